@@ -33,7 +33,7 @@ def call_positions(timeline: Timeline) -> dict[int, int]:
 def messages(timeline: Timeline) -> list[Message]:
     """Return every point-to-point message, ordered by source rank and then by when its send was posted."""
     positions = call_positions(timeline)
-    receives = np.flatnonzero(np.isin(timeline.kind, RECEIVES) & (timeline.flow >= 0))
+    receives = np.flatnonzero(of_kind(timeline, *RECEIVES) & (timeline.flow >= 0))
     received = {int(timeline.flow[row]): positions[int(row)] for row in receives}
     found = [
         Message(
@@ -44,7 +44,7 @@ def messages(timeline: Timeline) -> list[Message]:
             sequence=positions[row],
             received=received.get(int(timeline.flow[row])),
         )
-        for row in np.flatnonzero(np.isin(timeline.kind, SENDS) & is_call(timeline)).tolist()
+        for row in np.flatnonzero(of_kind(timeline, *SENDS) & is_call(timeline)).tolist()
     ]
     return sorted(found, key=lambda message: (message.src, message.sequence))
 
@@ -52,7 +52,7 @@ def messages(timeline: Timeline) -> list[Message]:
 def collectives(timeline: Timeline) -> list[Collective]:
     """Return every call of a collective, ordered by rank and then by when it was called; remote calls are none."""
     positions = call_positions(timeline)
-    rows = np.flatnonzero(is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES, *REMOTE_CALLS)))
+    rows = np.flatnonzero(is_call(timeline) & ~of_kind(timeline, *SENDS, *RECEIVES, *REMOTE_CALLS))
     found = [
         Collective(int(timeline.rank[row]), str(timeline.kind[row]), int(timeline.bytes[row]), positions[row])
         for row in rows.tolist()
@@ -62,4 +62,11 @@ def collectives(timeline: Timeline) -> list[Collective]:
 
 def is_call(timeline: Timeline) -> Any:
     """Return which rows are calls of a communication method."""
-    return (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")
+    return (timeline.lane == Lane.COMMUNICATION) & ~of_kind(timeline, "span")
+
+
+def of_kind(timeline: Timeline, *kinds: str) -> Any:
+    """Return which rows are of one of these kinds."""
+    words, code = timeline.kind_codes
+    wanted = np.array([word in kinds for word in words], dtype=bool)
+    return wanted[code] if wanted.any() else np.zeros(len(timeline), dtype=bool)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from labkit.errors import ConfigError
 from labkit.timeline.grouping import by_rank
 from labkit.timeline.intervals import Intervals, total, union, without
-from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, is_call
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, is_call, of_kind
 from labkit.timeline.once import once
 from labkit.timeline.span import Lane
 from labkit.timeline.transfers import moving
@@ -39,9 +39,29 @@ def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Interv
 
 
 @once
+def computed(timeline: Timeline) -> list[Intervals]:
+    """Return for each rank when it computed."""
+    return intervals_of_ranks(timeline, [Lane.COMPUTE])
+
+
+@once
+def communicated(timeline: Timeline) -> list[Intervals]:
+    """Return for each rank when bytes of its calls moved."""
+    return intervals_of_ranks(timeline, [Lane.COMMUNICATION])
+
+
+@once
 def worked(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when it computed or bytes of its calls moved."""
-    return intervals_of_ranks(timeline, (Lane.COMPUTE, Lane.COMMUNICATION))
+    both = zip(computed(timeline), communicated(timeline), strict=True)
+    return [union(*(np.concatenate(side) for side in zip(*parts, strict=True))) for parts in both]
+
+
+_KEPT = {
+    (Lane.COMPUTE,): computed,
+    (Lane.COMMUNICATION,): communicated,
+    (Lane.COMPUTE, Lane.COMMUNICATION): worked,
+}
 
 
 def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMMUNICATION)) -> npt.NDArray[np.int64]:
@@ -49,8 +69,8 @@ def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMM
 
     A call that is blocked is not busy, and neither is a named region.
     """
-    whole = tuple(lanes) == (Lane.COMPUTE, Lane.COMMUNICATION)
-    return totals(worked(timeline) if whole else intervals_of_ranks(timeline, lanes))
+    find = _KEPT.get(tuple(lanes))
+    return totals(find(timeline) if find else intervals_of_ranks(timeline, lanes))
 
 
 @once
@@ -59,7 +79,7 @@ def blocked_of_ranks(timeline: Timeline) -> list[Intervals]:
 
     Where another thread of the rank computes meanwhile it does not stand still.
     """
-    stands = timeline.kind == "wait"
+    stands = of_kind(timeline, "wait")
     calls = timeline.tables.get("call")
     if calls is not None and "blocking" in calls:
         stands[calls["span"][calls["blocking"].astype(bool)]] = True
@@ -82,7 +102,8 @@ def wait_error_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return by how much wait_ns may be off for each rank, because clocks are, shape (num_ranks,)."""
     error = np.zeros(timeline.num_ranks, dtype=np.int64)
     calls = moving(timeline)
-    np.add.at(error, timeline.rank[calls.row], calls.err_ns)
+    doubtful = np.flatnonzero(calls.err_ns)
+    np.add.at(error, timeline.rank[calls.row[doubtful]], calls.err_ns[doubtful])
     return error
 
 
@@ -120,12 +141,12 @@ def bytes_sent(timeline: Timeline) -> npt.NDArray[np.int64]:
     Collectives are not in it: what they put on the wire depends on the algorithm, which the record does not show; see
     :func:`collective_payload_bytes`.
     """
-    return _sum_by_rank(timeline, np.isin(timeline.kind, SENDS))
+    return _sum_by_rank(timeline, of_kind(timeline, *SENDS))
 
 
 def bytes_received(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return the bytes each rank received point to point, shape (num_ranks,)."""
-    return _sum_by_rank(timeline, np.isin(timeline.kind, RECEIVES))
+    return _sum_by_rank(timeline, of_kind(timeline, *RECEIVES))
 
 
 def collective_payload_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
@@ -134,12 +155,12 @@ def collective_payload_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
     This is the size of the problem (for all_reduce the tensor, for all_gather the gathered tensor), not what crossed
     a wire.
     """
-    return _sum_by_rank(timeline, is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES, *REMOTE_CALLS)))
+    return _sum_by_rank(timeline, is_call(timeline) & ~of_kind(timeline, *SENDS, *RECEIVES, *REMOTE_CALLS))
 
 
 def remote_call_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return the bytes of the arguments of the remote calls each rank made, without replies; shape (num_ranks,)."""
-    return _sum_by_rank(timeline, np.isin(timeline.kind, REMOTE_CALLS))
+    return _sum_by_rank(timeline, of_kind(timeline, *REMOTE_CALLS))
 
 
 def hidden_communication_share(timeline: Timeline, rank: int | None = None) -> float:

@@ -42,22 +42,24 @@ def summary(timeline: Timeline) -> str:
     if not len(timeline):
         return f"{parts[0]}."
     kinds, kind = timeline.kind_codes
-    call, times = timeline.lane == Lane.COMMUNICATION, metrics.lane_times(timeline)
-    if call.any() or times.blocked_ns.any():
+    rows, times = np.flatnonzero(timeline.lane == Lane.COMMUNICATION), metrics.lane_times(timeline)
+    called = np.bincount(kind[rows], minlength=len(kinds))
+    if len(rows) or times.blocked_ns.any():
         parts.append(_blocked(timeline, times.blocked_ns))
-    sends, receives = np.isin(kinds, SENDS)[kind] & call, np.isin(kinds, RECEIVES)[kind] & call
-    if sends.any():
-        size = format_bytes(int(timeline.bytes[sends].sum()))
-        parts.append(f"{_count(int(sends.sum()), 'message')} with {size} in all")
-    remote = np.isin(kinds, REMOTE_CALLS)[kind] & call
-    calls = int((call & ~sends & ~receives & ~remote).sum())
-    if calls:
+    sends, receives, remote = (np.isin(kinds, words) for words in (SENDS, RECEIVES, REMOTE_CALLS))
+
+    def told(which: npt.NDArray[np.bool_], noun: str) -> str:
+        size = format_bytes(int(timeline.bytes[rows[which[kind[rows]]]].sum()))
+        return f"{_count(int(called[which].sum()), noun)} with {size} in all"
+
+    if called[sends].any():
+        parts.append(told(sends, "message"))
+    if calls := int(called[~(sends | receives | remote)].sum()):
         parts.append(f"{_count(calls, 'call')} of collectives")
-    if remote.any():
-        size = format_bytes(int(timeline.bytes[remote].sum()))
-        parts.append(f"{_count(int(remote.sum()), 'remote call')} with {size} in all")
+    if called[remote].any():
+        parts.append(told(remote, "remote call"))
     # Of real processes it is not recorded when they compute: what is known is when their calls moved bytes.
-    doing = "ranks busy" if times.compute_ns.any() or not call.any() else "bytes moving"
+    doing = "ranks busy" if times.compute_ns.any() or not len(rows) else "bytes moving"
     parts.append(f"{doing} {_percent_range(times.either_ns / max(timeline.makespan_ns, 1))} of the time")
     if times.communication_ns.any() and times.compute_ns.any():
         hidden = times.hidden_ns.sum() / times.communication_ns.sum()

@@ -86,7 +86,7 @@ class Timeline:
     def __len__(self) -> int:
         return len(self.rank)
 
-    @property
+    @cached_property
     def makespan_ns(self) -> int:
         """Return the time from the first begin to the last end, 0 for an empty timeline.
 
@@ -100,7 +100,7 @@ class Timeline:
         )
         return int(end.max() - start.min())
 
-    @property
+    @cached_property
     def extent_ns(self) -> tuple[int, int]:
         """Return the first begin and the last end of all there is, named regions among it: what a picture spans."""
         return (int(self.start_ns.min()), int(self.end_ns.max())) if len(self) else (0, 0)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from labkit.timeline.columns import Table
 from labkit.timeline.distinct import distinct_rows
-from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED, is_call
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED, is_call, of_kind
 from labkit.timeline.once import once
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Moving:
 def moving(timeline: Timeline) -> Moving:
     """Return when the calls of a timeline moved bytes; intervals of no length are left out."""
     table = timeline.transfers
+    if not len(table["span"]):
+        every = np.flatnonzero(is_call(timeline))
+        return Moving(every, timeline.start_ns[every], timeline.end_ns[every], np.zeros(len(every), dtype=np.int64))
     listed = np.zeros(len(timeline), dtype=bool)
     listed[table["span"]] = True
     whole = np.flatnonzero(is_call(timeline) & ~listed)
@@ -59,10 +62,8 @@ def moving(timeline: Timeline) -> Moving:
     start = np.concatenate((timeline.start_ns[whole], table["start_ns"][kept]))
     end = np.concatenate((timeline.end_ns[whole], table["end_ns"][kept]))
     error = np.concatenate((np.zeros(len(whole), dtype=np.int64), table["err_ns"][kept]))
-    if len(table["span"]):
-        order = np.lexsort((start, row))
-        row, start, end, error = row[order], start[order], end[order], error[order]
-    return Moving(row, start, end, error)
+    order = np.lexsort((start, row))
+    return Moving(row[order], start[order], end[order], error[order])
 
 
 def transfers(timeline: Timeline) -> Table:
@@ -89,11 +90,13 @@ def derived(timeline: Timeline) -> Table:
     alone = _meet_collectives(timeline, came, by)
     served = _served(timeline)
     error = _clock_errors(timeline)
-    doubt = np.where(by == timeline.rank, 0, error[timeline.rank] + error[by])
-    # Less than the clocks may be off is not told from nothing.
-    late = np.flatnonzero(is_call(timeline) & (came - timeline.start_ns > doubt))
+    late = np.flatnonzero((came > timeline.start_ns) & is_call(timeline))
+    here, there = timeline.rank[late], by[late]
+    doubt = np.where(here == there, 0, error[here] + error[there])
+    told = came[late] - timeline.start_ns[late] > doubt  # less than the clocks may be off is not told from nothing
+    late, doubt = late[told], doubt[told]
     found = [*zip(late.tolist(), came[late].tolist(), timeline.end_ns[late].tolist(), strict=True)]
-    errors = doubt[late].tolist()
+    errors = doubt.tolist()
     for row, *moves in served:
         found += [(row, begin, end) for begin, end in moves]
         errors += [0] * len(moves)
@@ -106,7 +109,7 @@ def derived(timeline: Timeline) -> Table:
 
 def _meet_messages(timeline: Timeline, came: npt.NDArray[np.int64], by: npt.NDArray[np.int64]) -> None:
     """Write down when the other end of each message was posted, where its call was still there, and by whom."""
-    rows = np.flatnonzero((timeline.flow >= 0) & np.isin(timeline.kind, _MESSAGES))
+    rows = np.flatnonzero((timeline.flow >= 0) & of_kind(timeline, *_MESSAGES))
     sends = np.isin(timeline.kind[rows], SENDS)
     _, of_send, of_receive = np.intersect1d(
         timeline.flow[rows[sends]], timeline.flow[rows[~sends]], return_indices=True
@@ -161,14 +164,14 @@ def _never_met(timeline: Timeline, unfinished: Table) -> list[int]:
 
 def _served(timeline: Timeline) -> list[tuple[Any, ...]]:
     """Return for each remote call whose serving is known its row, and when the request and the reply moved."""
-    serving = np.flatnonzero((timeline.kind == SERVED) & (timeline.flow >= 0))
+    serving = np.flatnonzero(of_kind(timeline, SERVED) & (timeline.flow >= 0))
     if not len(serving):
         return []
     serving_of = dict(zip(timeline.flow[serving].tolist(), serving.tolist(), strict=True))
     reply = timeline.tables.get("reply", {"span": np.empty(0, np.int64), "of": np.empty(0, np.int64)})
     answer_of = dict(zip(reply["of"].tolist(), reply["span"].tolist(), strict=True))
     found: list[tuple[Any, ...]] = []
-    for call in np.flatnonzero(np.isin(timeline.kind, REMOTE_CALLS) & (timeline.flow >= 0)).tolist():
+    for call in np.flatnonzero(of_kind(timeline, *REMOTE_CALLS) & (timeline.flow >= 0)).tolist():
         row = serving_of.get(int(timeline.flow[call]))
         if row is None:
             continue

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from labkit.timeline.alike import alike_ranks
 from labkit.timeline.memory import has_memory
+from labkit.timeline.messages import of_kind
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
@@ -80,9 +83,10 @@ def picture_rows(timeline: Timeline, needed: int = -1) -> list[tuple[int, Lane]]
 
 def used_lanes(timeline: Timeline) -> list[Lane]:
     """Return the lanes that have rows, from the top: names above, then work. Waits are told by the time blocked."""
-    drawn = timeline.lane[timeline.kind != "wait"]
-    order = (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST)
-    return [lane for lane in order if (drawn == lane).any()]
+    seen = np.bincount(timeline.lane, minlength=len(Lane))
+    if "wait" in timeline.kind_codes[0]:
+        seen -= np.bincount(timeline.lane[of_kind(timeline, "wait")], minlength=len(Lane))
+    return [lane for lane in (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST) if seen[lane]]
 
 
 def row_layout(timeline: Timeline, needed: int = -1) -> RowLayout:

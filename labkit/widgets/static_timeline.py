@@ -116,7 +116,7 @@ class _Calls:
     def __init__(self, timeline: Timeline, category: npt.NDArray[np.int64]) -> None:
         calls = moving(timeline)
         rank = timeline.rank[calls.row]
-        order = np.argsort(rank, kind="stable") if (rank[1:] < rank[:-1]).any() else np.arange(len(rank))
+        order = np.argsort(rank, kind="stable") if (rank[1:] < rank[:-1]).any() else slice(None)
         self._edges = np.searchsorted(rank[order], np.arange(timeline.num_ranks + 1)).tolist()
         self._moves = calls.start_ns[order], calls.end_ns[order], category[calls.row[order]]
         self._blocked = blocked_of_ranks(timeline)

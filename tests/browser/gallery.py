@@ -1,4 +1,4 @@
-"""Every view in every state, light and dark, 640 and 1400 pixels wide, as one sheet for each state.
+"""Every view in every state, light and dark, 700 and 1440 pixels wide, as one sheet for each state.
 
 For people to look at: ``python -m tests.browser.gallery FOLDER [NAME...]``. A sheet has light beside dark, narrow above
 wide; a line is printed for each thing that lies outside its view.
@@ -10,6 +10,7 @@ import io
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,16 @@ from labkit.timeline.timeline import Timeline
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import compression_explorer
 from labkit.widgets.explorer import Explorer
+from labkit.widgets.figures import _MAKERS as FIGURES
 from labkit.widgets.schedule_explorer import schedule_explorer
+from labkit.widgets.sharding_player import sharding_player
 from labkit.widgets.staleness_view import staleness_view
 from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_page import view
 from tests.browser.figure_pages import ILLEGAL, PAGE
 from tests.widgets import ring_programs
 
-WIDTHS, THEMES = (640, 1400), ("light", "dark")
+WIDTHS, THEMES = (700, 1440), ("light", "dark")
 MOVE = """([key, to]) => {
   const at = document.querySelector(`[data-key=${key}]`);
   at.value = to;
@@ -116,6 +119,9 @@ def states() -> dict[str, tuple[Callable[[], Explorer | str], tuple[Do | str, ..
         "staleness-bound": (lambda: staleness_view(bound=2, straggler=6, drop=4), ("Home", "ArrowRight")),
         "staleness-8": (lambda: staleness_view(num_workers=8, law="exponential", divided="nothing"), ("End", "t", "?")),
         "staleness-gap": (lambda: staleness_view(GAP), plain),
+        "sharding": (sharding_player, ("Home", "ArrowRight", "ArrowRight")),
+        "sharding-16": (lambda: sharding_player(num_ranks=16), ("End", "t", "?")),
+        **{f"figure-{name}": (partial(labkit.figure, name), plain) for name in FIGURES},
         "compression": (compression_explorer, plain),
         "compression-fast": (compression_explorer, ("End", "t", "?")),
     }

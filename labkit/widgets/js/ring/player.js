@@ -119,7 +119,9 @@ function mostTelling({ steps, faults, split }) {
 function claim({ faults, steps, n, chunks, values }) {
   const after = stateBefore(steps, n, steps.length, chunks).flat();
   const whole = after.filter((held) => isComplete(held, n)).length;
-  if (faults.length || whole < n * chunks) return `Only ${whole} of ${n * chunks} chunks become complete`;
+  if (faults.length || whole < n * chunks) {
+    return `${whole ? `Only ${whole}` : "None"} of ${n * chunks} chunks ${whole > 1 ? "become" : "becomes"} complete`;
+  }
   const sent = (mostSends(steps, n) / chunks) * values.size;
   return `${n} ranks add ${bytes(values.size)} up in ${steps.length} steps; each sends ${bytes(sent)}`;
 }

@@ -1,5 +1,6 @@
 // One schedule of several: heading, rows of its stages, arrows between operations, axis, faults.
 
+import { hue } from "../figure/colours.js";
 import { line, tag, text, wrapped } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
 import { axis } from "../figure/plot.js";
@@ -90,7 +91,7 @@ function arrows(laid, spots, follow) {
     }),
   );
   const way = path.map(([s, k]) => spot(s, stages[s][k][0]));
-  const steps = way.slice(1).map((from, k) => arrow(from, way[k]));
+  const steps = way.slice(1).map((from, k) => arrow(from, way[k], { style: `stroke:${hue("path")}` }));
   return messages.join("") + steps.join("") + blocked.map((each) => waitArrow(laid, each, spot)).join("");
 }
 

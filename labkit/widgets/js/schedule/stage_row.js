@@ -2,6 +2,7 @@
 
 import { hue } from "../figure/colours.js";
 import { bar, faint, holds, line, rect, tag, text } from "../figure/markup.js";
+import { sum } from "../figure/numbers.js";
 import { ended, nameOf } from "./operations.js";
 import { IDLE, peakOf } from "./facts.js";
 
@@ -12,6 +13,7 @@ export const BAR = 21;
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 const STUCK = 22; // pixels of an operation that has no time
 const THIN = 11; // pixels under which an operation has neither words nor an edge: all of a kind are one shape
+const MANY = 400; // operations of a schedule, from which on one that has no room for its name is drawn so too
 const short = (time) => Number(time.toPrecision(4));
 
 /** Whether two operations are one piece of work: a backward is also its parts, a microbatch all its chunks. */
@@ -29,6 +31,7 @@ export class StageRows {
     this.spots = {}; // [from, to, y] in pixels of every operation drawn, by stage and name
     this.when = []; // times of the operations that are one work with the lit one
     this.over = []; // stages that hold more than the limit
+    this.isLarge = sum(laid.stages.map((row) => row.length)) >= MANY;
   }
 
   /** All marks of stage s, whose row begins at y. */
@@ -67,7 +70,9 @@ export class StageRows {
   isThin(s, [operation, start, end], at) {
     const { x, which, onPath } = this.laid;
     const { lit, chosen } = this.scene;
-    if (x(end) - x(start) >= THIN || onPath.has(`${s},${at}`)) return false;
+    const width = x(end) - x(start);
+    if (this.isLarge ? holds(width, nameOf(operation)) : width >= THIN) return false;
+    if (onPath.has(`${s},${at}`)) return false;
     if (chosen && String(chosen) === `${which},${s},${at}`) return false;
     return !(lit && s === lit[1] && isSameWork(operation, lit[2]));
   }
@@ -134,7 +139,7 @@ export class StageRows {
     const isOnPath = onPath.has(`${s},${at}`);
     const { svg, isTwin, isChosen, hooks } = this.mark(s, at, operation, x(start), x(end), y);
     if (isTwin) this.when.push(`${unit(start)} to ${unit(end)}`);
-    const style = styleOf(isChosen, isOnPath || isTwin, width);
+    const style = styleOf(isChosen, isOnPath, isTwin, width);
     const looks = { style, ...hooks, "data-critical": isOnPath && 1 };
     const title = `stage ${s}, ${name}: ${short(start)} to ${short(end)}`;
     const words = holds(width, name) ? name : operation[0];
@@ -217,8 +222,9 @@ function boxes(spans, y, height = BAR) {
   return spans.map(box).join("");
 }
 
-/** The edge of an operation: red if chosen, thick if it stands out, none where it would be all there is to see. */
-function styleOf(isChosen, standsOut, width) {
+/** The edge of an operation: the chosen one's, the critical path's, thick if lit, none where it would be all to see. */
+function styleOf(isChosen, isOnPath, isLit, width) {
   if (isChosen) return "stroke:var(--bad);stroke-width:4";
-  return standsOut ? "stroke-width:3.5" : width < 7 && "stroke:none";
+  if (isOnPath) return `stroke:${hue("path")};stroke-width:3.5`;
+  return isLit ? "stroke-width:3.5" : width < 7 && "stroke:none";
 }

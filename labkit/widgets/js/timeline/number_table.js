@@ -90,13 +90,19 @@ export class NumberTable {
     const here = runs.map((run, number) => this.of(run, ...ownWindow(state, number), isBeside));
     for (const { name, text, after, cells } of this.rows) {
       const shown = [...here, ...this.wholes].map((found) => text(found[name]) + after(found));
-      if (isBeside) shown.splice(2, 0, changeText(text, here[1][name] - here[0][name]));
+      if (isBeside) shown.splice(2, 0, changeText(text, changeOf(here[0][name], here[1][name])));
       shown.forEach((words, i) => {
         cells[i].textContent = words;
       });
     }
     return here[0];
   }
+}
+
+/** By how much the second is more than the first; what sums are rounded by is no change. */
+function changeOf(a, b) {
+  const change = b - a;
+  return Math.abs(change) <= 1e-9 * Math.max(Math.abs(a), Math.abs(b)) ? 0 : change;
 }
 
 /** A row for each category that any of the runs shows. */

@@ -7,7 +7,8 @@ import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, w
 import { arrow, paintArrows } from "./paint_arrows.js";
 import { paintExposed } from "./paint_exposed.js";
 import { paintRegions } from "./paint_regions.js";
-import { paintClockErrors, paintMarks, paintNames, paintOutline, paintPath, paintSeams } from "./paint_marks.js";
+import { paintClockErrors, paintMarks, paintNames, paintOutline, paintSeams } from "./paint_marks.js";
+import { paintPath } from "./paint_path.js";
 import { paintShares } from "./paint_shares.js";
 import { memoryColumns, rowBusy } from "./shares.js";
 import { bytesText, tickStep, unitOf } from "./words.js";

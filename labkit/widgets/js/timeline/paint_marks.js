@@ -1,8 +1,8 @@
-// Over the bars: names, the outline of a second run, the critical path, clocks' errors, focus, interval and cursor.
+// Over the bars: names, the outline of a second run, clocks' errors, focus, interval and cursor.
 
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, shownFor, windowOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
@@ -89,42 +89,6 @@ export function paintOutline(context, state) {
     context.stroke();
   });
   context.setLineDash([]);
-}
-
-/** Trace the path's pieces in view: along a rank's upper edge, and across where it changes ranks. */
-function tracePath(context, state, run) {
-  const { path_start: starts, path_end: ends, path_from: from, path_to: to } = state.runs[run].path;
-  const own = state.layout.rows.filter((place) => place.run === run && place.first);
-  const tops = new Map(own.map((place) => [place.row.rank, place.y - 3]));
-  const shift = shiftOf(state, run);
-  const [t0, t1] = windowOf(state, run);
-  const rankShown = (rank) => (state.folded ? shownFor(state.runs[run], rank) : rank);
-  let pen = null;
-  for (let i = lowerBound(ends, 0, ends.length, t0); i < starts.length && starts[i] < t1; i++) {
-    const y0 = tops.get(rankShown(from[i]));
-    const y1 = tops.get(rankShown(to[i]));
-    if (y0 === undefined || y1 === undefined) {
-      pen = null;
-      continue;
-    }
-    const x0 = Math.max(xOf(state, starts[i] + shift), -10);
-    const x1 = Math.min(xOf(state, ends[i] + shift), state.width + 10);
-    if (pen !== y0) context.moveTo(x0, y0);
-    context.lineTo(x0, y1);
-    context.lineTo(x1, y1);
-    pen = y1;
-  }
-}
-
-/** Draw the critical path of a run. */
-export function paintPath(context, state, run) {
-  context.strokeStyle = state.theme.path;
-  context.lineWidth = 3;
-  context.lineJoin = "round";
-  context.beginPath();
-  tracePath(context, state, run);
-  context.stroke();
-  context.lineWidth = 1;
 }
 
 /** A line with a cross line at either end. */

@@ -32,9 +32,14 @@ export function runOf(packed) {
   const run = decode(packed);
   const errors = new Map(run.clock);
   run.errorOf = (rank) => errors.get(rank) ?? 0;
-  run.path = packed.path && unpack(packed.path);
+  addPath(run, packed.path);
   run.held = new Map(run.memory.map((rank) => [rank, memoryOf(run, rank)]));
   return run;
+}
+
+/** Give a run its critical path, where that is known. */
+export function addPath(run, packed) {
+  run.path = packed && unpack(packed);
 }
 
 /** What a rank held over time, the most of it, and when that was. */

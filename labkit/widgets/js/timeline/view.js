@@ -17,7 +17,7 @@ import { paint } from "./paint.js";
 import { eventUnder } from "./pointer.js";
 import { save } from "./saving.js";
 import { lowerBound } from "./search.js";
-import { emptyState, runOf } from "./state.js";
+import { addPath, emptyState, runOf } from "./state.js";
 import { dress } from "./theme.js";
 import { Watch } from "./watch.js";
 import { named } from "./words.js";
@@ -55,6 +55,13 @@ export class TimelineView {
     this.sequence = packed[0].sequence ?? 0;
     if (state.runs[0]?.start.length !== packed[0].layout.start[2]) state.focus = null;
     this.take(packed.map(runOf));
+  }
+
+  /** Take the critical paths of the runs that are shown, which come after these. */
+  takePaths(paths) {
+    this.packed = this.packed.map((run, k) => ({ ...run, path: paths[k] }));
+    this.state.runs.forEach((run, k) => addPath(run, paths[k]));
+    this.invalidate();
   }
 
   /** Take what was recorded since, for the next frame; where a part was lost on its way, wait for the next whole. */
@@ -249,9 +256,7 @@ export class TimelineView {
     pressKey(this, key);
   }
 
-  export(format) {
-    save(this, format);
-  }
+  export = (format) => save(this, format);
 
   fold() {
     fold(this);
@@ -259,9 +264,7 @@ export class TimelineView {
 
   setOffset = (offset) => setOffset(this, offset);
 
-  align(at) {
-    align(this, at);
-  }
+  align = (at) => align(this, at);
 
   setFocus(run, event) {
     setFocus(this, run, event);
@@ -281,9 +284,7 @@ export class TimelineView {
     showDetail(this, run, event, aloud);
   }
 
-  under(event) {
-    return eventUnder(this.state, event);
-  }
+  under = (event) => eventUnder(this.state, event);
 
   hover(found, at) {
     hover(this, found, at);

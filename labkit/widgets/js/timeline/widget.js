@@ -3,8 +3,6 @@
 import { element } from "./element.js";
 import { TimelineView } from "./view.js";
 
-const CHANGES = ["change:runs", "change:paths"];
-
 /** The packed runs of a model, each with its critical path where that is known. */
 const runsOf = (model) => model.get("runs").map((run, i) => ({ ...run, path: model.get("paths")[i] }));
 
@@ -25,15 +23,18 @@ export function render({ model, el }) {
   const update = () => {
     if (model.get("runs").length) view.setRuns(runsOf(model)); // none: it is being closed
   };
+  const takePaths = () => view.takePaths(model.get("paths"));
   const pointAgain = () => point(view, model);
   const append = (message, [columns]) => view.append({ ...message, columns });
-  for (const change of CHANGES) model.on(change, update);
+  model.on("change:runs", update);
+  model.on("change:paths", takePaths);
   model.on("change:focus", pointAgain);
   model.on("msg:custom", append);
   pointAgain();
   return () => {
     model.off("msg:custom", append);
-    for (const change of CHANGES) model.off(change, update);
+    model.off("change:runs", update);
+    model.off("change:paths", takePaths);
     model.off("change:focus", pointAgain);
     view.end();
   };
