@@ -14,7 +14,10 @@ CASES: dict[str, list[Any]] = json.loads(RULES.read_text(encoding="utf-8"))
 JAVASCRIPT = {
     "a schedule placed": (
         "schedule",
-        "(lists, [tf, tb, tm, tw]) => place(lists.map(parse), { tf, tb, tm, tw })",
+        """(lists, [tf, tb, tm, tw]) => {
+          const { culprits, ...found } = place(lists.map(parse), { tf, tb, tm, tw });
+          return found;
+        }""",
     ),
     "a schedule in a form": (
         "schedule",
