@@ -596,18 +596,20 @@ labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.make
 
 # %% [markdown]
 # Memory shrinks, and the times lie close together: what ZeRO-3 sends on top travels while the device computes. Look
-# at a rank's memory row: blocks arrive and go. The larger a block, the more of its journey hides behind the one before.
+# at a rank's memory row (button Memory): blocks arrive and go. Beside shards and activations it holds up to four
+# blocks' worth: one computes, its gradients wait, the next arrives, older gradients leave. Larger blocks hide more of
+# their journey, and take more memory.
 #
 # ## 7 Who holds memory that should be free?
 #
 # A colleague trains four layers of 1024 x 1024 with a sharded module on four A100s. After some hours, one rank runs out of
-# memory, always the same one. These are its first three steps:
+# memory, always the same one. The first three steps:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("who_holds")
 
 # %% [markdown]
-# And this is what each rank holds at its peak:
+# At its peak each rank holds:
 
 # %%
 for peak in memory_peaks(labkit.recorded("who_holds")):
@@ -625,16 +627,14 @@ labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 # %% [markdown]
 # ## 8 Seven billion on eight times 24 GB
 #
-# Back to the question at the beginning. With ZeRO-3 your rank holds 14 GB of state, so 10 GB are left. What do you spend
-# them on? Three things to buy:
+# Back to the beginning. With ZeRO-3 your rank holds 14 GB of state, so 10 GB are left. What do you spend them on?
 #
 # * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
 # * **keep** a layer whole between forward and backward: that spares a gather;
 # * **save** a layer's activations. Otherwise backward computes the layer's forward again from its input. That is
 #   **activation checkpointing**: backward takes three units of time instead of two.
 #
-# `cost(job, plan)` says what a plan costs: `seconds`, and `peak_bytes` on each device. Here is the obvious first
-# plan:
+# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. The obvious first plan:
 
 # %% tags=["given"]
 from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
@@ -647,7 +647,7 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 #
 # *10 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. You get the points for beating the naive one; beside your time stand FSDP's usual
+# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. Points are for beating the naive one; beside your time stand FSDP's usual
 # setting (the largest microbatch that fits, everything computed again) and the best that is known.
 
 
@@ -716,7 +716,7 @@ def yours(num_steps: int) -> list[float]:
 
 
 # %% [markdown]
-# Two real processes, the same batches, AdamW and clipping; once with yours, once with torch's `fully_shard` (`labkit.models.train_fully_sharded`):
+# Two real processes, the same batches, AdamW and clipping; yours first, then torch's `fully_shard` (`labkit.models.train_fully_sharded`):
 
 # %% tags=["nbval-ignore-output"] seconds=30
 for train in (yours, train_fully_sharded):

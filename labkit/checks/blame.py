@@ -31,10 +31,12 @@ def by_signs(signs: Mapping[str, tuple[str, ...]]) -> Blame:
     Args:
         signs: Name of a mistake -> its signs: words of the failure's message, or one of `HANGS`, its kind.
     """
-    return blaming({name: _bearing(each) for name, each in signs.items()})
+    return blaming({name: bearing(*each) for name, each in signs.items()})
 
 
-def _bearing(signs: tuple[str, ...]) -> Sign:
+def bearing(*signs: str) -> Sign:
+    """Return the sign that a failure's message has one of these words, or its kind is one of `HANGS`."""
+
     def sign(case: Case, failure: Failure, wire: Wire) -> bool:
         return any(failure.kind == each if each in HANGS else each in failure.message for each in signs)
 

@@ -191,9 +191,29 @@ def test_each_rank_holds_to_the_byte_what_the_formula_says(timelines: dict[str, 
     assert held[times > begins].max() == shards + root + 4 * block  # the whole model was there before the first step
 
 
-def test_at_its_peak_no_rank_holds_more_than_with_fully_shard(timelines: dict[str, Any]) -> None:
+def at_its_peak(kind: str) -> int:
+    """Return what a rank holds at its peak by the formula: when the last block's `down` has its weight's gradient."""
+    block, down = sum(each.numel() for each in Block().parameters()), sum(p.numel() for p in Block().down.parameters())
+    state = 3 * NUM_PARAMS // RANKS + len(list(Stack().parameters()))  # shards, two means; AdamW's counters
+    # Of a block: its input, what the norm gives, up's and gelu's outputs, the norm's mean and rstd of each row.
+    saved = LAYERS * ROWS * (2 * WIDTH + 2 * 4 * WIDTH + 2)
+    outside = ROWS * WIDTH + 2  # the batch, the loss, its gradient
+    made = 4 * WIDTH * ROWS  # gelu's gradient
+    if kind == "ZeRO-2":  # gelu's output has become its input's gradient, down's gradients are on their way
+        return 4 * (state + NUM_PARAMS + saved + outside + made + down + down // RANKS)
+    # The root, the block that computes, the one before on its way, and down's gradients.
+    return 4 * (state + NUM_PARAMS - LAYERS * block + 2 * block + saved + outside + made + down)
+
+
+@pytest.mark.parametrize("kind", ["ZeRO-2", "ZeRO-3"])
+def test_the_whole_peak_of_each_rank_is_the_formulas_to_the_byte(timelines: dict[str, Any], kind: str) -> None:
+    assert [peak_memory_bytes(timelines[kind], rank) for rank in range(RANKS)] == [at_its_peak(kind)] * RANKS
+
+
+def test_at_its_peak_fully_shard_holds_the_same_and_a_number_for_each_rank(timelines: dict[str, Any]) -> None:
+    mesh = 4 * RANKS  # its ranks, which fully_shard's DeviceMesh keeps on every rank
     for rank in range(RANKS):
-        assert peak_memory_bytes(timelines["ZeRO-3"], rank) <= peak_memory_bytes(timelines["fully_shard"], rank)
+        assert peak_memory_bytes(timelines["fully_shard"], rank) == at_its_peak("ZeRO-3") + mesh
 
 
 def test_no_more_time_is_exposed_than_with_fully_shard(timelines: dict[str, Any]) -> None:

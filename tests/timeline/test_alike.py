@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import labkit
 from labkit.timeline import COMMUNICATION, REGION, Timeline
 from labkit.timeline.alike import alike_ranks
 
@@ -35,3 +36,10 @@ def test_names_make_no_rank_unlike_another() -> None:
         ["span", *plain.kind],
     )  # fmt: skip
     assert alike_ranks(named, range(3)) == [[0, 1, 2]]
+
+
+def test_ranks_that_hold_more_memory_are_shown_apart() -> None:
+    equal = labkit.recorded("who_holds")
+    assert alike_ranks(equal, range(4)) == []
+    del equal.tables["memory"]
+    assert alike_ranks(equal, range(4)) == [[0, 1, 2, 3]]

@@ -16,6 +16,11 @@ def stretches(wire: Wire, rank: int) -> list[list[CollectiveCall]]:
     return parts
 
 
+def calls_of(wire: Wire, rank: int) -> list[CollectiveCall]:
+    """Return the collectives that a rank called, the driver's barriers left out."""
+    return [call for part in stretches(wire, rank) for call in part]
+
+
 def waited_at_once(call: CollectiveCall) -> bool:
     """Return whether a call was waited for before the rank called anything else."""
     return call.waited == call.sequence + 1

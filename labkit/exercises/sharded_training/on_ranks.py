@@ -15,6 +15,8 @@ from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import loss_of
 
 OPTIONS = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+_DEFAULTS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2}
+"""Torch's, for those who hand no options over."""
 Cut = Callable[[], object]
 
 
@@ -27,7 +29,7 @@ class PlainAdamW:
             groups = [{"params": groups}]
         self.param_groups: list[dict[str, Any]] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
-        self.defaults = {**OPTIONS, **options}
+        self.defaults = {**_DEFAULTS, **options}
         for group in groups:
             self.add_param_group(group)
 
@@ -130,6 +132,12 @@ def grouped(model: nn.Module, groups: bool) -> list[Any]:
     matrices = [each for each in model.parameters() if each.dim() >= 2]
     others = [each for each in model.parameters() if each.dim() < 2]
     return [{"params": matrices}, {"params": others, "weight_decay": 0.0, "lr": OPTIONS["lr"] / 2}]  # type: ignore[operator]
+
+
+def handed(model: nn.Module, inputs: Values) -> Any:
+    """Return what an optimizer is given: groups, or an iterator over parameters, as model.parameters() is."""
+    given = grouped(model, cast(bool, inputs["groups"]))
+    return given if inputs["groups"] else iter(given)
 
 
 def slow_down(optimizer: Any) -> None:

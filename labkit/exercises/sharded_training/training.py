@@ -58,8 +58,9 @@ def training_case(
 
 
 def alone(
-    case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, factor: float = 1.0
-) -> list[dict[str, Tensor]]:
+    case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, factor: float = 1.0,
+    plain: bool = False, forgets: bool = False,
+) -> list[dict[str, Tensor]]:  # fmt: skip
     """Return the parameters after each step of one process that has all ranks' samples.
 
     Args:
@@ -68,10 +69,13 @@ def alone(
         slower: Whether learning rates change; None for what the case says.
         zeros: Parameters without a gradient get zeros.
         factor: Of all gradients.
+        plain: The optimizer gets no options beside the groups' own.
+        forgets: It has no state when a step begins.
     """
     inputs = case.inputs[0]
     model = model_for(inputs)
-    optimizer = kind_for(inputs)(grouped(model, cast(bool, inputs["groups"]) if groups is None else groups), **OPTIONS)
+    given = grouped(model, cast(bool, inputs["groups"]) if groups is None else groups)
+    optimizer = kind_for(inputs)(given, **({} if plain else OPTIONS))
     found = []
     for number, step in enumerate(cast(list[dict[str, Any]], inputs["steps"])):
         optimizer.zero_grad()
@@ -83,6 +87,8 @@ def alone(
                 parameter.grad *= factor
             elif zeros:
                 parameter.grad = torch.zeros_like(parameter)
+        if forgets:
+            optimizer.state = {}
         optimizer.step()
         found.append({name: each.detach().clone() for name, each in model.named_parameters()})
     return found

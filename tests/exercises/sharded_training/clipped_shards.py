@@ -38,3 +38,6 @@ changed(
     (ZERO, ""),
     (f"    for gradient in gradients:\n        {ADD}\n", STACK),
 )  # fmt: skip
+changed("averages", "squares averaged", ("squares.sqrt()", "(squares / dist.get_world_size(group)).sqrt()"))
+changed("makes all short", "max_norm ignored", ("((max_norm /", "((1 /"))
+changed("cuts elements off", "elements cut off", (SCALE, "gradient.clamp_(-max_norm, max_norm)"))

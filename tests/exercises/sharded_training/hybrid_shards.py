@@ -49,3 +49,9 @@ changed(
     "one collective each", "one collective each",
     (ACROSS, "        [dist.all_reduce(each, group=across) for each in mine.split(sizes)]\n"),
 )  # fmt: skip
+changed("a rank of the world", "place in the world", (MINE, MINE.replace("get_rank(node)", "get_rank()")))
+changed(
+    "whole gradients first", "whole gradients across",
+    (BEGIN, "    dist.all_reduce(rows, group=across)\n" + BEGIN),
+    (ACROSS, ""),
+)  # fmt: skip

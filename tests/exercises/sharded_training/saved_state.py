@@ -29,3 +29,8 @@ changed(
     (CUT, "shard_of(value) if value.shape == self.given[number].shape else value.clone()"),
 )
 changed("shares the counter", "shares what it loaded", (CUT, 'value if name == "step" else shard_of(value)'))
+changed(
+    "groups without numbers",
+    "numbered otherwise",
+    ('{**group, "params": of}', '{name: value for name, value in group.items() if name != "params"}'),
+)

@@ -51,3 +51,13 @@ changed(
     ("finish()", "start_scatter([finish])()"),
 )
 changed("sends twice", "sent twice", (SEND, "        start_scatter([parameter.grad])()\n" + SEND))
+changed(
+    "divides twice",
+    "divided twice",
+    ("(self.shards[parameter].grad,) = finish()", "self.shards[parameter].grad = finish()[0] / dist.get_world_size()"),
+)
+changed(
+    "finishes the first alone",
+    "a gradient forgotten",
+    ("for parameter, finish in self.in_flight:", "for parameter, finish in self.in_flight[:1]:"),
+)

@@ -75,3 +75,12 @@ changed(
         "            unit.free()\n",
     ),
 )
+changed(
+    "leaves the root out",
+    "the root left out",
+    (
+        "        for unit in [self.root, *self.units]:\n            unit.free()\n            unit.finish",
+        "        for unit in self.units:\n            unit.free()\n            unit.finish",
+    ),
+)
+changed("the wrapper's names", "other names", ("return {name: full", 'return {f"module.{name}": full'))

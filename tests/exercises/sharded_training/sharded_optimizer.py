@@ -62,3 +62,16 @@ changed(
         "            p.data.view(-1)[whole:] = before.view(-1)[whole:]",
     ),
 )
+changed("hands no options over", "options lost", ("optimizer_cls(local, **kwargs)", "optimizer_cls(local)"))
+changed(
+    "an optimizer for each step", "no state kept",
+    ("        self.optimizer.step()\n", "        self.optimizer.state = {}\n        self.optimizer.step()\n"),
+)  # fmt: skip
+changed(
+    "divides what is a mean", "divided twice",
+    ("else shard_of(parameter.grad)", "else shard_of(parameter.grad) / dist.get_world_size()"),
+)  # fmt: skip
+changed(
+    "looks at the first of an iterator", "params read as a list",
+    ("        groups = list(params)\n", "        groups = params\n"),
+)  # fmt: skip

@@ -127,6 +127,7 @@ def _of_norm(case: Case, rank: int, norm: float) -> str:
         (_NORMS, lambda: sum(_norm_of(case, [each]) for each in members)),
         (_EVERYBODY, lambda: _norm_of(case, range(case.world_size))),
         (_SQUARED, lambda: _norm_of(case, members) ** 2),
+        (_AVERAGED, lambda: _norm_of(case, members) / math.sqrt(len(members))),
         (_AFTERWARDS, lambda: cast(float, case.inputs[rank]["max_norm"])),
     ]
     return as_if(norm, ways, _near)
@@ -137,6 +138,8 @@ def _of_gradients(case: Case, rank: int, mine: list[Tensor], norm: float) -> str
     ways: list[tuple[str, Callable[[], list[Tensor]]]] = [
         (_COPIES, lambda: before),
         (_ALWAYS, lambda: _scaled(before, norm, most, math.inf)),
+        (_ONE, lambda: _scaled(before, norm, 1.0)),
+        (_CUT, lambda: [each.clamp(-most, most) for each in before]),
         (_EACH, lambda: [part for each in before for part in _scaled([each], _norm([each]), most)]),
         (_OWN, lambda: _scaled(before, _norm(before), most)),
     ]
@@ -153,11 +156,15 @@ _COPIES, _ALWAYS, _EACH, _LEAVES, _EMPTY = (
     "a rank stays away",
     "nothing to stack",
 )
+_AVERAGED, _ONE, _CUT = ("squares averaged", "max_norm ignored", "elements cut off")
 MISTAKES = {
     _OWN: "This is the norm of one rank's shards. The squares of all shards have to be added up: all_reduce.",
     _NORMS: "Norms do not add up, their squares do: 3 and 4 make 5. Send the squares, and take the root afterwards.",
     _EVERYBODY: "The ranks of the group hold all of the gradient. Others hold another one, or the same again: pass "
     "group=group.",
+    _AVERAGED: "The squares have been averaged. Each rank holds other elements, so their squares add up.",
+    _ONE: "The gradients have been scaled to a norm of 1, and it may be max_norm.",
+    _CUT: "Each element has been cut off by itself, which changes the gradient's direction. Scale all by one factor.",
     _SQUARED: "The norm is the root of the sum of squares.",
     _OVERFLOWS: "float16 ends at 65504, so the square of 300 is infinite in it. Take the squares in float32.",
     _AFTERWARDS: "Return the norm that the gradient had before it was clipped.",

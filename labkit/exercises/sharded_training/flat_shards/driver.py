@@ -18,10 +18,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     collective and its end stands a mark on the wire.
     """
     cut = cutter()
-    shards = [functions["shard_of"](each) for each in cast(list[Tensor], inputs["tensors"])]
+    tensors = cast(list[Tensor], inputs["tensors"])
+    shards = [functions["shard_of"](each) for each in tensors]
+    theirs = {each.untyped_storage().data_ptr() for each in tensors}
+    copied = all(each.untyped_storage().data_ptr() not in theirs for each in shards)
     copies = [each.clone() for each in shards]
     targets = cast(list[Tensor], inputs["targets"])
     memory = [each.untyped_storage().data_ptr() for each in targets]
+    versions = [each._version for each in targets]
     cut()
     finish = functions["start_gather"]([each.clone() for each in shards], targets)
     cut()
@@ -34,7 +38,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     cut()
     return {
         "shards": cast(Value, copies),
+        "copied": copied,
         "targets": cast(Value, targets),
+        "unseen": versions == [each._version for each in targets],
         "kept_memory": memory == [each.untyped_storage().data_ptr() for each in targets],
         "means": list(means),
     }

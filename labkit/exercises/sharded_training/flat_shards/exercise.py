@@ -15,10 +15,10 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
-from labkit.checks.wire import Wire
+from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same
 from labkit.exercises.sharded_training.flat_shards.driver import drive
-from labkit.exercises.sharded_training.marked_wire import stretches, waited_at_once
+from labkit.exercises.sharded_training.marked_wire import calls_of, stretches, waited_at_once
 
 
 def shards_case(name: str, seed: int, world_size: int, shapes: Sequence[Shape], dtype: str = "float64") -> Case:
@@ -50,8 +50,10 @@ def expected(case: Case) -> list[Values]:
     return [
         {
             "shards": [rows(each, size)[rank] for each in tensors],
+            "copied": True,
             "targets": cast(Value, filled),
             "kept_memory": True,
+            "unseen": True,
             "means": [rows(each, size)[rank] for each in _mean(case)],
         }
         for rank in range(size)
@@ -60,24 +62,34 @@ def expected(case: Case) -> list[Values]:
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with shards, gathered tensors and means, and with how they travelled."""
+    tensors = cast(list[Tensor], case.inputs[0]["tensors"])
     for rank, (came, right) in enumerate(zip(got, expected(case), strict=True)):
         mine, wanted = cast(list[Tensor], came["shards"]), cast(list[Tensor], right["shards"])
         if not same(mine, wanted):
-            lengths = f"lengths {[each.numel() for each in wanted]}"
-            name = _of_shards(case, rank, mine)
-            yield Finding(
-                name, f"Rank {rank}'s shards are wrong.", lengths, f"lengths {[m.numel() for m in mine]}", rank
-            )
+            first = next(at for at, (a, b) in enumerate(zip(mine, wanted, strict=True)) if not same([a], [b]))
+            shape, text = tuple(tensors[first].shape), f"Rank {rank}'s shard of tensor {first} is wrong"
+            shown = [str(each[first].tolist()[-4:]) for each in (wanted, mine)]
+            name, lengths = _of_shards(case, rank, mine), [each[first].numel() for each in (wanted, mine)]
+            if lengths[0] != lengths[1]:
+                shown = [f"{each} elements" for each in lengths]
+            yield Finding(name, f"{text}; the tensor's shape is {shape}, these are the last elements.", *shown, rank)
+        if not came["copied"]:
+            yield Finding(_VIEW, f"Rank {rank}'s shards share the memory of the whole tensors.", rank=rank)
         if not same(cast(list[Tensor], came["targets"]), cast(list[Tensor], right["targets"])):
             untouched = all(bool((each == -7).all()) for each in cast(list[Tensor], came["targets"]))
-            name = _NOT_FILLED if untouched else _TORN
+            name = _UNWAITED if not _waits(wire, calls_of(wire, rank)) else _NOT_FILLED if untouched else _TORN
             yield Finding(name, f"After finish() rank {rank}'s tensors are not what was cut into shards.", rank=rank)
         if not came["kept_memory"]:
             yield Finding(_NEW_MEMORY, f"Rank {rank}'s tensors have other memory than before.", rank=rank)
+        if not came["unseen"]:
+            yield Finding(_SEEN, f"Autograd has seen rank {rank}'s tensors change.", rank=rank)
         means, of_all = cast(list[Tensor], came["means"]), cast(list[Tensor], right["means"])
         if not same(means, of_all):
-            ways = [(_SUM, lambda of_all=of_all: [case.world_size * each for each in of_all])]
-            name = as_if(means, ways, same)
+            ways = [
+                (_SUM, lambda of_all=of_all: [case.world_size * each for each in of_all]),
+                (_DIVIDED, lambda of_all=of_all: [each / case.world_size for each in of_all]),
+            ]
+            name = as_if(means, ways, same) if _waits(wire, calls_of(wire, rank)) else _UNWAITED
             yield Finding(
                 name, f"Rank {rank}'s shards of the mean are wrong.", str(of_all[0][:4]), str(means[0][:4]), rank
             )
@@ -87,13 +99,26 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 def _of_shards(case: Case, rank: int, mine: list[Tensor]) -> str:
     tensors, size = cast(list[Tensor], case.inputs[0]["tensors"]), case.world_size
     ways: list[tuple[str, Callable[[], list[Tensor]]]] = [
-        (_STRIDED, lambda: [rows(each, size).reshape(-1)[rank::size] for each in tensors])
+        (_STRIDED, lambda: [rows(each, size).reshape(-1)[rank::size] for each in tensors]),
+        (_FRONT, lambda: [_padded_in_front(each, size)[rank] for each in tensors]),
     ]
     found = as_if(mine, ways, same)
     if found:
         return found
     sizes = [int(rows(torch.ones(each.shape), size)[rank].sum()) for each in tensors]
-    return _SHORT if [each.numel() for each in mine] == sizes else ""
+    padded = [rows(each, size).shape[1] for each in tensors]
+    return _SHORT if [each.numel() for each in mine] == sizes != padded else ""
+
+
+def _padded_in_front(tensor: Tensor, size: int) -> Tensor:
+    flat = tensor.reshape(-1)
+    return torch.cat([flat.new_zeros(-len(flat) % size), flat]).view(size, -1)
+
+
+def _waits(wire: Wire, calls: Sequence[CollectiveCall]) -> bool:
+    """Return whether somebody waits for these calls; where nobody saw any call end, they may."""
+    seen = any(call.waited is not None for call in wire.collectives)
+    return not seen or all(call.waited is not None for call in calls)
 
 
 def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
@@ -123,6 +148,9 @@ def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
             if any(call.bytes > most for call in calls):
                 sent = sum(call.bytes for call in calls)
                 yield Finding(_WIDE, f"In {what} {sent} bytes travel; the padded tensors have {most}.", rank=rank)
+            if not _waits(wire, calls):
+                text = f"{what} of rank {rank} gets what came before anybody has waited for it."
+                yield Finding(_UNWAITED, text, rank=rank)
             if any(waited_at_once(call) for call in begun):
                 yield Finding(
                     _BLOCKS, f"{what} returns on rank {rank} when all is over: nothing can overlap.", rank=rank
@@ -132,6 +160,9 @@ def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
 _STRIDED, _SHORT, _NOT_FILLED, _TORN, _NEW_MEMORY, _SUM = (
     "every N-th element", "not padded", "not filled", "put together wrongly", "other memory",
     "sum for mean",
+)  # fmt: skip
+_VIEW, _FRONT, _SEEN, _UNWAITED, _DIVIDED = (
+    "shares memory", "padded in front", "autograd sees it", "never waits", "divided twice",
 )  # fmt: skip
 _LATE, _WHOLE, _MANY, _WIDE, _BLOCKS = (
     "begins in finish", "all_reduce", "one collective each", "wider than the tensors", "waits at once",
@@ -146,6 +177,12 @@ MISTAKES = {
     "into columns, one for each tensor; a column, flattened, is the padded tensor.",
     _NEW_MEMORY: "The tensors must keep their memory: copy into tensor.data instead of replacing it.",
     _SUM: "reduce_scatter adds up. Divide by the number of ranks.",
+    _VIEW: "A view keeps the whole tensor's memory alive, which a shard is there to free. Return a copy: .clone().",
+    _FRONT: "The zeros stand behind the tensor's end, in the last shard: pad(flat, (0, missing)).",
+    _SEEN: "For autograd these are parameters, and writing into them is an error in training. Write into tensor.data.",
+    _UNWAITED: "Call wait() on the collective's handle before you use what it brings: without it, what you find there "
+    "is luck.",
+    _DIVIDED: "This is smaller than the mean: divide by the number of ranks once.",
     _LATE: "Call the collective with async_op=True in the function that begins, and only wait in the one it returns.",
     _WHOLE: "An all_reduce sends twice the bytes that a reduce_scatter or an all_gather does.",
     _MANY: "Lay the parts of all tensors into one buffer, and send that: each collective costs a latency.",

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
-from labkit.checks.blame import by_signs
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.blame import bearing, blaming
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
@@ -146,6 +146,14 @@ def _travelled(case: Case, rank: int, parts: list[list[CollectiveCall]]) -> Iter
     if len(parts) != 6:
         yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
         return
+    calls = [*parts[3], *parts[4]]
+    for call in calls:
+        if call.kind == "all_reduce" and call.bytes > whole // inside:
+            text = f"Rank {rank} sums {call.bytes} bytes with all_reduce; its shards have {whole // inside}."
+            yield Finding(_WHOLE, text, rank=rank)
+        if call.bytes > whole:
+            text = f"Rank {rank} calls {call.kind} with {call.bytes} bytes; the padded tensors have {whole}."
+            yield Finding(_WHOLE, text, rank=rank)
     if inside > 1:
         for begun, ended, what in (
             (parts[1], parts[2], "start_node_gather"),
@@ -157,18 +165,15 @@ def _travelled(case: Case, rank: int, parts: list[list[CollectiveCall]]) -> Iter
             if any(waited_at_once(call) for call in begun):
                 text = f"{what} returns on rank {rank} when all is over: nothing can overlap."
                 yield Finding(_BLOCKS, text, rank=rank)
-    calls = [*parts[3], *parts[4]]
-    for call in calls:
-        if call.kind == "all_reduce" and call.bytes > whole // inside:
-            text = f"Rank {rank} sums {call.bytes} bytes with all_reduce; its shards have {whole // inside}."
-            yield Finding(_WHOLE, text, rank=rank)
-        if call.bytes > whole:
-            text = f"Rank {rank} calls {call.kind} with {call.bytes} bytes; the padded tensors have {whole}."
-            yield Finding(_WHOLE, text, rank=rank)
     for some, most, what in ((parts[1] + parts[2], 1, "start_node_gather"), (calls, 2, "start_hybrid_scatter")):
         if len(some) > most:
             text = f"In {what} rank {rank} calls {len(some)} collectives for {len(tensors)} tensors."
             yield Finding(_MANY, text, rank=rank)
+
+
+def _no_such_row(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a shard was looked for behind the node's last one."""
+    return failure.error == "IndexError" and "node_shard_of" in failure.detail
 
 
 _OF_ALL, _GLOBAL, _TORN, _OWN_NODE, _SUM, _EVERYBODY = (
@@ -213,5 +218,6 @@ EXERCISE = Exercise(
         "REDUCE_SCATTER(mine, rows.view(-1), group=node, async_op=True); later dist.all_reduce(mine, group=across).",
     ),
     mistakes=MISTAKES,
-    blame=by_signs({_TORN: ("must be", "size", "shape", "expected")}),
+    blame=blaming({_GLOBAL: _no_such_row, _TORN: bearing("must be", "size", "shape", "expected")}),
+    certain=frozenset({_GLOBAL}),
 )

@@ -41,7 +41,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield why this is no plan, or why it does not fit."""
     job, plan = _job(case), _plan(got[0])
     if plan is None:
-        yield Finding(_NO_PLAN, f"memory_plan returned {got[0]['plan']!r:.90}, expected a StepPlan.")
+        yield Finding(_NO_PLAN, f"memory_plan returned {got[0]['plan']!s:.90}, expected a StepPlan.")
         return
     if problem := fault(job, plan):
         yield Finding(_ILLEGAL, f"This is no plan for the job: {problem}.")
@@ -85,7 +85,7 @@ def _pars(job: Job) -> Pars:
 
 _NO_PLAN, _ILLEGAL, _TOO_MUCH = "no plan", "not for this job", "does not fit"
 MISTAKES = {
-    _NO_PLAN: "Return StepPlan(microbatch, keep, save), with a tuple of bools for each layer in keep and in save.",
+    _NO_PLAN: "Return StepPlan(microbatch, keep, save): an int, and a bool for each layer in keep and in save.",
     _ILLEGAL: "microbatch divides job.num_sequences; keep and save have job.num_layers entries each.",
     _TOO_MUCH: "cost(job, plan).peak_bytes says what a plan needs. Keep fewer layers whole, save fewer "
     "activations, or take "

@@ -46,7 +46,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield why this is no plan, or why it does not fit."""
     (job, host), plan = _asked(case), _plan(got[0])
     if plan is None:
-        yield Finding(_NO_PLAN, f"offload_plan returned {got[0]['plan']!r:.90}, expected an OffloadPlan.")
+        yield Finding(_NO_PLAN, f"offload_plan returned {got[0]['plan']!s:.90}, expected an OffloadPlan.")
         return
     if problem := offload_fault(job, plan):
         yield Finding(_ILLEGAL, f"This is no plan for the job: {problem}.")

@@ -167,7 +167,9 @@ def _of_values(case: Case, came: Any) -> str:
 
 
 def _not_found(case: Case, failure: Failure, wire: Wire) -> bool:
-    """Return whether loading looked for a number that it does not know."""
+    """Return whether loading looked for a number that it does not know, or a group that was saved has no numbers."""
+    if failure.error == "KeyError" and "'params'" in failure.message:
+        return True
     return failure.error in ("IndexError", "KeyError") and "load_state_dict" in failure.detail
 
 

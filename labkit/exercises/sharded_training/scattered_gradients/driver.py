@@ -14,7 +14,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     PlainAdamW,
     backward,
     cutter,
-    grouped,
+    handed,
     keeping,
     kind_for,
     model_for,
@@ -36,8 +36,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     model = model_for(inputs)
     cut, held = cutter(), _Held(model)
     made: list[PlainAdamW] = []
-    groups = grouped(model, cast(bool, inputs["groups"]))
-    optimizer = functions["ScatteringOptimizer"](groups, keeping(made, kind_for(inputs)), **OPTIONS)
+    optimizer = functions["ScatteringOptimizer"](handed(model, inputs), keeping(made, kind_for(inputs)), **OPTIONS)
     model.fixed.register_forward_hook(held.hook(cut))
     after: list[Value] = []
     left: list[Value] = []

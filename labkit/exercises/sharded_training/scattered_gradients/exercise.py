@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
+
+from torch import Tensor
 
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, by_signs
@@ -13,10 +15,13 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
+from labkit.exercises.sharded_training.on_ranks import model_for
 from labkit.exercises.sharded_training.scattered_gradients.driver import drive
 from labkit.exercises.sharded_training.training import (
+    Parameters,
     Ways,
     alone,
+    begun,
     each_by_itself,
     equal,
     least_traffic,
@@ -50,8 +55,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 own = _OWN if equal(came[:1], each_by_itself(case)) else ""
                 ways: Ways = [
                     (_SUM, lambda: alone(case, factor=case.world_size)),
+                    (_DIVIDED, lambda: alone(case, factor=1 / case.world_size)),
                 ]
-                name = as_if(came, ways, equal) or own
+                name = as_if(came, ways, equal) or own or (_STILL if _some_stand_still(case, number, came) else "")
                 yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
     for rank, values in enumerate(got):
         yield from _whole(case, wire, rank)
@@ -66,6 +72,13 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             text = f"In the middle of backward rank {rank} still holds gradients that were complete long before."
             yield Finding(_LATE, text, rank=rank)
         yield from _in_backward(wire, rank)
+
+
+def _some_stand_still(case: Case, number: int, came: Sequence[Parameters]) -> bool:
+    """Return whether a step moved trained parameters, and others not at all."""
+    before = begun(case) if not number else came[number - 1]
+    trained = [name for name, each in model_for(case.inputs[0]).named_parameters() if each.requires_grad]
+    return 0 < len(set(trained) - set(wrong_names(came[number], cast("dict[str, Tensor]", before)))) < len(trained)
 
 
 def _whole(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
@@ -100,7 +113,12 @@ _SUM, _OWN, _ALL_REDUCED, _KEPT, _LATE, _TWICE, _BLOCKS = (
     "sum for mean", "own gradients", "all-reduced", "gradients kept", "all at the end", "sent twice",
     "waits in backward",
 )  # fmt: skip
+_DIVIDED, _STILL, _ONCE = ("divided twice", "a gradient forgotten", "params read as a list")
 MISTAKES = {
+    _DIVIDED: "start_scatter gives the mean already. Do not divide it again.",
+    _STILL: "Some parameters have not moved: take up every gradient that is under way, and give it to its shard.",
+    _ONCE: "params may be an iterator, as model.parameters() is, which can be read once: use self.shards, or begin "
+    "with params = list(params).",
     _SUM: "The gradients are added up. The step takes their mean.",
     _OWN: "This rank has trained on its own gradients alone.",
     _ALL_REDUCED: "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter.",
@@ -133,5 +151,6 @@ EXERCISE = Exercise(
         "parameter.grad = None. In step: (self.shards[parameter].grad,) = finish(), for each; then empty the list.",
     ),
     mistakes=MISTAKES,
-    blame=by_signs({_LATE: HANGS}),
+    blame=by_signs({_ONCE: ("subscriptable", "has no len()"), _LATE: HANGS}),
+    certain=frozenset({_ONCE}),
 )

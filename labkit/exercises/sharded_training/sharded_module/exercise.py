@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import as_if
-from labkit.checks.blame import HANGS, by_signs
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.blame import HANGS, bearing, blaming
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.wire import CollectiveCall, Wire
@@ -90,6 +90,18 @@ def _wrong(case: Case, mine: Parameters, wanted: Parameters) -> list[str]:
     return [name for name, each in apart.items() if bool((each > _ROUNDING).any())]
 
 
+def _in_root(case: Case) -> set[str]:
+    """Return the names of the parameters that are in no block, or in several."""
+    model = model_for(case.inputs[0])
+    blocks = [set(getattr(model, name).parameters()) for name in _names(case)]
+    return {name for name, each in model.named_parameters() if sum(each in block for block in blocks) != 1}
+
+
+def _misnamed(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether the check looked for a parameter under a name that is not there."""
+    return failure.error == "KeyError" and not failure.detail
+
+
 def _apart(came: Value, right: Value) -> Tensor:
     right = cast(Tensor, right)
     if not isinstance(came, Tensor) or came.shape != right.shape:
@@ -109,7 +121,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 ways: Ways = [
                     (_SUM, lambda: alone(case, factor=case.world_size)),
                 ]
-                name = as_if(came, ways, equal) or own or (_MASTERS if _in_half(case) else "")
+                rest = _ROOT if set(wrong) <= _in_root(case) else ""
+                name = as_if(came, ways, equal) or own or rest or (_MASTERS if _in_half(case) else "")
                 yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
     for rank, values in enumerate(got):
         if not values["precise"]:
@@ -227,10 +240,14 @@ _NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS, _NOT_GATHE
     "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
     "waits in backward", "not gathered for backward", "full parameters in low precision",
 )  # fmt: skip
+_ROOT, _NAMES = "the root left out", "other names"
 MISTAKES = {
     _SUM: "The gradients are added up; the step takes their mean.",
     _OWN: "This rank has trained on its own gradients alone: they never left.",
     _MASTERS: "The values are far off. Keep the shards in float32, and give them gradients in float32.",
+    _ROOT: "These are in no block, or in several: finish_gradient_synchronization has to free the root unit, too, and "
+    "then to finish its scatter.",
+    _NAMES: "gather_full_params uses the names of the module that was wrapped: self.module.named_parameters().",
     _NO_SHARDS: "The optimizer gets whole parameters. Outside of forward and backward each must be its shard.",
     _NEVER_FREED: "Free a block in its forward hook, as soon as it has computed; only the last one may stay.",
     _ALL_AT_ONCE: "Only the block that computes and the next one may be whole: gather one ahead, not all.",
@@ -283,5 +300,12 @@ EXERCISE = Exercise(
         "None for p in unit.trained).",
     ),
     mistakes=MISTAKES,
-    blame=by_signs({_NOT_GATHERED: ("setStorage", "storage of size 0", "out of bounds"), _LATE: HANGS}),
+    blame=blaming(
+        {
+            _NAMES: _misnamed,
+            _NOT_GATHERED: bearing("setStorage", "storage of size 0", "out of bounds"),
+            _LATE: bearing(*HANGS),
+        }
+    ),
+    certain=frozenset({_NAMES}),
 )

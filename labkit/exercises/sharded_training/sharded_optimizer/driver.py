@@ -10,7 +10,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
     PlainAdamW,
     backward,
-    grouped,
+    handed,
     keeping,
     kind_for,
     model_for,
@@ -28,9 +28,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     model = model_for(inputs)
     made: list[PlainAdamW] = []
-    optimizer = functions["ShardedOptimizer"](
-        grouped(model, cast(bool, inputs["groups"])), keeping(made, kind_for(inputs)), **OPTIONS
-    )
+    optimizer = functions["ShardedOptimizer"](handed(model, inputs), keeping(made, kind_for(inputs)), **OPTIONS)
     after: list[Value] = []
     forgotten = True
     for step in steps_of(inputs):

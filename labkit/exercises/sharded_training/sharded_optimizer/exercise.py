@@ -73,6 +73,9 @@ def _of_values(case: Case, rank: int, came: Sequence[Parameters], number: int, w
         (_GROUPS, lambda: alone(case, groups=False)),
         (_FIXED, lambda: alone(case, slower=False)),
         (_ZEROS, lambda: alone(case, zeros=True)),
+        (_PLAIN, lambda: alone(case, plain=True)),
+        (_FORGETS, lambda: alone(case, forgets=True)),
+        (_DIVIDED, lambda: alone(case, factor=1 / case.world_size)),
     ]
     found = as_if(came, ways, equal)
     if found:
@@ -94,6 +97,7 @@ _STILL, _OWN_ONLY, _TAIL, _GROUPS, _FIXED, _ZEROS, _EVERYTHING, _REMEMBERED = (
     "nothing moves", "only the own shard", "the tail stays", "one group for all", "learning rate fixed",
     "moved without a gradient", "everything on every rank", "gradients remembered",
 )  # fmt: skip
+_PLAIN, _FORGETS, _DIVIDED, _ONCE = ("options lost", "no state kept", "divided twice", "params read as a list")
 MISTAKES = {
     _STILL: "No parameter has moved. The shards have moved, perhaps; gather them into the parameters.",
     _OWN_ONLY: "Each rank has updated its own part, and the others' parts are as old as before: gather all "
@@ -109,6 +113,11 @@ MISTAKES = {
     "decay and old "
     "momentum. Let the shard's grad be None, too.",
     _EVERYTHING: "This rank keeps the state of all elements. Give optimizer_cls the shards, not the parameters.",
+    _PLAIN: "The options in kwargs have not reached optimizer_cls: optimizer_cls(groups, **kwargs).",
+    _FORGETS: "Every step begins without the means of the steps before: make the inner optimizer once, in __init__.",
+    _DIVIDED: "The gradients are a mean already. Do not divide them again.",
+    _ONCE: "params may be an iterator, as model.parameters() is, which has no first element and can be read once: "
+    "begin with params = list(params).",
     _REMEMBERED: "zero_grad must forget the gradients of the parameters, not only those of the shards.",
 }
 
@@ -139,5 +148,6 @@ EXERCISE = Exercise(
         "self.param_groups = self.optimizer.param_groups; after its step: start_gather(shards, parameters)().",
     ),
     mistakes=MISTAKES,
-    blame=by_signs({_TAIL: ("shape", "size"), _OWN_ONLY: HANGS}),
+    blame=by_signs({_ONCE: ("subscriptable", "has no len()"), _TAIL: ("shape", "size"), _OWN_ONLY: HANGS}),
+    certain=frozenset({_ONCE}),
 )

@@ -42,6 +42,12 @@ export function addPath(run, packed) {
   run.path = packed && unpack(packed);
 }
 
+/** Whether some rank of a run held more memory at its peak than another: then it is worth a row. */
+export function holdsUnequally(run) {
+  const most = [...run.held.values()].map((held) => held.most);
+  return Math.max(...most) > 1.02 * Math.min(...most);
+}
+
 /** What a rank held over time, the most of it, and when that was. */
 function memoryOf(run, rank) {
   const time = run[`memory_time_${rank}`];

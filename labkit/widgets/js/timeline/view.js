@@ -17,7 +17,7 @@ import { paint } from "./paint.js";
 import { eventUnder } from "./pointer.js";
 import { save } from "./saving.js";
 import { lowerBound } from "./search.js";
-import { addPath, emptyState, runOf } from "./state.js";
+import { addPath, emptyState, holdsUnequally, runOf } from "./state.js";
 import { dress } from "./theme.js";
 import { Watch } from "./watch.js";
 import { named } from "./words.js";
@@ -98,6 +98,7 @@ export class TimelineView {
     state.runs = runs;
     [state.lit, this.over] = [new Set(), undefined]; // events have other numbers now
     [state.hatched, state.dotted] = [3, 4].map((at) => run.categories.map((category) => category[at]));
+    if (!before) state.memory = runs.some(holdsUnequally);
     if (before !== runs.length) state.overlay = Boolean(other && run.overlay);
     this.writeWords(runs);
     if (!before && other) buildComparing(this, other);
