@@ -68,6 +68,10 @@ changed(
 )
 changed("a view", "shares memory", (SHARD, "return rows_of(tensor)[dist.get_rank()]"))
 changed("zeros in front", "padded in front", ("(0, missing)", "(missing, 0)"))
-changed("writes where autograd looks", "autograd sees it", ("tensor.data.copy_(", "tensor.copy_("))
+changed("writes into a leaf", "autograd sees it", ("tensor.data.copy_(", "tensor.copy_("))
+changed(
+    "writes where autograd looks", "autograd sees it",
+    ("            tensor.data.copy_(", "            with torch.no_grad():\n                tensor.copy_("),
+)  # fmt: skip
 changed("never waits", "never waits", ("        work.wait()\n        columns", "        columns"))
 changed("divides twice", "divided twice", ("(mine / dist", "(mine / dist.get_world_size() / dist"))

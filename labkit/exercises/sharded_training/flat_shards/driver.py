@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
@@ -25,7 +26,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     copies = [each.clone() for each in shards]
     targets = cast(list[Tensor], inputs["targets"])
     memory = [each.untyped_storage().data_ptr() for each in targets]
-    versions = [each._version for each in targets]
+    used = torch.stack([each.requires_grad_().square().sum() for each in targets]).sum()
     cut()
     finish = functions["start_gather"]([each.clone() for each in shards], targets)
     cut()
@@ -39,8 +40,17 @@ def drive(functions: Functions, inputs: Values) -> Values:
     return {
         "shards": cast(Value, copies),
         "copied": copied,
-        "targets": cast(Value, targets),
-        "unseen": versions == [each._version for each in targets],
+        "targets": cast(Value, [each.detach() for each in targets]),
+        "unseen": _goes_back(used),
         "kept_memory": memory == [each.untyped_storage().data_ptr() for each in targets],
         "means": list(means),
     }
+
+
+def _goes_back(loss: Tensor) -> bool:
+    """Return whether autograd still goes back through a loss: it refuses where it has seen what it kept change."""
+    try:
+        torch.autograd.backward(loss)
+    except RuntimeError:
+        return False
+    return True

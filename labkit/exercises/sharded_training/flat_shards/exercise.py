@@ -214,5 +214,5 @@ EXERCISE = Exercise(
         "async_op=True); the function you return calls work.wait() and then splits mine / n.",
     ),
     mistakes=MISTAKES,
-    blame=by_signs({_SHORT: ("must be", "size", "divisible", "expected")}),
+    blame=by_signs({_SEEN: ("leaf Variable",), _SHORT: ("must be", "size", "divisible", "expected")}),
 )
