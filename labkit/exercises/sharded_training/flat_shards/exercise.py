@@ -67,12 +67,13 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         mine, wanted = cast(list[Tensor], came["shards"]), cast(list[Tensor], right["shards"])
         if not same(mine, wanted):
             first = next(at for at, (a, b) in enumerate(zip(mine, wanted, strict=True)) if not same([a], [b]))
-            shape, text = tuple(tensors[first].shape), f"Rank {rank}'s shard of tensor {first} is wrong"
-            shown = [str(each[first].tolist()[-4:]) for each in (wanted, mine)]
-            name, lengths = _of_shards(case, rank, mine), [each[first].numel() for each in (wanted, mine)]
-            if lengths[0] != lengths[1]:
-                shown = [f"{each} elements" for each in lengths]
-            yield Finding(name, f"{text}; the tensor's shape is {shape}, these are the last elements.", *shown, rank)
+            one, other = wanted[first], mine[first]
+            text = f"Rank {rank}'s shard of tensor {first}, of shape {tuple(tensors[first].shape)}, is wrong"
+            name, shown = _of_shards(case, rank, mine), [f"{len(one)} elements", f"{len(other)} elements"]
+            if len(one) == len(other):
+                text += "; these are its last elements"
+                shown = [str([round(x, 4) for x in each.tolist()[-4:]]) for each in (one, other)]
+            yield Finding(name, f"{text}.", shown[0], shown[1], rank)
         if not came["copied"]:
             yield Finding(_VIEW, f"Rank {rank}'s shards share the memory of the whole tensors.", rank=rank)
         if not same(cast(list[Tensor], came["targets"]), cast(list[Tensor], right["targets"])):
