@@ -11,11 +11,13 @@ import hashlib
 import itertools
 import random
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 from labkit.checks.case import Case
+from labkit.checks.on_ranks.other_kind import OTHER_KIND
 from labkit.errors import ConfigError
 
 _PACKAGE = "hidden"
@@ -74,3 +76,9 @@ class Draw(random.Random):
 def seed(draw: random.Random) -> int:
     """Return a seed for a case that draws its own inputs, 0 <= seed < 2**256."""
     return draw.getrandbits(256)
+
+
+def of_another_kind(case: Case, draw: random.Random) -> Case:
+    """Return a case whose driver makes its stand-ins of a class that no other case has, under a drawn name."""
+    name = f"Kind{draw.getrandbits(48):x}"
+    return replace(case, inputs=tuple({**inputs, OTHER_KIND: name} for inputs in case.inputs))

@@ -23,6 +23,8 @@ Print: TypeAlias = Callable[[Any, Any], str]
 """What stays of a call: of its arguments, and of whose method it is."""
 _ASKED = ("__init__", "__call__", "__torch_function__", "__iter__", "__getitem__")
 """Methods of a class that are asked something, beside those that a name makes public."""
+_WORLDS = ("torch.", "labkit.simulator.", "labkit.torch_port.")
+"""What ranks are made of: whoever looks into a remote reference finds the whole world behind it."""
 _STANDS_IN = ("labkit.exercises.", "labkit.checks.", "hidden.")
 
 
@@ -74,7 +76,7 @@ def _parts(value: Any) -> list[Any]:
         return [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
     if isinstance(value, torch.nn.Module):
         return [value.state_dict(), *value.children()]
-    if isinstance(value, (torch.Tensor, type, types.ModuleType)):
+    if isinstance(value, (torch.Tensor, type, types.ModuleType)) or type(value).__module__.startswith(_WORLDS):
         return []
     return list(getattr(value, "__dict__", {}).values())
 

@@ -15,7 +15,7 @@ def two_steps(functions: Functions) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4)))
     ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.5)
-    memory = Recorder(stand_in({"kind": "window", "length": 4000}, functions))
+    memory = Recorder(stand_in({"kind": "window", "length": 4000}, functions, {}))
     ddp.register_comm_hook(functions.get("HookState", HookStandIn)(memory), functions["compression_hook"])
     for _ in range(2):
         ddp(torch.ones(8, 256)).sum().backward()

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,13 @@ class Window:
         return torch.cat(around).view(packet.shape)
 
 
-def stand_in(about: dict[str, Any], functions: Functions) -> Any:
+def stand_in(about: dict[str, Any], functions: Functions, inputs: Values) -> Any:
     """Return the compressor that the data describes: rounding (step) or window (start, length, values_first)."""
     make = functions.get("Packet", PacketStandIn)
     if about["kind"] == "rounding":
-        return Rounding(float(about["step"]), int(about.get("every", 1)), make)
-    return Window(int(about.get("start", 0)), int(about.get("length", 1)), make, bool(about.get("values_first")))
+        return kind_for(Rounding, inputs)(float(about["step"]), int(about.get("every", 1)), make)
+    window = kind_for(Window, inputs)
+    return window(int(about.get("start", 0)), int(about.get("length", 1)), make, bool(about.get("values_first")))
 
 
 class Recorder:

@@ -17,7 +17,8 @@ from torch.distributed import rpc
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.exercises.parameter_server.watched_server import Watch
+from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.exercises.parameter_server.watched_server import Watch, WatchedLock
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
 from labkit.servers.server import start_rpc
 from labkit.torch_port.futures import AnyFuture
@@ -61,7 +62,7 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
     open_pushes: dict[int, Any] = {}
     kept: list[tuple[Tensor, Tensor]] = []
     steps: list[Value] = []
-    watch = Watch(server)
+    watch = Watch(server, kind_for(WatchedLock, inputs))
     for number, step in enumerate(script):
         try:
             with watch.calling(step["op"]):

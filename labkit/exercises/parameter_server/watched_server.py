@@ -62,13 +62,13 @@ class Watch:
         loose: "push writes weight", "leave reads updates", in the order in which they were first seen.
     """
 
-    def __init__(self, server: Any) -> None:
-        """Watch this server from now on, while a method is called."""
+    def __init__(self, server: Any, lock: type[WatchedLock] = WatchedLock) -> None:
+        """Watch this server from now on, while a method is called; its lock becomes one of that kind."""
         self.loose: list[str] = []
         self._method = ""
         locks = [name for name, value in vars(server).items() if isinstance(value, _LOCKS)]
         if locks == ["lock"] and type(server.lock) is _PLAIN:
-            server.lock = self._lock = WatchedLock()
+            server.lock = self._lock = lock()
             server.__class__ = self._watched(type(server))
 
     @contextmanager

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.exercises.stages.pipeline_stage import Stage, mean_squared
 
 _MESSAGES = ("Recv", "Send", "RecvGrad", "SendGrad")
@@ -89,7 +90,7 @@ def write_schedules(functions: Functions, inputs: Values) -> Values:
 
 def stage_of(inputs: Values) -> Stage:
     """Return the stage that the inputs describe, with the gradients it has already."""
-    stage = Stage(cast(Values, inputs["stage"]))
+    stage = kind_for(Stage, inputs)(cast(Values, inputs["stage"]))
     for name, tensor in cast(dict[str, Tensor], inputs.get("before") or {}).items():
         cast(nn.Parameter, getattr(stage, name)).grad = tensor.clone()
     return stage

@@ -31,7 +31,7 @@ class Stage(nn.Module):
                 need no gradient; "transposed": whether the output is a view that is not contiguous; "seen": what the
                 buffer begins with.
         """
-        super().__init__()
+        nn.Module.__init__(self)  # it may be of another class: see kind_for
         weights = cast(dict[str, Tensor], spec["weights"])
         frozen = cast(list[str], spec.get("frozen") or [])
         for name, tensor in weights.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from labkit.checks.case import Case
-from labkit.checks.hidden import seed
+from labkit.checks.hidden import of_another_kind, seed
 from labkit.exercises.gradient_compression.power_sgd.exercise import power_case
 from labkit.exercises.gradient_compression.together import together_case
 
@@ -20,7 +20,9 @@ def cases(draw: random.Random) -> list[Case]:
         together_case(
             "5 ranks, of which 0, 1 and 4 take part", seed(draw), 5, [(4,), matrix(1, 6), (2,)], group=(0, 1, 4)
         ),
-        power_case("4 ranks, means of rank 2", seed(draw), 4, [matrix(7, 7), matrix(7, 7)], 2, true_rank=2),
+        of_another_kind(
+            power_case("4 ranks, means of rank 2", seed(draw), 4, [matrix(7, 7), matrix(7, 7)], 2, true_rank=2), draw
+        ),
         power_case("2 ranks, a wide matrix and two biases", seed(draw), 2, [(4,), wide, (5,)], 3, true_rank=3),
         power_case(
             "3 ranks, convolutions and a bias", seed(draw), 3, [(8, 3, 3, 3), (8,), (4, 8, 1, 2)], 2, true_rank=2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from labkit.checks.case import Case
-from labkit.checks.hidden import seed
+from labkit.checks.hidden import of_another_kind, seed
 from labkit.exercises.keys_rows_failures.replicas import dying_case, replica_case, safely_case
 
 
@@ -22,8 +22,8 @@ def cases(draw: random.Random) -> list[Case]:
     behaviours = [[draw.choice(["fail", "raise"]) for _ in range(draw.randint(0, 3))] + ["answer"] for _ in range(4)]
     return [
         replica_case("no backup, some again", seed(draw), alone, with_backup=False),
-        replica_case("with a backup", seed(draw), " ".join(said), with_backup=True),
-        safely_case("the first that answers", seed(draw), behaviours),
+        of_another_kind(replica_case("with a backup", seed(draw), " ".join(said), with_backup=True), draw),
+        of_another_kind(safely_case("the first that answers", seed(draw), behaviours), draw),
         safely_case("nobody answers", seed(draw), [["raise", "fail", "fail"]]),
         *(dying_case("the primary dies", seed(draw), 3, 10, draw.uniform(0.003, 0.025)) for _ in range(3)),
     ]

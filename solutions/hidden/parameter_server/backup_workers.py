@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from labkit.checks.case import Case
-from labkit.checks.hidden import seed
+from labkit.checks.hidden import of_another_kind, seed
 from labkit.exercises.parameter_server.backup_workers.exercise import backup_case
 from labkit.exercises.parameter_server.crowds import crowd_case
 
@@ -26,4 +26,5 @@ def cases(draw: random.Random) -> list[Case]:
                 held.update(dict.fromkeys(waiting, version))
                 waiting.clear()
         found.append(backup_case(f"the first {needed} of {count}", seed(draw), order, count, needed))
+    found[-1] = of_another_kind(found[-1], draw)
     return [*found, crowd_case("4 of 6 at the same time", "BackupServer", seed(draw), 6, 6, [4], until=5)]

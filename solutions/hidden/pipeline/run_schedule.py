@@ -7,7 +7,7 @@ import random
 from hidden.stages.drawing import alternating, drawn, gpipe, uneven, writer
 
 from labkit.checks.case import Case
-from labkit.checks.hidden import seed
+from labkit.checks.hidden import of_another_kind, seed
 from labkit.exercises.stages.pipeline_cases import pipeline_case
 
 
@@ -27,6 +27,7 @@ def cases(draw: random.Random) -> list[Case]:
                 before=draw.random() < 0.5,
             )
         )  # fmt: skip
+    found[1] = of_another_kind(found[1], draw)
     group = sorted(draw.sample(range(1, 6), 3))
     found.append(
         pipeline_case(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 from labkit.checks.case import Case
-from labkit.checks.hidden import seed
+from labkit.checks.hidden import of_another_kind, seed
 from labkit.exercises.schedules.recompute.exercise import recompute_case
 
 
 def cases(draw: random.Random) -> list[Case]:
     return [
-        recompute_case("plain", seed(draw), draw.randint(3, 7), draw.randint(2, 5)),
+        of_another_kind(recompute_case("plain", seed(draw), draw.randint(3, 7), draw.randint(2, 5)), draw),
         recompute_case("no gradient for x", seed(draw), draw.randint(3, 7), 3, needs_gradient=False),
         recompute_case("dropout", seed(draw), draw.randint(5, 9), 3, dropout=draw.choice([0.3, 0.5])),
         recompute_case("dropout, no gradient for x", seed(draw), 6, 2, dropout=0.4, needs_gradient=False),

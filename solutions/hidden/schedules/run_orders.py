@@ -7,7 +7,7 @@ import random
 from hidden.stages.drawing import uneven
 
 from labkit.checks.case import Case
-from labkit.checks.hidden import seed
+from labkit.checks.hidden import of_another_kind, seed
 from labkit.exercises.schedules.programs import linear_case, one_after_another, program_case
 
 
@@ -53,7 +53,10 @@ def cases(draw: random.Random) -> list[Case]:
         linear_case("a frozen weight", seed(draw), (3, 2, 5), frozen=["weight"]),
         program_case("3 ranks, 2 chunks", seed(draw), sizes[0], _chunks_in_turns(3, 6, 2), before=True),
         program_case("2 ranks, 3 chunks", seed(draw), sizes[1], _chunks_in_turns(2, 4, 3), rows=2),
-        program_case("4 ranks, two halves", seed(draw), sizes[2], _halves(draw, 4, 5), rows=draw.choice([0, 3])),
+        of_another_kind(
+            program_case("4 ranks, two halves", seed(draw), sizes[2], _halves(draw, 4, 5), rows=draw.choice([0, 3])),
+            draw,
+        ),
         program_case("one rank, two halves", seed(draw), sizes[3], _halves(draw, 1, 3), before=True),
         program_case("2 ranks, 2 chunks, one after another", seed(draw), sizes[4], [one_after_another(2, 4)] * 2),
     ]

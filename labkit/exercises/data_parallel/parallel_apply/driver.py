@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for
 
 _MEET_SECONDS = 1.2
 _LINGER_SECONDS = 0.2
@@ -49,7 +50,7 @@ class _Replica(nn.Module):
     """x * weight * scale, once all replicas have begun and the one after this has ended."""
 
     def __init__(self, number: int, weight: float, meeting: _Meeting) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # it may be of another class: see kind_for
         self.number, self.meeting = number, meeting
         self.weight = nn.Parameter(torch.tensor(weight, dtype=torch.float64))
 
@@ -85,7 +86,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     weights = cast(list[float], inputs["weights"])
     failing = {int(number): kind for number, kind in cast(dict[str, str], inputs["failing"]).items()}
     meeting = _Meeting(len(weights), failing)
-    replicas: list[nn.Module] = [_Replica(number, weight, meeting) for number, weight in enumerate(weights)]
+    replica = kind_for(_Replica, inputs)
+    replicas: list[nn.Module] = [replica(number, weight, meeting) for number, weight in enumerate(weights)]
     more = {} if inputs["scale"] is None else {"scale": inputs["scale"]}
     given = [{"x": x.clone(), **more} for x in cast(list[Tensor], inputs["x"])]
     with torch.set_grad_enabled(cast(bool, inputs["gradients"])):

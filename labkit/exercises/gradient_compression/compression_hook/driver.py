@@ -27,7 +27,7 @@ def call_hook(functions: Functions, inputs: Values) -> Values:
     group, member = group_of(inputs)
     if not member:
         return {"member": False}
-    memory = Recorder(stand_in(record(inputs, "compressor"), functions))
+    memory = Recorder(stand_in(record(inputs, "compressor"), functions, inputs))
     state = functions.get("HookState", HookStandIn)(memory, group)
     found: list[Value] = []
     for buffers in listed(inputs, "steps"):
@@ -74,7 +74,7 @@ def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
         options: dict[str, Any] = record(about, "options")
         memory = functions["ErrorFeedback"](functions[text(about, "name")](**options))
     else:
-        memory = Recorder(stand_in(about, functions))
+        memory = Recorder(stand_in(about, functions, inputs))
     ddp.register_comm_hook(functions.get("HookState", HookStandIn)(memory, None), functions["compression_hook"])
     steps: list[Value] = []
     for x, y in zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True):

@@ -17,7 +17,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: compressor (see stand_in), calls: dicts with gradient and key (None for no argument).
     """
-    compressor = stand_in(record(inputs, "compressor"), functions)
+    compressor = stand_in(record(inputs, "compressor"), functions, inputs)
     memory = functions["ErrorFeedback"](compressor)
     found: list[Value] = []
     for call in records(inputs, "calls"):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import named_for
 from labkit.checks.values import integer, listed, tensors
 from labkit.exercises.gradient_compression.on_ranks import group_of, parts_of
 
@@ -56,7 +57,7 @@ def _compress_buckets(functions: Functions, inputs: Values) -> Values:
         return [piece.view(tensor.shape) for piece, tensor in zip(pieces, given, strict=True)]
 
     torch.manual_seed(dist.get_rank())
-    compressor = functions["PowerSGD"](integer(inputs, "rank"), average)
+    compressor = functions["PowerSGD"](integer(inputs, "rank"), named_for(average, inputs))
     found: list[Value] = []
     for gradients in listed(inputs, "buckets"):
         given = [gradient.clone() for gradient in gradients]

@@ -9,6 +9,7 @@ from torch.futures import Future
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
 from labkit.servers.replicas import survive
 from labkit.torch_port.futures import AnyFuture
@@ -53,7 +54,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
 
 def _drive(functions: Functions, inputs: Values) -> Values:
-    backup = StandIn() if inputs["with_backup"] else None
+    backup = kind_for(StandIn, inputs)() if inputs["with_backup"] else None
     server = functions["Replica"](cast(Tensor, inputs["weight"]).clone(), 3, inputs["lr"], backup)
     pushes: list[Any] = []
     told: list[int] = []
@@ -97,7 +98,7 @@ def _outcome(future: Future[Any]) -> Value:
 def _push_safely(functions: Functions, inputs: Values) -> Values:
     found: list[Value] = []
     for behaviours in cast(list[list[str]], inputs["behaviours"]):
-        replicas = [StandIn(each) for each in behaviours]
+        replicas = [kind_for(StandIn, inputs)(each) for each in behaviours]
         try:
             place = functions["push_safely"](replicas, inputs["worker"], inputs["number"], inputs["gradient"])
             answer: Value = place if isinstance(place, int) else f"a {type(place).__name__}"

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for, named_for
 
 
 class Dense(nn.Module):
@@ -22,7 +23,7 @@ class Dense(nn.Module):
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         """Take these parameters."""
-        super().__init__()
+        nn.Module.__init__(self)  # it may be of another class: see kind_for
         for name, tensor in tensors.items():
             self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name != "frozen"))
 
@@ -43,7 +44,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     group = None if ranks is None else dist.new_group(cast(list[int], ranks))
     if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
         return {"member": False}
-    model, table = Dense(cast(dict[str, Tensor], inputs["dense"])), cast(Tensor, inputs["table"])
+    model = kind_for(Dense, inputs)(cast(dict[str, Tensor], inputs["dense"]))
+    table = cast(Tensor, inputs["table"])
     optimizer = optimizer_of(model, cast(float, inputs["lr"]))
     pulled: list[Value] = []
     losses: list[Value] = []
@@ -56,8 +58,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     def push(keys: Tensor, gradients: Tensor) -> None:
         pushes.append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradients.detach()))
 
+    calls = named_for(pull, inputs), named_for(push, inputs)
     for keys, targets in zip(cast(list[Tensor], inputs["keys"]), cast(list[Tensor], inputs["targets"]), strict=True):
-        loss = functions["hybrid_step"](model, optimizer, pull, push, keys.clone(), targets.clone(), group)
+        loss = functions["hybrid_step"](model, optimizer, *calls, keys.clone(), targets.clone(), group)
         attached = isinstance(loss, Tensor) and loss.requires_grad
         losses.append(loss.detach().clone() if isinstance(loss, Tensor) else f"a {type(loss).__name__}")
         if attached:

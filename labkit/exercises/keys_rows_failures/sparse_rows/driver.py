@@ -12,6 +12,7 @@ from torch.distributed import rpc
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for, named_for
 from labkit.exercises.remote_calls.calling import on_virtual_ranks
 from labkit.servers.server import start_rpc
 
@@ -58,14 +59,15 @@ def _pull_and_push(functions: Functions, inputs: Values) -> Values | None:
     if rank == 0:
         home, table = cast(Tensor, inputs["home"]), cast(Tensor, inputs["table"])
         held = cast(list[Tensor], inputs["held"])
+        kind = kind_for(NotingServer, inputs)
         servers = [
-            rpc.remote(f"rank{number + 1}", NotingServer, args=(keys, table[keys], 0.5 * (number == len(held) // 2)))
+            rpc.remote(f"rank{number + 1}", kind, args=(keys, table[keys], 0.5 * (number == len(held) // 2)))
             for number, keys in enumerate(held)
         ]
         for server in servers:
             server.rpc_sync().noted()
         keys, gradients = cast(Tensor, inputs["keys"]), cast(Tensor, inputs["gradients"])
-        place: Callable[[Tensor], Tensor] = lambda asked: home[asked]  # noqa: E731
+        place: Callable[[Tensor], Tensor] = named_for(lambda asked: home[asked], inputs)
         rows = functions["pull_rows"](servers, place, keys.clone())
         functions["push_rows"](servers, place, keys.clone(), gradients.clone())
         found = {"rows": rows if isinstance(rows, Tensor) else f"a {type(rows).__name__}"}

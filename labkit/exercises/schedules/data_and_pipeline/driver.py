@@ -11,6 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for, named_for
 from labkit.checks.values import integer, integers, record, tensor
 
 
@@ -18,7 +19,7 @@ class Drawn(nn.Module):
     """A stage's parameters, by name: some frozen, one never used."""
 
     def __init__(self, inputs: Values) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # it may be of another class: see kind_for
         for name, start in record(inputs, "parameters").items():
             frozen = name == "frozen"
             self.register_parameter(name, nn.Parameter(cast(Tensor, start).clone(), requires_grad=not frozen))
@@ -28,7 +29,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Call hybrid_step on a mesh of pipelines. Inputs: mesh, [pipelines, stages]; parameters, gradients, scale, ..."""
     shape = tuple(integers(inputs, "mesh"))
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data", "pipe"))
-    module, runs = Drawn(inputs), []
+    module, runs = kind_for(Drawn, inputs)(inputs), []
 
     def run_step(group: Any) -> Tensor | None:
         scale = tensor(inputs, "scale").clone()
@@ -38,7 +39,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
             module.get_parameter(name).grad = cast(Tensor, gradient) * scale
         return tensor(inputs, "loss") * scale if "loss" in inputs else None
 
-    loss = functions["hybrid_step"](mesh, run_step, module, integer(inputs, "num_samples"))
+    loss = functions["hybrid_step"](mesh, named_for(run_step, inputs), module, integer(inputs, "num_samples"))
     return {
         "grads": {name: parameter.grad for name, parameter in module.named_parameters()},
         "moved": any(

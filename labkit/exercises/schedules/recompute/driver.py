@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.torch_port.tensors import CHECKPOINT_PARTS
 
 
@@ -43,7 +44,7 @@ class Counted(nn.Module):
 
         With norm the first layer's output goes through a BatchNorm, whose running statistics are buffers.
         """
-        super().__init__()
+        nn.Module.__init__(self)  # it may be of another class: see kind_for
         weights = cast(list[Tensor], spec["weights"])
         self.weights = nn.ParameterList(nn.Parameter(weight.clone()) for weight in weights)
         if spec.get("frozen") is not None:
@@ -73,7 +74,7 @@ class Counted(nn.Module):
 
 def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values) -> dict[str, Value]:
     """Return what a call brings: output, gradients, buffers, bytes kept, the next random number before and after."""
-    module = Counted(cast(Values, inputs["module"]))
+    module = kind_for(Counted, inputs)(cast(Values, inputs["module"]))
     x = cast(Tensor, inputs["x"]).clone().requires_grad_(bool(inputs.get("needs_gradient")))
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, int] = {}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.exercises.stages.on_ranks import Compute
 from labkit.exercises.stages.pipeline_stage import mean_squared
 
@@ -46,7 +47,7 @@ class Part(nn.Module):
     """tanh between two of the learner's linear layers; `events` says what ran: "F0.2" is chunk 0's third forward."""
 
     def __init__(self, chunk: int, spec: Values, linear: Any, later: list[Later], events: list[str]) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # it may be of another class: see kind_for
         frozen = cast(list[str], spec["frozen"])
         for name, tensor in cast(dict[str, Tensor], spec["weights"]).items():
             self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name not in frozen))
@@ -82,7 +83,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     later: list[Later] = []
     events: list[str] = []
     parts = [
-        Part(number, spec, functions["linear_later"], later, events)
+        kind_for(Part, inputs)(number, spec, functions["linear_later"], later, events)
         for number, spec in enumerate(cast(list[Values], inputs["chunks"]))
     ]
     before = cast(dict[str, Tensor], inputs.get("before") or {})
