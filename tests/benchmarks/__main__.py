@@ -34,6 +34,7 @@ TOPICS = (
     "truth",
     "literature",
     "grading",
+    "review",
     "views",
 )
 

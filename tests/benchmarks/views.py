@@ -34,7 +34,7 @@ CALLS, FEED_S = 4, 6.0
 
 
 @contextmanager
-def _browser() -> Iterator[Any]:
+def headless() -> Iterator[Any]:
     path = find_browser()
     if path is None:
         raise RuntimeError("no Chromium or Chrome on this machine: apt install chromium")
@@ -207,7 +207,7 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
     pages: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in [*PAGES, "matplotlib"]}
     timelines = {size: synthetic(size) for size in (*SIZES, LARGEST)}
     to_png(timelines[SIZES[0]])
-    with tempfile.TemporaryDirectory() as folder, _browser() as browser:
+    with tempfile.TemporaryDirectory() as folder, headless() as browser:
         for size in SIZES:
             for name in PAGES:
                 slow = name != "labkit" and size == SIZES[-1]

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
@@ -20,15 +16,12 @@ import pytest
 from labkit.errors import ConfigError
 from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.reports.results import GradedExercise, GradedSubmission, read_results
-from labkit.grading.reports.student_report import result_json
 from labkit.grading.review.questions import questions, side_by_side
 from labkit.grading.review.readings import Readings
 from labkit.grading.review.server import Review
-from labkit.grading.score import ExerciseResult, StudentResult
 from labkit.lessons.source import load
+from tests.grading.written_answers import SOURCE, served, write_answers
 
-SOURCE = Path(__file__).parents[1] / "lessons" / "fixtures" / "05_kinds.py"
-LABKIT = (sys.executable, "-c", "from labkit.cli import main; main()")
 WROTE = {
     "ada": "The mean is too small, because each rank divides by the world size twice.",
     "bo": "No idea.",
@@ -41,18 +34,7 @@ WROTE = {
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     """A graded and recorded class, in a course that holds the lesson's source."""
-    lesson = load(SOURCE)
-    exercise = lesson.manifest.exercise("mean_in_words")
-    for name, text in WROTE.items():
-        result = StudentResult(name, "", (ExerciseResult(exercise, "to_read", written=text),), submission_hash=name * 8)
-        (tmp_path / "out" / name).mkdir(parents=True)
-        (tmp_path / "out" / name / "result.json").write_text(json.dumps(result_json(result, lesson.name)))
-    for folder in ("solutions", "notebooks"):
-        (tmp_path / "course" / folder).mkdir(parents=True)
-    (tmp_path / "course" / "solutions" / SOURCE.name).write_bytes(SOURCE.read_bytes())
-    with closing(Gradebook(f"sqlite:///{tmp_path / 'book.db'}")) as book:
-        book.record(read_results(tmp_path / "out"))
-    return tmp_path / "out"
+    return write_answers(tmp_path, WROTE)
 
 
 def points(out: Path) -> dict[str, float]:
@@ -140,22 +122,8 @@ def test_a_run_that_is_not_recorded_is_told_what_to_do_first(tmp_path: Path) -> 
 @pytest.fixture
 def link(out: Path) -> Iterator[str]:
     """The page of a real `labkit review`."""
-    home = out.parent
-    command = [*LABKIT, "review", str(out), "--by", "kim", "--book", str(home / "book.db")]
-    process = subprocess.Popen(
-        [*command, "--course", str(home / "course")],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
-    assert process.stdout is not None
-    said = process.stdout.readline()
-    found = re.match(r"Review: (http://127\.0\.0\.1:\d+/r/[\w-]+)\n", said)
-    if not found:
-        process.kill()
-        pytest.fail(said + process.communicate(timeout=60)[0])
-    yield found[1]
-    process.terminate()
-    assert process.wait(60) == 0
-    process.stdout.close()
+    with served(out) as link:
+        yield link
 
 
 def test_strangers_and_nonsense_are_refused(link: str) -> None:
@@ -202,3 +170,25 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
     page.keyboard.press("Enter")
     page.get_by_text("4 of 4 answers read, by kim.").wait_for()
     page.screenshot(path=str(out.parent / "review.png"))
+
+
+@pytest.mark.long
+def test_three_hundred_answers_are_read_by_key_press_and_go_on_after_a_pause(browser: Any, tmp_path: Path) -> None:
+    wrote = {f"s{n:03}": f"Student {n} of group {n % 30} says: the mean is {n % 30} too small." for n in range(300)}
+    out = write_answers(tmp_path, wrote)
+    right = {}
+    for first, last in ((0, 150), (150, 300)):
+        with served(out) as link:
+            page = browser.new_page()
+            page.goto(link)
+            page.get_by_text(f"{first} of 300 answers read, by kim.").wait_for()
+            card = page.locator('article[aria-current="true"]')
+            for count in range(first + 1, last + 1):
+                number = int(card.locator("p").first.inner_text().split()[1])
+                right[f"s{number:03}"] = 2.0 if number % 2 else 3.0
+                for key in "1" if number % 2 else "12":
+                    page.keyboard.press(key)
+                page.keyboard.press("Enter")
+                page.get_by_text(f"{count} of 300 answers read, by kim.").wait_for()
+            page.close()
+    assert len(right) == 300 and points(out) == right
