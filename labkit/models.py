@@ -354,22 +354,22 @@ def train_with_pipelining(num_steps: int, num_microbatches: int = 8) -> list[flo
     return train_stage(module, pipelining_step(module, num_microbatches), num_steps)
 
 
-def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int) -> list[float]:
+def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int, *, rate: float = 1.0) -> list[float]:
     """Return the loss of each step of a GPT whose gradients are compressed; one process plays four ranks in turn.
 
-    Each rank compresses the gradient of its share of a batch; the mean of what is unpacked is clipped and used.
+    Each compresses the gradient of its share of a batch; the mean of what is unpacked is clipped and used.
 
     Args:
         make: Returns a new compressor, one for each rank, of flat gradients: compress(gradient), decompress(packet).
         optimizer: "adamw", or a key of SGD.
-        num_steps: How many steps.
+        num_steps, rate: How many steps; the learning rate in times the optimizer's usual one.
     """
     if optimizer != "adamw" and optimizer not in SGD:
         raise ValueError(f"optimizer {optimizer!r}: choose 'adamw', 'momentum' or 'sgd'")
     model, task, compressors = GPT(), Addition(), [make() for _ in range(4)]
     parameters: list[Tensor] = list(model.parameters())
     chosen: Any = optimizer_for(model) if optimizer == "adamw" else torch.optim.SGD(parameters, **SGD[optimizer])
-    warm_up, losses = torch.optim.lr_scheduler.LambdaLR(chosen, lambda step: min(1.0, 10 * (step + 1) / num_steps)), []
+    ramp, losses = torch.optim.lr_scheduler.LambdaLR(chosen, lambda at: rate * min(1, 10 * (at + 1) / num_steps)), []
     for step in range(num_steps):
         total, mean = torch.zeros(model.num_parameters), 0.0
         for rank, compressor in enumerate(compressors):
@@ -381,7 +381,7 @@ def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int) -> l
             parameter.grad = part.view_as(parameter)
         nn.utils.clip_grad_norm_(parameters, 1.0)
         chosen.step()
-        warm_up.step()
+        ramp.step()
         losses.append(mean)
     return losses
 

@@ -545,8 +545,8 @@ for name, make in COMPRESSORS.items():
 
 # %% [markdown]
 # Eight bits cost next to nothing. Top 1 % is fine with plain SGD, which the theory of error feedback is about. With momentum
-# and with AdamW, which people use, it has hardly begun to learn. What stays behind arrives late and in bursts; momentum
-# goes on pushing it, and AdamW divides by it. **Deep gradient compression** (Lin and others, 2018), a bonus below, takes
+# and AdamW, which people use, it has hardly begun to learn; half the rate does no better. What stays behind
+# arrives late and in bursts; momentum goes on pushing it, and AdamW divides by it. **Deep gradient compression** (Lin and others, 2018), a bonus below, takes
 # momentum in front of top-k.
 #
 # And the time? Four machines with an A100 each train this GPT under torch's DDP, on the virtual cluster, with your hook.
@@ -573,7 +573,7 @@ labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 1
 
 # %% [markdown]
 # Compressing costs time on any network, and a compressed step makes less progress than a full one. So ask how long it takes
-# until the loss is down, with the losses and times you have just seen:
+# until the loss is down, with the losses and times just seen:
 
 # %% tags=["nbval-ignore-output"]
 print("until the loss is below 1            steps   MB sent    1 Gbit/s   10 Gbit/s  100 Gbit/s")

@@ -14,7 +14,8 @@ from labkit.checks.structure import NOTHING, Each
 from labkit.checks.values import integer, listed
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression.compression_plan.driver import drive
-from labkit.plans.compressed_steps import BITS, final_loss, most_entries, packet_bytes, plan_bytes
+from labkit.exercises.gradient_compression.compression_plan.families import FAMILIES, naive, plan_of, warmed_up
+from labkit.plans.compressed_steps import BITS, Plan, final_loss, packet_bytes, plan_bytes
 
 NO_LAYER, TOO_MANY_BYTES = "not one pair a layer", "over the budget"
 
@@ -77,7 +78,7 @@ def score(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return what others reach: the same share of all layers in every step, Lin's warm-up, and the best known."""
+    """Return what others reach: the same share of all layers in every step, Lin's warm-up, and the best found."""
     inputs = case.inputs[0]
     steps, budget = integer(inputs, "num_steps"), integer(inputs, "budget_bytes")
     return _pars(tuple(listed(inputs, "sizes")), _shapes(case), steps, budget, integer(case.about, "draws"))
@@ -85,26 +86,12 @@ def pars(case: Case) -> Pars:
 
 @cache
 def _pars(sizes: tuple[int, ...], shapes: tuple[tuple[int, int], ...], num_steps: int, budget: int, seed: int) -> Pars:
-    def loss(bits: int, bytes_of_steps: Sequence[float]) -> float:
-        return _trained(_spread(sizes, bits, bytes_of_steps), shapes, seed)
+    def loss(plan: Plan) -> float:
+        return _trained(tuple(map(tuple, plan)), shapes, seed)
 
-    even, left = [budget / num_steps] * num_steps, float(budget)
-    warm: list[float] = []
-    for step in range(num_steps):  # a quarter of the entries, a sixteenth, ... , as long as that is more
-        warm.append(max(8 * sum(sizes) * 0.25 ** (step + 1), left / (num_steps - step)))
-        left -= warm[-1]
-    every_other = [2 * each * (step % 2) for step, each in enumerate(even)]
-    naive, paper = loss(32, even), loss(32, warm)
-    return Pars(naive, min(naive, paper), min(naive, paper, *(loss(4, each) for each in (even, every_other))))
-
-
-def _spread(sizes: Sequence[int], bits: int, bytes_of_steps: Sequence[float]) -> tuple[Any, ...]:
-    """Return the plan in which each layer has its share of a step's bytes."""
-    shares = [size / sum(sizes) for size in sizes]
-    return tuple(
-        tuple((most_entries(int(each * share), bits, size), bits) for size, share in zip(sizes, shares, strict=True))
-        for each in bytes_of_steps
-    )
+    first = loss(naive(sizes, num_steps, budget))
+    paper = min(first, loss(warmed_up(sizes, num_steps, budget)))
+    return Pars(first, paper, min(paper, *(loss(plan_of(each, sizes, num_steps, budget)) for each in FAMILIES)))
 
 
 def _loss(case: Case, plan: Sequence[Sequence[Any]]) -> float:
