@@ -15,7 +15,8 @@ class RankChannel:
     """The rank's end: sends what it has, waits for the word to end.
 
     Message kinds: ``hello`` (the rank has loaded what it needs), ``result`` (bytes of the pickled value), ``error``
-    (what worker.describe_error made), ``stack`` (text, where stacks cannot be had by a signal).
+    (what worker.describe_error made), ``stack`` (text, where stacks cannot be had by a signal), ``flight`` (the calls
+    on torch's own record).
     """
 
     def __init__(self, sock: socket.socket) -> None:

@@ -15,6 +15,7 @@ from labkit.launch.channel import Inbox
 from labkit.launch.output import LAST_LINES, RankOutput
 from labkit.launch.processes import LEAVE, RankProcess, RankProcesses
 from labkit.launch.recording import RankLog, assemble
+from labkit.launch.recording.flight import log_of
 from labkit.launch.recording.follow import Follower
 from labkit.launch.stacks import describe_stack, parse_fault
 from labkit.launch.watchdog import Watchdog
@@ -42,6 +43,7 @@ class _RankState:
     result: bytes | None = None
     error: dict[str, Any] | None = None
     stack: str = ""
+    flight: list[dict[str, Any]] | None = None
 
     @property
     def live(self) -> bool:
@@ -79,12 +81,15 @@ class Supervisor:
         self._states = [_RankState(process, RankOutput(process.rank, show)) for process in ranks]
         self._timeout = timeout
         self._stall = stall
-        self._watchdog = Watchdog(stall, between_hosts=len({process.host for process in ranks}) > 1)
+        several = len({process.host for process in ranks}) > 1
+        self._watchdog = Watchdog(stall, between_hosts=several)
+        self._flight_watchdog = Watchdog(stall, between_hosts=several)
         self._watch = watch
         self._follower: Follower | None = None
         self._watch_at = 0.0
         self._oom_before = {host: process.oom_kills() for host, process in {each.host: each for each in ranks}.items()}
         self._logs: dict[int, RankLog] = {}
+        self._flights: dict[int, RankLog] = {}
         self._finished: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
         self._processes.register(self._selector)
@@ -122,13 +127,26 @@ class Supervisor:
             if now > look:
                 look = now + _LOOK_EVERY
                 live = {state.process.rank: state.process.cpu_seconds() for state in self._states if state.live}
-                if self._watchdog.deadlocked(live, self.read_logs(), now):
+                if self._watchdog.deadlocked(live, self.read_logs(), now) or self._stuck_on_devices(live, now):
                     self._give_up(
                         f"Deadlock: every rank that has not finished waits in communication, and for {self._stall:g} s "
                         "none has moved."
                     )
         self._release()
         return [self._unpack(state) for state in self._states]
+
+    def _stuck_on_devices(self, cpu_used: dict[int, float | None], now: float) -> bool:
+        """Return whether torch's own record says so: of NCCL's calls, for gloo's may be waited for later."""
+        flights = self._read_flights()
+        waits = [wait for rank in cpu_used if rank in flights for wait in flights[rank].waits]
+        if not all(wait.on_device for wait in waits):
+            return False
+        return self._flight_watchdog.deadlocked(cpu_used, flights, now)
+
+    def _read_flights(self) -> dict[int, RankLog]:
+        """Return what torch recorded of each rank whose communication had come to rest when it last told."""
+        found = ((state.process.rank, state.flight) for state in self._states)
+        return {rank: log_of(rank, flight) for rank, flight in found if flight is not None}
 
     def finish_output(self) -> tuple[str, ...]:
         """Return what each rank printed, after what was still on its way has been echoed."""
@@ -250,7 +268,7 @@ class Supervisor:
             more = self._pump(_TICK)
             if not more and all(state.stack or state.process.status is not None for state in asked):
                 break
-        self._logs = self.read_logs()
+        self._logs, self._flights = self.read_logs(), self._read_flights()
         self._finished = frozenset(s.process.rank for s in self._states if s.result is not None)
         found = {}
         for state in states:
@@ -272,7 +290,12 @@ class Supervisor:
             self._pump(_TICK)
 
     def _sentence(self, rank: int) -> str:
-        return waits.describe_wait(rank, self._logs, self._finished)
+        """Return what a rank waits for: by our record, or by torch's where ours is cut short or has no word of it."""
+        ours = waits.describe_wait(rank, self._logs, self._finished)
+        if ours and not any(log.dropped for log in self._logs.values()):
+            return ours
+        theirs = waits.describe_wait(rank, self._flights, self._finished)
+        return f"{theirs} (by torch's flight recorder)" if theirs else ours
 
     def _pump(self, seconds: float) -> bool:
         """Take in what has arrived, waiting up to this long for it; return whether there was anything."""
@@ -311,3 +334,5 @@ class Supervisor:
                 state.error = value | {"time": state.process.here_seconds(value["time"])}
             elif kind == "stack":
                 state.stack += value
+            elif kind == "flight":
+                state.flight = value

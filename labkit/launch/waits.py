@@ -8,6 +8,7 @@ import numpy as np
 
 from labkit.launch.recording import RankLog, Wait, layout
 from labkit.launch.recording.read import describe_group
+from labkit.timeline.source_lines import shown_source
 from labkit.units import format_bytes
 
 POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "span"})
@@ -25,6 +26,10 @@ def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[in
     wait = logs[rank].waiting if rank in logs else None
     if wait is None:
         return _answer_words(rank, logs[rank], finished) if rank in logs else ""
+    return _wait_words(rank, wait, logs, finished) + _posted_words(wait)
+
+
+def _wait_words(rank: int, wait: Wait, logs: Mapping[int, RankLog], finished: frozenset[int]) -> str:
     size = f" ({format_bytes(wait.bytes)})" if wait.bytes else ""
     if wait.operation in ("recv", "irecv"):
         source = "any rank" if wait.peer is None else f"rank {wait.peer}"
@@ -35,6 +40,11 @@ def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[in
     if wait.operation.startswith("store."):
         return f"rank {rank} waits in {wait.operation} for a key that nobody has set"
     return f"rank {rank} waits in {wait.operation} #{wait.number + 1}{size}{_missing_words(rank, wait, logs, finished)}"
+
+
+def _posted_words(wait: Wait) -> str:
+    """Return the line of a call that a GPU waits in: the rank itself stands further down, if it waits at all."""
+    return f", called at {shown_source(wait.source)[0]}" if wait.on_device and wait.source else ""
 
 
 def _answer_words(rank: int, log: RankLog, finished: frozenset[int]) -> str:

@@ -17,6 +17,7 @@ from labkit.launch import by_value, recording
 from labkit.launch import rank as rank_module
 from labkit.launch.channel import RankChannel
 from labkit.launch.job import Job
+from labkit.launch.recording.flight import FlightWatch, is_read
 
 _LAUNCHER = os.path.dirname(__file__)  # noqa: PTH120  # compared with the names of code objects, as text
 _HIDDEN = (_LAUNCHER, os.path.join(os.path.dirname(_LAUNCHER), "scripts.py"))  # noqa: PTH118, PTH120
@@ -42,6 +43,7 @@ def run_rank(local_rank: int, job: Job, channel: RankChannel, stacks: TextIO, lo
             recording = _start_recording(log_path, rank)
         function, args = by_value.loads_in_rank(job.call, main)
         seed_all(job.seed + rank, cuda=job.device(rank).startswith("cuda"))
+        _watch_flight_recorder(job, channel)
         if job.init:
             _join(job, rank)
         result = function(*args)
@@ -149,6 +151,14 @@ def _join(job: Job, rank: int) -> None:
     with recording.unrecorded():
         dist.all_reduce(torch.zeros(1, device=device))
         torch.cuda.synchronize(device)
+
+
+def _watch_flight_recorder(job: Job, channel: RankChannel) -> None:
+    """Tell of the calls on torch's own record whenever they have come to rest, where that is worth reading."""
+    if is_read(job.backend):
+        from labkit.torch_port import flight_recorder
+
+        FlightWatch(channel.send, flight_recorder.status, flight_recorder.calls).start()
 
 
 def _leave_group() -> None:
