@@ -163,6 +163,9 @@ def grade(
         list[Path] | None,
         typer.Option(help="A pack you handed out: its cells earn what it says, and the class page names who used it."),
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where hidden cases run: cpu, or cuda for this machine's GPUs (see docs/attacks.md).")
+    ] = "cpu",
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
     gradescope: Annotated[
         Path | None, typer.Option(help="Instead of grading, write the lesson's autograder for Gradescope to this zip.")
@@ -194,6 +197,7 @@ def grade(
         spare=spare,
         dask=dask,
         packs=pack or (),
+        device=device,
     )
     below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
     if below:

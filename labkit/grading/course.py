@@ -101,15 +101,20 @@ class Course:
         found = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in _JUDGES)
         return {path.relative_to(self.root).as_posix(): path for path in found}
 
-    def fingerprint(self, key: bytes, second_run: bool = True, packs: Sequence[Pack] = ()) -> str:
+    def fingerprint(
+        self, key: bytes, second_run: bool = True, packs: Sequence[Pack] = (), *, on_gpu: bool = False
+    ) -> str:
         """Return a hash of everything besides the submission that a score depends on.
 
         Args:
             key: The class key.
             second_run: Whether what stands on a mistake is run once more with reference answers.
             packs: Answers that were handed out.
+            on_gpu: Whether hidden cases run on a GPU.
         """
         digest = hashlib.sha256(f"labkit grading 2, key {hashlib.sha256(key).hexdigest()}\n".encode())
+        if on_gpu:
+            digest.update(b"on a GPU")
         for pack in packs:
             digest.update(json.dumps(asdict(pack), sort_keys=True).encode())
         if second_run:

@@ -23,6 +23,7 @@ from labkit.grading.reports.results import GradedSubmission, find_result
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.sandbox.bubblewrap import KINDS, require
 from labkit.grading.sandbox.cgroup import remove_groups_left_behind
+from labkit.grading.sandbox.gpus import gpus_for_grading
 from labkit.grading.setting import Setting
 from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions
@@ -34,6 +35,8 @@ NO_SANDBOX = (
     "There is no sandbox: a submission's code runs with your rights. Grade only what you trust, "
     "or grade in a throw-away container."
 )
+
+DEVICES = ("cpu", "cuda")
 
 
 def grade(
@@ -52,6 +55,7 @@ def grade(
     spare: WorkerProcess | None = None,
     dask: str | None = None,
     packs: Sequence[str | Path] = (),
+    device: str = "cpu",
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
 
@@ -75,6 +79,8 @@ def grade(
         spare: A worker that was started before; it is ended.
         dask: The address of a Dask cluster's scheduler that grades in place of this machine.
         packs: Packs of answers that were handed out; cells as they filled them earn what they say.
+        device: "cpu", or "cuda": hidden cases run on this machine's GPUs, a submission at a time on each, and all ranks
+            of a case share one. Notebooks are executed on the CPU all the same.
 
     Raises:
         ConfigError: If something named is not there or not possible.
@@ -85,6 +91,10 @@ def grade(
         raise ConfigError(f"sandbox {sandbox!r} is not known; use {' or '.join(KINDS)}")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs} leaves nobody to grade; use 1 or more")
+    if device not in DEVICES:
+        raise ConfigError(f"device {device!r} is not known; use {' or '.join(DEVICES)}")
+    if device == "cuda" and dask is not None:
+        raise ConfigError("--device cuda grades on this machine's GPUs; workers of a Dask cluster grade on their CPUs")
     if jobs is not None and dask is not None:
         raise ConfigError(
             f"--jobs {jobs} is for this machine; on a Dask cluster as many are graded at a time as its workers have "
@@ -96,9 +106,10 @@ def grade(
         secret = class_key(Path(key) if key is not None else key_file(os.environ))
         if sandbox != "none" and dask is None:
             require()
+        gpus = gpus_for_grading(sandbox) if device == "cuda" else ()
         submissions, notes = find_submissions([Path(path) for path in paths], found.manifest.lesson)
         out = Path(out).resolve()
-        kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run, given))
+        kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run, given, on_gpu=bool(gpus)))
         todo = [submission for submission in submissions if submission.name not in kept]
         write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
         console = Console(stderr=True)
@@ -109,11 +120,12 @@ def grade(
         if kept:
             console.print(f"{len(kept)} of {len(submissions)} are graded already; --again grades them again.")
         _remove_left_behind()
-        num_workers = min(len(todo), jobs or max(1, (os.cpu_count() or 2) // 2))
+        num_workers = min(len(todo), jobs or len(gpus) or max(1, (os.cpu_count() or 2) // 2))
+        limits = limits or (Limits().on_gpu() if gpus else Limits())
         with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
             alone = Path(shared) / "alone"
             alone.touch()
-            setting = Setting(found, out, secret, limits or Limits(), alone, points_only, sandbox, second_run, given)
+            setting = Setting(found, out, secret, limits, alone, points_only, sandbox, second_run, given, gpus)
             if dask is None:
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -74,3 +74,13 @@ class Limits:
     message_bytes: int = 16 << 20
     case_message_bytes: int = 128 << 20
     case_messages: int = 200_000
+
+    def on_gpu(self) -> Limits:
+        """Return what a submission may use whose ranks share a GPU: each loads CUDA, which takes time and memory.
+
+        Nobody has measured how much of either; the room is ample on purpose.
+        """
+        return replace(
+            self, case_seconds=60.0, retry_seconds=120.0, probe_seconds=1200.0, rank_cpu_seconds=120,
+            case_memory_bytes=24 << 30,
+        )  # fmt: skip

@@ -26,6 +26,7 @@ class Setting:
         sandbox: "bubblewrap", or "none".
         second_run: Whether what stands on a mistake is run once more with reference answers.
         packs: Answers of the lesson that were handed out.
+        gpus: UUIDs of the GPUs that hidden cases run on, in turns; empty for the CPU.
     """
 
     course: Course
@@ -37,6 +38,7 @@ class Setting:
     sandbox: str
     second_run: bool = True
     packs: tuple[Pack, ...] = ()
+    gpus: tuple[str, ...] = ()
 
     def opening(self) -> dict[str, Any]:
         """Return it as plain data for a worker's first frame; `setting_of` is the way back."""
@@ -57,6 +59,7 @@ class Setting:
             "sandbox": self.sandbox,
             "second_run": self.second_run,
             "packs": [asdict(pack) for pack in self.packs],
+            "gpus": list(self.gpus),
         }
 
     @property
@@ -81,6 +84,7 @@ def setting_of(opening: Mapping[str, Any]) -> Setting:
         sandbox=opening["sandbox"],
         second_run=opening["second_run"],
         packs=tuple(Pack(**pack) for pack in opening["packs"]),
+        gpus=tuple(opening["gpus"]),
     )
 
 

@@ -38,11 +38,12 @@ from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.grading.second_run import to_replace, with_references
 from labkit.grading.submission import READ_NO_LINK, Submission
+from labkit.launch.gpu_turns import gpu_turn
 from labkit.lessons.catching_up import Pack
 from labkit.lessons.manifest import Exercise
 
 Progress = Callable[[str], None]
-WAITING = "waiting for another's case to run alone"
+WAITING = "waiting for its turn"
 """The stage in which a submission's time does not run."""
 _STATE_WORDS = {
     "timeout": "did not end in time and was interrupted",
@@ -67,6 +68,7 @@ class Grader:
         preloaded: What everything that needs torch is forked from; else one of its own.
         second_run: Whether what stands on a mistake is run once more with reference answers.
         packs: Answers that were handed out.
+        gpus: UUIDs of the GPUs that hidden cases run on, of which each submission takes its turn at one.
     """
 
     course: Course
@@ -79,14 +81,18 @@ class Grader:
     preloaded: Preloaded = field(default_factory=Preloaded)
     second_run: bool = True
     packs: Sequence[Pack] = ()
+    gpus: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
         self._apart = 0.0
         self._files = FileReader(self.limits)
         self.oracle = Oracle(self.course, self.limits, self.preloaded)
-        self._template = Template(self._hidden, self.limits, self.preloaded)
+        self._template = self._new_template(self.gpus[0] if self.gpus else "")
         self._reader = None if self.points_only else NotebookReader(self._hidden, self.limits)
+
+    def _new_template(self, gpu: str) -> Template:
+        return Template(self._hidden, self.limits, self.preloaded, gpu)
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
@@ -122,7 +128,7 @@ class Grader:
 
     def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
         progress("reading")
-        fingerprint = self.course.fingerprint(self.key, self.second_run, self.packs)
+        fingerprint = self.course.fingerprint(self.key, self.second_run, self.packs, on_gpu=bool(self.gpus))
         digest = submission_hash(submission.path)
         notebook = self._files.read(submission)
         if notebook.problem:
@@ -131,7 +137,8 @@ class Grader:
         # The notebook waits for its kernel, the hidden cases for their ranks: neither is in the other's way.
         with ThreadPoolExecutor(1, "notebook") as beside:
             running = None if self.points_only else beside.submit(self._execute, rebuilt, folder)
-            exercises = self._probe(rebuilt, folder, progress)
+            with self._gpu(progress):
+                exercises = self._probe(rebuilt, folder, progress)
             exercises = from_packs(exercises, rebuilt.sources(), self.course.pristine, self.packs)
             progress("running the notebook")
             run = running.result() if running else None
@@ -156,6 +163,21 @@ class Grader:
         return self._reader.run(rebuilt.notebook, work, self.preloaded)
 
     # ---- hidden cases
+
+    @contextmanager
+    def _gpu(self, progress: Progress) -> Iterator[None]:
+        """Hold one of the GPUs, where hidden cases run on GPUs; the wait for it is not of a submission's own time."""
+        if not self.gpus:
+            yield
+            return
+        begin = time.monotonic()
+        with gpu_turn(self.gpus, 1, lambda words: progress(WAITING)) as (gpu,):
+            self._apart += time.monotonic() - begin
+            progress("on a GPU")
+            if gpu != self._template.gpu:
+                self._template.close()
+                self._template = self._new_template(gpu)
+            yield
 
     def _probe(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
         secret = submission_secret(rebuilt.answers(), self.key)
@@ -238,7 +260,7 @@ class Grader:
     ) -> Outcome:
         if not self._template.alive:
             self._template.close()
-            self._template = Template(self._hidden, self.limits, self.preloaded)
+            self._template = self._new_template(self._template.gpu)
         self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)

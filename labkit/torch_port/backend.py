@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -11,12 +11,13 @@ from labkit.torch_port.adapter import PortGroup
 from labkit.torch_port.port import Members, Port
 
 
-def register(name: str, make_port: Callable[[Members], Port]) -> None:
+def register(name: str, make_port: Callable[[Members], Port], devices: Sequence[str] = ("cpu",)) -> None:
     """Make a backend known to torch.distributed in this process; again is nothing.
 
     Args:
         name: What ``dist.init_process_group`` takes.
         make_port: Returns the port of each new group, in the thread that asked for the group.
+        devices: Kinds of devices whose tensors it takes.
     """
     if name in dist.Backend.backend_list:
         return
@@ -26,4 +27,4 @@ def register(name: str, make_port: Callable[[Members], Port]) -> None:
         members = Members(str(options.group_id), ranks, options.group_rank)
         return PortGroup(name, members, make_port(members))
 
-    dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend(name, create, extended_api=True, devices=list(devices))

@@ -168,3 +168,13 @@ def test_a_template_that_is_killed_is_noticed_where_there_is_no_sandbox(oracle: 
     assert outcome.failure is not None and outcome.failure["kind"] == "died"
     assert not template.alive
     template.close()
+
+
+def test_a_rank_without_its_gpu_says_so_before_it_runs_the_answer(
+    template: Template, probe: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template, "gpu", "GPU-that-is-not-here")
+    failure = probe("double", {"double": "raise SystemExit('the answer ran')"}).failure
+    assert failure is not None
+    assert failure["message"].startswith("No GPU could be used by rank 0 (")
+    assert failure["message"].endswith("This is not your fault; it must be graded again.")

@@ -27,6 +27,7 @@ from labkit.grading.relay.calls import Call
 from labkit.grading.relay.records import RelayError
 from labkit.grading.relay.server import Relay
 from labkit.grading.sandbox.environments import submission_environment
+from labkit.grading.sandbox.gpus import gpu_environment
 from labkit.grading.sandbox.memory_watch import MemoryWatch
 from labkit.grading.sandbox.rank_namespaces import NOT_MADE
 from labkit.grading.sandbox.view import SCRATCH
@@ -174,7 +175,8 @@ class CaseRun:
             "file_bytes": limits.rank_file_bytes,
             "memory_bytes": limits.rank_memory_bytes,
             "processes": limits.rank_processes,
-            "environment": submission_environment(work),
+            "environment": submission_environment(work) | gpu_environment(self._template.gpu),
+            "on_gpu": bool(self._template.gpu),
             "work": str(work),
         }
         rank = _Rank(
@@ -193,7 +195,8 @@ class CaseRun:
             relay_theirs.close()
             jobs_theirs.close()
             os.close(output_write)
-        rank.jobs.send({**self._job, "rank": number, "seed": self._seed(number)}, self._case.inputs[number])
+        job = {**self._job, "rank": number, "seed": self._seed(number), "on_gpu": bool(self._template.gpu)}
+        rank.jobs.send(job, self._case.inputs[number])
 
     def _seed(self, number: int) -> int:
         return rank_seed(self._secret, self._job["exercise"], self._case.index, number)

@@ -24,6 +24,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -32,7 +33,9 @@ import torch.distributed as dist
 
 import labkit
 from labkit.checks import wire_format
+from labkit.checks.case import Values
 from labkit.checks.exercise import Exercise, functions_for
+from labkit.checks.rank_side import moved
 from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.hidden_cases import rank_exercise
 from labkit.grading.hidden_cases.rank_exercise import RankExercise
@@ -41,6 +44,7 @@ from labkit.grading.relay.relay_port import register
 from labkit.grading.sandbox.entry import enter
 from labkit.grading.sandbox.process_tree import become_subreaper
 from labkit.grading.sandbox.rank_namespaces import RankNamespaces
+from labkit.launch.gpu_probe import try_gpu
 from labkit.torch_port.stores import HashStore
 
 _MAX_TEXT = 4000
@@ -146,11 +150,12 @@ def _confine(control: socket.socket, fds: list[int], options: Mapping[str, Any])
     limits = {
         resource.RLIMIT_CPU: options["cpu_seconds"],
         resource.RLIMIT_FSIZE: options["file_bytes"],
-        resource.RLIMIT_AS: used + options["memory_bytes"],
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_NPROC: options["processes"],
     }
+    if not options["on_gpu"]:  # CUDA reserves addresses for all memory there is; what is used of it is still watched
+        limits[resource.RLIMIT_AS] = used + options["memory_bytes"]
     for what, value in limits.items():
         hard = resource.getrlimit(what)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -177,12 +182,23 @@ def _run_job(
     # After a fork the first call that asks for torch's thread pool replaces it, unguarded (caffe2, pthreadpool-cpp.cc):
     # it must not be one of two threads that a submission has just started ("Invalid thread pool!").
     torch.set_num_threads(1)
+    place = None
+    if header["on_gpu"]:
+        problem = try_gpu(0).get("problem")
+        if problem:  # before any line of the submission
+            write_frame(jobs, {"failure": _no_gpu(rank, str(problem)), "cell_errors": [], "seconds": 0.0})
+            return
+        place = torch.device("cuda", 0)
+        torch.cuda.set_device(place)
+        torch.cuda.manual_seed(header["seed"])
     client = RelayClient(relay)
-    register(client)
+    register(client, devices=("cpu",) if place is None else ("cpu", "cuda"))
     if exercise.distributed:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
         dist.init_process_group("relay", store=HashStore(), rank=rank, world_size=world_size)
-    values = wire_format.decode(inputs)
+    values: Values = wire_format.decode(inputs)
+    if place is not None:
+        values = moved(values, place)
     begin = time.perf_counter()
     namespace, errors = run_cells(header["cells"])
     result: bytes = b""
@@ -193,7 +209,8 @@ def _run_job(
         failure = _missing(missing, exercise.id, errors)
     else:
         try:
-            result = wire_format.encode(exercise.driver(functions, values))
+            with nullcontext() if place is None else place:
+                result = wire_format.encode(exercise.driver(functions, values))
             client.end()
         except BaseException as error:
             failure = describe(error)
@@ -292,6 +309,11 @@ def _missing(names: list[str], exercise_id: str, errors: list[dict[str, str]]) -
         "detail": "",
         "error": "NameError",
     }
+
+
+def _no_gpu(rank: int, problem: str) -> dict[str, str]:
+    message = f"No GPU could be used by rank {rank} ({problem}). This is not your fault; it must be graded again."
+    return {"kind": "died", "message": message, "detail": "", "error": ""}
 
 
 def _still(package: Any) -> None:

@@ -20,6 +20,7 @@ from labkit.grading.preloaded.client import TEMPLATE, Preloaded, process_id
 from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.sandbox.cgroup import Cgroup
 from labkit.grading.sandbox.empty import EmptySandbox
+from labkit.grading.sandbox.gpus import device_files
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.sandbox.view import runtime
 
@@ -35,12 +36,18 @@ class Template:
         hidden: Files and folders its sandbox must not show; None for no sandbox at all.
         limits: What ranks may use.
         preloaded: What it is forked from; else one of its own.
+        gpu: UUID of the GPU that its ranks use; "" for none.
     """
 
     def __init__(
-        self, hidden: Sequence[Path] | None, limits: Limits | None = None, preloaded: Preloaded | None = None
+        self,
+        hidden: Sequence[Path] | None,
+        limits: Limits | None = None,
+        preloaded: Preloaded | None = None,
+        gpu: str = "",
     ) -> None:
         self.num_threads = 0
+        self.gpu = gpu
         self.divides = hidden is not None
         self._limits = limits = limits or Limits()
         self._owns, self._preloaded = preloaded is None, preloaded or Preloaded()
@@ -59,6 +66,7 @@ class Template:
             package=runtime(),
             scratch_bytes=self._limits.rank_scratch_bytes,
             may_divide=True,
+            devices=device_files(self.gpu),
         )
         return EmptySandbox(sandbox, self._cgroup, self._cgroup.enter)
 

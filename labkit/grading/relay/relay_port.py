@@ -13,7 +13,7 @@ from labkit.grading.frames import Frame
 from labkit.grading.relay.client import Payload, RelayClient
 from labkit.grading.relay.records import ANY_SOURCE
 from labkit.grading.relay.relay_work import RelayWork
-from labkit.grading.relay.tensors import bytes_of, joined, like, nothing, num_bytes, on_cpu, write, write_all
+from labkit.grading.relay.tensors import bytes_of, is_carried, joined, like, nothing, num_bytes, write, write_all
 from labkit.torch_port import backend
 from labkit.torch_port.port import Call, Members, Port
 from labkit.torch_port.reduction import reduce_tensors
@@ -39,7 +39,7 @@ class RelayPort(Port):
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> RelayWork:
         """Post a send; the buffer is read when the work is waited for, or when no rank can go on without it."""
-        on_cpu(tensor)
+        is_carried(tensor)
         before = bytes(bytes_of(tensor))
         header = {"op": "send", "peer": self._ranks[peer], "tag": tag, **self._about(tensor)}
         number = self._client.post(header, lambda: bytes_of(tensor))
@@ -49,7 +49,7 @@ class RelayPort(Port):
 
     def receive(self, tensor: torch.Tensor, peer: int | None, tag: int) -> RelayWork:
         """Post a receive; the tensor is written when the work is waited for."""
-        on_cpu(tensor)
+        is_carried(tensor)
         source = ANY_SOURCE if peer is None else self._ranks[peer]
         number = self._client.post({"op": "recv", "peer": source, "tag": tag, **self._about(tensor)})
 
@@ -199,7 +199,12 @@ def _last(works: list[RelayWork]) -> RelayWork:
     return works[-1]
 
 
-def register(client: RelayClient) -> None:
-    """Make `relay` a backend of this process; `dist.init_process_group("relay", ...)` then uses `client`."""
+def register(client: RelayClient, devices: Sequence[str] = ("cpu",)) -> None:
+    """Make `relay` a backend of this process; `dist.init_process_group("relay", ...)` then uses `client`.
+
+    Args:
+        client: This rank's end of the relay.
+        devices: Kinds of devices whose tensors it carries; what a GPU holds goes through host memory.
+    """
     client.futures.install()
-    backend.register("relay", lambda members: RelayPort(client, members))
+    backend.register("relay", lambda members: RelayPort(client, members), devices)

@@ -12,9 +12,9 @@ from labkit.grading.relay.client import Payload
 Tensors = Sequence[torch.Tensor]
 
 
-def on_cpu(tensor: torch.Tensor) -> None:
-    """Raise ValueError unless a message is what the relay carries: a contiguous tensor on the CPU."""
-    if tensor.device.type != "cpu":
+def is_carried(tensor: torch.Tensor) -> None:
+    """Raise ValueError unless a message is what the relay carries: a contiguous tensor on the CPU or a GPU."""
+    if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(f"Tensors must be on the CPU here, this one is on {tensor.device}")
     if not tensor.is_contiguous():
         raise ValueError("Tensors must be contiguous")
@@ -31,8 +31,8 @@ def nothing() -> torch.Tensor:
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """Return a tensor's bytes in row-major order, without a copy where it is contiguous."""
-    array: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    """Return a tensor's bytes in row-major order, without a copy where it is contiguous on the CPU."""
+    array: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).cpu().numpy()
     return memoryview(array)
 
 

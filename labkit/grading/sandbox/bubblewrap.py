@@ -47,6 +47,7 @@ class Sandbox:
         may_divide: What runs in it is ours and makes a sandbox for each process that it forks, with capabilities over
             this one; no line of a submission runs in it.
         ulimits: Limits by the names that prlimit(1) has for them, such as ``nofile``.
+        devices: Device files that are seen besides those every program expects; see gpus.py.
     """
 
     control: Path
@@ -56,6 +57,7 @@ class Sandbox:
     scratch_bytes: int = 256 << 20
     may_divide: bool = False
     ulimits: Mapping[str, int] = field(default_factory=dict)
+    devices: tuple[Path, ...] = ()
 
     def command(
         self, program: Sequence[str], environment: Mapping[str, str], info_fd: int, filter_fd: int = -1
@@ -72,7 +74,7 @@ class Sandbox:
         files = view(self.control, uid, self.hidden, self.package)
         for inside, outside in self.shown.items():
             files += ["--ro-bind", str(outside), inside]
-        files += _device_files()
+        files += _device_files(self.devices)
         if os.geteuid() == 0:
             outer = [bwrap, "--die-with-parent", *files, "--bind", "/proc", "/proc", "--", *_become(uid), bwrap]
             files = ["--dev-bind", "/", "/"]
@@ -112,8 +114,9 @@ def without_rights(program: Sequence[str], control: Path, hidden: Sequence[Path]
     return [_bwrap(), *files, "--bind", "/proc", "/proc", "--chdir", "/", "--", *_become(uid), *program]
 
 
-def _device_files() -> list[str]:
-    arguments = [word for name in _DEVICES for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
+def _device_files(more: Sequence[Path] = ()) -> list[str]:
+    shown = [*(f"/dev/{name}" for name in _DEVICES), *map(str, more)]
+    arguments = [word for path in shown for word in ("--dev-bind", path, path)]
     links = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1"}
     for name, target in {**links, "stderr": "/proc/self/fd/2"}.items():
         arguments += ["--symlink", target, f"/dev/{name}"]

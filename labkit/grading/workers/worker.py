@@ -60,7 +60,7 @@ def _work(sock: socket.socket, preloaded: Preloaded) -> None:
         return
     told = setting_of(opening.header)
     places = (told.course, told.out, told.key, told.limits, told.alone)
-    grader = Grader(*places, told.points_only, told.sandbox, preloaded, told.second_run, told.packs)
+    grader = Grader(*places, told.points_only, told.sandbox, preloaded, told.second_run, told.packs, told.gpus)
     try:
         _serve(sock, grader)
     finally:
