@@ -8,6 +8,7 @@ torch.distributed.flight_recorder analyses.
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,13 @@ from torch.distributed import distributed_c10d as c10d
 
 _DUMPS = ("_dump_nccl_trace", "_dump_fr_trace")
 """Of NCCL, in builds with CUDA; of every other backend."""
-_PACKAGES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<frozen")
+_KINDS = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "all_reduce_barrier": "barrier",
+}
+"""Calls that the learner knows by another name."""
+_PACKAGES = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parents[1]}{os.sep}", "<frozen")
 
 
 def status() -> list[Any]:
@@ -27,19 +34,30 @@ def status() -> list[Any]:
 
 
 def calls() -> list[dict[str, Any]]:
-    """Return the calls on record, oldest first, as torch writes them.
-
-    Each has two fields more: ``ranks``, the global ranks of its group, empty where they are not known, and ``source``,
-    the first line outside torch and labkit that it came from.
-    """
+    """Return the calls on record, oldest first, each as :func:`told`."""
     found = []
     ranks = {c10d._world.pg_names[group]: known for group, known in c10d._world.pg_group_ranks.items()}
     for dump in _dumped(True, True):
         for entry in dump.get("entries", []):
             by_rank = {group_rank: world for world, group_rank in ranks.get(entry["process_group"][0], {}).items()}
-            members = [by_rank[rank] for rank in sorted(by_rank)]
-            found.append({**entry, "ranks": members, "source": _source(entry.get("frames", [])), "frames": []})
+            found.append(told(entry, [by_rank[rank] for rank in sorted(by_rank)]))
     return sorted(found, key=lambda entry: int(entry["time_created_ns"]))
+
+
+def told(entry: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:
+    """Return a call as torch writes it, by the name the learner knows, with two fields in place of its stack.
+
+    These are ``ranks``, and ``source``: the first line outside torch and labkit that it came from.
+
+    Args:
+        entry: What torch wrote.
+        ranks: The global ranks of its group, empty where they are not known.
+    """
+    backend, _, name = str(entry["profiling_name"]).partition(":")
+    kind, space, ends = name.partition(" ")
+    named = f"{backend}:{_KINDS.get(kind, kind)}{space}{ends}"
+    source = _source(entry.get("frames", []))
+    return {**entry, "profiling_name": named, "ranks": ranks, "source": source, "frames": []}
 
 
 def _dumped(calls: bool, stacks: bool) -> list[Mapping[str, Any]]:

@@ -18,22 +18,25 @@ from labkit.launch import recording
 from labkit.launch.recording.flight import FlightWatch, is_read, log_of
 from labkit.launch.waits import describe_wait
 from labkit.launch.watchdog import Watchdog
+from labkit.torch_port.flight_recorder import told
+
+LEARNERS = {"name": "train", "filename": "/home/me/train.py", "line": 7}
 
 
 def call(name: str, number: int, *, state: str = "scheduled", shape: Sequence[int] = (4,), p2p: bool = False) -> Any:
     """Return a call as torch writes it; `number` counts from 1."""
     return {
-        "frames": [], "record_id": number, "pg_id": 0, "process_group": ("0", "default_pg"), "op_id": number,
+        "frames": [{"name": "all_reduce", "filename": torch.__file__, "line": 1}, LEARNERS],
+        "record_id": number, "pg_id": 0, "process_group": ("0", "default_pg"), "op_id": number,
         "collective_seq_id": 0 if p2p else number, "p2p_seq_id": number if p2p else 0, "profiling_name": f"nccl:{name}",
         "time_created_ns": 1_000 * number, "input_sizes": [list(shape)], "input_dtypes": ["Float"],
         "output_sizes": [list(shape)], "output_dtypes": ["Float"], "state": state, "retired": state == "completed",
         "time_discovered_started_ns": None, "time_discovered_completed_ns": None, "timeout_ms": 600000, "is_p2p": p2p,
-        "ranks": [0, 1], "source": "/home/me/train.py:7",
     }  # fmt: skip
 
 
 def words(*of_ranks: list[Any]) -> list[str]:
-    logs = {rank: log_of(rank, calls) for rank, calls in enumerate(of_ranks)}
+    logs = {rank: log_of(rank, [told(each, [0, 1]) for each in calls]) for rank, calls in enumerate(of_ranks)}
     return [describe_wait(rank, logs, frozenset()) for rank in logs]
 
 
@@ -69,24 +72,24 @@ def test_a_message_nobody_receives_is_named_and_one_of_a_batch_ends_with_its_bat
 
 
 def test_ranks_whose_gpus_wait_for_each_other_are_stuck_by_this_record_alone() -> None:
-    logs = {0: log_of(0, [call("all_reduce", 1)]), 1: log_of(1, [call("broadcast", 1)])}
+    logs = {0: log_of(0, [told(call("all_reduce", 1), [])]), 1: log_of(1, [told(call("broadcast", 1), [])])}
     watchdog = Watchdog(2.0)
     cpu: dict[int, float | None] = {0: 1.0, 1: 1.0}
     assert not watchdog.deadlocked(cpu, logs, 10.0)
     cpu = {0: 3.5, 1: 3.5}  # each turns in a circle while it waits for its GPU
     assert watchdog.deadlocked(cpu, logs, 12.5)
-    logs[1] = log_of(1, [call("all_reduce", 1)])
+    logs[1] = log_of(1, [told(call("all_reduce", 1), [])])
     assert not watchdog.deadlocked(cpu, logs, 12.5)
 
 
 def test_calls_are_told_once_when_they_have_come_to_rest() -> None:
-    told: list[Any] = []
+    heard: list[Any] = []
     status = [0]
-    watch = FlightWatch(lambda kind, calls: told.append(calls), lambda: status[0], lambda: [status[0]])
+    watch = FlightWatch(lambda kind, calls: heard.append(calls), lambda: status[0], lambda: [status[0]])
     for each in (1, 2, 2, 2, 3, 3):
         status[0] = each
         watch.look()
-    assert told == [[2], [3]]
+    assert heard == [[2], [3]]
 
 
 def test_the_record_is_read_of_nccl_and_of_gloo_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

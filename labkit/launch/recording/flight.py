@@ -22,12 +22,6 @@ from labkit.timeline.span import Lane
 LOOK_SECONDS = 0.4
 SWITCHES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """How many calls torch keeps; 2000 where neither is set."""
-_KINDS = {
-    "_all_gather_base": "all_gather_into_tensor",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "all_reduce_barrier": "barrier",
-}
-"""torch's words for calls that the learner knows by another name."""
 _BYTES = {
     "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1, "Bool": 1,
     "ComplexFloat": 8, "ComplexDouble": 16,
@@ -83,7 +77,7 @@ def log_of(rank: int, calls: Sequence[Mapping[str, Any]]) -> RankLog:
     for row, call in enumerate(calls):
         backend, _, name = str(call["profiling_name"]).partition(":")
         kind, _, ends = name.partition(" ")
-        kind, ranks = _KINDS.get(kind, kind), tuple(call["ranks"])
+        ranks = tuple(call["ranks"])
         peer, group = _peer(kind, ends, ranks), f"{backend}:{call['process_group'][0]}"
         number = max(_sequence(call) - 1, 0)
         record = records[row]
