@@ -20,7 +20,7 @@ from labkit.launch.waits import describe_wait
 from labkit.launch.watchdog import Watchdog
 from labkit.torch_port.flight_recorder import told
 
-LEARNERS = {"name": "train", "filename": "/home/me/train.py", "line": 7}
+LEARNERS = {"name": "train", "filename": "/course/train.py", "line": 7}
 
 
 def call(name: str, number: int, *, state: str = "scheduled", shape: Sequence[int] = (4,), p2p: bool = False) -> Any:
