@@ -28,11 +28,11 @@ import torch
 from labkit.simulator.clock import RankClock
 from labkit.simulator.garbage import Garbage
 from labkit.simulator.memory_error import Asked, Held, OutOfVirtualMemory, out_of_memory
+from labkit.simulator.operators import USES, VIEW, Operator
 from labkit.simulator.record import Sources
 from labkit.simulator.storages import storages_of, tensors_in
 from labkit.timeline.memory import CATEGORIES
 from labkit.torch_port.backward import backward_number, before_backward_returns
-from labkit.torch_port.operators import name_of, schema_of
 from labkit.torch_port.tensors import own_buffers, own_parameters
 
 OTHER, ACTIVATIONS, COMMUNICATION, GRADIENTS, OPTIMIZER, BUFFERS, PARAMETERS = range(len(CATEGORIES))
@@ -40,8 +40,6 @@ _GIVEN = len(CATEGORIES)
 """A tensor that came from outside: "other" in the table, and never an activation."""
 _NO_BACKWARD = -1
 _LARGE_SHARE = 1_000  # of the capacity: a tensor that large is listed with its line when memory is full
-_VIEW, _USES, _MAKES = range(3)
-_FILLED = ("empty", "zeros", "ones", "full", "new_empty", "new_zeros", "new_full", "new_ones")
 _Parameter = torch.nn.Parameter
 
 
@@ -101,9 +99,6 @@ class RankMemory:
         self._filled: set[int] = set()
         self._details: dict[int, _Detail] = {}
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
-        self._kinds: dict[Any, int] = {}
-        self._names: dict[Any, str] = {}
-        self._filling: set[Any] = set()
         self._backward = _NO_BACKWARD
         self._since = 0
         self._large = max(capacity // _LARGE_SHARE, 1)
@@ -130,45 +125,49 @@ class RankMemory:
             self.times.pop()
             self.total += self.sizes[~self.events.pop()]
 
-    def operator(self, func: Any, args: Any, kwargs: Any, out: Any, clock: RankClock) -> None:
-        """Note what an operator used and made; the clock is that of the thread that ran it.
+    def operator(self, known: Operator, args: Any, kwargs: Any, out: Any, clock: RankClock, number: int) -> None:
+        """Note what an operator used and made.
+
+        Args:
+            known: The operator.
+            args: Its arguments.
+            kwargs: Its keyword arguments.
+            out: What it returned.
+            clock: That of the thread that ran it.
+            number: The backward pass of that thread, -1 for none.
 
         Raises:
             OutOfVirtualMemory: If that is more than the device holds; what does not fit is not counted.
         """
         self._clock = clock
-        kind = self._kinds.get(func)
-        if kind is None:
-            kind = self._meet(func)
-        number = backward_number()
         if number != self._backward:
             self._enter_backward(number)
-        if kind == _VIEW:
+        if known.on_memory == VIEW:
             if args and type(args[0]) is _Parameter:
                 self._mark(args[0], PARAMETERS)
             return
         for arg in args:
             if isinstance(arg, torch.Tensor):
-                self._use(arg, func)
+                self._use(arg, known)
             elif isinstance(arg, list | tuple):
                 for one in arg:
                     if isinstance(one, torch.Tensor):
-                        self._use(one, func)
+                        self._use(one, known)
         if kwargs:
             for tensor in tensors_in(kwargs.values()):
-                self._use(tensor, func)
-                self._check_size(tensor, func)
-        if kind == _USES:
-            if args and self._names[func].startswith(("resize", "set_")):
-                self._check_size(args[0], func)
+                self._use(tensor, known)
+                self._check_size(tensor, known)
+        if known.on_memory == USES:
+            if args and known.resizes:
+                self._check_size(args[0], known)
             return
         recomputed = number != _NO_BACKWARD and torch.is_grad_enabled()
         category = ACTIVATIONS if recomputed else OTHER
         if isinstance(out, torch.Tensor):
-            self._made(out, func, category)
+            self._made(out, known, category)
         else:
             for tensor in tensors_in(out):
-                self._made(tensor, func, category)
+                self._made(tensor, known, category)
         garbage = self._garbage
         garbage.until -= 1
         if garbage.until <= 0:
@@ -233,13 +232,13 @@ class RankMemory:
     def _counts(self, storage: Any) -> bool:
         return self._holds is None or self._holds(storage)
 
-    def _use(self, tensor: torch.Tensor, func: Any) -> None:
+    def _use(self, tensor: torch.Tensor, known: Operator) -> None:
         try:
             block = self._blocks.get(id(tensor.untyped_storage()))
         except NotImplementedError:  # sparse: its parts are not known before they are used alone
             return
         if block is None:
-            self._made(tensor, func, _GIVEN)
+            self._made(tensor, known, _GIVEN)
             if type(tensor) is _Parameter:
                 self._mark(tensor, PARAMETERS)
             return
@@ -250,7 +249,7 @@ class RankMemory:
         elif category != PARAMETERS and type(tensor) is _Parameter:
             self.categories[block.index] = PARAMETERS
 
-    def _made(self, tensor: torch.Tensor, func: Any, category: int) -> None:
+    def _made(self, tensor: torch.Tensor, known: Operator, category: int) -> None:
         try:
             storages: Sequence[Any] = (tensor.untyped_storage(),)
         except NotImplementedError:
@@ -261,13 +260,12 @@ class RankMemory:
             num_bytes = storage.nbytes()
             if not num_bytes:
                 continue
-            name = self._names[func]
             if self.total + num_bytes > self.capacity:
                 self._garbage.collect_all()
                 if self.total + num_bytes > self.capacity:
-                    raise self._full(tuple(tensor.shape), _dtype(tensor), name, num_bytes)
-            index = self._add(storage, num_bytes, category, name, tensor)
-            if category == OTHER and func in self._filling:
+                    raise self._full(tuple(tensor.shape), _dtype(tensor), known.name, num_bytes)
+            index = self._add(storage, num_bytes, category, known.name, tensor)
+            if known.fills and category == OTHER:
                 self._filled.add(index)
 
     def _add(self, storage: Any, num_bytes: int, category: int, name: str, tensor: torch.Tensor | None) -> int:
@@ -310,24 +308,14 @@ class RankMemory:
             if size >= self._large:
                 self._details.pop(index, None)
 
-    def _check_size(self, tensor: torch.Tensor, func: Any) -> None:
+    def _check_size(self, tensor: torch.Tensor, known: Operator) -> None:
         """Note that an operator gave a tensor's storage another size, as out= and resize_ do."""
         for storage in storages_of(tensor):
             block = self._blocks.get(id(storage))
             if block is None:
-                self._made(tensor, func, OTHER)
+                self._made(tensor, known, OTHER)
             elif self.sizes[block.index] != storage.nbytes():
                 self.resizes(storage, storage.nbytes())
-
-    def _meet(self, func: Any) -> int:
-        """Return whether an operator gives a view, only uses what there is or makes something; called once for each."""
-        name = self._names[func] = name_of(func)
-        if name.startswith(_FILLED):
-            self._filling.add(func)
-        makes = any(one.alias_info is None and "Tensor" in str(one.type) for one in schema_of(func).returns)
-        views = func.is_view and not name.startswith("lift")  # torch.tensor() lifts what no operator was seen to make
-        kind = self._kinds[func] = _VIEW if views else _MAKES if makes else _USES
-        return kind
 
     # ---- what they are for
 

@@ -18,6 +18,10 @@ from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, name_of, 
 
 _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", *NAMES_OF_ITS_OWN, "labkit")
 _MOVES_STORAGE = ("set_", "resize")
+_FILLED = ("empty", "zeros", "ones", "full", "new_empty", "new_zeros", "new_full", "new_ones")
+VIEW, USES, MAKES = range(3)
+"""What an operator does to memory: it views what there is, uses it, or makes more."""
+
 _FREE = (
     *("empty", "detach", "alias", "lift_fresh", "set_", "is_same_size", "resize_", "wait_tensor"),
     *FREE,
@@ -36,6 +40,7 @@ class Operator:
     """What is known of one operator.
 
     Attributes:
+        func: The operator; it is looked up by its address, for to hash it takes Python code.
         name: As the timeline shows it.
         free: Whether it costs nothing.
         draws: Whether it may use torch's generator of random numbers.
@@ -43,10 +48,14 @@ class Operator:
         remembers: Whether what it yields on meta may be remembered.
         reads: Whether the program learns a value of it, or a shape that hangs on values, and so waits for the device.
         views: Whether it yields a view, by torch's word or, as _unsafe_view, without it.
+        on_memory: VIEW, USES or MAKES.
+        fills: Whether it makes tensors that are empty or filled with a constant.
+        resizes: Whether it may give its first argument another size.
         costs: What a call hangs on -> nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak.
         results: What a call on meta hangs on -> what yields its result.
     """
 
+    func: Any
     name: str
     free: bool
     draws: bool
@@ -54,6 +63,9 @@ class Operator:
     remembers: bool
     views: bool
     reads: bool
+    on_memory: int
+    fills: bool
+    resizes: bool
     costs: dict[Any, tuple[float, int, int | None, float]] = field(default_factory=dict)
     results: dict[Any, Result] = field(default_factory=dict)
 
@@ -69,8 +81,16 @@ def describe(func: Any) -> Operator:
     remembers = func.namespace in ("aten", "labkit") and bool(schema.returns) and (in_place or not aliases)
     remembers = remembers or _changes_lists(name, schema)
     return Operator(
-        name, is_free(func), may_draw(func), in_place, remembers, bool(func.is_view) or name in VIEWS, _reads(func)
-    )
+        func, name, is_free(func), may_draw(func), in_place, remembers, bool(func.is_view) or name in VIEWS,
+        _reads(func), _on_memory(func), name.startswith(_FILLED), name.startswith(_MOVES_STORAGE),
+    )  # fmt: skip
+
+
+def _on_memory(func: Any) -> int:
+    if func.is_view and not name_of(func).startswith("lift"):  # torch.tensor() lifts what no operator was seen to make
+        return VIEW
+    makes = any(one.alias_info is None and "Tensor" in str(one.type) for one in schema_of(func).returns)
+    return MAKES if makes else USES
 
 
 def _reads(func: Any) -> bool:

@@ -30,6 +30,7 @@ from labkit.torch_port.operators import uncounted
 _SHARED = frozenset({"labkit", "torch", "torchgen", "functorch", "numpy"})
 _OF_MANY = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _MAIN = "__main__"
+_ONLY_MAIN = {_MAIN}
 _imports: Any = _bootstrap
 
 
@@ -113,12 +114,18 @@ class OwnModules(MetaPathFinder):
         names = self._names[before]
         if len(modules) != self._count:
             self._find_new(names)
+        mine = self._kept[rank]
+        if names == _ONLY_MAIN and mine.keys() == _ONLY_MAIN and _MAIN in modules:  # as in most programs
+            self._kept[before] = {_MAIN: modules[_MAIN]}
+            modules[_MAIN] = mine[_MAIN]
+            self._count = len(modules)
+            return
         if names:
             self._kept[before] = {name: modules.pop(name) for name in names if name in modules}
             if self._importing[before]:  # it stands in an import of its own, which is no other rank's
                 for name in names:
                     _imports._module_locks.pop(name, None)
-        modules.update(self._kept[rank])
+        modules.update(mine)
         self._count = len(modules)
 
     def _find_new(self, names: set[str]) -> None:

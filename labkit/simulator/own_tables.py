@@ -74,7 +74,8 @@ class OwnTables:
         self._num_ranks = num_ranks
         self._unknown = [*PYTHON, *TABLES, *LIBRARIES]
         self._places: list[_Place] = []
-        self._globals: list[tuple[dict[str, Any], str, list[Any]]] = []  # of modules: quicker to reach
+        self._globals: list[tuple[dict[str, Any], str]] = []  # of modules: quicker to reach
+        self._of_rank: list[list[Any]] = [[] for _ in range(num_ranks + 1)]  # their values; the last is no rank's
         self._shared: list[tuple[Any, str, Any]] = []  # tables that no rank has changed, and what was there before
         self._flags = [_Flag(read, write, [*[fresh] * num_ranks, read()]) for read, write, fresh in FLAGS]
         self._running = -1
@@ -109,7 +110,9 @@ class OwnTables:
 
     def _add(self, owner: Any, name: str, values: list[Any]) -> None:
         if isinstance(owner, ModuleType):
-            self._globals.append((vars(owner), name, values))
+            self._globals.append((vars(owner), name))
+            for mine, value in zip(self._of_rank, values, strict=True):
+                mine.append(value)
         else:
             self._places.append(_Place(owner, name, values))
 
@@ -128,10 +131,9 @@ class OwnTables:
     def switch(self, before: int, rank: int) -> None:
         """Put away what was changed by who ran before and bring what who runs now has; -1 is no rank."""
         self._running = rank
-        for names, name, values in self._globals:
-            value = values[before] = names[name]
-            mine = values[rank]
-            if mine is not value:
+        here = self._of_rank[before] = [names[name] for names, name in self._globals]
+        for (names, name), mine, there in zip(self._globals, self._of_rank[rank], here, strict=True):
+            if mine is not there:
                 names[name] = mine
         for place in self._places:
             place.switch(before, rank)

@@ -10,12 +10,16 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from labkit.simulator.state import VirtualRank, current_rank
 from labkit.timeline.phases import BACKWARD, OPTIMIZER
-from labkit.torch_port.backward import in_backward
 
 
-def phase_of(rank: VirtualRank) -> str:
-    """Return the phase that a rank's thread is in, "" where only a named region can tell."""
-    if in_backward():
+def phase_of(rank: VirtualRank, backward: int) -> str:
+    """Return the phase that a rank's thread is in, "" where only a named region can tell.
+
+    Args:
+        rank: The rank.
+        backward: The backward pass that the thread runs, -1 for none.
+    """
+    if backward != -1:
         return BACKWARD
     return OPTIMIZER if rank.process.stepping else ""
 

@@ -60,7 +60,7 @@ class PortCalls(Port):
         if memory is not None:
             memory.communicated([tensor], collective=False)
         source, entry = rank.simulation.sources.find(sys._getframe(2))
-        row = self._row(entry or kind, tensor.nbytes, source, blocking=bool(entry))
+        row = self._row(rank, entry or kind, tensor.nbytes, source, blocking=bool(entry))
         row.peer, row.tag = peer, tag
         posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends)
         rank.simulation.exchange.post(posted, group.key, tag)
@@ -90,7 +90,7 @@ class PortCalls(Port):
         if rank.record.memory is not None:
             rank.record.memory.communicated([*inputs, *outputs], collective=True)
         source, _ = rank.simulation.sources.find(sys._getframe(1))
-        row = self._row(kind, num_bytes, source, blocking=call.blocking)
+        row = self._row(rank, kind, num_bytes, source, blocking=call.blocking)
         row.number = number = self._number
         self._number += 1
         part = Part(rank, row, f"{kind} {signature}".strip(), inputs, outputs, sizes or [])
@@ -121,7 +121,5 @@ class PortCalls(Port):
         waiting = Waiting(kind, round_.missing, text, source)
         return VirtualWork(round_.event, waiting, row, outputs if result is None else result, finish)
 
-    def _row(self, kind: str, num_bytes: int, source: str, *, blocking: bool) -> Row:
-        return communication_row(
-            the_rank(), kind, num_bytes, self._group.name, self._num_ranks, source, blocking=blocking
-        )
+    def _row(self, rank: VirtualRank, kind: str, num_bytes: int, source: str, *, blocking: bool) -> Row:
+        return communication_row(rank, kind, num_bytes, self._group.name, self._num_ranks, source, blocking=blocking)

@@ -49,7 +49,7 @@ class Roofline(DispatchMode):
         self._slow = cluster.slow.get(rank.rank, 1.0)
         self._jitter, self._join = cluster.jitter, cluster.join_operators
         self._registry = flop_registry()
-        self._operators: dict[Any, Operator] = rank.simulation.operators
+        self._operators: dict[int, Operator] = rank.simulation.operators
         self._memory = rank.record.memory
         self._stream = cluster.stream
         self._accelerator: Accelerator | None = rank.process.accelerator
@@ -69,12 +69,12 @@ class Roofline(DispatchMode):
         if working_out_shapes():
             return func(*args, **kwargs)
         rank, moves = self._rank, False
-        rank.process.backward_end.look()
+        backward = rank.process.backward_end.look()
         if rank.in_flight:
             self._watch(func, args, kwargs)
-        known = self._operators.get(func)
+        known = self._operators.get(id(func))
         if known is None:
-            known = self._operators[func] = describe(func)
+            known = self._operators[id(func)] = describe(func)
         if known.draws:
             rank.simulation.draws(rank.rank)
         if known.views:
@@ -88,9 +88,9 @@ class Roofline(DispatchMode):
             if moves:
                 self._move(out)
         if self._memory is not None:
-            self._memory.operator(func, args, kwargs, out, rank.clock)
+            self._memory.operator(known, args, kwargs, out, rank.clock, backward)
         if not known.free and not moves:
-            self._charge(func, known, key, args, kwargs, out)
+            self._charge(known, key, args, kwargs, out, backward)
         if known.reads:
             rank.meet()
         return out
@@ -121,11 +121,11 @@ class Roofline(DispatchMode):
             found = self._unwraps[kind] = hasattr(kind, "__tensor_flatten__")
         return found
 
-    def _charge(self, func: Any, known: Operator, key: Any, args: Any, kwargs: Any, out: Any) -> None:
+    def _charge(self, known: Operator, key: Any, args: Any, kwargs: Any, out: Any, backward: int) -> None:
         rank, name = self._rank, known.name
         cost = known.costs.get(key)
         if cost is None:
-            counted, num_bytes = work_of(func, args, kwargs, out, self._registry)
+            counted, num_bytes = work_of(known.func, args, kwargs, out, self._registry)
             ideal_ns = counted / self._peak(out) * 1e9 if counted else 0.0
             cost = self._duration_ns(name, counted, num_bytes, out), num_bytes, counted, ideal_ns
             if key is not None:
@@ -150,7 +150,7 @@ class Roofline(DispatchMode):
             spent_ns = self._device.launch_ns
             now_ns = max(now_ns + spent_ns, rank.process.stream_ns)
             rank.process.stream_ns = now_ns + duration_ns
-        phase = phase_of(rank)
+        phase = phase_of(rank, backward)
         if self._join and (before := rank.record.joinable(now_ns, phase)) is not None:
             before.end_ns += duration_ns
             before.bytes += num_bytes

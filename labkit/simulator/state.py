@@ -173,7 +173,7 @@ class Simulation:
         threads: Operating-system threads that ranks started beside their own.
         failed: Called when such a thread cannot go on, with the rank and the error; ends the run.
         standing_in: Makes what a process has of its own that of a rank for a moment.
-        operators: What is known of operators seen so far (labkit.simulator.operators).
+        operators: Address of an operator seen so far -> what is known of it (labkit.simulator.operators).
         draws: Called before a rank uses torch's generator of random numbers, which all ranks have in common.
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
     """
@@ -190,7 +190,7 @@ class Simulation:
     failed: Callable[[int, BaseException], None] = field(default=lambda rank, error: None)
     draws: Callable[[int], None] = field(default=lambda rank: None)
     standing_in: Callable[[int], AbstractContextManager[None]] = field(default=lambda rank: nullcontext())
-    operators: dict[Any, Any] = field(default_factory=dict)
+    operators: dict[int, Any] = field(default_factory=dict)
     rpc: Any = None
 
     def add_ranks(self) -> None:

@@ -32,8 +32,11 @@ class EndOfBackward:
     def __init__(self) -> None:
         self._seen = self._ending = -1
 
-    def look(self) -> None:
-        """Take note of a backward pass; called by each operator, of which one comes before anybody else's callback."""
+    def look(self) -> int:
+        """Return which backward pass runs, -1 for none; called by each operator.
+
+        It takes note of the pass: one operator of it comes before anybody else's callback.
+        """
         number = backward_number()
         if number != self._seen and number != -1:
             self._seen = number
@@ -42,6 +45,7 @@ class EndOfBackward:
                 self._ending = number
 
             before_backward_returns(ends)
+        return number
 
     def has_come(self) -> bool:
         """Return whether the pass under way has done its work and calls back."""
