@@ -173,3 +173,39 @@ def test_a_world_with_more_ranks_than_processes_could_be_had_runs() -> None:
         return float(value)
 
     assert _results(everybody, 300) == [300.0] * 300
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning")  # what replaces them torch 2.11 does not have
+@pytest.mark.parametrize("cuda", [False, True])
+def test_functional_collectives_of_a_program_and_their_gradients_are_right(cuda: bool) -> None:
+    def program() -> list[list[float]]:
+        from torch.distributed import _functional_collectives
+
+        functional: Any = _functional_collectives
+        group, rank = dist.group.WORLD, dist.get_rank()
+        given = (torch.arange(4.0) + rank).to(labkit.device())
+        wanted = given.clone().requires_grad_()
+        (functional.all_to_all_single_autograd(wanted, None, None, group) * (2 + rank)).sum().backward()
+        found = [
+            functional.wait_tensor(functional.all_reduce(given, "avg", group)),
+            functional.broadcast(given, 1, group),
+            functional.all_gather_tensor(given, 0, group),
+            functional.reduce_scatter_tensor(given, "sum", 0, group),
+            functional.all_to_all_single(given, None, None, group),
+            functional.permute_tensor(given, [1, 0], group),
+            *functional.all_reduce_coalesced([given, given * 2], "sum", group),
+            wanted.grad,
+        ]
+        return [(one + 0).tolist() for one in found if one is not None]
+
+    both = _results(program, world_size=2, cuda=cuda)
+    first, second = [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]
+    for rank, found in enumerate(both):
+        average, given, every, part, pieces, other, total, double, gradient = found
+        assert average == [0.5, 1.5, 2.5, 3.5]
+        assert (given, every) == (second, first + second)
+        assert part == ([1.0, 3.0], [5.0, 7.0])[rank]
+        assert pieces == ([0.0, 1.0, 1.0, 2.0], [2.0, 3.0, 3.0, 4.0])[rank]
+        assert other == (second, first)[rank]
+        assert (total, double) == ([1.0, 3.0, 5.0, 7.0], [2.0, 6.0, 10.0, 14.0])
+        assert gradient == [2.0, 2.0, 3.0, 3.0]
