@@ -21,7 +21,8 @@ from tests.benchmarks.table import Bar, table
 NUM_RANKS = (8, 64, 256)
 NUM_STEPS = 10
 NUMEL = 4096
-STEP_SECONDS = 15 * 60
+RING_SECONDS, STEP_SECONDS = 20.0, 240.0
+PATIENCE_SECONDS = 30 * 60
 STEP_BYTES = 8e9
 
 
@@ -144,7 +145,7 @@ def _training(quick: bool) -> tuple[str, dict[str, Any], dict[str, float]]:
 
 def _big_step(quick: bool) -> tuple[str, dict[str, Any]]:
     command = [sys.executable, "-m", "tests.benchmarks.big_step", *(["--small"] if quick else [])]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * STEP_SECONDS, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
     figures: dict[str, Any] = json.loads(ended.stdout)
     hand = figures["by_hand"]
     text = (
@@ -168,8 +169,8 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
     ]
     if not quick:
         bars += [
-            Bar("a ring of 256 ranks takes at most 30 s", rings[256]["seconds"], 30.0),
-            Bar("the step on 512 ranks takes at most 900 s", step["seconds"], STEP_SECONDS),
+            Bar(f"a ring of 256 ranks takes at most {RING_SECONDS:g} s", rings[256]["seconds"], RING_SECONDS),
+            Bar(f"the step on 512 ranks takes at most {STEP_SECONDS:g} s", step["seconds"], STEP_SECONDS),
             Bar("the step on 512 ranks takes at most 8 GB of this host", step["resident_bytes"], STEP_BYTES),
         ]
     figures = {"rings": rings, "training": training, "step": step}
