@@ -5,6 +5,7 @@ Colours are meanings of the visual language ("forward", "wrong", "ink") or tints
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -168,7 +169,9 @@ def _marks(shape: Shape, below: Sequence[Mark]) -> list[Mark]:
         on = _fill_at(x, y - 4, below)
         return [Text(x, y, shape.words, shape.size, shape.anchor, _colour(shape.fill), bold, on)]
     if isinstance(shape, Path):
-        return [Line(tuple((x, y + _HEAD) for x, y in shape.points), _colour(shape.stroke), shape.width, shape.dashed)]
+        points, colour = tuple((x, y + _HEAD) for x, y in shape.points), _colour(shape.stroke)
+        head = [Line(_head_of(points, 4 + 1.5 * shape.width), colour, shape.width)] if shape.arrow else []
+        return [Line(points, colour, shape.width, shape.dashed), *head]
     x, y, wide, tall = shape.x, shape.y + _HEAD, shape.width, shape.height
     fill, edge = _colour(shape.fill), _colour(shape.edge)
     if shape.faint and edge != "none":
@@ -185,6 +188,14 @@ def _marks(shape: Shape, below: Sequence[Mark]) -> list[Mark]:
         on = _fill_at(across, down, [*below, *marks])
         marks.append(Text(across, down + 4.5, shape.words, TEXT, "middle", on=on))
     return marks
+
+
+def _head_of(points: Sequence[tuple[float, float]], long: float) -> tuple[tuple[float, float], ...]:
+    """Return the two strokes of an arrow's head, of this length."""
+    (x0, y0), (x, y) = points[-2:]
+    back = math.atan2(y0 - y, x0 - x)
+    barbs = [(x + long * math.cos(back + turn), y + long * math.sin(back + turn)) for turn in (-0.5, 0.5)]
+    return barbs[0], (x, y), barbs[1]
 
 
 def _fill_at(x: float, y: float, marks: Sequence[Mark]) -> str:

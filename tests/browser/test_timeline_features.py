@@ -153,6 +153,13 @@ def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     assert page.inner_text(".labkit-detail").startswith("Critical path, 8 ms")
     changed = np.array(plain) != np.array(_of(page, columns))
     assert changed.mean() > 0.95  # from the first begin to the last end
+    on_edge = """[[0, 0.25], [1, 0.875], [1, 0.4]].map(([rank, share]) => {
+      const { y } = v.state.layout.rows.find(({ row }) => row.rank === rank && row.lane === 0);
+      const x = Math.round(112 + share * (v.canvas.width - 166));
+      const [r, g, b] = v.canvas.getContext("2d").getImageData(x, y + 1, 1, 1).data;
+      return "#" + [r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("") === v.state.theme.path;
+    })"""
+    assert _of(page, on_edge) == [True, True, False]  # forward, then backward of the other rank; it idles before
     page.press("canvas", "c")
     assert _of(page, columns) == plain
 
