@@ -14,7 +14,7 @@ ILLEGAL = [["F0", "F1", "B0", "B1"], ["F0", "B1", "F1", "B0"]]
 
 def number(page: Any, label: str) -> str:
     """Return the number that a figure shows under this label."""
-    return str(page.inner_text(f'[data-number="{label}"]'))
+    return str(page.text_content(f'[data-number="{label}"]'))
 
 
 def set_slider(page: Any, key: str, position: float) -> None:

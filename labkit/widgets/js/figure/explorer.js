@@ -86,7 +86,7 @@ export class Explorer {
     const width = Math.max(Math.min(this.stage.clientWidth || 760, most), 300);
     const drawn = this.view.draw(this.values, this.step, width);
     this.stage.innerHTML = pictureMarkup(drawn, width, this.own);
-    this.part("numbers").innerHTML = numbersMarkup(drawn.numbers);
+    [this.part("numbers").innerHTML, this.part("further").innerHTML] = numbersMarkup(drawn.numbers);
     this.part("table").innerHTML = tableMarkup(drawn.table);
     this.heading.textContent = drawn.title ?? this.view.title;
     this.say(drawn.say);

@@ -14,6 +14,7 @@ const ICONS = [
   ["last", "▶▶|", "last step"],
 ];
 const MAIN = 3; // controls that are seen before "More" is opened
+const TOLD = 6; // numbers of a row that are, and of the others those that are wrong
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 const LATER = '<button type="button" data-act="table" aria-expanded="false">Table</button>';
 const ASK = '<button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>';
@@ -57,7 +58,8 @@ export function frameMarkup(view, values, style, heading = "b") {
 ${player}
 <div class="bar" data-part="sliders">${main}</div>
 <div data-part="numbers"></div>
-<details data-part="more"><summary>More</summary><div class="bar">${others}</div>${seldom}</details>
+<details data-part="more"><summary>More</summary><div data-part="further"></div>
+<div class="bar">${others}</div>${seldom}</details>
 <p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div>`;
 }
 
@@ -71,12 +73,30 @@ export function pictureMarkup({ svg, height, say }, width, own) {
 }
 
 function numberMarkup([label, value, bad]) {
-  if (!label) return "</dl><dl>"; // [] begins a row
   const shown = tag("dd", { "data-number": label, class: bad ? "bad" : false }, escaped(value));
   return tag("div", {}, tag("dt", {}, escaped(label)) + shown);
 }
 
-export const numbersMarkup = (numbers) => tag("dl", {}, numbers.map(numberMarkup).join(""));
+/** A view's numbers in rows; [] begins one. */
+function rowsOf(numbers) {
+  const rows = [[]];
+  for (const each of numbers) {
+    if (each.length) rows.at(-1).push(each);
+    else rows.push([]);
+  }
+  return rows;
+}
+
+const listOf = (numbers) => (numbers.length ? tag("dl", {}, numbers.map(numberMarkup).join("")) : "");
+
+/** The numbers that are seen at once, and those under "More". */
+export function numbersMarkup(numbers) {
+  const isTold = ([, , bad], k) => k < TOLD || bad;
+  const rows = rowsOf(numbers);
+  const told = rows.map((row) => listOf(row.filter(isTold)));
+  const further = rows.map((row) => listOf(row.filter((each, k) => !isTold(each, k))));
+  return [told.join(""), further.join("")];
+}
 
 const headCell = (words) => tag("th", { scope: "col" }, escaped(words));
 const cell = (words) => tag("td", {}, escaped(words));
