@@ -113,11 +113,10 @@ def test_what_is_set_has_a_name_beside_its_value(opened: Callable[..., Any], vie
 
 def test_a_timeline_s_page_is_all_main_part_and_its_title_the_one_heading(opened: Callable[..., Any]) -> None:
     page = opened("timeline")
-    assert page.locator("main h1.labkit-title").inner_text() == page.title()
+    assert page.locator("main h1").inner_text() == page.title()
     assert page.locator("main").count() == page.locator("h1").count() == 1
     assert page.locator("body > :not(main, script)").count() == 0
-    look = "each => [getComputedStyle(each).fontSize, getComputedStyle(each).marginTop, each.offsetTop < 40]"
-    assert page.eval_on_selector("h1", look) == ["13px", "0px", True]
+    assert page.inner_text(".labkit-title") == page.title()  # what is seen; the heading is for those who listen
 
 
 OUTSIDE = """() => [...document.querySelectorAll("svg[role=img] text, button, label, dd, canvas")].filter((each) => {
@@ -166,8 +165,7 @@ def test_what_a_figure_says_is_not_read_aloud_while_it_plays(opened: Callable[..
     page = opened("explorers")
     assert page.get_attribute("[data-part=say]", "aria-live") == "polite"
     page.click("[data-act=play] >> nth=0")
-    page.wait_for_function("document.querySelector('.labkit-figure').dataset.step === '2'")
-    assert page.get_attribute("[data-part=say]", "aria-live") == "off"
+    page.wait_for_selector("[data-part=say][aria-live=off] >> nth=0", state="attached")
     page.click("[data-act=play] >> nth=0")
     page.click("[data-act=back] >> nth=0")
     assert page.get_attribute("[data-part=say]", "aria-live") == "polite"

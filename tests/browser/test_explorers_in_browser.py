@@ -219,7 +219,8 @@ def test_losses_of_three_servers_stand_on_one_axis_and_answer_the_sliders(show: 
     assert page.eval_on_selector_all("[data-run]", lines) == ["asynchronous", "synchronous", "ahead by 2"]
 
     def loss(name: str) -> float:
-        texts = page.eval_on_selector_all("[data-number]", "each => each.map(dd => [dd.dataset.number, dd.textContent])")
+        each = "each => each.map(dd => [dd.dataset.number, dd.textContent])"
+        texts = page.eval_on_selector_all("[data-number]", each)
         return next(float(value) for label, value in texts if label.startswith(f"{name}: loss at"))
 
     stale = loss("asynchronous")
