@@ -104,7 +104,9 @@ def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Subm
         raise ConfigError(
             f"there is no submission in {', '.join(str(path) for path in paths)}: neither a .ipynb file nor a folder"
         )
-    return _unique(found, notes), notes
+    unique = _unique(found, notes)
+    # A folder on the way may become a link later: what is opened then lies elsewhere than its path says.
+    return [replace(each, path=each.path.parent.resolve() / each.path.name) for each in unique], notes
 
 
 def read_submission(submission: Submission, limits: Limits | None = None) -> SubmittedNotebook:
@@ -120,7 +122,12 @@ def read_submission(submission: Submission, limits: Limits | None = None) -> Sub
 
 
 def opened_submission(path: Path, limits: Limits) -> int | SubmittedNotebook:
-    """Return a descriptor of a file handed in, or why it is not read: a link is not, whenever it came there."""
+    """Return a descriptor of a file handed in, or why it is not read: a link is not, whenever it came there.
+
+    Args:
+        path: Without links, as find_submissions gives it.
+        limits: What a submission may have.
+    """
     try:
         fd = os.open(path, READ_NO_LINK)
     except OSError as error:
@@ -129,6 +136,8 @@ def opened_submission(path: Path, limits: Limits) -> int | SubmittedNotebook:
     problem = ""
     if not stat.S_ISREG(info.st_mode):
         problem = "This is not a plain file. " + AGAIN
+    elif _lies_elsewhere(fd, path):
+        problem = "A folder on the way to the file is a link now. " + AGAIN
     elif info.st_size > limits.notebook_bytes:
         problem = (
             f"The notebook has {info.st_size / 1e6:.0f} MB; at most {limits.notebook_bytes / 1e6:.0f} MB "
@@ -138,6 +147,14 @@ def opened_submission(path: Path, limits: Limits) -> int | SubmittedNotebook:
         return fd
     os.close(fd)
     return SubmittedNotebook(problem=problem)
+
+
+def _lies_elsewhere(fd: int, path: Path) -> bool:
+    """Return whether an opened file is another than its path says; False where the system does not tell."""
+    try:
+        return Path(f"/proc/self/fd/{fd}").readlink() != Path.cwd() / path
+    except OSError:
+        return False
 
 
 def read_cells(data: bytes, limits: Limits) -> SubmittedNotebook:

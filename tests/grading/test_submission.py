@@ -195,3 +195,16 @@ def test_any_file_name_is_safe_and_shown_escaped_and_one_of_ours_is_taken_by_nob
     assert any(r"\x1b[2J\udcffclear.zip" in note for note in notes)
     for note in notes:
         assert note.isprintable() and note.encode()
+
+
+def test_a_folder_that_becomes_a_link_after_it_was_found_is_not_followed(tmp_path: Path) -> None:
+    text = '{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
+    for name in ("in/ada", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "02.ipynb").write_text(text)
+    (tmp_path / "way").symlink_to(tmp_path / "in")
+    (found,), _ = find_submissions([tmp_path / "way"], "02")
+    assert read_submission(found).cells and found.name == "ada"
+    (tmp_path / "in" / "ada").rename(tmp_path / "in" / "was-ada")
+    (tmp_path / "in" / "ada").symlink_to(tmp_path / "elsewhere")
+    assert "is a link now" in read_submission(found).problem

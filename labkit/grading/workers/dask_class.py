@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -18,7 +17,7 @@ from labkit.grading.file_reader import FileReader
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.setting import Setting, fault_words, lost_words
 from labkit.grading.student import submission_hash, unreadable, write_reports
-from labkit.grading.submission import READ_NO_LINK, Submission
+from labkit.grading.submission import Submission, SubmittedNotebook, opened_submission
 from labkit.grading.workers import dask_worker
 from labkit.grading.workers.local_class import TRIES
 
@@ -110,7 +109,11 @@ class DaskClass:
                 workers = client.scheduler_info(n_workers=-1)["workers"].values()
                 while waiting and len(of) < 2 * max(1, sum(each["nthreads"] for each in workers)):
                     submission = waiting.pop()
-                    with open(os.open(submission.path, READ_NO_LINK), "rb") as file:
+                    found = opened_submission(submission.path, self.setting.limits)
+                    if isinstance(found, SubmittedNotebook):  # it has changed since it was looked at
+                        self._report_problem(submission, found.problem, fingerprint)
+                        continue
+                    with open(found, "rb") as file:
                         data = file.read()
                     try:
                         future = client.submit(dask_worker.grade_one, *about, submission.name, data, pure=False)

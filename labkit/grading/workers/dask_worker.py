@@ -57,7 +57,7 @@ def grade_one(
         EnvironmentProblem: If it cannot be graded here.
     """
     run = _run(run_id, opening, files, fingerprint)
-    path = run.folder / "in" / name / "submission.ipynb"
+    path = run.folder.resolve() / "in" / name / "submission.ipynb"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     with _lock:
