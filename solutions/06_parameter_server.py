@@ -449,7 +449,7 @@ for name, (each, _) in POLICIES.items():
         f" {sum(late) / len(late):6.1f} {max(late):5} {found.loss_at(seconds=0.2):8.3f} {found.loss_at(version=160 // each):10.3f}"
     )
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["no-slide", "nbval-ignore-output"]
 labkit.staleness_view(runs)
 
 # %% [markdown]

@@ -376,6 +376,16 @@ three_ranks([ErrorFeedback(TopK(1 / 3)) for _ in range(3)])
 #
 # Here is a run of four ranks with two buckets each, momentum SGD and top 10 % with a memory. It starts well.
 
+# %% [markdown] tags=["slide-only"]
+# ## The loss climbs. Whose memory broke?
+#
+# * top-k: sent and residual share no entry
+# * $\|\text{sent}\|^2 + \|e\|^2 = \|g + e\|^2$
+#
+# **To the room:** which line of the log is wrong?
+#
+# <!-- notes: Many steps pass before the loss shows it; the log shows it at once. Write norms down. -->
+
 # %% tags=["figure", "nbval-ignore-output"]
 import matplotlib.pyplot as plt
 
@@ -413,16 +423,6 @@ labkit.answer(
     since=14,
     cause="what was sent stays in the residual",
 )
-
-# %% [markdown] tags=["slide-only"]
-# ## The loss climbs. Whose memory broke?
-#
-# * top-k: sent and residual share no entry
-# * $\|\text{sent}\|^2 + \|e\|^2 = \|g + e\|^2$
-#
-# **To the room:** which line of the log is wrong?
-#
-# <!-- notes: Many steps pass before the loss shows it; the log shows it at once. Write norms down. -->
 
 # %% [markdown]
 # Many steps lie between cause and effect. Whoever writes these norms down sees it at once.

@@ -19,7 +19,7 @@ KEYED = ("find", "why")
 """Those that hold one call of `labkit.answer`, which a key judges."""
 
 ROLES = ("parameters", "given", *TASKS, "predict", "figure", "check", "solution", "slide-only")
-MODIFIERS = ("slide", "nbval-ignore-output", "export")
+MODIFIERS = ("slide", "no-slide", "nbval-ignore-output", "export")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Nothing is written twice. Cells tagged ``slide`` or ``slide-only`` are slides; so is every picture of the executed
 solution and every exercise, with its minutes. A figure that waits for a guess is a question first and comes with the
-next key; a guess without a figure is none. The prose between two slides is the notes of the first.
+next key; a guess without a figure is none, nor is a picture too fine for a room (``no-slide``). The prose between two
+slides is the notes of the first.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
             slides[-1].notes.append(cell.student_source)
         elif cell.role == "predict":
             asked[predicted_name(cell.source)] = _question(prose)
-        elif cell.role not in ("check", "solution"):
+        elif cell.role not in ("check", "solution") and "no-slide" not in cell.tags:
             slides += filter(None, (_drawn(output, heading, asked) for output in outputs.get(cell.id, ())))
     return slides
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -44,6 +45,16 @@ def test_pictures_are_slides_and_checks_and_answers_are_not(ring: tuple[Lesson, 
     assert all(slide.title for slide in ring[1] if slide.kind == "figure")
     text = "\n".join(slide.body for slide in ring[1] if slide.kind != "figure")
     assert "passed, all" not in text and "BEGIN SOLUTION" not in text
+
+
+def test_a_picture_that_is_too_fine_for_a_room_is_no_slide(ring: tuple[Lesson, list[Slide]]) -> None:
+    lesson, slides = ring
+    notebook = shown_notebook(lesson, SOLUTIONS / "02_ring_all_reduce.ipynb")
+    cells = tuple(
+        replace(each, tags=(*each.tags, "no-slide")) if each.kind == "code" else each for each in lesson.cells
+    )
+    without = lesson_slides(replace(lesson, cells=cells), notebook)
+    assert [each.body for each in without] == [each.body for each in slides if each.kind != "figure"]
 
 
 def test_the_prose_between_slides_is_what_the_speaker_says(ring: tuple[Lesson, list[Slide]]) -> None:
