@@ -23,6 +23,7 @@ from labkit.grading.grade import grade
 from labkit.grading.sandbox import bubblewrap, gpus
 from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.student import WAITING, Grader
+from labkit.launch import gpu_turns
 from labkit.launch.gpus import Gpu, Gpus
 
 needs_sandbox = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
@@ -128,7 +129,10 @@ def test_a_result_of_the_cpu_is_not_kept_for_one_of_a_gpu(course: Course) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are taken by abstract sockets, which Linux alone has")
-def test_a_submission_holds_its_gpu_and_the_next_one_waits_in_a_stage_that_costs_it_nothing() -> None:
+def test_a_submission_holds_its_gpu_and_the_next_one_waits_in_a_stage_that_costs_it_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu_turns, "_PREFIX", prefix := f"labkit-gpu-{os.getpid()}")  # a line of our own
     made: list[str] = []
 
     def template_for(gpu: str) -> Any:
@@ -150,7 +154,7 @@ def test_a_submission_holds_its_gpu_and_the_next_one_waits_in_a_stage_that_costs
     second = Grader._gpu(later := grader(), lambda stage: waits(stage) if stage == WAITING and not stages else None)
     with second:
         assert stages == [WAITING] and later._apart > 0
-        assert f"@labkit-gpu/taken/{FIRST}\n" in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
+        assert f"@{prefix}/taken/{FIRST}\n" in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
 
 
 @pytest.mark.gpu1
