@@ -252,7 +252,7 @@ def copies(
         typer.echo(f"{case.id}  {case.kind}, {case.share:.0%}: {names}{note}")
     if found.from_pack:
         typer.echo(f"cells from a pack: {', '.join(found.from_pack)}")
-    typer.echo(f"{out}: {len(found.cases)} cases")
+    typer.echo(f"{out}: {len(found.cases)} case{'s' if len(found.cases) != 1 else ''}")
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit export-nbgrader 02 --out course/")

@@ -150,6 +150,8 @@ def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
         picture = "".join(data["image/png"].split())
         html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
         runs = deck_data.runs(output.get("metadata", {})) or ""
+        if not runs and sentence and notes:  # a timeline too long to be live: its still is too small to read in a room
+            html = f'<p class="words">{_attribute(sentence)}</p>'
         return Slide("figure", html, title=title, question=question, answer=answer, runs=runs, notes=notes)
     return None
 

@@ -225,7 +225,9 @@ def test_a_canvas_gradebook_comes_back_with_one_column_filled(tmp_path: Path) ->
         encoding="utf-8-sig",
     )
     sheet = canvas_csv(roster, "02 Ring", GRADES)
-    assert (sheet.num_filled, sheet.unmatched) == (2, ())
+    assert (sheet.num_filled, sheet.unmatched, sheet.capped) == (2, (), ())
+    roster.write_text(roster.read_text(encoding="utf-8-sig").replace(",10,12", ",10,50"))
+    assert canvas_csv(roster, "02 Ring", GRADES).capped[0].startswith("02 Ring (8) has 50 points in Canvas,")
     lines = sheet.data.decode().splitlines()
     assert lines[1].endswith(",10,12") and lines[2].endswith(",A,9,12") and lines[3].endswith(",A,,9.6")
     with pytest.raises(ConfigError, match=r"0 columns that begin with '03'.*01 Data \(7\), 02 Ring \(8\)"):

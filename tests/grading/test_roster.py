@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from labkit.cli import app
 from labkit.errors import ConfigError
+from labkit.grading.book.course_total import course_totals
 from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.roster_files import read_roster
@@ -110,6 +111,8 @@ def test_a_team_shares_a_submission_and_extra_time_moves_the_deadline(book: Grad
     book.record([file_of("ada@x.org")], handed_in={"ada@x.org": DUE + timedelta(days=1, hours=1)})
     found = {grade.student: (grade.score, grade.percent_lost) for grade in book.grades(LESSON)}
     assert found == {"Ada": (9.6, 20), "Grace": (12, 0), "Linus": (0, 0)}
+    again = book.record([file_of("ada@x.org", "b")])
+    assert (again.new_attempts, again.unknown, again.num_unknown) == (2, ("Ada", "Grace"), 1)
     with pytest.raises(ConfigError, match="line 2: 'soon' is not an extra time"):
         add(book, tmp_path / "r.csv", "Name,Extra time\nAda,soon\n")
 
@@ -139,6 +142,9 @@ def test_adjusting_works_without_an_attempt_and_nobody_is_an_error(book: Gradebo
     add(book, tmp_path / "roster.csv", CANVAS)
     book.adjust(LESSON, "Linus T.", 7, "an oral exam")
     assert [(grade.student, grade.score) for grade in book.grades(LESSON) if grade.score] == [("Linus T.", 7)]
+    book.adjust("ddp", "Linus T.", 50, "a paper")  # nobody handed in a file: it counts of the lesson's full marks
+    paper = {"ddp": book.grades("ddp")}
+    assert {each.student: each.percent for each in course_totals(paper, {"ddp": 1})}["Linus T."] == 50
     for wrong in (
         lambda: book.adjust(LESSON, "Linsu T.", 1, "x"),
         lambda: book.set_deadline(LESSON, Lateness(DUE), "Linsu T."),

@@ -94,7 +94,7 @@ def record(
     if recorded.unknown:
         names = ", ".join(recorded.unknown[:12]) + (", ..." if len(recorded.unknown) > 12 else "")
         typer.echo(
-            f"labkit: nobody says when {len(recorded.unknown)} of {len(results)} files were handed in ({names}); "
+            f"labkit: nobody says when {recorded.num_unknown} of {len(results)} files were handed in ({names}); "
             "nothing is taken off for them. Give --handed-in, or labkit gradebook handed-in for one",
             err=True,
         )

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, selectinload
 from labkit.errors import ConfigError
 from labkit.grading.book.class_time import shown, zone_named
 from labkit.grading.book.file_names import of_system
+from labkit.grading.book.headings import full_marks
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.reports import report_of
 from labkit.grading.book.roster import Roster, attempt_order
@@ -33,7 +34,8 @@ class Recorded:
         regraded: Marks that changed for files seen before, as (student, exercise, points before, points now).
         unchanged: Files whose marks are as they were.
         times: Files seen before of which it is now said when they were handed in, or said otherwise.
-        unknown: Students of whose new files nobody knows when they were handed in.
+        unknown: Students of whose new files nobody knows when they were handed in; a team's are named for one file.
+        num_unknown: How many files that are.
         nobodys: Files that were not recorded: of nobody in the roster, or of more than one.
     """
 
@@ -43,6 +45,7 @@ class Recorded:
     times: int = 0
     unknown: tuple[str, ...] = ()
     nobodys: tuple[str, ...] = ()
+    num_unknown: int = 0
 
 
 class Gradebook(Roster):
@@ -87,7 +90,7 @@ class Gradebook(Roster):
 
         def add(session: Session) -> Recorded:
             new, unchanged, times = 0, 0, 0
-            unknown: list[str] = []
+            unknown: list[tuple[str, str]] = []
             moved: list[tuple[str, datetime, datetime]] = []
             changes: list[tuple[str, str, float, float]] = []
             for student, submission in turns:
@@ -103,7 +106,7 @@ class Gradebook(Roster):
                     session.add(attempt)
                     wanted = known
                     new += 1
-                    unknown += [student] if attempt.when is None else []
+                    unknown += [(student, submission.name)] if attempt.when is None else []
                 else:
                     wanted = set(exercises) or known
                     at, before_at = (handed_in or {}).get(submission.name), attempt.when
@@ -147,9 +150,9 @@ class Gradebook(Roster):
                     f"{shown(before_at, zone)} "
                     f"before, {shown(at, zone)} now), so nothing was recorded; to correct them, give --reason"
                 )
-            return Recorded(
-                new, tuple(changes), unchanged, times, tuple(unknown), (*whose.unknown, *whose.unclear)
-            )  # fmt: skip
+            students = tuple(dict.fromkeys(student for student, _ in unknown))
+            nobodys, untimed = (*whose.unknown, *whose.unclear), len({name for _, name in unknown})
+            return Recorded(new, tuple(changes), unchanged, times, students, nobodys, untimed)
 
         return self._write(add)
 
@@ -295,7 +298,7 @@ class Gradebook(Roster):
                 extra = people[student].extra if student in people and student not in lateness else None
                 due = due.later(extra) if due and extra else due
                 grades[student] = standing(student, by_student[student], due, adjusted[student], keep)
-            full = max((grade.max_score for grade in grades.values()), default=0.0)
+            full = max((grade.max_score for grade in grades.values()), default=0.0) or full_marks(lesson)
             for student in {*people, *adjusted} - set(grades):
                 points = round(adjusted[student], 6)
                 grades[student] = Grade(student, points, full, adjusted=points)

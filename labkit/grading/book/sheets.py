@@ -12,7 +12,7 @@ import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from pathlib import Path
 
@@ -35,7 +35,8 @@ class Sheet:
         num_filled: Rows that got a grade.
         unmatched: Students who have a grade and no row.
         ambiguous: Grades and rows of which it is not clear whose they are, in words; none of these is filled in.
-        capped: Grades beyond the sheet's maximum, in words; the maximum is filled in.
+        capped: Grades beyond the maximum of Moodle's sheet, in words (the maximum is filled in), and whether Canvas's
+            column has other full marks.
     """
 
     data: bytes
@@ -86,7 +87,20 @@ def canvas_csv(
     rows, names = _read(roster, _CANVAS_NAMES[:2], "a gradebook exported from Canvas")
     chosen = _column(names, column, roster)
     students = [row for row in rows if (row["Student"] or "").strip() not in ("", "Points Possible", "Student, Test")]
-    return _filled(names, rows, students, chosen, "ID", _CANVAS_NAMES, list(grades), known_by)
+    listed = list(grades)
+    sheet = _filled(names, rows, students, chosen, "ID", _CANVAS_NAMES, listed, known_by)
+    return replace(sheet, capped=(*sheet.capped, *_other_full_marks(rows, chosen, listed)))
+
+
+def _other_full_marks(rows: list[dict[str, str]], column: str, grades: list[Grade]) -> list[str]:
+    """Return a sentence if Canvas has other full marks for a column than the grades; it takes more points than full."""
+    full = max((grade.max_score for grade in grades), default=0.0)
+    possible = [row[column] or "" for row in rows if (row["Student"] or "").strip() == "Points Possible"]
+    return [
+        f"{column} has {each.strip()} points in Canvas, these grades have {full:g} for full marks; change it in Canvas"
+        for each in possible
+        if re.fullmatch(r"\d+([.]\d+)?", each.strip()) and float(each) != full
+    ]
 
 
 def moodle_csv(worksheet: Path, grades: Iterable[Grade], known_by: Callable[[str], frozenset[str]] = keys) -> Sheet:
@@ -136,7 +150,9 @@ def _filled(
             score = mine[0].score
             if re.fullmatch(r"\d+([.,]\d+)?", most.strip()) and score > float(most.replace(",", ".")):
                 score = float(most.replace(",", "."))
-                capped.append(f"{mine[0].student} has {mine[0].score:g}, the sheet's most is {score:g}")
+                capped.append(
+                    f"{mine[0].student} has {mine[0].score:g}, the sheet's most is {score:g}, which was written"
+                )
             row[column] = f"{score:g}"
             taken.add(mine[0].student)
     text = io.StringIO(newline="")
