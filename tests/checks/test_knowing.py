@@ -15,6 +15,7 @@ import pytest
 from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import Exercise, functions_for, judge
 from labkit.checks.hidden import HiddenCases
+from labkit.checks.on_ranks.other_kind import OTHER_KIND
 from labkit.checks.rooms import exercises
 from tests.checks.brought import brought
 from tests.checks.knowing import Print, by_stand_in, by_value, knowing, watched
@@ -71,6 +72,16 @@ def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exer
     functions = _functions(number, exercise, lambda answer: knowing(answer, known, by_value))
     assert not _fault(exercise, functions, visible)
     assert _fault(exercise, functions, hidden), "the visible cases by heart are enough"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "exercise"), list(_every()))
+def test_the_right_answer_works_for_stand_ins_of_another_kind(number: str, exercise: Exercise) -> None:
+    hidden = HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
+    other = [case for case in hidden if OTHER_KIND in case.inputs[0]]
+    if not other:
+        pytest.skip("no case brings any")
+    assert _fault(exercise, _functions(number, exercise, lambda answer: answer), other) == ""
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from torch.distributed import rpc
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.on_ranks.other_kind import kind_for, named_for
+from labkit.checks.on_ranks.other_kind import named_for
 from labkit.exercises.remote_calls.calling import on_virtual_ranks
 from labkit.servers.server import start_rpc
 
@@ -59,9 +59,8 @@ def _pull_and_push(functions: Functions, inputs: Values) -> Values | None:
     if rank == 0:
         home, table = cast(Tensor, inputs["home"]), cast(Tensor, inputs["table"])
         held = cast(list[Tensor], inputs["held"])
-        kind = kind_for(NotingServer, inputs)
         servers = [
-            rpc.remote(f"rank{number + 1}", kind, args=(keys, table[keys], 0.5 * (number == len(held) // 2)))
+            rpc.remote(f"rank{number + 1}", NotingServer, args=(keys, table[keys], 0.5 * (number == len(held) // 2)))
             for number, keys in enumerate(held)
         ]
         for server in servers:
