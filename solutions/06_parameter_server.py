@@ -109,8 +109,9 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #     def leave(self, worker): ...           # this worker will push no more
 # ```
 #
-# An `Update(sequence, worker, version_read, version_applied)` counts used gradients from 0 and says whose it was, the
-# version it was computed from and the version it was subtracted from.
+# In an `Update(sequence, worker, version_read, version_applied)`, `sequence` counts the used gradients from 0,
+# `version_read` is the version a gradient was computed from, and `version_applied` the one it was subtracted from: the
+# version *before* the step.
 #
 # ### A call that is answered later
 #
@@ -291,14 +292,14 @@ labkit.reveal("slow_worker_staleness", max(late), labkit.staleness_view(asynchro
 # Step through: each gradient with the version it was made from, and the updates it missed. Three fast workers push
 # three times each while the slow one computes.
 #
-# On a slope of steepness 1, plain SGD is stable for learning rates up to 2. With a delay of τ versions the limit is 2
-# sin(π / (4τ + 2)): 0.209 for τ = 7. That looks like a tenth, but eight asynchronous gradients are eight steps. Compare
-# 8 · 0.209 = 1.67 with 2. **For eight equal workers staleness costs a sixth of the largest learning rate**, however
-# many there are at most 22 %. (That is for SGD; Adam has its own limits.)
+# On a loss of curvature 1, plain SGD is stable for learning rates up to 2. With a delay of τ versions the limit is 2
+# sin(π / (4τ + 2)): 0.209 for τ = 7. That looks like a tenth, but the eight gradients of one synchronous step make
+# eight asynchronous steps. Compare 8 · 0.209 = 1.67 with 2. **For eight equal workers staleness costs a sixth of the
+# largest learning rate**, and at most 22 % for any number. (That is for SGD; Adam has its own limits.)
 #
 # Staleness slows a run down. A race makes it wrong. Here four workers pushed 16 gradients to somebody's asynchronous
-# server, and 15 are in the weights. Each span on rank 0 is a push: whose it is, and which version it read. It writes
-# when the span ends.
+# server, and 15 are in the weights. Each span on rank 0 is a push. Zoom in: its label says whose it is, and which
+# version of the weights it read before it wrote. It writes when the span ends.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lost_update")
@@ -324,7 +325,7 @@ labkit.answer("lost_update", rank=2, version=6, cause="another push read before 
 # %% [markdown]
 # ## 3 A bound on staleness
 #
-# Between the two lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock: how many gradients it
+# Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock: how many gradients it
 # has pushed. Gradients are applied when they come. But a worker that is more than `bound` steps ahead of the slowest
 # waits for its answer until the slowest has caught up. With bound 0 all go in lock step; without a bound it is
 # asynchronous.
@@ -489,7 +490,8 @@ labkit.staleness_view(runs)
 #
 # A worker is answered when its gradient is in a version and the bound allows it, or at once if it was dropped. A
 # `Crew` needs 9 to 11 ms for a gradient, but its last worker is moody. `milliseconds(policy_of(plan), crew)` is when
-# four weights reach a loss of 0.01, the mean over six seeds (`None`: never). `play` returns what happened.
+# four weights, of curvature 1 to 0.03, reach a loss of 0.01: the mean over six seeds (`None`: never). `play` returns
+# what happened.
 
 # %%
 MOODY = Crew(num_workers=8, share=0.25, factor=10.0)
@@ -503,8 +505,8 @@ for name in ("synchronous", "asynchronous", "bounded"):
 #
 # *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Points are for reaching the loss before all three. "The paper's" are backup workers (Chen et al., 2016): the first N -
-# 1 gradients make a version.
+# Points are for reaching the loss before the best of these three ("naive"). "The paper's" are backup workers (Chen et
+# al., 2016): the first N - 1 gradients make a version.
 
 
 # %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 title="A policy for a moody worker" provides=["staleness_policy"]

@@ -7,6 +7,7 @@ staleness. Synchronous, asynchronous, bounded and backup servers are policies; s
 from __future__ import annotations
 
 import heapq
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,10 @@ class Policy:
     needed: int
     bound: int | None
     rates: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        """Return it in one line: the first few of what may be thousands of rates."""
+        return f"Policy(needed={self.needed}, bound={self.bound}, rates={reprlib.repr(self.rates)})"
 
 
 @dataclass(frozen=True)
