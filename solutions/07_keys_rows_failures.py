@@ -122,8 +122,8 @@ labkit.check("place_keys", place_by_range, place_by_hash, place_on_circle)
 labkit.figure("joining", num_servers=3, num_keys=14)
 
 # %% [markdown]
-# Now with a hundred thousand keys. A fifth server joins four. `circle(5)` has the points of `circle(4)` and 64 more. Every key whose server changes
-# must be sent over the network. **Which share of the keys moves if they are placed by hash?**
+# The same with a hundred thousand keys: a fifth server joins four. `circle(5)` has the points of `circle(4)` and 64
+# more. Every key whose server changes must be sent over the network. **Which share of the keys moves if they are placed by hash?**
 
 # %% tags=["predict"]
 labkit.predict("keys_that_move", 0.2)
@@ -280,7 +280,7 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 # Ids often follow age or popularity, and a range puts all that is popular in one place. A hash spreads the *keys*. It
 # cannot spread **one** key.
 #
-# Which server is it, and why? Here four workers train with three servers, which hold twenty keys each. A span on a
+# Here is a run with such a key. Four workers train with three servers, which hold twenty keys each. A span on a
 # server's row is a call that is served: the verb, the rank that asked, its keys. Key k lives on rank k % 3.
 
 # %% tags=["figure", "nbval-ignore-output"]
@@ -418,7 +418,7 @@ labkit.answer("late_adagrad", "no, add the four up first")
 # %% [markdown]
 # ## 5 A server dies
 #
-# All-reduce has no place that everything hangs on. A server is one. A push is **acknowledged** when its answer has
+# With all-reduce every rank holds the weights. A server is the only one that holds its own. A push is **acknowledged** when its answer has
 # come. The promise: *what was acknowledged is never lost, and nothing counts twice.*
 #
 # * **Primary and backup.** Workers push to the primary. It passes each gradient on and acknowledges when the *backup*
