@@ -42,7 +42,7 @@ async function shrink(live, isStory, { width, height }, scale) {
   const kept = keptOf(live, height / to);
   if (kept < 1) {
     live.style.setProperty("--most", `${live.querySelector("svg[role=img]").clientHeight * kept}px`);
-    live.style.setProperty("--in-picture", isStory ? 1 : letters / kept);
+    live.style.setProperty("--in-picture", isStory ? 1 : (letters / kept) * 1.02); // what is rounded stays above
     await drawn();
   }
   return to;
