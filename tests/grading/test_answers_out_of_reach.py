@@ -36,8 +36,8 @@ def test_a_rank_reads_of_labkit_what_the_list_names_and_no_file_beside(probe: Pr
 
 
 def test_the_list_names_no_room_of_judges_answers_or_pictures() -> None:
-    names = ("__init__.py", "matrix_splits.py", "sharded_step.py", "offloaded_step.py", "compressed_steps.py")
-    costs = {PACKAGE / "plans" / name for name in names}
+    names = ("__init__", "matrix_splits", "sharded_step", "offloaded_step", "compressed_steps", "policies", "staleness")
+    costs = {PACKAGE / "plans" / f"{name}.py" for name in names}
     named = {path.relative_to(PACKAGE).parts[0] for path in runtime() if path not in costs}
     assert not named & {"checks", "exercises", "plans", "widgets", "lessons", "grading", "board"}
 
@@ -48,8 +48,10 @@ def test_what_a_lessons_cells_import_of_labkit_is_there_where_points_are_earned(
     sources += [path.read_text() for path in sorted((SUBMISSIONS / f"answers_{number}").glob("right_*.py"))]
     wanted = {module for source in sources for module in _imported(source)}
     files = {module: PACKAGE.parent / module.replace(".", "/") for module in wanted}
-    missing = {module for module, path in files.items() if not {path.with_suffix(".py"), path, *path.parents} & SEEN}
-    assert not missing
+    seen = {
+        module: {path.with_suffix(".py"), path / "__init__.py", path, *path.parents} for module, path in files.items()
+    }
+    assert not {module for module, paths in seen.items() if not paths & SEEN}
 
 
 def _imported(source: str) -> Iterator[str]:
