@@ -302,7 +302,7 @@ labkit.reveal("top_k_distance", round(three_ranks([TopK(1 / 3) for _ in range(3)
 
 # %% [markdown]
 # It **runs away**. Rank 0's gradient at the start is (-5.5, 4.5, 4.5). The other two would outvote its largest entry, but they
-# send *their* largest ones. Every rank says its loudest thing, and the sum is wrong in every place.
+# send *their* largest ones. Every rank sends its own largest, and the sum is wrong in every place.
 #
 # The cure is to forget nothing. What was not sent stays in a **residual** on the rank that did not send it, and is
 # added to the next gradient. This is **error feedback**:
@@ -318,7 +318,7 @@ labkit.figure("residual")
 # *14 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # It works around any compressor, whatever its packets hold. Each key has a residual of its own, `residuals[key]`: DDP has
-# several buckets. Compress once a call, for random-k draws other places the next time. Do not change the gradient.
+# several buckets. Compress once in a call: random-k draws other places the next time. Do not change the gradient.
 
 
 # %% tags=["exercise"] exercise="error_feedback" points=14 difficulty=2 importance=5 minutes=6 title="Error feedback" provides=["ErrorFeedback"]
@@ -371,10 +371,11 @@ three_ranks([ErrorFeedback(TopK(1 / 3)) for _ in range(3)])
 
 # %% [markdown]
 # It arrives. With top-k, a memory has a handy property: what is sent and what stays share no entry. So their lengths obey
-# Pythagoras, $\|\text{sent}\|^2 + \|e\|^2 = \|g + e\|^2$, for the new e, in every line that a rank writes down: the length of
-# its gradient, of what it compressed (g + e), of what it sent, and of the new residual.
+# Pythagoras: $\|\text{sent}\|^2 + \|\text{new } e\|^2 = \|g + e\|^2$.
 #
-# Here is a run of four ranks with two buckets each, momentum SGD and top 10 % with a memory. It starts well.
+# Here is a run of four ranks with two buckets each, momentum SGD and top 10 % with a memory. It starts well. In each step
+# every rank writes down a line for each bucket: the lengths of gradient, what it compressed (g + e), what it sent, and
+# new residual.
 
 # %% [markdown] tags=["slide-only"]
 # ## The loss climbs. Whose memory broke?
@@ -585,7 +586,8 @@ for (name, optimizer), losses in curves.items():
 
 # %% [markdown]
 # Against **bytes**, compression looks splendid. Against **seconds** it depends on the link. On a fast one there is nothing to win:
-# DDP hides what little there is behind backward, and compressing hides behind nothing. Agarwal and others (2022) measured real ones, and found the same.
+# DDP hides what little there is behind backward, and compressing hides behind nothing. Agarwal and others
+# (2022) measured it on real clusters and found the same.
 #
 # And on how many ranks? A ring `all_reduce` of B bytes sends 2(N - 1)/N B over each link. An `all_gather` sends N - 1 packets.
 #
