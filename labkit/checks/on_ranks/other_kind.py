@@ -24,7 +24,7 @@ def kind_for(kind: type[_Kind], inputs: Values) -> type[_Kind]:
         return kind
     name = cast(str, inputs[OTHER_KIND])
     members = {each: value for each, value in vars(kind).items() if each not in _OF_ITS_OWN}
-    return cast(type[_Kind], type(kind)(name, kind.__bases__, {**members, "__qualname__": name}))
+    return cast(type[_Kind], type(cast(type, kind))(name, kind.__bases__, {**members, "__qualname__": name}))
 
 
 def named_for(function: _Function, inputs: Values) -> _Function:
