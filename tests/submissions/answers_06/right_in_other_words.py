@@ -143,7 +143,8 @@ def largest_share(num_workers, num_servers):
 # %% staleness_policy
 def staleness_policy(crew):
     # Backup workers, with a larger step; nothing stale is used.
-    return {"bound": None, "needed": max(1, crew.num_workers - 1), "rates": (1.5, 1.0)}
+    spare = 2 if crew.num_workers > 8 else 1
+    return {"bound": None, "needed": max(1, crew.num_workers - spare), "rates": (1.5, 1.0)}
 
 
 # %% overlapped_step
