@@ -66,7 +66,7 @@ def hello():
     print(f"I am rank {dist.get_rank()} of {dist.get_world_size()}")
 
 
-labkit.run(hello, on=labkit.local(4))
+labkit.run(hello, on=labkit.local(4, device="cpu"))
 
 # %% [markdown]
 # The order of the lines is not fixed: nobody told four processes to take turns. With `labkit.virtual(8)` it is.
