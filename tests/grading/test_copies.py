@@ -178,7 +178,7 @@ def test_copies_on_the_command_line_and_a_case_is_closed_with_a_note(course: Cou
     words = ("copies", str(tmp_path / "now"), "--lesson", "90", "--out", str(page), "--course", str(course.root))
     said = labkit(*words, "--earlier", str(tmp_path / "2025"))
     case = said.split()[0]
-    assert "the same answers, 100%: ada, grace, 2025: zoe" in said and "1 cases" in said
+    assert "the same answers, 100%: ada, grace, 2025: zoe" in said and "1 case" in said
     labkit("gradebook", "close-case", case, "--note", "they worked together, as they may")
     assert "(closed: they worked together, as they may)" in labkit(*words, "--earlier", str(tmp_path / "2025"))
     assert "they worked together" in page.read_text() and "2025: zoe" in page.read_text()

@@ -101,6 +101,7 @@ def test_the_record_is_read_of_nccl_and_of_gloo_where_it_is_asked_for(monkeypatc
     assert not is_read("cpu:gloo,cuda:nccl")
 
 
+@pytest.mark.long
 def test_a_hang_that_our_record_was_not_there_for_is_explained_by_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As NCCL's first call is, which makes the communicator before anything is recorded."""
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "2000")
