@@ -56,8 +56,18 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAG
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def _statements(path: Path) -> tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]:
+    """Return each import, and whether it stands inside a function; the tree itself is not kept."""
+    found: list[tuple[ast.Import | ast.ImportFrom, bool]] = []
+    left: list[tuple[ast.AST, bool]] = [(child, False) for child in ast.parse(path.read_text()).body]
+    while left:
+        node, inside = left.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append((node, inside))
+        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            left += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return tuple(found)
 
 
 def _layer(path: Path) -> str:
@@ -66,7 +76,7 @@ def _layer(path: Path) -> str:
 
 def _imports(path: Path) -> Iterator[tuple[str, int]]:
     """Yield (dotted name, line) of each import, inside functions and for type checkers, too."""
-    for node in ast.walk(_tree(path)):
+    for node, _ in _statements(path):
         if isinstance(node, ast.Import):
             yield from ((name.name, node.lineno) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == "labkit":
@@ -154,19 +164,17 @@ LATE = {
 def test_what_is_imported_inside_a_function_has_its_reason() -> None:
     unknown = []
     for path in MODULES:
-        functions = [each for each in ast.walk(_tree(path)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-        for node in (node for function in functions for node in ast.walk(function)):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                name = (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
-                parts = name.split(".")[: 2 if name.startswith("labkit") else 1]
-                if ".".join(parts) not in LATE:
-                    unknown.append(f"{path.relative_to(PACKAGE)}, line {node.lineno}: {name}")
+        for node in (node for node, inside in _statements(path) if inside):
+            name = (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+            parts = name.split(".")[: 2 if name.startswith("labkit") else 1]
+            if ".".join(parts) not in LATE:
+                unknown.append(f"{path.relative_to(PACKAGE)}, line {node.lineno}: {name}")
     assert not unknown
 
 
 def test_nothing_is_imported_relatively() -> None:
     for path in MODULES:
-        assert not [node for node in ast.walk(_tree(path)) if isinstance(node, ast.ImportFrom) and node.level], path
+        assert not [node for node, _ in _statements(path) if isinstance(node, ast.ImportFrom) and node.level], path
 
 
 @pytest.mark.parametrize(
