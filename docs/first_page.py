@@ -83,7 +83,7 @@ def _gallery() -> Iterator[str]:
         if error:
             yield f"```text\n{error.split(chr(10) * 2)[0]}\n```\n"
         yield _frame(f"timelines/{name}.html", f"Timeline: {shown.title}", shown.ranks)
-        yield f"Lesson [{shown.lesson[:2]}](lessons/{shown.lesson}) is where one learns to see it.\n"
+        yield f"Lesson [{shown.lesson[:2]}](lessons/{shown.lesson}) explains it.\n"
 
 
 def _frame(page: str, title: str, num_ranks: int) -> str:

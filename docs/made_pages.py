@@ -116,11 +116,11 @@ def _what_runs() -> str:
     problems = what_runs_problems(rows)
     if problems:
         raise ValueError("docs/what_runs.toml does not fit the tests:\n" + "\n".join(problems))
-    lines = ["# What runs on the virtual cluster", "", "Each row is held by a test.", ""]
+    lines = ["# What runs on the virtual cluster", "", "A test checks each row.", ""]
     lines += ["| program | outcome | why | test |", "|---|---|---|---|"]
     for row in rows:
         lines.append(f"| {_in_table(row['what'])} | {row['outcome']} | {row.get('why', '')} | `{row['test']}` |")
-    lines += ["", "## Refused by name", "", "With `cuda=True` a rank that calls one of these is told so:", ""]
+    lines += ["", "## Refused by name", "", "With `cuda=True`, calling one of these raises an error that names it:", ""]
     lines += [", ".join(f"`torch.cuda.{name}`" for name in refused()) + "."]
     return "\n".join(lines) + "\n"
 

@@ -86,6 +86,7 @@ app = typer.Typer(
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     help="Learn distributed training by building it. Without a command: a short guide.",
+    epilog="Example: labkit lab",
 )
 
 

@@ -83,8 +83,7 @@ def reported(plain: object, known: Exercises) -> Reported:
     check_nickname(nickname)
     if not isinstance(exercise, str) or exercise not in {each for lesson in known.values() for each, _, _ in lesson}:
         raise ConfigError(
-            "the course on the board's machine has no such exercise; it may be another version of the course; it may "
-            "be another version of the course"
+            "the course on the board's machine has no such exercise; it may be another version of the course"
         )
     return Reported(nickname, key, exercise, passed, plain.get("plans"), mistake=mistake)
 

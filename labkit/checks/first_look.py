@@ -79,8 +79,8 @@ def _of_a_problem(part: Timeline, verdict: Verdict) -> _Found | None:
     words = {
         "unmatched_send": "which nobody received.",
         "unmatched_recv": "for which nobody sent.",
-        "changed_in_flight": "whose buffer was written while it was under way.",
-        "read_before_wait": "whose buffer was read before it had come.",
+        "changed_in_flight": "whose buffer was written while it was in flight.",
+        "read_before_wait": "whose buffer was read before the message arrived.",
         "not_waited": "for which nobody waited.",
     }
     return (row, words.get(told.kind, "which the check speaks of.")) if row >= 0 else None

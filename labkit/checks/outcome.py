@@ -63,8 +63,8 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
     (size,) = right
     if size == 2:
         return (
-            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one step "
-            "is all steps. Think it through with three."
+            "It works with 2 ranks but with no other number: with two ranks, left and right are the same, and one "
+            "step is all steps. Think it through with three."
         )
     return (
         f"It works with {size} ranks and not with {join(sorted(wrong))}: is {size} written into the code? Ask "

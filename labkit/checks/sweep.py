@@ -125,7 +125,7 @@ def _in_flight(wire: Wire) -> Verdict | None:
             message=problem.text,
             hint="Between isend and wait() a buffer belongs to the transfer: do not write to it."
             if written
-            else "Between irecv and wait() nobody knows what a buffer holds: call wait() before you read it.",
+            else "Between irecv and wait() a buffer may hold anything: call wait() before you read it.",
             mistake=WRITTEN if written else READ,
             problem=problem,
         )
@@ -143,7 +143,9 @@ def _too_many_steps(exercise: Exercise, case: Case, wire: Wire) -> Verdict | Non
         message=f"The result is right, but it takes {wire.steps} steps one after another; {needed} are enough.",
         expected=f"{needed} steps" if sweep.slack == 1 else f"{needed} steps, at most {sweep.slack * needed}",
         got=f"{wire.steps} steps",
-        hint="Ranks wait for each other's turn. Look at who sends in the same step: with one batch of send and receive "
-        "a step, nobody waits for a neighbour to finish first.",
+        hint=(
+            "Ranks wait for each other's turn. Look at who sends in the same step: with one batch of send and receive "
+            "per step, nobody waits for a neighbour to finish first."
+        ),
         mistake=TOO_MANY_STEPS,
     )

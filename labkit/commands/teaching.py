@@ -213,7 +213,8 @@ def review(
     ],
     by: Annotated[str, typer.Option(help="Your name; it is kept with every point you give.")],
     book: Annotated[
-        str, typer.Option(envvar="LABKIT_GRADEBOOK", help="A file, or postgresql+psycopg://user@host/name.")
+        str,
+        typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook: a file, or postgresql+psycopg://user@host/name."),
     ] = "sqlite:///gradebook.db",
     port: Annotated[int, typer.Option(help="The TCP port; 0 for any free one.")] = 0,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,

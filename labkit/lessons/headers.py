@@ -68,7 +68,7 @@ def exercise_of(tag: str, written: Mapping[str, Any], number: str, above: Sequen
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise HeaderError(f"exercise {slug} has {name}={value!r}; write {name}={example}.")
     if not is_slug(slug):
-        raise HeaderError(f"exercise {slug!r}; its key is a slug such as chunk_bounds, its number follows.")
+        raise HeaderError(f"exercise {slug!r}; write a slug such as chunk_bounds, the number is computed.")
     if slug in above:
         raise HeaderError(f"a second exercise {slug}; each needs its own slug.")
     for need in values["needs"]:
@@ -76,7 +76,7 @@ def exercise_of(tag: str, written: Mapping[str, Any], number: str, above: Sequen
             there = ", ".join(above) or "none"
             raise HeaderError(f"exercise {slug} needs {need!r}, which is not above it; above are {there}.")
     if not all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in values["weights"]):
-        raise HeaderError(f"exercise {slug} has weights={values['weights']!r}; write one whole number above 0 a case.")
+        raise HeaderError(f"exercise {slug} has weights={values['weights']!r}; write a whole number above 0 for each case.")
     rubric = values.pop("rubric", {})
     if tag == "write":
         values["points"] = _points(slug, rubric)

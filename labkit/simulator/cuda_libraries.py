@@ -122,7 +122,7 @@ def _without_its_kernels(real: Any) -> Any:
     def forward(self: Any, input: Any) -> Any:
         if _mine() is not None and self.training:
             raise RuntimeError(
-                "torch.nn.SyncBatchNorm is not modelled by the virtual cluster: its kernels are there for CUDA alone. "
+                "torch.nn.SyncBatchNorm is not modelled by the virtual cluster: its kernels exist only for CUDA. "
                 "Use BatchNorm or LayerNorm there, or run on labkit.local() with GPUs."
             )
         return real(self, input)

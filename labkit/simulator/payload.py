@@ -36,7 +36,7 @@ def check_payload(kind: str, tensors: Sequence[torch.Tensor]) -> None:
             if tensor.layout is not torch.strided:
                 layout = str(tensor.layout).removeprefix("torch.")
                 raise RuntimeError(
-                    f"{kind} got a {layout} tensor: of sparse tensors there is only an all_reduce, the sum of "
+                    f"{kind} got a {layout} tensor: the only collective for sparse tensors is all_reduce, the sum of "
                     "sparse_coo tensors. Send indices() and values(), or to_dense()."
                 )
             check_dense(kind, tensor)

@@ -132,7 +132,7 @@ def simulate(
         raise ConfigError("labkit.run was called inside a virtual rank; a virtual cluster cannot run inside another.")
     call = dump_call(fn, args)
     if not _one_at_a_time.acquire(blocking=False):
-        raise ConfigError("Another thread of this process has a virtual run going; wait until it ends.")
+        raise ConfigError("Another thread of this process has a virtual run under way; wait until it ends.")
     try:
         return _Run(call, cluster, seed, init, echo, cuda).outcome(timeout)
     finally:

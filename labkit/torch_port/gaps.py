@@ -35,7 +35,7 @@ def check_dense(kind: str, tensor: torch.Tensor) -> None:
     if not is_dense(tensor):
         raise RuntimeError(
             f"{kind} got a tensor with gaps in memory, of shape {tuple(tensor.shape)} and strides "
-            f"{tensor.stride()}: NCCL refuses it, and gloo takes the memory between for its elements and "
+            f"{tensor.stride()}: NCCL refuses it, and gloo reads the memory in between as elements and "
             "leaves wrong values without a word. Pass tensor.contiguous(), and copy the result back."
         )
 

@@ -40,7 +40,7 @@ def reduce_tensors(tensors: Sequence[torch.Tensor], op: str) -> torch.Tensor:
     """Return the reduction of one tensor per rank, in order of ranks, as a new tensor."""
     first = tensors[0].detach()
     if op == "AVG" and first.dtype is torch.bool:
-        raise RuntimeError("the mean of truth values is none; reduce with BAND, BOR or MAX")
+        raise RuntimeError("booleans have no mean; reduce with BAND, BOR or MAX")
     if len(tensors) == 1:
         return first.clone(memory_format=torch.contiguous_format)
     total = reduce(_FUNCTIONS[op], (tensor.detach() for tensor in tensors))

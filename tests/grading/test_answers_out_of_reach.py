@@ -68,5 +68,5 @@ def _imported(source: str) -> Iterator[str]:
 def test_a_rank_of_a_hidden_case_cannot_import_what_is_not_on_the_list(probe: Probe, module: str, name: str) -> None:
     outcome = probe("double", {"double": IMPORTS.format(module=module, name=name)})
     assert outcome.failure is not None and "No module named" in str(outcome.failure["message"])
-    assert str(outcome.failure["message"]).endswith("only what running takes is there of labkit.")
+    assert str(outcome.failure["message"]).endswith("only the parts of labkit that run code are available.")
     assert not outcome.results

@@ -290,5 +290,5 @@ def test_a_collectives_bytes_are_those_that_came_not_those_announced(
 
 
 def test_a_word_that_is_no_collective_ends_the_case() -> None:
-    with pytest.raises(RelayError, match="which is no collective"):
+    with pytest.raises(RelayError, match="which is not a collective"):
         Ranks().collective(0, "telepathy", b"")

@@ -60,7 +60,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str
 def test_what_stands_on_a_mistake_keeps_its_points(graded: dict[str, tuple[dict[str, float], str]]) -> None:
     points, page = graded["stands"]
     assert points == {"double": 0.0, "shift": POINTS["shift"], "total": POINTS["total"]}
-    assert "It stands on 90.1 Double. So that no mistake is paid for twice" in page
+    assert "It needs 90.1 Double. So that no mistake costs points twice" in page
     assert "With your own it fails so far" in page
 
 
@@ -73,7 +73,7 @@ def test_what_stands_on_something_that_is_not_done_keeps_its_points(
 def test_a_mistake_of_its_own_costs_its_points(graded: dict[str, tuple[dict[str, float], str]]) -> None:
     points, page = graded["wrong"]
     assert points == {"double": 0.0, "shift": 0.0, "total": POINTS["total"]}
-    assert "paid for twice" not in page
+    assert "costs points twice" not in page
 
 
 def test_no_word_of_the_run_with_reference_answers_comes_out(graded: dict[str, tuple[dict[str, float], str]]) -> None:

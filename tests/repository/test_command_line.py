@@ -47,6 +47,10 @@ def test_the_help_of_every_command_ends_with_an_example_that_its_parser_takes() 
         assert command.epilog and command.epilog.startswith(f"Example: {name}"), name
         words = shlex.split(command.epilog.partition(" < ")[0].removeprefix(f"Example: {name}"))
         command.make_context(name, words)
+    groups = get_command(cli.app)
+    assert [groups.epilog, groups.commands["gradebook"].epilog, groups.commands["roster"].epilog] == [
+        "Example: labkit lab", "Example: labkit gradebook show --lesson 02", "Example: labkit roster import class.csv"
+    ]  # fmt: skip
     assert "Example: labkit reset 2.6" in CliRunner().invoke(cli.app, ["reset", "--help"]).output
 
 
@@ -74,6 +78,19 @@ def test_a_command_that_is_called_wrongly_says_so_in_the_one_form(asked: list[st
     first, second = ended.stderr.splitlines()
     assert first.startswith(said)
     assert re.fullmatch(r"`labkit[a-z ]* --help` shows how it is called, with an example\.", second)
+
+
+def test_no_color_leaves_no_colour_even_where_it_is_forced() -> None:
+    forced = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    plain, coloured = (
+        subprocess.run(
+            [sys.executable, "-c", "from labkit.cli import main; main()", "--help"],
+            env={**forced, **more}, capture_output=True, text=True, check=True, timeout=300,
+        ).stdout
+        for more in ({"NO_COLOR": "1"}, {})
+    )  # fmt: skip
+    colours = r"\x1b\[[\d;]*3\d"
+    assert re.search(colours, coloured) and not re.search(colours, plain)
 
 
 def test_a_shell_completes_commands() -> None:

@@ -260,14 +260,14 @@ BIASES = Mark(
 )
 OWN = Mark(
     "never averaged",
-    "Every rank still has its own gradients. Either nothing was reduced, or the averages lie in a tensor of their own "
+    "Every rank still has its own gradients. Either nothing was reduced, or the averages are in a tensor of their own "
     "and were never copied back to parameter.grad.",
     all_are("own", "own/N"),
 )
 UNWAITED = Mark(
     "a wait is missing",
-    "async_op=True returns at once. The result is there only after wait(): keep what it returns, and wait for all of "
-    "it before you read. (Functional collectives wait where this check cannot see it: call dist.all_reduce.)",
+    "async_op=True returns at once. The result is ready only after wait(): keep the handles it returns, and wait for "
+    "all of them before you read. (Functional collectives wait where this check cannot see it: call dist.all_reduce.)",
     unwaited,
 )
 TIED = Mark(
@@ -278,7 +278,7 @@ TIED = Mark(
 )
 FROZEN_SENT = Mark(
     "frozen parameters reduced",
-    "Parameters with requires_grad=False have no gradient: hang no hook on them, and send nothing for them.",
+    "Parameters with requires_grad=False have no gradient: register no hook on them, and send nothing for them.",
     lambda case, got, wire: (
         frozen_too(case, got, wire)
         or says("cannot register a hook on a tensor that doesn't require gradient")(case, got, wire)
@@ -296,33 +296,33 @@ TO_ONE = Mark(
 )
 AFTER_BACKWARD = Mark(
     "no overlap",
-    "All communication begins after backward has ended. Start each all_reduce inside the hook, with async_op=True, "
+    "All communication starts after backward is over. Start each all_reduce inside the hook, with async_op=True, "
     "while backward goes on to the layers before.",
     no_overlap,
 )
 STALE = Mark(
     "not ready for the next step",
-    "The first step is right and a later one is not: finish_gradient_synchronization must leave everything as it was "
-    "before the step (counters, lists of handles).",
+    "The first step is right and a later one is not: finish_gradient_synchronization must reset everything for the "
+    "next step (counters, lists of handles).",
     only_later_steps,
 )
 BRANCH = Mark(
     "ranks call different things",
     "Some ranks call a collective that others do not. Every rank must start the same all_reduces in the same order, "
-    "whatever its own data was. (A barrier is this check's own: a rank that waits there has left your code.)",
+    "whatever its own data was. (Barriers belong to this check: a rank that waits in one has left your code.)",
     hangs,
     general=True,
 )
 IN_FLIGHT = Mark(
     "changed while it was on its way",
-    "Some elements of one gradient are right and others are not: it was changed while its all_reduce was on its way. "
-    "From all_reduce(async_op=True) until wait() has returned the tensor belongs to the network. Divide before the "
-    "call, or after wait().",
+    "Some elements of one gradient are right and others are not: it was changed while its all_reduce was in flight. "
+    "From all_reduce(async_op=True) until wait() returns, the tensor belongs to the network. Divide before the call, "
+    "or after wait().",
     partly_right,
 )
 BLOCKING = Mark(
     "waits in the hook",
-    "The all_reduce starts in time, but the hook waits for it, so backward stands still meanwhile: async_op=True, keep "
-    "the handle, and wait in finish_gradient_synchronization.",
+    "The all_reduce starts in time, but the hook waits for it, so backward stalls. Use async_op=True, keep the "
+    "handle, and wait in finish_gradient_synchronization.",
     lambda case, got, wire: isinstance(got, tuple) and waits_in_backward(case, wire),
 )

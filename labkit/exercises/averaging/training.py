@@ -99,8 +99,10 @@ def _not_readable(case: Case, wire: Wire) -> Finding | None:
         return None
     return Finding(
         "",
-        message="This check marks the stretches of a step with barriers of its own, and there are others: do not call "
-        "dist.barrier() in your code; no rank needs it.",
+        message=(
+            "This check separates the parts of a step with barriers of its own, and it found others: do not call "
+            "dist.barrier() in your code; no rank needs it."
+        ),
     )
 
 

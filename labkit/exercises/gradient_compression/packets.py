@@ -133,8 +133,8 @@ MISTAKES = {
     "gradient changed": "compress changed the caller's gradient: an operation in place (a name that ends in _, or +=) "
     "works on the tensor itself. It may be DDP's own buffer.",
     NOTHING: "decompress must return the gradient: print shows a value, return hands it back.",
-    WRONG_DTYPE: "decompress must give the gradient's own dtype: packet.dtype.",
-    WRONG_SHAPE: "decompress must give the gradient's own shape: .view(packet.shape).",
+    WRONG_DTYPE: "decompress must return the gradient's dtype: packet.dtype.",
+    WRONG_SHAPE: "decompress must return the gradient's shape: .view(packet.shape).",
     NOT_CONTIGUOUS: "The gradient is not contiguous, and .view cannot make it flat: .flatten() and .reshape(-1) can.",
     LEFT_BEHIND: "decompress runs on another rank, which never compressed this gradient: it has the packet and what "
     "the compressor was made with, nothing else.",

@@ -68,6 +68,8 @@ def _largest(flat: Tensor, count: int) -> Tensor:
 MISTAKES = {
     "ranks differ under DDP": "Two ranks got different gradients, so their models drift apart: what the future holds "
     "must come from what everybody sent.",
-    "lost on its way": "What was applied and what still waits is not all there was: look at what the residual keeps of "
-    "a gradient that was divided, and at the packets of other ranks.",
+    "lost on its way": (
+        "What was applied plus what still waits is less than all gradients: look at what the residual keeps of a "
+        "gradient that was divided, and at the packets of other ranks."
+    ),
 }

@@ -111,22 +111,28 @@ SIGNS = {
 }
 
 MISTAKES = {
-    NOT_FLAT: "Tensors of other shapes cannot be joined as they are: flatten each first.",
+    NOT_FLAT: "Tensors of different shapes cannot be joined as they are: flatten each first.",
     WHOLE_WORLD: "Only the ranks of the group take part: hand group=group to dist.all_reduce, and group to "
     "dist.get_world_size.",
     "no list of means": "average_together returns a list, a mean for each tensor, in their order.",
     "no all-reduce": "Start one dist.all_reduce, on all tensors joined: it adds in place.",
-    "tensors changed": "The tensors that came in were changed. torch.cat makes a copy; reduce that.",
+    "tensors changed": "The input tensors were changed. torch.cat makes a copy; reduce that.",
     "sum instead of mean": "The sum came back: divide by dist.get_world_size(group).",
     "divided by the whole world": "Divided by the ranks of the whole world: dist.get_world_size(group) counts those "
     "that take part.",
     "read before it came": "With async_op=True the all_reduce only begins: wait() for its work before you cut the "
     "pieces.",
     "divided twice": "Divided by the number of ranks twice.",
-    "not cut right": "The pieces do not lie where they were joined: split by [tensor.numel() for tensor in tensors], "
-    "and zip the pieces with the tensors.",
-    "one all-reduce for each tensor": "Each tensor travelled for itself, and each all-reduce pays its latency. Join "
-    "them first, torch.cat([tensor.flatten() for tensor in tensors]), and reduce once.",
-    "only this rank's tensors": "Only this rank's own tensors came back: dist.all_reduce works in place, on the joined "
-    "tensor. Cut the pieces out of that one, afterwards.",
+    "not cut right": (
+        "The pieces were cut in the wrong places: split by [tensor.numel() for tensor in tensors], and zip the pieces "
+        "with the tensors."
+    ),
+    "one all-reduce for each tensor": (
+        "Each tensor travelled on its own, and each all-reduce pays its latency. Join them first, "
+        "torch.cat([tensor.flatten() for tensor in tensors]), and reduce once."
+    ),
+    "only this rank's tensors": (
+        "Only this rank's own tensors came back: dist.all_reduce works in place, on the joined tensor. Cut the pieces "
+        "out of that tensor afterwards."
+    ),
 }

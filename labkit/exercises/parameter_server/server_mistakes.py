@@ -41,9 +41,11 @@ _HINTS = {
     "the answer goes into it, by set_result.",
     PROBLEMS["form"]: "An answer is the pair (version, weights): self.version, self.weight.clone().",
     TWICE: "A future is completed once. When a step is over, the next one needs a new Future().",
-    ALIAS: "What is handed out must stay what it is: answer with self.weight.clone().",
-    UNLOCKED: "One call after the other it is right, several at once it is not: take self.lock (with self.lock:) "
-    "before the first thing that is read, and keep it until the last thing is written and copied.",
+    ALIAS: "An answer must not change afterwards: answer with self.weight.clone().",
+    UNLOCKED: (
+        "It is right for one call at a time but not for several at once: take self.lock (with self.lock:) before the "
+        "first thing that is read, and keep it until the last thing is written and copied."
+    ),
     NOT_NOTED: "Note every gradient that is used, before the version counts up: "
     "self.updates.append(Update(len(self.updates), worker, version, self.version)).",
 }

@@ -21,8 +21,10 @@ HINTS = {
     NO_WORK: "There are Forward and Backward here, of microbatches 0 to M-1. Messages are put in later.",
     TWICE: "Each stage runs each microbatch forward once and backward once.",
     LEFT_OUT: "Each stage runs every microbatch forward and backward. What is left at the end of your loop?",
-    STUCK: "Some work stands before what it needs: forward needs the same microbatch's forward on the stage before, "
-    "backward needs this stage's forward and the backward of the stage behind.",
+    STUCK: (
+        "Some work comes before what it needs: forward needs the same microbatch's forward on the stage before, "
+        "backward needs this stage's forward and the backward of the stage behind."
+    ),
 }
 """What is said to these mistakes."""
 

@@ -50,19 +50,27 @@ _HINTS = {
     "itself.",
     FIRST_AGAIN: "Every microbatch that reaches the last stage has the inputs of microbatch 0: use record.microbatch, "
     "not 0.",
-    NOT_FOLLOWED: "Forwards and backwards ran in another order than the schedule says. Its order is what keeps all "
-    "stages at work and the memory small: go through the records one by one.",
+    NOT_FOLLOWED: (
+        "Forwards and backwards did not run in the schedule's order. That order keeps all stages busy and the memory "
+        "small: go through the records one by one."
+    ),
     KEPT: "Outputs are kept after their backward: take them out of their dictionary, left.pop(m), and send "
     "left[m].detach(), without the graph. Else 1F1B holds as much as GPipe.",
     NOT_CONTIGUOUS: "A tensor that is sent must be contiguous: left.detach().contiguous(). A stage's output may be a "
     "view.",
-    GLOBAL_RANKS: "A peer counts within the group: hand group=group and group_src or group_dst to the call. A plain "
-    "src or dst is a rank of the whole world.",
-    SENDS_WAIT: "All ranks that wait stand in a send, and nobody is left who receives. dist.isend returns at once: go "
-    "on, and wait for it when there is nothing else to do.",
-    NOBODY_SENDS: "All ranks that wait stand in a receive, and nobody is left who sends: compare what each stage sends "
-    "with what the others' schedules receive, and in which order. And wait() for what irecv and isend returned: a send "
-    "that nobody waits for may never leave.",
+    GLOBAL_RANKS: (
+        "Peers are numbered within the group: pass group=group and group_src or group_dst. A plain src or dst is a "
+        "rank of the whole world."
+    ),
+    SENDS_WAIT: (
+        "All waiting ranks are stuck in a send, and nobody is left to receive. dist.isend returns at once: go on, and "
+        "wait for it when there is nothing else to do."
+    ),
+    NOBODY_SENDS: (
+        "All waiting ranks are stuck in a receive, and nobody is left to send: compare what each stage sends with "
+        "what the others' schedules receive, and in which order. And wait() for what irecv and isend returned: a send "
+        "that nobody waits for may never leave."
+    ),
     MESSAGES_MISSING: "Some messages of the schedule were never sent: each Send and each SendGrad is one message.",
     ROOM: "Room was made for a message of another size. What enters is like `sample`, dtype included, once for each "
     "sample of the microbatch; a gradient is like the output that left.",

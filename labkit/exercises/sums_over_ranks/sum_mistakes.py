@@ -30,15 +30,21 @@ _ALL_HINTS = traffic.HINTS | {
     "the same places: check which chunk each of the two names in that step (ring_plan says it), then the chunk bounds.",
     "buffer of another type": "This tensor is not float32, and torch.empty(n) is: what is received needs a buffer of "
     "the type that is sent. Make it with torch.empty_like(chunk).",
-    "a rank that is not there": "A rank waits for one that is not there. Either a number of ranks is written into the "
-    "code (ask dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0.",
-    "everybody sends first": "Every rank stands in send and nobody receives: a blocking send may wait until its "
-    "receiver is there. Post send and receive together with dist.batch_isend_irecv, or let some ranks receive first.",
+    "a rank that is not there": (
+        "A rank waits for a rank that does not exist. Either the number of ranks is hard-coded (ask "
+        "dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0."
+    ),
+    "everybody sends first": (
+        "Every rank is stuck in send and nobody receives: a blocking send may wait for its receiver. Post send and "
+        "receive together with dist.batch_isend_irecv, or let some ranks receive first."
+    ),
     "works on a copy of a non-contiguous tensor": "This tensor is not contiguous: contiguous() makes a copy of it, "
     "view(-1) refuses, and reshape(-1) gives a copy or, as of x[::2], a view with gaps that cannot be sent. Work on "
     "flat = tensor.contiguous().view(-1) and copy the result back: tensor.copy_(flat.view(tensor.shape)).",
-    "not in place": "Every rank's tensor is as it was: the result must be written into the tensor that was handed in "
-    "(tensor.copy_(total), tensor += incoming), not bound to a new name or returned.",
+    "not in place": (
+        "No tensor changed: the result must be written into the tensor that was passed in (tensor.copy_(total), "
+        "tensor += incoming), not bound to a new name or returned."
+    ),
     "mean instead of sum": "The numbers are the sum divided by the number of ranks: SUM was asked for, not the mean.",
     "only rank 0 has the sum": "Rank 0 has the sum and the others do not: it must be sent back to them.",
     "reduce to one rank": "All messages pass through one rank, whose link carries 2(N-1) tensors. Spread the work: "
@@ -53,14 +59,18 @@ _ALL_HINTS = traffic.HINTS | {
     "chunks one element more.",
     "one step too few": "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 "
     "steps; the usual slip is the last step of the all-gather.",
-    "a contribution added twice": "Some contributions are in the sum twice. Usual causes: the all-gather adds what "
-    "arrives instead of overwriting; the first step sends the wrong chunk; the chunk that was just received is added "
-    "and received again.",
+    "a contribution added twice": (
+        "Some contributions are in the sum twice. The usual causes: the all-gather adds what arrives instead of "
+        "overwriting; the first step sends the wrong chunk; the chunk that was just received is added and received "
+        "again."
+    ),
     "group ranks taken for global ranks": "With a group, dist.get_rank(group) and dist.get_world_size(group) count "
     "within the group, while a peer is a global rank: use group_peer=, group_src= and group_dst=, or "
     "dist.get_global_rank(group, r); and pass group on to every call.",
-    "everybody receives first": "Every rank that waits stands in a receive, and nobody is left who sends: check who "
-    "sends what to whom, or post send and receive together with dist.batch_isend_irecv.",
+    "everybody receives first": (
+        "Every waiting rank is stuck in a receive, and nobody is left to send: check who sends what to whom, or post "
+        "send and receive together with dist.batch_isend_irecv."
+    ),
     "needs sizes that divide": "The tensor's length does not divide by the number of ranks (it may even be shorter, or "
     "empty). Sender and receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
     "contributions missing": "Some contributions never arrived. Look at the step where the named rank should have been "

@@ -17,8 +17,8 @@ from labkit.words import are_wrong
 
 Ways = Callable[[int], Sequence[Way[Tensor]]]
 NO_GRADIENT = (
-    "No gradient came back. dist.* works on tensors behind autograd's back: write forward and backward as a "
-    "torch.autograd.Function, and call its apply()."
+    "No gradient came back. Autograd does not see dist.*: write forward and backward as a torch.autograd.Function, "
+    "and call its apply()."
 )
 
 

@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from labkit.grading.book.gradebook import Gradebook
     from labkit.grading.book.standing import Grade
 
-app = typer.Typer(no_args_is_help=True, help="Attempts, deadlines, adjustments and the class's grades, in a database.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Attempts, deadlines, adjustments and the class's grades, in a database.",
+    epilog="Example: labkit gradebook show --lesson 02",
+)
 
 Url = Annotated[
     str,
-    typer.Option("--book", envvar="LABKIT_GRADEBOOK", help="A file, or postgresql+psycopg://user@host/name."),
+    typer.Option(
+        "--book", envvar="LABKIT_GRADEBOOK", help="The gradebook: a file, or postgresql+psycopg://user@host/name."
+    ),
 ]
-Lesson = Annotated[str, typer.Option(help="The lesson: its number in the course here, or its name.")]
+Lesson = Annotated[str, typer.Option(help="The lesson: its number, such as 02, or its name.")]
 Keep = Annotated[str, typer.Option(help="Which attempt counts: best or latest.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show how grades would change, and record nothing.")]
 DEFAULT = "sqlite:///gradebook.db"
@@ -37,8 +43,8 @@ def record(
         list[Path] | None,
         typer.Option(
             help="When students handed in: a CSV with Student and Handed in, Moodle's grading worksheet, Canvas's "
-            "submissions (JSON), Gradescope's or GitHub Classroom's grades. May be repeated. Of who is in none nobody "
-            "knows, and nothing is taken off."
+            "submissions (JSON), Gradescope's or GitHub Classroom's grades; may be repeated. Nothing is deducted from "
+            "students who are in none of them."
         ),
     ] = None,
     exercise: Annotated[list[str] | None, typer.Option(help="Regrade only this exercise; may be repeated.")] = None,
@@ -116,7 +122,7 @@ def adjust(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")],
     points: Annotated[float, typer.Argument(help="Points to add; to subtract, a negative number after --.")],
     lesson: Lesson,
-    reason: Annotated[str, typer.Option(help="Kept beside it.")],
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the history.")],
     book: Url = DEFAULT,
 ) -> None:
     """Give a student points by hand, with the reason."""
@@ -132,7 +138,7 @@ def deadline(
         str, typer.Argument(help="2026-12-01T18:00 in the class's time zone, or with an offset: ...+01:00.")
     ],
     lesson: Annotated[
-        str, typer.Option(help="The lesson: its number in the course here, or its name, such as ring_all_reduce.")
+        str, typer.Option(help="The lesson: its number, such as 02, or its name, such as ring_all_reduce.")
     ],
     student: Annotated[str, typer.Option(help="An extension for this student alone.")] = "",
     grace_minutes: Annotated[float, typer.Option(help="Minutes after the deadline that cost nothing.")] = 0.0,
@@ -165,7 +171,7 @@ def handed_in_at(
         str, typer.Argument(help="2026-12-01T17:20 in the class's time zone, with an offset, or the word unknown.")
     ],
     lesson: Lesson,
-    reason: Annotated[str, typer.Option(help="Kept beside it.")],
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the history.")],
     attempt: Annotated[
         int | None, typer.Option(help="Which of the student's files, from 1; by default the last.")
     ] = None,
@@ -190,7 +196,7 @@ def handed_in_at(
 
 @app.command(epilog="Example: labkit gradebook zone Europe/Berlin")
 def zone(
-    name: Annotated[str, typer.Argument(help="Such as Europe/Berlin; without it the zone is printed.")] = "",
+    name: Annotated[str, typer.Argument(help="A name such as Europe/Berlin; without it, the zone is printed.")] = "",
     book: Url = DEFAULT,
 ) -> None:
     """Set the class's time zone, in which times are read and shown."""

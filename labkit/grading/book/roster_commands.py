@@ -10,7 +10,9 @@ import typer
 from labkit.grading.book.commands import DEFAULT, Url, opened_book
 
 app = typer.Typer(
-    no_args_is_help=True, help="Who is in the class: one identity per person, whatever each system calls them."
+    no_args_is_help=True,
+    help="Who is in the class: one identity per person, whatever each system calls them.",
+    epilog="Example: labkit roster import class.csv",
 )
 
 

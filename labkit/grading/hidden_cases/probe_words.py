@@ -27,7 +27,7 @@ def failure_fields(rank: int, found: object) -> dict[str, Any]:
     kind = kind if kind in ("not_implemented", "exception", "bad_result") else "exception"
     texts = {name: str(fields.get(name, ""))[:4000] for name in ("message", "detail", "error")}
     if texts["error"] == "ModuleNotFoundError" and _CLOSED.search(texts["message"]):
-        texts["message"] += " Where points are earned, only what running takes is there of labkit."
+        texts["message"] += " While points are earned, only the parts of labkit that run code are available."
     return {"kind": kind, "rank": rank, **texts}
 
 

@@ -76,7 +76,7 @@ class Relay:
         if handler is None:
             raise RelayError(rank, f"an unknown request came over the relay's socket: {str(header.get('op'))[:40]!r}")
         if any(type(value) is int and abs(value) >> 63 for value in header.values()):
-            raise RelayError(rank, "a number came over the relay's socket that no call could have")
+            raise RelayError(rank, "the relay's socket received a number that no call can have")
         try:
             handler(rank, header, payload)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
@@ -212,7 +212,7 @@ class Relay:
         state = self._ranks[rank]
         post = state.posts[int(header["id"])]
         if post.kind != "send":
-            raise RelayError(rank, "data came for something that is no send")
+            raise RelayError(rank, "data came for a call that is not a send")
         self._keep(post, payload)
         if post.pulled:
             state.pulls = max(0, state.pulls - 1)
@@ -312,7 +312,7 @@ class Relay:
         for rank, number in testing:
             self._num_posts += 1
             if self._num_posts > self.limits.case_messages:
-                raise RelayError(rank, "it asked is_completed() again and again for something that never comes")
+                raise RelayError(rank, "it kept asking is_completed() for something that never completes")
             self._answer(rank, number, {"op": "no"})
         return bool(testing)
 
@@ -325,7 +325,7 @@ class Relay:
         if rank not in members or max(members) >= self.world_size:
             raise RelayError(rank, f"it called {name} in a group it is not in")
         if name not in exchanges.KINDS:
-            raise RelayError(rank, f"it called {name!r}, which is no collective")
+            raise RelayError(rank, f"it called {name!r}, which is not a collective")
         number = self._new_id(rank, header)
         index = self._collective_counts[(group, rank)]
         self._collective_counts[(group, rank)] += 1
@@ -394,5 +394,5 @@ def _members(group: str) -> tuple[int, ...]:
     """Return the global ranks in a group's name, "1:0,2,3"."""
     members = tuple(int(member) for member in group.split(":", 1)[1].split(","))
     if not members or len(members) > _MAX_RANKS or len(set(members)) != len(members) or min(members) < 0:
-        raise ValueError("a group names its ranks once each")
+        raise ValueError("a group lists a rank twice")
     return members

@@ -38,8 +38,8 @@ def exercise_text(result: ExerciseResult) -> str:
 def second_run_words(result: ExerciseResult) -> str:
     """Return what is said of an exercise that passed with reference answers for what it stands on."""
     return (
-        f"It stands on {join(result.with_references)}. So that no mistake is paid for twice, it was tried once more "
-        f"with our answers there, and works on all {result.num_cases} hidden cases. With your own it fails so far:"
+        f"It needs {join(result.with_references)}. So that no mistake costs points twice, it was tried once more with "
+        f"our answers there, and works on all {result.num_cases} hidden cases. With your own it still fails:"
     )
 
 

@@ -26,7 +26,7 @@ def open_beneath(folder: int, path: str, is_kind: Callable[[int], bool]) -> int:
     """
     *above, name = path.split("/")
     if any(part in ("", ".", "..") for part in (*above, name)):
-        raise NotBeneathError(f"{path!r} is no path beneath a folder")
+        raise NotBeneathError(f"{path!r} is not a path below a folder")
     opened = os.dup(folder)
     try:
         for part in above:
@@ -35,10 +35,10 @@ def open_beneath(folder: int, path: str, is_kind: Callable[[int], bool]) -> int:
             opened = inner
         found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
     except NotADirectoryError:
-        raise NotBeneathError(f"{path!r} has a link or a file where a folder was") from None
+        raise NotBeneathError(f"{path!r} has a link or a file where a folder should be") from None
     finally:
         os.close(opened)
     if not is_kind(os.fstat(found).st_mode):
         os.close(found)
-        raise NotBeneathError(f"{path!r} is not what it has to be")
+        raise NotBeneathError(f"{path!r} is not the kind of file it should be")
     return found

@@ -32,19 +32,23 @@ _ITSELF, _REPLACED, _OWN, _NOTHING, _OWN_INPUTS, _FOR_THEMSELVES, _TOO_MUCH, _UN
 )  # fmt: skip
 MISTAKES = {
     **hints("calls the library"),
-    _ITSELF: "A rank cannot send to itself: copy the own piece, outputs[rank].copy_(inputs[rank]).",
+    _ITSELF: "A rank cannot send to itself: copy its own piece, outputs[rank].copy_(inputs[rank]).",
     **hints("everybody sends first"),
-    _REPLACED: "The result belongs into the tensors that were handed in: outputs[i].copy_(...) or receive into "
-    "outputs[i]; outputs[i] = tensor only puts another tensor into the list.",
-    _OWN: "Only the own piece is missing: outputs[rank].copy_(inputs[rank]).",
+    _REPLACED: (
+        "The result belongs in the tensors that were passed in: outputs[i].copy_(...) or receive into outputs[i]; "
+        "outputs[i] = tensor only puts another tensor into the list."
+    ),
+    _OWN: "Only the rank's own piece is missing: outputs[rank].copy_(inputs[rank]).",
     _NOTHING: "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts another "
     "tensor into the list.",
     _OWN_INPUTS: "The outputs are the rank's own inputs: outputs[i] must come from rank i.",
-    _FOR_THEMSELVES: "Every rank got inputs[i] of rank i, that is the sender's own piece: send inputs[peer] to peer.",
+    _FOR_THEMSELVES: "Every rank got inputs[i] of rank i, which is the sender's own piece: send inputs[peer] to peer.",
     **hints("group ranks taken for global ranks"),
     _TOO_MUCH: "More was sent than the pieces the others need: send each rank its piece only.",
-    _UNEVEN: "The sizes differ, and some pieces are empty: what is received must have the size of what is sent; use "
-    "outputs[i] as the buffer.",
+    _UNEVEN: (
+        "Sizes differ, and some pieces are empty: the receive buffer must have the size of what is sent, so use "
+        "outputs[i]."
+    ),
     **hints("everybody receives first"),
     _ORDER: "Pieces arrived in the wrong places: outputs[i] is what rank i sent.",
 }
@@ -235,9 +239,9 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Write the pieces as a table, one row a rank: what is sent. What is the table that comes out?",
+        "Write what is sent as a table, one row per rank. Which table comes out?",
         "outputs[i] on rank r is inputs[r] of rank i, so rank r sends inputs[i] to every i but itself and receives "
-        "outputs[i] from every i but itself, all of it in one batch; its own piece is copied.",
+        "outputs[i] from every i but itself, all in one batch; it copies its own piece.",
         "outputs[rank].copy_(inputs[rank]); for every other i: dist.P2POp(dist.isend, inputs[i], group=group, "
         "group_peer=i) and dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i); batch_isend_irecv, wait.",
     ),

@@ -44,8 +44,10 @@ MISTAKES = {
     _BESIDE: "Elements of the storage that are not in the tensor were changed: work on a copy and copy back into the "
     "tensor.",
     **hints("works on a copy of a non-contiguous tensor"),
-    _UNDIVIDED: "The sum came back undivided. Either nothing divides, or what is divided is not the chunk this rank "
-    "owns after the reduce-scatter: all other chunks are overwritten in the all-gather.",
+    _UNDIVIDED: (
+        "The sum came back undivided. Either nothing divides, or the wrong chunk is divided: after the "
+        "reduce-scatter, only the chunk this rank owns counts, because the all-gather overwrites the others."
+    ),
     _OP_IGNORED: "The sum came back although another operation was asked for: what combines two chunks depends on op.",
     _DIVIDED_WRONGLY: "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
     "not on both the partial and the final sum, not by the world's size).",
@@ -219,8 +221,8 @@ EXERCISE = Exercise(
         drop_in_case("8 ranks, float16", _bits16(43, 8, 64, torch.float16)),
     ),
     hints=(
-        "Start from ring_sum and change one thing at a time: the operation, then the memory layout, then the type, "
-        "then what is returned. For each of them: what does dist.all_reduce promise?",
+        "Start from ring_sum and change one thing at a time: the operation, the memory layout, the dtype, the return "
+        "value. What does dist.all_reduce promise for each?",
         "AVG is SUM and one division by the size of the group, once for each element. A non-contiguous tensor is "
         "reduced as a contiguous copy and copied back. bfloat16 is added up in float32 and rounded once, at the end. "
         "A rank outside the group (dist.get_rank(group) < 0) returns at once. async_op=True returns an object with "

@@ -144,10 +144,11 @@ EXERCISE = Exercise(
         halving_case(66, 4, 8, torch.float64),
     ),
     hints=(
-        "In the first step two ranks hold a whole tensor each. How can they share the adding so that each sends half?",
+        "In the first step two ranks each hold a whole tensor. How can they share the additions so that each sends "
+        "half?",
         "For distance N/2, N/4, ..., 1 the partner is rank ^ distance: one of the two keeps the lower half of the "
         "part they share, the other the upper; each sends the half it gives away and adds what arrives to the half it "
-        "keeps. Then the same way back: send the part you own, receive the partner's.",
+        "keeps. Then go back the same way: send the part you own, receive the partner's.",
         "middle = mine.numel() // 2; low, high = mine[:middle], mine[middle:]; theirs, mine = (low, high) if rank & "
         "distance else (high, low); swap in one batch_isend_irecv; mine += incoming. Keep (partner, theirs, mine) and "
         "go back over them in reverse.",

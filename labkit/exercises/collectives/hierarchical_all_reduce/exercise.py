@@ -34,13 +34,17 @@ MISTAKES = {
     _PEERS: "The rings go through real ranks, not through places in a small ring: inside a node these are node * G to "
     "node * G + G - 1, between the nodes local, local + G, local + 2G, ...",
     **hints("buffer of another type", "everybody sends first", "not in place", "mean instead of sum"),
-    _NODE_ONLY: "Every node added up its own ranks only: between the phases inside the node comes an all-reduce of "
-    "each piece between the nodes.",
+    _NODE_ONLY: (
+        "Every node added up only its own ranks. Between the two phases inside the node, all-reduce each piece "
+        "between the nodes."
+    ),
     _FLAT: "All ranks form one ring, so whole chunks of it cross between the nodes in every step.",
     _LEADERS: "One rank of each node does all the talking to the others, with the whole tensor; share it: each rank "
     "takes its own piece.",
-    _WHOLE: "Each rank sends more than its share between the nodes: reduce-scatter inside first, then only the piece "
-    "of 1/ranks_per_node travels.",
+    _WHOLE: (
+        "Each rank sends more than its share between the nodes: reduce-scatter inside the node first, so that only a "
+        "piece of 1/ranks_per_node has to travel."
+    ),
     **hints(
         "a contribution added twice", "no all-gather", "remainder dropped", "everybody receives first",
         "needs sizes that divide", "contributions missing",

@@ -37,15 +37,21 @@ MISTAKES = {
         "calls the library", "buffer of another type", "everybody sends first", "not in place", "mean instead of sum",
         "only rank 0 has the sum",
     ),
-    _DOWN: "The way down goes backwards: take the distances in reverse order, the largest first, or a rank hands on "
-    "the total before it has it.",
+    _DOWN: (
+        "The way down is the way up in reverse: take the largest distance first, or a rank passes on the total before "
+        "it has it."
+    ),
     _THROUGH_ROOT: "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In "
     "a tree other ranks add too, at the same time.",
     **hints(EVERYBODY, "remainder dropped"),
-    _ONE_BY_ONE: "The messages are right in number but follow one another: pair the ranks so that half of those left "
-    "send in each round.",
-    _FEW: "The first 2, 4 or 8 ranks are in the sum and those after them are not: the distances go on doubling, "
-    "1, 2, 4, 8, ..., as long as they are smaller than the number of ranks.",
+    _ONE_BY_ONE: (
+        "The number of messages is right, but they follow one another: pair the ranks so that half of the remaining "
+        "ones send in each round."
+    ),
+    _FEW: (
+        "Only the first 2, 4 or 8 ranks are in the sum: keep doubling the distance, 1, 2, 4, 8, ..., as long as it is "
+        "smaller than the number of ranks."
+    ),
     **hints("a contribution added twice", "group ranks taken for global ranks"),
     _POWERS: "With a number of ranks that is no power of two a partner may not exist: check rank + d < N before "
     "receiving from or sending to it.",

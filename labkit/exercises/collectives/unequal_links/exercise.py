@@ -153,17 +153,18 @@ EXERCISE = Exercise(
         cluster_case("three nodes of two", 6, 2, [], [2315.2, 1974.1, 1818.8]),
     ),
     hints=(
-        "Where do the bytes of a plain ring go? Count those that pass one network card, then count how many have to. "
-        "And which links does your ring not need at all?",
+        "Where do the bytes of a plain ring go? Count those that pass one network card, then count how many really "
+        "have to. Which links can a ring avoid altogether?",
         "Two levels: a reduce-scatter inside each node, over the fast links; then each rank all-reduces its own piece "
         "with the ranks at the same place in the other nodes, so that a card carries the tensor once; then an "
         "all-gather inside each node. Inside a node the ring may pass its ranks in any order, so take one that avoids "
         "slow links.",
-        "Cut the tensor into num_ranks chunks; piece p of a node with G ranks is the M = num_ranks / G chunks p * M to "
-        "p * M + M - 1. With position i in the order of its node, a rank sends piece (i - s - 1) % G in step s and "
-        "reduces piece (i - s - 2) % G, for G - 1 steps; it then owns piece i, and does the ring of M with its chunks. "
-        "For the order, try itertools.permutations and keep the one whose slowest link is fastest. To beat the "
-        "paper's: cut everything into slices, and let the next slice begin inside while this one is on the card.",
+        "Cut the tensor into num_ranks chunks; piece p of a node with G ranks is the M = num_ranks / G chunks p * M "
+        "to p * M + M - 1. With position i in the order of its node, a rank sends piece (i - s - 1) % G in step s and "
+        "reduces piece (i - s - 2) % G, for G - 1 steps; it then owns piece i, and does the ring of M with its "
+        "chunks. For the order, try itertools.permutations and keep the one whose slowest link is fastest. To beat "
+        "the paper's plan: cut everything into slices, and start the next slice inside the node while this one is on "
+        "the card.",
     ),
     mistakes=MISTAKES,
     distributed=False,

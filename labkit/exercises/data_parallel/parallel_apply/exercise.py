@@ -136,27 +136,40 @@ _SWALLOWED, _ANOTHERS, _TYPE, _LINE, _EARLY, _FOR_EVER = (
     "raised before the others ended", "waits for ever",
 )  # fmt: skip
 MISTAKES = {
-    _IN_TURN: "Each replica began when the one before had ended. Start all threads first; a join (or result()) in the "
-    "same loop waits at once.",
-    _NOT_JOINED: "You returned before the threads were done: starting one does not wait for it. Wait for all of them, "
-    "once all have started.",
-    _LOST: "The replicas ran to their end, and None stands where their outputs should be: what a Thread's function "
-    "returns is lost. Store each result by number, or use a pool, whose futures keep it.",
-    _ORDER: "The outputs come in the order in which the replicas were done. Put each in the place of its replica.",
+    _IN_TURN: (
+        "Each replica began only when the one before had finished. Start all threads first: a join (or result()) in "
+        "the same loop waits at once."
+    ),
+    _NOT_JOINED: (
+        "You returned before the threads were done: starting a thread does not wait for it. Start them all, then wait "
+        "for all."
+    ),
+    _LOST: (
+        "The replicas finished, but their outputs are None: what a Thread's function returns is lost. Store each "
+        "result by number, or use a pool, whose futures keep it."
+    ),
+    _ORDER: "The outputs are in the order in which the replicas finished. Put each at the index of its replica.",
     _KEYWORDS: "Some keywords did not reach the replica: replica(**inputs[i]).",
-    _GRADIENTS: "Each thread decides for itself whether gradients are recorded. Ask torch.is_grad_enabled() outside, "
-    "and say torch.set_grad_enabled(...) in the thread.",
-    _SWALLOWED: "A replica raised an exception and nobody was told: it ends its thread and no other. Ask every future "
-    "for its result(), or catch the exception in the thread, keep it, and raise it at the end.",
-    _ANOTHERS: "Two replicas failed, and you raised the one that failed first, or last. Take the one of the lowest "
-    "number, so that the same run says the same each time.",
-    _TYPE: "The exception has another type than the one that was raised. Raise the very exception that you caught; "
-    "many "
-    "types cannot be made from a text alone.",
+    _GRADIENTS: (
+        "Each thread has its own setting for recording gradients. Call torch.is_grad_enabled() outside and "
+        "torch.set_grad_enabled(...) in the thread."
+    ),
+    _SWALLOWED: (
+        "A replica raised an exception and nobody noticed: an exception ends only its own thread. Ask every future "
+        "for its result(), or catch the exception in the thread, keep it, and raise it at the end."
+    ),
+    _ANOTHERS: (
+        "Two replicas failed, and you raised the exception of the first or last to fail. Take the lowest-numbered "
+        "replica, so that every run reports the same."
+    ),
+    _TYPE: (
+        "The exception has a different type than the one that was raised. Raise the very exception that you caught; "
+        "many types cannot be built from a message alone."
+    ),
     _LINE: "A new exception knows nothing of the line that failed. Raise the one that you caught: it carries its "
     "traceback.",
     _EARLY: "You raised while other replicas were still computing. Wait for all of them first.",
-    _FOR_EVER: "It did not end in time: somebody waits for a thread that was never started.",
+    _FOR_EVER: "It did not finish in time: something waits for a thread that was never started.",
 }
 
 EXERCISE = Exercise(

@@ -157,15 +157,21 @@ MISTAKES = {
     _ONLY_OTHERS: "The gradients of replica 0 are missing: it is cut off from the module.",
     _AVERAGED: "The gradients are divided by the number of replicas. They must add up: the mean is the loss's "
     "business.",
-    _TIED: "Only the weight that two layers share is wrong: named_parameters() lists it once, so the second layer kept "
-    "a copy of its own. Replace it wherever it is used; a memo by id does that.",
+    _TIED: (
+        "Only the weight that two layers share is wrong: named_parameters() lists it once, so the second layer kept "
+        "its own copy. Replace the weight everywhere it is used; a memo keyed by id does that."
+    ),
     _ALL_BUFFERS: "Every replica wrote into the module's buffers. Only replica 0 may: give the others copies, "
     "buffer.to(device, copy=True); a plain .to(device) returns the same tensor where it lies there already.",
-    _NO_BUFFERS: "The module's buffers are as they were: what BatchNorm learned in this step is lost. Replica 0 must "
-    "hold the module's own buffers, not copies.",
+    _NO_BUFFERS: (
+        "The module's buffers did not change: what BatchNorm learned in this step is lost. Replica 0 must hold the "
+        "module's own buffers, not copies."
+    ),
     _OTHERS_BUFFERS: "The module's buffers are not those that replica 0 has written.",
-    _SHARED: "Replicas from 1 on need tensors of their own. Here, .to(device) returns the same tensor; "
-    ".to(device, copy=True) makes a copy.",
+    _SHARED: (
+        "Replicas from 1 on need tensors of their own. Where the tensor is already on the device, .to(device) returns "
+        "it unchanged; .to(device, copy=True) makes a copy."
+    ),
     _ELSEWHERE: "Parameters and buffers of replica i belong on devices[i].",
     _CHANGED: "The module itself was changed: its parameters are other tensors now. Put the copies into the replicas.",
 }

@@ -31,24 +31,28 @@ _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
 _NOTHING = "nothing returned"
 _LONGER = "longer pieces not first"
 MISTAKES = {
-    _LONGER: "The sizes are right, and their order is not: longer pieces come first.",
+    _LONGER: "The sizes are right but their order is not: longer pieces come first.",
     _NOTHING: "The function returned None: print shows a value, return hands it back.",
     _CHUNK: "chunk makes pieces of equal size and one small rest (3, 3, 3, 1), and sometimes too few. Here sizes "
     "differ "
     "by at most one.",
     _EMPTY: "With fewer samples than devices some of your pieces are empty: make as many pieces as there are samples.",
-    _LOST: "Some samples are in no piece: the sizes n // N leave a rest. The first pieces take one more each.",
+    _LOST: "Some samples are in no piece: sizes of n // N leave a remainder. Give the first pieces one more each.",
     _ALL: "Every device got the whole batch. Each should get its own samples, of every tensor in the batch.",
-    _TURNS: "Device i got samples i, i + N, i + 2 N: gather could not put them in order again. Cut consecutive pieces.",
-    _NOT_DICTS: "A piece is a batch too: a dict with the same keys. You may have cut each tensor, and not turned the "
-    "pieces of the tensors into pieces of the batch.",
-    _KEYS: "A piece lacks some of the batch's keys: every tensor of the batch is cut.",
-    _STAYED: "What came is not on the device that was asked for: tensor.to(device).",
-    _CUT_OFF: "The values are right, and no gradient can flow back: detach, .data, .item() or torch.tensor(...) cut it "
-    "off. Slicing, cat, stack and .to(device) keep it.",
+    _TURNS: "Device i got samples i, i + N, i + 2 N: gather could not restore their order. Cut consecutive pieces.",
+    _NOT_DICTS: (
+        "A piece is a batch too: a dict with the same keys. You may have cut each tensor without regrouping its "
+        "pieces into pieces of the batch."
+    ),
+    _KEYS: "A piece lacks some of the batch's keys: cut every tensor of the batch.",
+    _STAYED: "The result is not on the requested device: tensor.to(device).",
+    _CUT_OFF: (
+        "The values are right but no gradient can flow back: detach, .data, .item() or torch.tensor(...) cut the "
+        "graph. Slicing, cat, stack and .to(device) keep it."
+    ),
     _STACK: "stack makes a new dimension: three outputs of 2 samples are 6 samples, not 3 x 2. Join them with cat.",
     _DIM: "The outputs were joined along another dimension; samples lie along dimension 0.",
-    _MIXED: "The outputs were added up or averaged. Every sample has an output of its own, and all of them come back.",
+    _MIXED: "The outputs were added up or averaged. Every sample has its own output; return all of them.",
     _ORDER: "The outputs come in the order of the replicas, so that row i belongs to sample i.",
     _FIRST: "That is the first replica's output alone.",
     _LOSSES: "A loss has no dimension along which cat could join it: those become a vector, one entry each.",

@@ -106,12 +106,12 @@ _NAMED: dict[str, list[WrongFormula]] = {
     ),
     "rest forgotten": _formulas(
         _SHARES,
-        "The shares do not add up: all were rounded down, and what is left over belongs to nobody.",
+        "The shares do not add up: all were rounded down, and nobody got the remainder.",
         _floored,
     ),
     "each rounded by itself": _formulas(
         _SHARES,
-        "The shares do not always add up: each was rounded for itself. Round down, then hand out the rest.",
+        "The shares do not always add up: each was rounded separately. Round down, then hand out the rest.",
         _rounded,
     ),
     "the rest to one device": _formulas(
@@ -138,7 +138,7 @@ _NAMED: dict[str, list[WrongFormula]] = {
     ),
     "the last of equals first": _formulas(
         _SHARES,
-        "Of equal remainders the first device's comes first. Sort by the negative remainder instead of reversing.",
+        "Among equal remainders, the first device goes first. Sort by the negative remainder instead of reversing.",
         _last_of_equals,
     ),
     "the largest share by the least speed": _formulas(

@@ -139,13 +139,15 @@ MISTAKES = {
     _NOTHING: "The function returned None: return the list.",
     _NO_MOVES: "A plan is a list of Moves: Move(what, src, dst, num_bytes), all numbers integers.",
     _TO_ITSELF: "Device 0 has its own piece and the model already: nothing moves from 0 to 0.",
-    _BACKWARD: "After the outputs nothing moves: but backward goes the same way back. Output gradients go out, model "
-    "gradients come in.",
+    _BACKWARD: (
+        "Your plan stops after the outputs, but backward needs moves too: output gradients go out, model gradients "
+        "come in."
+    ),
     _OUTPUT_GRADIENTS: "The loss is computed on device 0. How do the other replicas learn its gradient? That is as "
     "large "
     "as their outputs.",
     _AT_HOME: "In every step the model goes to every other device.",
-    _ORDER: "The moves are right and their order is not: kind by kind, and within a kind device by device.",
+    _ORDER: "The moves are right but their order is not: kind by kind, and within a kind device by device.",
     _OTHER_WAY: "These bytes go the other way: source and destination are swapped.",
     _ALL: "Each device gets its own samples only: sizes[device] times the bytes of one.",
     _EQUAL: "The pieces are not all equal: take sizes[device].",
@@ -192,8 +194,8 @@ EXERCISE = Exercise(
         cluster={"gpu": "h100", "link": "pcie5"},
     ),
     hints=(
-        "Go through a step in your mind: what must a device have before it can compute, and what must device 0 have "
-        "before it can go on?",
+        "Walk through a step: what must a device have before it can compute, and what must device 0 have before it "
+        "can go on?",
         "For every kind one loop over the devices 1, 2, ...: inputs, model and output gradients leave device 0, "
         "outputs and model gradients come to it. What belongs to samples is sizes[device] times the bytes of one.",
         'plan = [Move("inputs", 0, d, sizes[d] * input_bytes) for d in range(1, len(sizes))], then plan += ... for the '

@@ -157,8 +157,8 @@ MARKS = (
     ),
     Mark(
         "the mean was not kept",
-        "Where a rank had no gradient it still has none: the zeros were sent and the mean came back into a tensor "
-        "of its own. Make them parameter.grad.",
+        "A rank without a gradient still has none: the zeros were sent, but the mean came back into a separate "
+        "tensor. Make that tensor parameter.grad.",
         _mean_not_kept,
     ),
     Mark(

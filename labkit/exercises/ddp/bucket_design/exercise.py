@@ -111,13 +111,13 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "When can the network begin, and what sticks out behind backward in the end? Large buckets and small ones each "
-        "spoil one of the two.",
+        "When can the network start, and how much communication is left after backward? Large buckets spoil one of "
+        "the two, small buckets the other.",
         "Go through the gradients in the order in which they are ready. A bucket that travels while backward computes "
-        "costs nothing: so let the one that fills grow as long as the network is busy, and keep the last bucket small. "
+        "costs nothing. So let the current bucket grow as long as the network is busy, and keep the last one small. "
         "(For the best known plan: the best end of the first n gradients follows from the best ends of fewer.)",
-        "order = sorted(range(len(ready_us)), key=lambda i: (ready_us[i], -i)). Try every limit in bytes of a list of "
-        "your own, cut the order at that limit, compute when the last bucket is through, and return the best plan.",
+        "order = sorted(range(len(ready_us)), key=lambda i: (ready_us[i], -i)). Try a list of byte limits, cut the "
+        "order at each, compute when the last bucket is through, and return the best plan.",
     ),
     mistakes=MISTAKES,
     challenge=Challenge("ms exposed", exposed_ms, pars, plan="plan"),

@@ -32,14 +32,14 @@ MARKS = (
     ),
     Mark(
         "one all_reduce for each parameter",
-        "Every parameter travels by itself, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
+        "Every parameter travels on its own, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
         marks.one_for_each,
     ),
     marks.AFTER_BACKWARD,
     Mark(
         "one bucket for all",
-        "All gradients travel in one piece although the cap is smaller: sizes are bytes, numel() * "
-        "element_size(), and bucket_cap_mb is in units of 2**20 bytes.",
+        "All gradients travel in one bucket although the cap is smaller: sizes are bytes, numel() * element_size(), "
+        "and bucket_cap_mb is in units of 2**20 bytes.",
         marks.one_for_all,
     ),
     Mark(
@@ -56,16 +56,16 @@ MARKS = (
     ),
     Mark(
         "a full bucket stays behind",
-        "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has gone, the "
-        "next may be full already, and no hook will come for it. Or it waits for a gradient that never comes: that of "
-        "a frozen parameter.",
+        "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has left, the "
+        "next may already be full, and no hook will fire for it again. Or it waits for the gradient of a frozen "
+        "parameter, which never comes.",
         left_behind,
     ),
     Mark(
         "every hook has the last index",
-        "A bucket was packed before all its gradients were there. Your hooks are lambdas made in a loop: each "
-        "looks up the index when it is called, and then it is the last one. partial(self.on_gradient, index) has "
-        "it already.",
+        "A bucket was packed before all its gradients were there. Your hooks are lambdas made in a loop: each looks "
+        "up the index when it is called, and by then it is the last one. partial(self.on_gradient, index) stores it "
+        "right away.",
         lambda case, got, wire: (
             marks.says("NoneType")(case, got, wire) and isinstance(got, Failure) and "in <lambda>" in got.detail
         ),

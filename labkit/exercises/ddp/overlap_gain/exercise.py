@@ -105,17 +105,17 @@ def _ring(size: float, k: int, n: int, a: float, w: float) -> float:
 MARKS = (
     Mark(
         "no overlap",
-        "The time is that of backward plus all of the communication: what runs while backward computes is hidden.",
+        "This adds all of the communication to backward, but what runs while backward computes is hidden.",
         _as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w)),
     ),
     Mark(
         "the network never waits",
-        "The first bucket is not there at the beginning: it is ready after backward/k.",
+        "The first bucket is not ready at the start: it is ready after backward/k.",
         _as_if(lambda t, b, k, n, a, w: max(t + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w))),
     ),
     Mark(
         "everything hidden",
-        "The last bucket is ready only when backward ends; its all_reduce can hide behind nothing.",
+        "The last bucket is ready only when backward ends; its all_reduce has nothing to hide behind.",
         _as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w))),
     ),
     Mark(
@@ -155,7 +155,7 @@ EXERCISE = Exercise(
     distributed=False,
     hints=(
         "Draw two rows, backward and network, with three buckets: once with short all_reduces, once with long ones. "
-        "What does the end hang on in each?",
+        "What determines the end in each case?",
         "With c the time of one bucket's all_reduce: either the network is always done before the next bucket is "
         "ready, and the end is backward + c; or it never rests after the first bucket, and the end is backward/k + k "
         "c. The larger of the two is right. The best k: try all.",

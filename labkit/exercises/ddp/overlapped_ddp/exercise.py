@@ -35,8 +35,8 @@ EXERCISE = Exercise(
         overlapped_case("4 ranks, all of it", 313, 4, 3),
     ),
     hints=(
-        "When does autograd know a parameter's gradient, and whom can it tell? What may you do meanwhile with a handle "
-        "that all_reduce returns?",
+        "When does autograd know a parameter's gradient, and how can it tell you? What do you do with the handle that "
+        "all_reduce returns?",
         "In __init__: broadcast_module, then parameter.register_post_accumulate_grad_hook(hook) for each parameter "
         "that needs a gradient. The hook divides parameter.grad by the world size and starts an all_reduce of it with "
         "async_op=True; the handle goes to a list. finish_gradient_synchronization waits for the list and empties it.",

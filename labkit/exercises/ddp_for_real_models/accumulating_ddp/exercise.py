@@ -102,8 +102,8 @@ EXERCISE = Exercise(
         accumulating_case("3 ranks, two passes, each averaged, none cleared", 364, 3, {"passes": 2}, {"keep": True}),
     ),
     hints=(
-        "Where do gradients go when nobody clears parameter.grad between two backward passes? What must the hook not "
-        "do meanwhile?",
+        "Where do gradients go if nobody clears parameter.grad between two backward passes? What must the hook not do "
+        "in the meantime?",
         "no_sync is a context manager: with @contextmanager it sets a flag, yields, and puts the old value back in a "
         "finally. While the flag is down, on_gradient returns at once and counts nothing.",
         "before, self.synchronize = self.synchronize, False; try: yield; finally: self.synchronize = before",

@@ -126,8 +126,8 @@ MARKS = (
     ),
     Mark(
         "zero taken for none",
-        "A gradient may be zero and yet be there: whether a parameter was used, its values do not tell. Ask if grad "
-        "is None, on every rank, and let the answers travel.",
+        "A gradient can exist and be zero, so its values do not tell whether the parameter was used. Test whether "
+        "grad is None, on every rank, and send the answers.",
         _zeros_are_none,
     ),
     Mark(
@@ -156,7 +156,7 @@ MARKS = (
     ),
     Mark(
         "buffers drift apart",
-        "After a forward the buffers are not those of rank 0. Before each forward in training every rank takes rank "
+        "After a forward pass the buffers differ from rank 0's. Before each forward in training every rank takes rank "
         "0's, as they are: dist.broadcast, no mean.",
         _buffers_drift,
     ),
@@ -175,7 +175,7 @@ MARKS = (
     Mark(
         "parameters sent in every step",
         "Parameters travel in the forward pass. They begin equal and take equal steps, so they stay equal: only "
-        "buffers need rank 0's values again.",
+        "buffers need rank 0's values each time.",
         _chatty_forward,
     ),
     Mark(
@@ -203,8 +203,8 @@ EXERCISE = Exercise(
         mini_case("4 ranks, all of it", 374, 4, {0: [2], 2: [0, 3]}),
     ),
     hints=(
-        "A hook that never fires leaves its bucket waiting. Who can still start that bucket, and when is it known that "
-        "nothing more will come?",
+        "A hook that never fires leaves its bucket waiting. Who can still start that bucket, and when do you know "
+        "that no more gradients will come?",
         "finish_gradient_synchronization launches the bucket if it has not left, with zeros for missing gradients. Let "
         "a flag for each parameter travel with it: 1 where this rank used it. A sum of flags of 0 means nobody did, "
         "and its grad stays None. forward broadcasts the buffers from rank 0.",

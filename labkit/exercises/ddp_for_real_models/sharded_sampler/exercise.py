@@ -127,8 +127,7 @@ MARKS = (
     ),
     Mark(
         "it does not end",
-        "It goes on for ever: an epoch ends when this rank's part has been there once. The next epoch asks for a "
-        "new iterator.",
+        "It never ends: an epoch is over when this rank's part has come once. The next epoch asks for a new iterator.",
         lambda case, got, wire: any(
             _goes_on(about, epoch) for about, _, mine in _pairs(case, got) for epochs in mine for epoch in epochs
         ),
@@ -155,8 +154,8 @@ MARKS = (
     ),
     Mark(
         "ranks get unequal numbers",
-        "Some ranks get one sample more than others. They would take one step more, and wait for ever in its "
-        "all_reduce: repeat samples from the beginning until all have as many.",
+        "Some ranks get one sample more than others. They would take one more step and wait forever in its "
+        "all_reduce: repeat samples from the beginning until all ranks have the same number.",
         _as_if(lambda about, rank, number: _share(_order(about, number), about, rank, pad=False)),
     ),
     Mark(

@@ -122,8 +122,8 @@ MARKS = (
     ),
     Mark(
         "a rank leaves early",
-        "A rank without data left, or skipped a call that the others make, and they wait for it: in every step "
-        "every rank makes the same calls until nobody has data.",
+        "A rank without data left, or skipped a call that the others make, so they wait for it. Until nobody has "
+        "data, every rank must make the same calls in every step.",
         marks.hangs,
     ),
     Mark(

@@ -105,12 +105,14 @@ MISTAKES = {
     "labels are cast": "Labels are whole numbers and must stay so: cast floating-point tensors only.",
     "not every argument is cast": "One product met two dtypes: every floating-point tensor among the arguments must "
     "be cast, the bias too.",
-    "products in float32": "A product was computed in float32: cast its arguments to self.dtype, and look that the "
-    "function is found in IN_16_BITS.",
-    "the other 16 bits": "The mode was made with another type of 16 bits: cast to self.dtype.",
+    "products in float32": (
+        "A product was computed in float32: cast its arguments to self.dtype, and check that the function is found in "
+        "IN_16_BITS."
+    ),
+    "the other 16 bits": "The mode was made with another 16-bit type: cast to self.dtype.",
     "sums in 16 bits": "A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32.",
-    "named arguments are left out": "Arguments with names come in kwargs: cast those too.",
-    "everything is cast": "A function of neither list takes its arguments as they come.",
+    "named arguments are left out": "Keyword arguments come in kwargs: cast those too.",
+    "everything is cast": "A function in neither list gets its arguments unchanged.",
 }
 
 SIGNS = {
@@ -143,7 +145,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "Which three cases are there for a function, and what must be done with its arguments in each?",
+        "What are the three cases for a function, and what happens to its arguments in each?",
         "If function is in IN_16_BITS, cast every floating-point tensor of args and kwargs to self.dtype; if it is in "
         "IN_32_BITS, to torch.float32; then call it. Else call it with what came.",
         "cast = lambda v: v.to(wanted) if isinstance(v, Tensor) and v.is_floating_point() else v; "

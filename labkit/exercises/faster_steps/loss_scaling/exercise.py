@@ -140,7 +140,7 @@ def _wrong_scale(where: str, right: Values, mine: Values, bad_before: bool) -> I
 
 
 MISTAKES = {
-    "a parameter without a gradient": "A parameter that took no part has the gradient None: leave it out.",
+    "a parameter without a gradient": "An unused parameter has the gradient None: leave it out.",
     "only the first group is unscaled": "The gradients of the first parameter group were divided by the scale, the "
     "others not: go through all of optimizer.param_groups.",
     "unscaled with the next scale": "The gradients were divided by the new scale. They belong to the scale of their "
@@ -158,7 +158,7 @@ MISTAKES = {
     "the scale is not halved": "After a step that overflowed the scale must be half of what it was.",
     "the scale never grows": "After growth_interval good steps in a row the scale doubles.",
     "the scale grows too early": "The scale grows before growth_interval good steps in a row.",
-    "good steps are counted across a bad one": "Good steps count in a row: after a bad one, begin at 0 again.",
+    "good steps are counted across a bad one": "Only good steps in a row count: after a bad one, start from 0 again.",
     "does not say it": "step returns whether the optimizer took its step: True or False.",
 }
 
@@ -187,10 +187,10 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "In which order must these happen: look whether all is finite, divide, step, change the scale?",
-        "Collect the gradients of all param_groups. If any is not finite: halve the scale, forget the count, "
-        "return False. "
-        "Else divide each by the scale, optimizer.step(), count; at growth_interval double and begin to count anew.",
+        "In which order must these happen: test whether all is finite, divide, step, change the scale?",
+        "Collect the gradients of all param_groups. If any is not finite: halve the scale, reset the count, return "
+        "False. Else divide each by the scale, optimizer.step(), count; at growth_interval double the scale and reset "
+        "the count.",
         "gradients = [p.grad for group in optimizer.param_groups for p in group['params'] if p.grad is not None]; "
         "all(bool(g.isfinite().all()) for g in gradients)",
     ),

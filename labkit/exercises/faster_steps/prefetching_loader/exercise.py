@@ -93,20 +93,28 @@ def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
 
 MISTAKES = {
     "raises": "The loop itself raised an error; read its line.",
-    "hangs at the end": "After the last batch the loop waits for one more: let the thread put a mark for the end.",
-    "hangs at the error": "The thread died of the error and the loop waits for ever: catch it there, put it into the "
-    "queue, raise it in the loop.",
-    "the error is swallowed": "The error ended the loop in silence: training would go on with half the data. Raise it.",
-    "the end is a batch": "The mark for the end was yielded as if it were a batch.",
-    "not all batches": "Batches are missing, or there are too many: the end comes after the last one.",
+    "hangs at the end": (
+        "After the last batch the loop waits for one more: let the thread put an end marker into the queue."
+    ),
+    "hangs at the error": (
+        "The error killed the thread and the loop waits forever: catch it there, put it into the queue, raise it in "
+        "the loop."
+    ),
+    "the error is swallowed": (
+        "The error ended the loop silently: training would continue with half the data. Raise it."
+    ),
+    "the end is a batch": "The end marker was yielded as if it were a batch.",
+    "not all batches": "Batches are missing, or there are too many: the end marker comes after the last one.",
     "batches in another order": "Batches come in another order: one thread and one queue keep it.",
-    "batches before the error are lost": "The error overtook batches that were already there: put it into the same "
-    "queue.",
-    "nothing is fetched ahead": "Nothing is fetched while the loop works: the iterable must be read in a thread of "
-    "its own.",
+    "batches before the error are lost": (
+        "The error overtook batches that were already fetched: put it into the same queue."
+    ),
+    "nothing is fetched ahead": "Nothing is fetched while the loop works: read the iterable in a thread of its own.",
     "too far ahead": "The thread runs further ahead than depth allows: queue.Queue(maxsize=depth) makes it wait.",
-    "the thread stays": "A loop that is left must let the thread go: in finally say stop, empty the queue (it may "
-    "wait in put), and join.",
+    "the thread stays": (
+        "When the loop is left, the thread must end: in finally, set a stop flag, empty the queue (the thread may "
+        "wait in put), and join."
+    ),
     "no generator": "What came back has no close(): write a generator, a function with yield.",
 }
 
@@ -123,9 +131,9 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "What can come through the queue besides a batch? And who might wait for ever when the loop is left?",
+        "What can come through the queue besides a batch? And who might wait forever when the loop is left?",
         "The thread puts (kind, value): a batch, the end, an error. The loop gets and yields, raises or returns. In a "
-        "finally: set an Event that the thread looks at, empty the queue so that its put returns, join.",
+        "finally: set an Event that the thread checks, empty the queue so that its put returns, join.",
         "try: while True: kind, value = ready.get(); ... finally: stop.set(); while not ready.empty(): ready.get(); "
         "thread.join()",
     ),

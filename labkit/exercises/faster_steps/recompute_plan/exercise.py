@@ -119,21 +119,22 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "Which tensors are large and quickly made again? What does dropping one of them save, and what does it cost?",
-        "Begin with everything kept. Drop the tensor with the most megabytes a microsecond, look at the peak, and "
-        "go on until it fits. That beats a checkpoint round every block, and costs you nothing to try.",
+        "Which tensors are large and quick to recompute? What does dropping one of them save, and what does it cost?",
+        "Begin with everything kept. Drop the tensor with the most megabytes per microsecond, look at the peak, and "
+        "go on until it fits. That beats a checkpoint around every block, and is easy to try.",
         "The peak is reached near the end, where all that is kept is still there: late tensors are worth dropping "
         "more than early ones. For the least, go through the chain once and keep, for each tensor that may be the last "
         "one kept so far, the ways that no other beats in both memory and time.",
     ),
     mistakes={
         NOTHING: "recompute_plan must return the list.",
-        "flags, not indices": "Return the indices of what is kept, no flag for each tensor.",
+        "flags, not indices": "Return the indices of the kept tensors, not a flag for each tensor.",
         "no such tensor": "Return indices into sizes_mb. The chain's input is always kept and has no index.",
         "not ascending": "Return the indices in ascending order, each once.",
-        "too much kept": "What is kept alone is more than the limit: drop something.",
-        "too much between": "What is kept fits, but between two kept tensors too much is computed again at once: keep "
-        "one of those in between.",
+        "too much kept": "The kept tensors alone exceed the limit: drop something.",
+        "too much between": (
+            "The kept tensors fit, but too much is recomputed at once between two of them: keep one in between."
+        ),
     },
     challenge=Challenge("ms computed again", score, pars, plan="kept"),
 )

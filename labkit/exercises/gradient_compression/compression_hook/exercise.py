@@ -295,21 +295,25 @@ def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor) -> str:
 MISTAKES = {
     **gathered.MISTAKES,
     **sparse.MISTAKES,
-    "a residual of a bucket that is no more": "DDP builds its buckets anew after the first step: bucket 0 has "
-    "another size then. Take the size into the key: (bucket.index(), bucket.buffer().numel()).",
+    "a residual of a bucket that is no more": (
+        "DDP rebuilds its buckets after the first step, so bucket 0 has another size then. Put the size into the key: "
+        "(bucket.index(), bucket.buffer().numel())."
+    ),
     "the other parts are added too": "Only the first part of an addable packet is summed; the others are the same on "
     "all ranks and stay.",
     "added what cannot be added": "This compressor's packets cannot be added: gather every part. Look "
     "at compressor.addable.",
-    "communicates in then": "Two collectives met that do not belong together: one was started inside .then, where "
-    "ranks come in any order. Start all of them in the hook itself, and only compute in .then.",
+    "communicates in then": (
+        "Two collectives met that do not belong together: one was started inside .then, which ranks reach in any "
+        "order. Start all of them in the hook itself, and only compute in .then."
+    ),
     "arguments with other names": "torch's DDP looks for an argument that is named bucket: def "
     "compression_hook(state, bucket).",
     "no future": "DDP wants a torch.futures.Future: return work.get_future().then(...).",
-    "all ranks of the world": "Somebody waits for ranks that do not take part: hand group=state.group to the "
-    "collective.",
-    "the memory is not used": "Compress through state.feedback, once for each bucket: without it what is not sent is "
-    "lost.",
+    "all ranks of the world": "A rank waits for ranks that do not take part: pass group=state.group to the collective.",
+    "the memory is not used": (
+        "Compress through state.feedback, once for each bucket: otherwise, what is not sent is lost."
+    ),
     "one key for several buckets": "Two buckets share a residual: the key is (bucket.index(), "
     "bucket.buffer().numel()).",
     "another key in every step": "The same bucket has another key in the next step, so its residual is never used: "
@@ -317,11 +321,15 @@ MISTAKES = {
     "gathers what can be added": "This compressor is addable: one all_reduce of parts[0]. Gathering grows with the "
     "number of ranks.",
     "more than packets travels": "More bytes travel than the packets have: compress first, unpack after the exchange.",
-    "waits inside the hook": "The hook waits before it returns, so backward stands still and nothing overlaps: "
-    "async_op=True, no wait() for a work or for its future, and what comes afterwards goes into .then(...).",
+    "waits inside the hook": (
+        "The hook waits before it returns, so backward stands still and nothing overlaps: async_op=True, no wait() "
+        "for a work or for its future, and put the rest into .then(...)."
+    ),
     "sum instead of mean": "The sum over the ranks came back: a hook must give the mean, and DDP has not divided.",
-    "divided after compressing": "The division comes after compressing. Divide the buffer first: sums of float16 "
-    "overflow, and the residual would be in other units.",
+    "divided after compressing": (
+        "You divide after compressing. Divide the buffer first: sums of float16 overflow, and the residual would be "
+        "in other units."
+    ),
     "only my own packet": "The value of the future is this rank's own packet: unpack what all ranks sent.",
     "the buffer was changed": "bucket.buffer() was changed: buffer / n makes a new tensor, buffer /= n does not.",
     "bytes not counted": "Add wire_bytes(packet) to state.sent_bytes for each bucket.",
@@ -373,8 +381,8 @@ EXERCISE = Exercise(
         own_parts_case("2 ranks under DDP: your TopK, your memory, your hook", 668, 2, 3, "TopK", {"ratio": 0.1}),
     ),
     hints=(
-        "What must be done at once, while backward goes on, and what only when everything has come? Write the second "
-        "half as a function, and give it to .then.",
+        "What must happen at once, while backward continues, and what only when everything has arrived? Write the "
+        "second half as a function, and pass it to .then.",
         "Compress buffer / N with the key (index, numel). Addable: all_reduce of parts[0] with async_op=True, and "
         "its future "
         "unpacks this packet. Else an asynchronous all_gather for each part, collect_all of their futures, and "

@@ -121,9 +121,9 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "What of a packet is not values? What of the budget goes into places, and when does a bit for each entry beat "
-        "four bytes for each that is sent?",
-        "Begin with the naive plan, and use 8 bits or 4: the residual catches what rounding loses. Then ask whether a "
+        "Which bytes of a packet are not values? How much of the budget goes into places, and when does a bit for "
+        "each entry beat four bytes for each entry that is sent?",
+        "Begin with the naive plan, and use 8 bits or 4: the residual keeps what rounding loses. Then ask whether a "
         "layer must send in every step: what waits is not lost.",
         "most_entries(num_bytes, 4, size) says how much fits. Give each layer its share of the budget in every other "
         "step, and [0, 4] in between.",
@@ -132,11 +132,11 @@ EXERCISE = Exercise(
         NOTHING: "compression_plan must return the list.",
         "another number of steps": "The plan has one entry for each of the num_steps steps; one that sends nothing has "
         "pairs with 0 entries.",
-        NO_LAYER: "Each step has one pair (entries, bits) for each layer.",
+        NO_LAYER: "Each step has one pair (entries, bits) per layer.",
         "no such width": "An entry has 4, 8, 16 or 32 bits.",
-        "a share of entries": "Entries are how many travel, a whole number: round the share of the layer's size down.",
+        "a share of entries": "Entries says how many travel, a whole number: round the share of the layer's size down.",
         "more than there is": "Entries are a number between 0 and the layer's size.",
-        "places not counted": "Values alone would fit; places and scales travel too. packet_bytes counts them.",
+        "places not counted": "The values alone would fit, but places and scales travel too. packet_bytes counts them.",
         TOO_MANY_BYTES: "plan_bytes(plan, sizes) says what a plan sends over all steps.",
     },
     challenge=Challenge("loss", score, pars, plan="plan"),

@@ -162,11 +162,12 @@ MISTAKES = {
     "clipped after the momentum": "Clip the gradient before it goes into the velocity, not the velocity.",
     "no residual": "The velocity adds up in a residual; what is sent are the residual's largest entries.",
     "no momentum": "velocity = momentum * velocity + gradient comes before the residual: residual += velocity.",
-    "momentum of what was sent": "What is sent leaves the velocity too, or old momentum pushes an entry that has just "
-    "been sent.",
-    "what was sent stays": "What is sent leaves the residual.",
+    "momentum of what was sent": (
+        "Clear what is sent from the velocity too, or old momentum pushes an entry that has just been sent."
+    ),
+    "what was sent stays": "Clear what is sent from the residual.",
     "no warm-up": "While it warms up, more entries are kept: max(ratio, 0.25 ** (1 + call // warmup)).",
-    "one state for all keys": "Keys met: velocity, residual and the number of calls belong to one key each.",
+    "one state for all keys": "Keys got mixed up: velocity, residual and the number of calls each belong to one key.",
     "warm-up counts all keys": "The warm-up counts the calls of one key: DDP calls once for each bucket in a step.",
     "another share": "Keep num_kept(share, entries) entries of the residual, with the share of this call.",
     "too many bytes": "The packet holds the kept values and their places as int32, as TopK's does.",
@@ -196,7 +197,7 @@ EXERCISE = Exercise(
     distributed=False,
     hints=(
         "Follow one entry of 0.1 through three steps that do not send it, once with momentum before the residual and "
-        "once after. What has gathered?",
+        "once after. What has accumulated?",
         "For each key: a velocity, a residual, a number of calls. Clip; velocity = momentum * velocity + gradient; "
         "residual += velocity; top-k of the residual; zero what was sent in both.",
         "packet = TopK(share).compress(residual); places = packet.parts[1].long(); residual.view(-1)[places] = 0; "

@@ -126,24 +126,30 @@ def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
 
 
 MISTAKES = {
-    "one residual for all keys": "Residuals of buckets with other sizes met: keep one for each key, in self.residuals.",
+    "one residual for all keys": (
+        "Residuals of buckets of different sizes got mixed up: keep one for each key, in self.residuals."
+    ),
     "no packet": packets.MISTAKES["no packet"],
     NOTHING: packets.MISTAKES[NOTHING],
     "gradient changed": "compress changed the caller's gradient: gradient += residual works in place. Write "
     "corrected = gradient + residual.",
     "no memory": "The packets are those of the gradients alone: the residual must be added before compressing.",
-    _ONE_FOR_ALL: "A key met what another key had left: keep one residual for each key, in self.residuals.",
-    _FOR_ONE_COMPRESSOR: "The residual is right with one compressor and wrong with another: ask "
-    "self.compressor.decompress(packet) what was sent.",
+    _ONE_FOR_ALL: "A key got another key's residual: keep one residual for each key, in self.residuals.",
+    _FOR_ONE_COMPRESSOR: (
+        "The residual is right with one compressor and wrong with another: self.compressor.decompress(packet) tells "
+        "what was sent."
+    ),
     "the residual has the wrong sign": "The residual is what is still to be sent: corrected minus what was sent, not "
     "the other way round.",
     "the old residual is forgotten": "The new residual is gradient minus what was sent; it must be gradient *plus "
     "old residual* minus what was sent, or what was left over before is lost.",
     "the residual is what was sent": "The residual is what was sent. It must be what was not.",
-    "the residual is all there was": "The residual is the whole corrected gradient; what has been sent must go off it.",
-    "residuals pile up": "The old residual is in the corrected gradient already: the new one replaces it.",
-    "decompress adds the residual": "decompress gave what was sent and the residual besides; that one stays at home "
-    "until it is sent. Return what the compressor makes of the packet, nothing else.",
+    "the residual is all there was": "The residual is the whole corrected gradient; subtract what was sent.",
+    "residuals pile up": "The corrected gradient already contains the old residual: the new one replaces it.",
+    "decompress adds the residual": (
+        "decompress returned what was sent plus the residual, which stays on this rank until it is sent. Return what "
+        "the compressor makes of the packet, nothing else."
+    ),
     "compresses twice": "Compress once, and keep that packet: random-k draws other places in the next call, and the "
     "residual would not belong to what is sent.",
     "no residual under the key": "Keep the residual in self.residuals[key], a tensor of the gradient's shape.",

@@ -151,17 +151,21 @@ MISTAKES = {
     **packets.MISTAKES,
     "signs lost": "flat.abs().topk(k) gives magnitudes: use its indices only, and take the values from the gradient. "
     "This is the post of lesson 00.",
-    "largest instead of largest magnitude": "You keep the largest entries; a large negative one counts as much: look "
-    "for places by magnitude.",
+    "largest instead of largest magnitude": (
+        "You keep the largest entries, but a large negative one counts just as much: choose by magnitude."
+    ),
     "places of eight bytes": "topk's indices are int64, eight bytes each. Send them as int32.",
-    "places travel": "RandomK sends its places. The receiver can draw them again from the seed: 8 bytes for all of "
-    "them.",
+    "places travel": (
+        "RandomK sends its places, but the receiver can draw them again from the seed: 8 bytes for all of them."
+    ),
     "zeros travel": "Entries that were not kept travel too, as zeros: send the kept values, and their places.",
     "another number of entries": "Keep num_kept(ratio, numel) entries; it rounds down.",
     "a place drawn twice": "Some places were drawn twice: torch.randint draws with replacement, the first k of "
     "torch.randperm are all different.",
-    "values in other places": "The values are right and came back in other places: decompress must draw from the "
-    "seed that is in the packet. self.seed and self.num_calls are this rank's own.",
+    "values in other places": (
+        "The values are right but came back in other places: decompress must draw from the seed in the packet. "
+        "self.seed and self.num_calls belong to this rank."
+    ),
     "the same places in every call": "RandomK draws the same places in every call, so the others never travel: count "
     "the calls, and draw with seed + calls.",
     "the seed is not used": "Ranks with the same seed must draw the same places, whatever torch's own generator "
@@ -198,8 +202,8 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "topk gives two things, values and indices. Of which tensor must the values come? And what must the other rank "
-        "know so that it can draw the same places?",
+        "topk returns values and indices. From which tensor must the values come? And what must the other rank know "
+        "to draw the same places?",
         "TopK: indices of gradient.flatten().abs().topk(k), then flat[indices]. RandomK: a torch.Generator seeded with "
         "seed + calls, torch.randperm(numel, generator=...)[:k]; that sum travels, and decompress draws again.",
         "places = flat.abs().topk(k).indices; Packet((flat[places], places.to(torch.int32)), ...). And "

@@ -136,14 +136,20 @@ MISTAKES = {
     "infinite": "float16 ends at 65504: clamp the gradient to torch.finfo(dtype).max before the cast.",
     "zero over zero": "A gradient of zeros has the scale 0, and 0 / 0 is not a number: keep the scale above 0.",
     "nothing is cast": "The packet has the gradient's own dtype: cast it to self.dtype in compress.",
-    "scale forgotten": "What comes back are the codes, or shares of the largest: multiply by the scale, which "
-    "travels as the second part.",
-    "cut off instead of rounded": ".to(torch.int8) cuts off what is behind the point: .round() first. Cutting off "
-    "makes every entry too small, always in the same direction.",
+    "scale forgotten": (
+        "You return the codes, or fractions of the largest value: multiply by the scale, which travels as the second "
+        "part."
+    ),
+    "cut off instead of rounded": (
+        ".to(torch.int8) truncates: .round() first. Truncation makes every magnitude too small, always in the same "
+        "direction."
+    ),
     "one step too far": "The largest entry came back with the other sign: 128 does not fit into int8 and becomes "
     "-128. The scale is the largest magnitude over 127.",
-    "the scale of a small gradient is too large": "A gradient of 0.0000001 uses few of the 127 whole numbers: what "
-    "you add to the scale, or hold it at, to keep it above 0 is larger than the scale itself.",
+    "the scale of a small gradient is too large": (
+        "A gradient of 0.0000001 uses few of the 127 levels: what you add to the scale, or clamp it to, to keep it "
+        "above 0 is larger than the scale itself."
+    ),
     "too many bytes": "The packet is larger than it must be: look at the dtype of each part.",
 }
 
@@ -174,7 +180,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "What is the largest number that float16 has, and what becomes of twice that? What is zero divided by zero?",
+        "What is the largest number in float16, and what happens to twice that? What is zero divided by zero?",
         "Cast: clamp to plus and minus torch.finfo(dtype).max, then .to(dtype). Int8: scale = largest magnitude / "
         "127 as "
         "float32, at least something tiny; codes = (gradient / scale).round() as int8; back: codes in "

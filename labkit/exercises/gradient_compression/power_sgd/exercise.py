@@ -222,7 +222,7 @@ def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
 
 
 MISTAKES = {
-    "average of one tensor": "average takes a list and returns a list: hand it all P's at once, and then all Q's.",
+    "average of one tensor": "average takes a list and returns a list: give it all P's at once, and then all Q's.",
     "a list is no gradient": "compress gets the list of all gradients of a bucket, and returns a list with a packet "
     "for each.",
     "Q and R": "torch.linalg.qr returns two tensors, Q and R: the columns are in [0].",
@@ -230,36 +230,47 @@ MISTAKES = {
     "torch.randn(...).to(gradient).",
     **average.MISTAKES,
     "no transpose": "P is (n, r) and Q is (m, r): their product is P Q^T, p @ q.T.",
-    _NO_Q: "A matrix met a Q that does not fit. Every gradient has a Q of its own, of shape (m, r), in "
-    "the order of the gradients: self.qs is a list.",
+    _NO_Q: (
+        "A matrix was multiplied by a Q that does not fit. Every gradient has its own Q, of shape (m, r), in the "
+        "order of the gradients: self.qs is a list."
+    ),
     _NO_MATRIX: "A gradient with one dimension, or more than two: make it a matrix first, "
     "gradient.reshape(len(gradient), -1), and draw its Q for that.",
     "no packets": "compress returns a list: for each gradient a Packet((p, q), gradient.shape, gradient.dtype).",
     "gradient changed": packets.MISTAKES["gradient changed"],
-    WRONG_SHAPE: "What comes back has the shape of what went in: .view_as(tensor) for a mean, .view(packet.shape) "
-    "for a gradient.",
+    WRONG_SHAPE: (
+        "The result has the shape of the input: .view_as(tensor) for a mean, .view(packet.shape) for a gradient."
+    ),
     WRONG_DTYPE: packets.MISTAKES[WRONG_DTYPE],
     "more columns than the matrix has": "A matrix of n x m has at most min(n, m) columns worth sending, and a bias "
     "is one of n x 1: its Q has min(self.rank, n, m) columns.",
     "not two thin matrices": "The parts are P of (n, r) and Q of (m, r), and nothing else.",
-    "P is not averaged": "P is another one on each rank: make orthonormal what self.average returns (it changes "
-    "nothing in place), and draw the first Q from the seed, the same on all ranks.",
-    "Q is not averaged": "Q is another one on each rank: average matrix.T @ P as well, and take what self.average "
-    "returns.",
+    "P is not averaged": (
+        "P differs between ranks: orthonormalise what self.average returns (it changes nothing in place), and draw "
+        "the first Q from the seed, the same on all ranks."
+    ),
+    "Q is not averaged": "Q differs between ranks: average matrix.T @ P as well, and use what self.average returns.",
     "P is not orthonormal": "Make P's columns orthonormal after averaging: torch.linalg.qr(p)[0]. The mean of "
     "orthonormal matrices is not orthonormal.",
     "the sum came back": "The sum of the matrices came back.",
     "nothing comes back": "Zeros came back: the first Q must be drawn at random, for what is zero stays zero.",
-    "the whole matrix is averaged": "average sends what it is given: hand it P and Q, not the matrix, or nothing is "
-    "saved.",
-    "average is not called": "compress reaches the other ranks by self.average alone, the P's with one call and the "
-    "Q's with another. The hook hands it average_together.",
+    "the whole matrix is averaged": (
+        "average sends what it is given: pass P and Q, not the matrix, or nothing is saved."
+    ),
+    "average is not called": (
+        "compress reaches the other ranks only through self.average, with one call for the P's and one for the Q's. "
+        "The hook passes average_together."
+    ),
     "not the mean": "What comes back is not the mean: Q = M^T P needs the same orthonormal P on all ranks, and P = M "
     "Q the same first Q. Draw that from self.seed, by a torch.Generator.",
-    "begins anew in every call": "Every call begins with another Q: keep the Q's that came out of the last call. One "
-    "step of the power method is not enough; one more in each call is.",
-    "one average for each matrix": "Each matrix was averaged for itself, and each average is an all-reduce with its "
-    "latency. Collect all P's in a list and average that; then all Q's.",
+    "begins anew in every call": (
+        "Every call starts from a new Q: keep the Q's from the last call. One step of the power method is not enough; "
+        "one more in each call is."
+    ),
+    "one average for each matrix": (
+        "Each matrix was averaged separately, and each average is an all-reduce with its latency. Collect all P's in "
+        "a list and average that; then all Q's."
+    ),
 }
 
 SIGNS = {
@@ -309,7 +320,7 @@ EXERCISE = Exercise(
         power_case("2 ranks, noise, eight calls", 674, 2, [(20, 16), (20,)], 2, true_rank=2, noise=0.4, calls=8),
     ),
     hints=(
-        "What must all ranks have averaged before P can be made orthonormal? And for how many matrices can one "
+        "What must be averaged over all ranks before P can be orthonormalised? And for how many matrices can one "
         "all-reduce do that? Write the three steps for a list of matrices, not for one.",
         "average_together: torch.cat of the flattened tensors, one all_reduce, divide, split by their numel(). "
         "compress: matrices = [gradient.reshape(len(gradient), -1) for ...], a Q of (m, min(rank, n, m)) for each. One "

@@ -155,11 +155,15 @@ def _with_one_scale(case: Case) -> Iterator[Tensor]:
 
 MISTAKES = {
     NOT_CONTIGUOUS: OF_PACKETS[NOT_CONTIGUOUS],
-    "everybody gathers everything": "Every rank gathers all codes: N times the bytes. Give each rank one piece to add "
-    "up: all_to_all brings it there, all_gather brings the sums back.",
+    "everybody gathers everything": (
+        "Every rank gathers all codes: N times the bytes. Give each rank one piece to add up: all_to_all sends it "
+        "there, all_gather brings the sums back."
+    ),
     "floats travel": "What travels is not int8: compress before each of the two exchanges.",
-    "more than codes travel": "More travels than codes and scales: one scale for each piece, and each piece goes once "
-    "to the rank that adds it up.",
+    "more than codes travel": (
+        "More travels than codes and scales: there is one scale per piece, and each piece goes once to the rank that "
+        "adds it up."
+    ),
     "sum instead of mean": "The sum came back: divide by dist.get_world_size(group).",
     "divided twice": "Divided by the number of ranks twice.",
     "divided by the whole world": "Divided by the ranks of the whole world: dist.get_world_size(group) counts those "
@@ -170,8 +174,8 @@ MISTAKES = {
     "and add those. The scales travel, too.",
     "ranks differ": "Every rank must end with the same bits, or the models drift apart: unpack your own piece from its "
     "codes too, as the others do.",
-    "tensor changed": "The tensor that came in was changed. Return a new one.",
-    UNEVEN: "The entries do not divide among the ranks: fill up with zeros, and cut them off in the end.",
+    "tensor changed": "The input tensor was changed. Return a new one.",
+    UNEVEN: "The entries do not divide evenly among the ranks: pad with zeros, and cut them off at the end.",
     WHOLE_WORLD: "Only the ranks of the group take part: hand group=group to each collective, and group to "
     "dist.get_world_size.",
 }
@@ -200,9 +204,9 @@ EXERCISE = Exercise(
         quantised_case("2 ranks, float64, not contiguous", 694, 2, (10, 20), double=True, gaps=True),
     ),
     hints=(
-        "A reduce-scatter adds floats on its way. Which collective of lesson 03 brings each rank its piece of "
-        "everybody's tensor without adding?",
-        "Fill up to a multiple of N, cut N pieces, compress each. all_to_all_single for codes, and for scales. Unpack, "
+        "A reduce-scatter adds floats on its way. Which collective of lesson 03 brings each rank its piece of every "
+        "tensor without adding?",
+        "Pad to a multiple of N, cut N pieces, compress each. all_to_all_single for codes, and for scales. Unpack, "
         "add, divide. Compress the mean of your piece, all_gather its codes and scale, unpack all, join, cut off.",
         "dist.all_to_all_single(theirs, codes, group=group) with codes of shape (N, entries of a piece); row r of "
         "theirs is rank r's version of your piece.",

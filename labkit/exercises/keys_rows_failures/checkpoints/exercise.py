@@ -125,7 +125,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "At which moment is neither the old nor the new checkpoint whole? Can you avoid that moment?",
+        "At which moment is neither the old nor the new checkpoint complete? Can you avoid that moment?",
         "A file for each version, its number padded with zeros so that names sort like numbers. torch.save to another "
         "name, then rename it, Path.replace. Loading: newest first, and on an error the next one.",
         'with unfinished.open("wb") as file: torch.save({"version": version, "weight": weight}, file); file.flush(); '
@@ -134,19 +134,25 @@ EXERCISE = Exercise(
         "torch.load(path, weights_only=True)",
     ),
     mistakes={
-        "not brought to the disk": "save_checkpoint came back, the power failed, and the data had not reached the "
-        "disk: "
-        "file.flush(), then os.fsync(file.fileno()), then rename.",
-        "written in the place of the old one": "The version was there, whole, and saving it again destroyed it before "
-        "it was written anew. Write under another name, then rename.",
-        "one file for all": "The old checkpoint was gone before the new one was whole. Give each version a file of its "
-        "own.",
-        "names that sort like words": "As words, 10 comes before 9. Pad the number with zeros, or sort by int(...).",
-        "the oldest": "An older checkpoint was loaded; asked for is the newest that is whole.",
-        "what broke off is taken for whole": "A checkpoint that broke off was loaded as if it were whole.",
+        "not brought to the disk": (
+            "save_checkpoint returned, the power failed, and the data had not reached the disk: file.flush(), then "
+            "os.fsync(file.fileno()), then rename."
+        ),
+        "written in the place of the old one": (
+            "The version existed and was complete; saving it again destroyed it before the new file was written. "
+            "Write under another name, then rename."
+        ),
+        "one file for all": (
+            "The old checkpoint was gone before the new one was complete. Give each version its own file."
+        ),
+        "names that sort like words": (
+            "Sorted as text, 10 comes before 9. Pad the number with zeros, or sort by int(...)."
+        ),
+        "the oldest": "An older checkpoint was loaded; load the newest complete one.",
+        "what broke off is taken for whole": "An incomplete checkpoint was loaded as if it were complete.",
         "a damaged file ends it": "A damaged file raised an error in load_checkpoint: catch it, and try the one "
         "before.",
-        "other weights": "The version is right and its weights are not: load both from the same file.",
+        "other weights": "The version is right but the weights are not: load both from the same file.",
     },
     blame=lambda case, failure, wire: iter(("a damaged file ends it",) if failure.kind == "exception" else ()),
     certain=frozenset({"a damaged file ends it"}),

@@ -108,18 +108,20 @@ EXERCISE = Exercise(
     ),
     mistakes=HINTS
     | {
-        "writes shared like reads": "A write of a hot key must go to every copy, so it loads every server in full.",
-        "writes at home only": "The copies of a hot key would stay as they were: each of its writes goes to every "
-        "server.",
+        "writes shared like reads": "A write to a hot key must go to every copy, so it loads every server in full.",
+        "writes at home only": "The copies of a hot key would become stale: each write goes to every server.",
         "every copy serves every read": "A read is served by one of the copies: the reads of a hot key are shared by "
         "the servers.",
-        "the first keys taken for hot": "The hot keys are those with the most reads, wherever they stand: "
-        "reads.topk(num_hot).indices.",
+        "the first keys taken for hot": (
+            "The hot keys are those with the most reads, not the first ones: reads.topk(num_hot).indices."
+        ),
         "hot by writes": "Hot are the keys with the most reads, not those with the most writes.",
-        "one key for each server": "Of the keys of a server only one is in its load: loads[home] += ... keeps the "
-        "last of them, index_add_ "
-        "adds all.",
-        "hot keys loaded at home too": "A hot key that is read anywhere does not load its home as before on top of "
-        "that: leave it out there.",
+        "one key for each server": (
+            "Only one key of each server counts in its load: loads[home] += ... keeps the last one, index_add_ adds "
+            "all."
+        ),
+        "hot keys loaded at home too": (
+            "A hot key's reads are spread over all servers, so do not also count them at its home."
+        ),
     },
 )

@@ -141,7 +141,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "10 keys on 4 servers: how long are the four stretches? And where does the circle end?",
+        "10 keys on 4 servers: how long are the four stretches? And what comes after the circle's last point?",
         "divmod(num_keys, num_servers) gives the length, and how many stretches have one more. torch.bucketize says "
         "between which bounds a number lies, and torch.searchsorted says the same of points. The hash is what the text "
         "says, on the whole tensor at once. On the circle, modulo the number of points takes you round.",
@@ -154,23 +154,29 @@ EXERCISE = Exercise(
         "equal stretches, the last one short": "Each stretch is as long as the longest, so the last server gets what "
         "is "
         "left, or nothing. Lengths differ by at most one.",
-        "the first of a stretch in the one before": "The first key of a stretch is counted to the stretch before it, "
-        "and key 0 to none. bucketize and searchsorted take the bound itself to the right with right=True.",
-        "longer stretches last": "The stretches with one key more come first, not last.",
-        "proportional": "key * S // N rounds in another place: lengths differ by at most one, but longer ones must "
-        "come first.",
-        "dealt round robin": "key % S is no range: neighbours must stay together.",
-        "no scramble": "key % S is no scramble: all even keys meet on the even servers. Multiply first, keep 32 bits, "
-        "then scale.",
+        "the first of a stretch in the one before": (
+            "The first key of a stretch is counted with the stretch before it, and key 0 with none. bucketize and "
+            "searchsorted take the bound itself to the right with right=True."
+        ),
+        "longer stretches last": "The stretches with one more key come first, not last.",
+        "proportional": (
+            "key * S // N rounds elsewhere: lengths differ by at most one, but the longer stretches must come first."
+        ),
+        "dealt round robin": "key % S is not a range: neighbours must stay together.",
+        "no scramble": (
+            "key % S does not scramble: all even keys end up on even servers. Multiply first, keep 32 bits, then scale."
+        ),
         "modulo after the scramble": "The scrambled number is scaled, (x * S) // 2**32, not taken modulo S: its lowest "
         "bits are the least scrambled.",
-        "rounded": "Most keys are where they should be, and a few beside it: / makes float32 of whole numbers, which "
-        "holds 24 bits of 32. Multiply by S first, then divide by 2**32 with //.",
+        "rounded": (
+            "Most keys are right and a few are on the neighbouring server: / turns whole numbers into float32, which "
+            "holds 24 of 32 bits. Multiply by S first, then divide by 2**32 with //."
+        ),
         "not cut to 32 bits": "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
         "the point before": "A key belongs to the next point on the circle, not to the one before its scramble.",
         "a point that is hit is passed": "A key whose scramble is exactly a point belongs to that point: searchsorted "
         "without right=True.",
-        "no way round": "Behind the last point comes the first: take the place modulo the number of points.",
+        "no way round": "After the last point comes the first: take the index modulo the number of points.",
         "keys not scrambled": "Look for the scrambled key on the circle, not for the key itself.",
         "the nearest point": "A key belongs to the next point ahead, however near the one behind it is.",
         "the point's number": "That is the number of the point. Its server is in owners.",

@@ -37,7 +37,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "Go through one push and let the primary die after every line of it. After which line may the worker be told "
+        "Go through one push and let the primary die after each of its lines. After which line may the worker be told "
         "that all is well?",
         "A set of (worker, number) says what has been applied; only new ones are. The push to the backup goes out "
         "every time, and what push returns is that call's future, turned into the version by then(). push_safely: "
@@ -46,7 +46,7 @@ EXERCISE = Exercise(
         "raises if the backup failed, and then so does this future.",
     ),
     mistakes={
-        "the backup is told nothing": "The backup was not pushed the gradients.",
+        "the backup is told nothing": "The gradients were not pushed to the backup.",
         "a repeated gradient is not passed on": "A gradient that was pushed again did not go to the backup. Perhaps "
         "the backup never got it: pass it on "
         "every time, the backup knows what it has.",
@@ -58,19 +58,24 @@ EXERCISE = Exercise(
         "returns no Future": "push returns a Future, whether there is a backup or not.",
         "numbers without their workers": "Two workers have gradients of the same number: what has been applied is a "
         "pair, (worker, number).",
-        "the largest number only": "A gradient whose number is smaller than one before it was passed over. Calls may "
-        "overtake each "
-        "other: keep a set of the pairs that were applied, not the last number.",
-        "applied when the backup has answered": "The gradient is applied when it comes, and acknowledged when the "
-        "backup has it; here both wait.",
+        "the largest number only": (
+            "A gradient was skipped because its number is smaller than an earlier one. Calls may overtake each other: "
+            "keep a set of the applied pairs, not the last number."
+        ),
+        "applied when the backup has answered": (
+            "Apply the gradient when it arrives, and acknowledge it when the backup has it; yours waits with both."
+        ),
         "a repeated gradient counts twice": "The same worker and number came again, and was applied again. Keep a set "
         "of what has been applied.",
-        "the backup's failure is hidden": "The backup failed, and push was acknowledged all the same: let "
-        "answer.value() raise in the function that "
-        "then() calls.",
-        "does not wait for the answer": "A future that is there is no answer: .wait() says whether one came, and "
-        "raises if not. Wait inside try.",
-        "returns the answer": "Asked for is the place in replicas of the one that answered, not what it answered.",
+        "the backup's failure is hidden": (
+            "The backup failed, and push was acknowledged anyway: let answer.value() raise in the function that "
+            "then() calls."
+        ),
+        "does not wait for the answer": (
+            "Having a future is not having an answer: .wait() returns when one comes, and raises if none does. Wait "
+            "inside try."
+        ),
+        "returns the answer": "Return the index in replicas of the one that answered, not its answer.",
         "stops at the first replica": "When a replica fails, the next one is asked: catch the RuntimeError around "
         "push and wait, both.",
         "asks everybody": "Replicas after the one that answered are pushed to as well. The first answer is enough.",

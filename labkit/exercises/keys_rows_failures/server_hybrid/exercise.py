@@ -215,21 +215,28 @@ EXERCISE = Exercise(
         "dist.get_world_size(group). Then push(keys.flatten(), rows.grad / dist.get_world_size(group)).",
     ),
     mistakes={
-        "a parameter without a gradient": "A parameter that is frozen, or took no part in the loss, has no gradient: "
-        "pass over it, if p.grad is not None.",
-        "rows without a gradient": "What pull returned is no leaf of autograd, so backward leaves no gradient on it: "
-        "rows.requires_grad_() before the model is called.",
+        "a parameter without a gradient": (
+            "A parameter that is frozen or unused has no gradient: skip it, if p.grad is not None."
+        ),
+        "rows without a gradient": (
+            "What pull returned is not a leaf of autograd, so backward leaves no gradient on it: "
+            "rows.requires_grad_() before the model is called."
+        ),
         "all ranks counted in place of the group's": "The sum over the group was divided by the number of all ranks: "
         "dist.get_world_size(group).",
         "the sum of the squares": "The loss is the mean of the squared errors over the samples, not their sum.",
-        "layers not averaged": "Every rank's layers went their own way: the gradients were not reduced over the "
-        "workers before the step.",
+        "layers not averaged": (
+            "The layers differ between ranks: the gradients were not reduced over the workers before the step."
+        ),
         "sum instead of mean for the layers": "The layers took a step with the sum of the workers' gradients: divide "
         "by their number.",
-        "gradients of the step before are still there": "From the second step on, old gradients are in the sum: "
-        "optimizer.zero_grad() before backward.",
-        "the optimizer's state is lost": "From the second step on the optimizer has forgotten its momentum: use the "
-        "one you are given, and make no other.",
+        "gradients of the step before are still there": (
+            "From the second step on, the sum contains old gradients: optimizer.zero_grad() before backward."
+        ),
+        "the optimizer's state is lost": (
+            "From the second step on the optimizer has lost its momentum: use the one you are given instead of making "
+            "another."
+        ),
         "rows not divided": "The servers add up what all workers push, so what arrives is as many times too large as "
         "there are workers: push each worker's share, divided by their number.",
         "rows divided twice": "The gradients of the rows are too small by the number of workers: divide once.",

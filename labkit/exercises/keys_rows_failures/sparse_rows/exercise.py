@@ -217,7 +217,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "Write down the keys 7, 3, 7, 5 and two servers, odd and even halves. What goes over each line, and in which "
+        "Write down the keys 7, 3, 7, 5 and two servers, odd and even halves. What goes over each link, and in which "
         "order must the rows be returned?",
         "torch.unique with return_inverse gives the different keys and the way back. home = place(different). For "
         "each server with any: rpc_async().pull(different[home == number]). Only when all are under way, wait. Fill a "
@@ -227,22 +227,28 @@ EXERCISE = Exercise(
         "one rpc_async().push for each server, then wait for all.",
     ),
     mistakes={
-        "rows of the different keys only": "There is one row for each different key; asked for is one for each place "
-        "in "
-        "keys: rows[where].",
-        "rows in the order of the servers": "The rows stand in the order in which the servers answered. Put each one "
-        "where its key was asked for.",
-        "one gradient in place of the sum": "Of a key that occurs several times only one gradient was pushed: "
-        "assignment keeps the last, index_add_ adds.",
+        "rows of the different keys only": (
+            "There is one row for each distinct key, but the caller wants one for each position in keys: rows[where]."
+        ),
+        "rows in the order of the servers": (
+            "The rows are in the order in which the servers answered. Put each one where its key was requested."
+        ),
+        "one gradient in place of the sum": (
+            "Only one gradient was pushed for a key that occurs several times: assignment keeps the last, index_add_ "
+            "adds."
+        ),
         "keys sent more than once": "A key travels once: torch.unique before you send.",
         "servers called for nothing": "Some servers were called without any keys: leave those out.",
         "a call for every key": "One call for each server, with all of its keys: every call costs a latency.",
         "asks everybody for everything": "A server was asked for keys that live elsewhere: choose them by place(keys) "
         "== number.",
-        "one server after the other": "The next server is called only when the one before has answered. Start all "
-        "calls, rpc_async, and wait for the first one after that.",
-        "does not wait": "push_rows returns when all servers have what is theirs: wait for every call, after all are "
-        "under way.",
+        "one server after the other": (
+            "The next server is called only when the previous one has answered. Start all calls with rpc_async, then "
+            "wait for the first."
+        ),
+        "does not wait": (
+            "push_rows must return only when all servers have their gradients: start every call, then wait for all."
+        ),
         "sums in another type": "The sums must have the type of the gradients: gradients.new_zeros(...) in place of "
         "torch.zeros(...).",
         "gradients lost": "What arrives at the servers does not add up to the gradients that were given.",

@@ -61,13 +61,15 @@ def _drops_stale(case: Case) -> Course:
 _NO_VERSION = "version not counted"
 MISTAKES = {
     _NO_VERSION: "The version stays 0: count it up with every gradient, self.version += 1.",
-    "divided by the number of workers": "Each gradient is divided by the number of workers. Here each is applied as "
-    "it is: whoever chooses the learning rate has thought of that.",
+    "divided by the number of workers": (
+        "Each gradient is divided by the number of workers. Here each is applied as it is: the learning rate is "
+        "chosen for that."
+    ),
     "stale gradients are dropped": "Gradients of older versions were not applied. An asynchronous server applies all "
     "of them.",
     "stale gradients are scaled down": "Gradients are divided by their staleness plus one. That is a good idea, and "
     "another exercise.",
-    "uphill": "The weights go the wrong way: lr times the gradient is taken off, not added.",
+    "uphill": "The weights move the wrong way: subtract lr times the gradient.",
     "the weights from before": "The answer carries the weights from before this gradient. Change them first, then "
     "copy them.",
 }

@@ -81,10 +81,13 @@ LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2)]
 MISTAKES = {
     "late gradients are used": "A gradient of a step that is over went into the next step. Compare the version it was "
     "computed from with the server's: if it is older, drop it.",
-    "late workers wait": "A late worker gets its answer with the next step only. Answer it at once: it has lost time "
-    "enough.",
-    "the last one gets the future of the next step": "The worker that completes the step is handed the new future, "
-    "and waits for a step too many. Keep the old one in a variable before you put a new one in its place.",
+    "late workers wait": (
+        "A late worker gets its answer only with the next step. Answer it at once: it has lost enough time."
+    ),
+    "the last one gets the future of the next step": (
+        "The worker that completes the step gets the new future, and waits one step too long. Keep the old one in a "
+        "variable before you put a new one in its place."
+    ),
     "waits for all workers": "The step is taken when all workers have pushed. `needed` gradients are enough.",
     "divided by the number of workers": "The sum of `needed` gradients is divided by the number of workers: the step "
     "is too short. It is the mean of those that came.",
@@ -121,8 +124,8 @@ EXERCISE = server_exercise(
     ),
     hints=(
         "How does the server know that a gradient is late? What does the worker tell it?",
-        "The version that the worker read names the step it worked for. Is it smaller than the server's version, then "
-        "that step is over: a Future of its own, completed at once, and nothing else.",
+        "The version that the worker read names the step it worked for. If it is smaller than the server's version, "
+        "that step is over: return a separate Future, completed at once, and do nothing else.",
         "if version < self.version: late = Future(); late.set_result((self.version, self.weight.clone())); return "
         "late. The rest is SyncServer.push with needed in place of num_workers.",
     ),

@@ -149,16 +149,19 @@ _ONE, _MEAN = "one at a time", "compared with the mean"
 _EARLY, _OF_THE_PUSH = "answers too early", "the weights of the push"
 _VERSIONS, _WAIT_TOO = "versions in place of clocks", "gradients wait as well"
 MISTAKES = {
-    _LEFT: "A worker that has left counts no more: take its clock out, or the others wait for it for ever.",
+    _LEFT: "A worker that has left no longer counts: remove its clock, or the others wait for it forever.",
     _LATE: "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
-    _PUSHER: "Nobody who waits is ever let go: when the slowest pushes, look through all who wait.",
-    _LEAVING: "When the slowest leaves, others may go on at once, not at the next push: look through all who wait, in "
-    "leave too.",
-    _ONE: "Several may go on at the same moment: look through all who wait, each time, and answer every one who may.",
+    _PUSHER: "Waiting workers are never released: when the slowest pushes, check all that wait.",
+    _LEAVING: (
+        "When the slowest leaves, others may continue at once, not at the next push: check all that wait in leave too."
+    ),
+    _ONE: "Several may continue at the same moment: each time, check all that wait and answer every one that may go.",
     _MEAN: "The clock is compared with the mean of all. The bound is about the slowest.",
     _EARLY: "A worker that is bound + 1 ahead of the slowest gets its answer at once. It has to wait: more than bound.",
-    _OF_THE_PUSH: "Who had to wait gets weights and version from before the waiting. Put the answer together when you "
-    "complete the future.",
+    _OF_THE_PUSH: (
+        "A worker that had to wait gets weights and version from before the wait. Build the answer when you complete "
+        "the future."
+    ),
     _VERSIONS: "The bound is compared with versions. It counts steps of workers: a worker's clock goes up with its "
     "own pushes only.",
     _WAIT_TOO: "The weights in an answer are not those of all gradients so far. Each gradient is applied when it "
@@ -180,11 +183,11 @@ EXERCISE = server_exercise(
         crowd_case("5 workers at the same time, over RPC", "BoundedServer", 46, 5, 4, [1]),
     ),
     hints=(
-        "Draw the clocks of three workers as three stacks of coins. After which events can somebody go on who could "
-        "not before?",
-        "Keep a clock for each worker that is there, and for each that waits its future. One helper, called at the end "
-        "of push and of leave: the smallest clock, then answer all who are at most bound above it, with the weights of "
-        "now.",
+        "Draw the clocks of three workers as three stacks of coins. After which events can a worker continue that "
+        "could not before?",
+        "Keep a clock for each active worker, and a future for each waiting one. One helper, called at the end of "
+        "push and of leave: take the smallest clock, then answer all that are at most bound above it, with the "
+        "current weights.",
         "slowest = min(self.clocks.values(), default=0); for worker in [w for w in self.waiting if self.clocks[w] - "
         "slowest <= self.bound]: self.waiting.pop(worker).set_result((self.version, self.weight.clone()))",
     ),

@@ -95,10 +95,12 @@ _FORM, _LOST, _ORDER = "no tensors", "a piece is lost", "pieces out of order"
 _WAITS, _PULLS = "waits for each answer", "pulls what it was told"
 MISTAKES = {
     _FORM: "An answer is a pair (version, weights), and comes in a future: wait for it, and keep the weights.",
-    _LOST: "Every piece has a server, and every server's answer belongs in the list.",
+    _LOST: "Every piece has a server, and every answer belongs in the list.",
     _ORDER: "The list has the weights in the order of the pieces, whichever answer came first.",
-    _WAITS: "Push all pieces first, and keep the futures. Wait when the last piece is out: while you wait for one "
-    "answer, nothing else of yours is under way.",
+    _WAITS: (
+        "Push all pieces first, and keep the futures. Wait only after the last push: while you wait for one answer, "
+        "nothing else is in flight."
+    ),
     _PULLS: "The answer to a push holds the new weights already. A pull sends them once more.",
 }
 
@@ -116,7 +118,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "When may piece 1 leave, and what does your link do in the other direction meanwhile?",
+        "When may piece 1 leave, and what does your link do in the other direction in the meantime?",
         "piece.rpc_async().push(...) returns a future at once. Make all of them before you wait for the first.",
         "futures = [piece.rpc_async().push(worker, version, gradient) for ...]; return [future.wait()[1] for ...]",
     ),

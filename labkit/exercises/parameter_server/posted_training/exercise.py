@@ -128,16 +128,16 @@ EXERCISE = Exercise(
         post_case("a server and 2 workers, one gradient each", 3, 3, 4, 1, 0.25),
     ),
     hints=(
-        "How many messages come to rank 0, and from whom? Count them before you write the loop.",
+        "How many messages does rank 0 get, and from whom? Count them before you write the loop.",
         "Rank 0: a buffer like the weight; for each gradient and each worker, recv into it, and take lr times it off. "
         "Workers: send. In the end a broadcast from rank 0 tells everybody.",
         "for _ in range(num_gradients): for worker in range(1, dist.get_world_size()): dist.recv(buffer, src=worker); "
         "weight -= lr * buffer. Then, on every rank, dist.broadcast(weight, src=0).",
     ),
     mistakes={
-        "nothing was served": "Every rank has the weight it began with: whoever receives must also apply, and in the "
-        "weight that is "
-        "returned.",
+        "nothing was served": (
+            "Every rank has its initial weight: rank 0 must apply what it receives, to the weight that is returned."
+        ),
         "the others were not told": "Rank 0 has the right weight and the workers do not: tell them, with a broadcast "
         "for example.",
         "only the last message counts": "Only one gradient is in the weight: apply each one before the next is "
@@ -145,15 +145,17 @@ EXERCISE = Exercise(
         "mean instead of sum": "The mean over all gradients was applied; here each of them counts in full.",
         "divided by the number of workers": "Each gradient is divided by the number of workers; here each of them "
         "counts in full.",
-        "uphill": "The gradients were added; lr times each is taken off.",
-        "works on the weight that was handed in": "Make a copy first, weight = weight.clone(): the caller still needs "
-        "the one it gave you.",
-        "messages that nobody takes": "Somebody waits for a message that never comes, or sends one that nobody takes: "
-        "rank 0 must receive "
-        "num_gradients messages from each of the other ranks, and what isend began counts once "
-        "it was waited for.",
-        "gradients not sent one by one": "The sum is right, but it did not come about by messages to a server: each "
-        "gradient is a message of its "
-        "own to rank 0.",
+        "uphill": "The gradients were added; subtract lr times each.",
+        "works on the weight that was handed in": (
+            "Make a copy first, weight = weight.clone(): the caller still needs the original."
+        ),
+        "messages that nobody takes": (
+            "Somebody waits for a message that never comes, or sends one that nobody takes: rank 0 must receive "
+            "num_gradients messages from each of the other ranks, and an isend counts once you have waited for it."
+        ),
+        "gradients not sent one by one": (
+            "The sum is right, but it did not come from messages to a server: send each gradient to rank 0 as its own "
+            "message."
+        ),
     },
 )

@@ -51,13 +51,13 @@ WRONG = {
     "one way only": WrongFormula(
         "server_seconds",
         lambda *args: _seconds(*args) / 2,
-        "That is half a step: the gradients go there, and the weights come back.",
+        "That is half a step: the gradients go to the server, and the weights come back.",
     ),
     "the workers' links forgotten": WrongFormula(
         "server_seconds",
         lambda b, n, s, a, w: 2 * (a + n / s * b / w),
-        "With more servers than workers the servers' links are not the busiest any more: a worker still carries "
-        "all B on its own.",
+        "With more servers than workers, the servers' links are no longer the busiest: a worker still sends all B "
+        "itself.",
     ),
     "servers do not share": WrongFormula(
         "server_seconds",
@@ -67,7 +67,7 @@ WRONG = {
     "workers one after the other in latency too": WrongFormula(
         "server_seconds",
         lambda b, n, s, a, w: 2 * (n * a + max(1, n / s) * b / w),
-        "Messages are under way at the same time: the latency counts once in each direction, not once a worker.",
+        "Messages travel at the same time: the latency counts once in each direction, not once per worker.",
     ),
     "the busiest link is always a server's": WrongFormula(
         "largest_share",

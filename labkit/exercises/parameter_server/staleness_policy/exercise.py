@@ -86,8 +86,10 @@ _NO_POLICY, _NEVER, _DROPS = "no policy", "the loss is never reached", "drops to
 MISTAKES = {
     _NO_POLICY: 'Return {"needed": 1, "bound": None, "rates": [0.1, 0.1]}: how many gradients make a version, how far '
     "a worker may run ahead, and a learning rate for each staleness from 0 on.",
-    _NEVER: "The rates are too large, and the weights fly off, or so small that they never arrive. A version moves by "
-    "the mean of its gradients; with staleness s the stable rate shrinks like 1/s.",
+    _NEVER: (
+        "The rates are too large, so the weights diverge, or too small, so they never arrive. A version moves by the "
+        "mean of its gradients; with staleness s the stable rate shrinks like 1/s."
+    ),
     _DROPS: "Most gradients are staler than your list of rates is long, and are dropped. Make it longer, or let more "
     "gradients make a version, so that there are fewer versions to miss.",
 }
@@ -102,7 +104,7 @@ EXERCISE = Exercise(
     visible=(policy_case(Crew(8, 0.25, 10.0)), policy_case(Crew(4, 0.5, 4.0)), policy_case(Crew(16, 0.3, 20.0))),
     distributed=False,
     hints=(
-        "Whom does each of the three wait for, and what does the moody worker's gradient do when it comes at last?",
+        "Whom does each of the three wait for, and what does the moody worker's gradient do when it finally arrives?",
         "Do not wait for the moody one: fewer gradients than workers make a version. Do not let its old gradient in: a "
         "short list of rates drops it. What is left is hardly stale, so it bears a larger rate.",
         "Try them: for needed in (1, 2, crew.num_workers - 1), for a rate from 0.1 to 2 and lists of 2 rates or many, "

@@ -80,15 +80,19 @@ def _named(case: Case, came: Values) -> str:
 
 
 MISTAKES = {
-    "answers everybody at once": "Each push is answered when it comes. It must be answered when the last gradient of "
-    "the step is in.",
-    "only the last one is answered": "The worker that completes the step gets its answer, the others wait for ever: "
-    "all pushes of a step must return the same future.",
-    "the last one gets the future of the next step": "The worker that completes the step is handed the new future, "
-    "and waits for a step too many. Keep the old one in a variable before you put a new one in its place.",
+    "answers everybody at once": (
+        "Each push is answered when it arrives. It must be answered when the step's last gradient has arrived."
+    ),
+    "only the last one is answered": (
+        "The worker that completes the step gets its answer, the others wait forever: all pushes of a step must "
+        "return the same future."
+    ),
+    "the last one gets the future of the next step": (
+        "The worker that completes the step gets the new future, and waits one step too long. Keep the old one in a "
+        "variable before you put a new one in its place."
+    ),
     "sum called mean": "The step took lr times the sum of the gradients: divide by the number of workers.",
-    "only the last gradient": "The step took the gradient of the worker that came last; all of them belong in the "
-    "mean.",
+    "only the last gradient": "The step took only the gradient of the last worker; all of them belong in the mean.",
     "gradients of earlier steps are still in it": "From the second step on, gradients of earlier steps are in the "
     "sum. Begin each step with an empty one.",
     "the weights from before the step": "The answer carries the weights as they were before the step. Change them "

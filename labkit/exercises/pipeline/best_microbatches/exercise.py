@@ -30,7 +30,7 @@ WRONG = {
     "the time instead of the number": WrongFormula(
         "best_num_microbatches",
         lambda p, t, o, n: seconds(p, int(best(p, t, o, n)), t, o),
-        "The least time came back; asked for is the number of microbatches that has it: min(..., key=...).",
+        "You returned the least time; return the number of microbatches that gives it: min(..., key=...).",
     ),
     "the square root alone": WrongFormula(
         "best_num_microbatches",

@@ -77,8 +77,8 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "Draw three stages and four microbatches, one box a turn. How many columns has the picture, and how many of "
-        "them are boxes in each row?",
+        "Draw three stages and four microbatches, one box per turn. How many columns does the picture have, and how "
+        "many boxes are in each row?",
         "M boxes in each row, and the last row begins P-1 turns later: M + P - 1 turns. A turn lasts one microbatch's "
         "share of the batch, plus its overhead.",
         "(P - 1) / (M + P - 1); and (M + P - 1) * (batch_seconds / M + overhead_s).",

@@ -78,11 +78,11 @@ EXERCISE = Exercise(
     given=("Forward", "Backward"),
     distributed=False,
     hints=(
-        "Draw four rows, one a stage, and push microbatch 0 through. Where is the first free box that microbatch 1 "
+        "Draw four rows, one per stage, and push microbatch 0 through. Where is the first free box that microbatch 1 "
         "could have?",
         "Simplest first: the forwards of as many microbatches as fit, then their backwards, then the next group. Then "
         "ask what a stage should do as soon as a gradient has arrived: that backward frees memory.",
-        "Play it turn by turn. Keep for each stage when it is free and when each forward and backward is done. In each "
+        "Play it turn by turn. Record when each stage is free and when each forward and backward is done. In each "
         "turn every free stage runs its next backward if that can run; else its next forward, if that can run and it "
         "holds fewer than most_held. Write down what ran.",
     ),

@@ -36,8 +36,10 @@ MISTAKES = {
         mistakes.FORWARD_AGAIN,
         mistakes.STILL_ATTACHED,
     ),
-    _FIRST: "A rank waits for rank -1, or sends to a rank behind the last: stage 0 has its inputs, and the last stage "
-    "has its loss.",
+    _FIRST: (
+        "A rank waits for rank -1, or sends past the last rank: stage 0 has its inputs, and the last stage has its "
+        "loss."
+    ),
 }
 
 EXERCISE = Exercise(

@@ -50,7 +50,7 @@ MISTAKES = hints_of(WRONG) | {
     _NUMBER: "There must be exactly num_chunks pairs, empty ones included: (start, start).",
     _APART: "Sizes may differ by one at most: give each of the first numel % num_chunks chunks one element more.",
     _LAST: "The sizes are right but in the wrong order: the longer chunks come first.",
-    _BEYOND: "A chunk reaches beyond the tensor: with numel < num_chunks the last chunks are empty.",
+    _BEYOND: "A chunk reaches past the end of the tensor: with numel < num_chunks the last chunks are empty.",
 }
 
 

@@ -26,13 +26,15 @@ _UNHEARD, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
 )  # fmt: skip
 MISTAKES = {
     **hints("calls the library", "buffer of another type", "buffer reused in flight"),
-    _UNHEARD: "Rank 0 stands in send with the total: every other rank must receive it, dist.recv(tensor, src=0).",
-    "everybody sends first": "Every rank stands in send: rank 0 must receive while the others send.",
-    "everybody receives first": "Every rank that waits stands in a receive: the others must send their tensor before "
-    "they wait for the total, and rank 0 must send the total to each of them.",
+    _UNHEARD: "Rank 0 is stuck in send with the total: every other rank must receive it, dist.recv(tensor, src=0).",
+    "everybody sends first": "Every rank is stuck in send: rank 0 must receive while the others send.",
+    "everybody receives first": (
+        "Every waiting rank is stuck in a receive: the others must send their tensor before they wait for the total, "
+        "and rank 0 must send the total to each of them."
+    ),
     **hints("not in place", "mean instead of sum", "only rank 0 has the sum"),
     _OVERWRITTEN: "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",
-    _ONLY_ONE: "Rank 0 added one other rank's tensor only: do it for every peer from 1 to N-1.",
+    _ONLY_ONE: "Rank 0 added only one other rank's tensor: do it for every peer from 1 to N-1.",
     **hints("a contribution added twice", "everything to everyone"),
     NOT_THROUGH_ROOT: "Some messages have rank 0 at neither end. Here every rank sends to rank 0 and gets the total "
     "from it.",

@@ -26,26 +26,34 @@ _MODULO, _CHUNKS, _ORDER, _ALONE = (
     "a message without a partner",
 )  # fmt: skip
 MISTAKES = {
-    _NO_PLAN: "ring_plan returns one list, and all that is in it is a Send, a Recv or a Reduce with whole numbers.",
+    _NO_PLAN: "ring_plan returns one list of Send, Recv and Reduce records with whole numbers.",
     _MIXED: "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) % N.",
     _LEFTWARD: "The ring turns to the left: rank r sends to (r + 1) % N and receives from (r - 1) % N.",
-    _SAME_CHUNK: "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in "
-    "step 0 rank r sends its own chunk r and receives chunk (r - 1) mod N.",
+    _SAME_CHUNK: (
+        "A step sends the very chunk that it receives. Send on in the next step what arrived in this one: in step 0 "
+        "rank r sends its own chunk r and receives chunk (r - 1) mod N."
+    ),
     _NO_GATHER: "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
     "round in N-1 more steps.",
     _SHORT: "The plan is one step short: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all.",
     _LONG: "There are too many steps: each half takes N-1 steps, range(N - 1).",
     _REDUCES: "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the "
     "second half.",
-    _NEVER: "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the own part is "
-    "lost.",
-    _AGAIN: "The steps go back: the all-gather's steps are numbered on, N-1 to 2N-3.",
+    _NEVER: (
+        "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the rank's own part is "
+        "lost."
+    ),
+    _AGAIN: "The step numbers start again: number the all-gather's steps on, N-1 to 2N-3.",
     _MODULO: "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1).",
-    _CHUNKS: "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the "
-    "formula of the chunk that is sent.",
-    _ORDER: "Right in number, wrong in chunks. After the reduce-scatter, the chunk that is complete "
-    "on a rank is the one it received last: the all-gather must start with that one.",
-    _ALONE: "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not fit together.",
+    _CHUNKS: (
+        "What a rank receives must be what its left neighbour sends in that step: put r - 1 in place of r into the "
+        "formula of the chunk that is sent."
+    ),
+    _ORDER: (
+        "The number of messages is right but the chunks are wrong. After the reduce-scatter, the chunk that is "
+        "complete on a rank is the one it received last: the all-gather must start with that one."
+    ),
+    _ALONE: "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not match.",
 }
 _OF_FAULT = {
     "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _MODULO, "backwards": _AGAIN, "race": _SAME_CHUNK,

@@ -46,24 +46,30 @@ MISTAKES = {
     _EMPTY: "A message was sent for an empty chunk: go on to the next record where chunks[record.chunk].numel() == 0.",
     _ADDS: "What arrived was added although the caller asked for another combine: a Reduce calls combine(chunk, "
     "incoming, out=chunk).",
-    _NO_OUT: "What a Reduce computed was not kept: combine(chunk, incoming) returns a new tensor; with out=chunk it "
-    "writes into the chunk.",
+    _NO_OUT: (
+        "The result of a Reduce was lost: combine(chunk, incoming) returns a new tensor; with out=chunk it writes "
+        "into the chunk."
+    ),
     _ALWAYS: "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites the "
     "chunk.",
     _NEVER: "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, receive "
     "into a buffer of its own and add it.",
     _ITSELF: "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of its own.",
-    _LATE: "What is sent was already changed by a receive of the same step: post all sends and receives of a step "
-    "first.",
+    _LATE: "A receive changed what the same step sends: post all sends and receives of a step first.",
     _NOTHING: "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them.",
-    _NOT_IN_PLACE: "Messages came, but the chunks are as they were: write into them (chunk.copy_(incoming), chunk += "
-    "incoming); chunks[i] = incoming only puts another tensor into the list.",
-    _ONE: "Every rank that waits stands in the same kind of call: post a step's sends and receives together, with "
-    "dist.batch_isend_irecv, not one after another, and go through all of the plan's steps.",
+    _NOT_IN_PLACE: (
+        "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk += incoming); "
+        "chunks[i] = incoming only puts another tensor into the list."
+    ),
+    _ONE: (
+        "Every waiting rank is stuck in the same kind of call: post a step's sends and receives together, with "
+        "dist.batch_isend_irecv, not one after another, and go through all of the plan's steps."
+    ),
     _GAPS: "The numbers of the steps have gaps: group the records you are given, do not count steps yourself.",
     **hints(GROUP_RANKS),
-    _WAIT: "A chunk was used before its message had come: call wait() on every work that dist.batch_isend_irecv "
-    "returns.",
+    _WAIT: (
+        "A chunk was used before its message arrived: call wait() on every work that dist.batch_isend_irecv returns."
+    ),
 }
 
 
@@ -194,7 +200,7 @@ EXERCISE = Exercise(
         plan_case("3 ranks, float64", rotation(3, 2, 1, 3, (1,)), (3, 3), 17, dtype=torch.float64),
     ),
     hints=(
-        "What must happen before anybody waits? All messages of one step are on their way at the same time.",
+        "What must happen before any rank waits? All messages of one step travel at the same time.",
         "Group the records by step. For each step make a P2POp for every Send and Recv, call dist.batch_isend_irecv "
         "once, wait for all of it, and then do the Reduces. A Recv that is reduced needs a buffer of its own; one "
         "that is not can receive straight into its chunk.",

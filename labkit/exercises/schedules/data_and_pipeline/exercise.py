@@ -200,15 +200,20 @@ EXERCISE = Exercise(
         _MOVED: "hybrid_step changes gradients; the optimizer's step comes later.",
         _LOSS_EVERYWHERE: "Return what run_step returned where that is None: only last stages have a loss.",
         _ONE_LOSS: "Weigh the loss like the gradients, and sum it over the column too.",
-        _NO_SUM: "The pipelines were not brought together: all-reduce every gradient over mesh.get_group('data').",
+        _NO_SUM: "The pipelines' gradients were never combined: all-reduce every gradient over mesh.get_group('data').",
         _UNWEIGHED: "The gradients of the pipelines' means were added: weigh each by its own samples over all samples.",
-        _ALIKE: "Each pipeline counts alike. They have different numbers of samples: weigh each by its own over all.",
+        _ALIKE: (
+            "Each pipeline has the same weight, but they have different numbers of samples: weigh each by its own "
+            "over all."
+        ),
         _BY_SAMPLES: "Gradients are weighed by the samples themselves: divide by everybody's samples.",
-        _NO_ROW: "Each pipeline's gradients are weighed, and never summed: all-reduce them over the column.",
+        _NO_ROW: "Each pipeline's gradients are weighed but never summed: all-reduce them over the column.",
         _AXIS: "Gradients were summed over other ranks than those with the same stage, or the schedule ran in another "
         "group: the schedule goes along 'pipe', gradients along 'data'.",
-        _ALL: "Gradients were summed over all ranks: without group= a collective meets everybody, other stages too. "
-        "Give it mesh.get_group('data').",
+        _ALL: (
+            "Gradients were summed over all ranks: without group= a collective includes everybody, other stages too. "
+            "Pass mesh.get_group('data')."
+        ),
         _FLOAT32: "The gradients are right to six digits: somewhere a number was a float32 tensor. Weigh with Python's "
         "own numbers (item()).",
         _NONE: "Not every parameter has a gradient: one that is frozen or was not used has None. Leave it out.",

@@ -149,7 +149,7 @@ EXERCISE = Exercise(
     ),
     distributed=False,
     hints=(
-        "Play it with coins: one coin a stage, on the first of its steps. Which coin may move? When do you stop?",
+        "Play it with coins: one coin per stage, on its first step. Which coin may move? When do you stop?",
         "Keep three things: at[stage], the step it stands at; the set of posted messages, as (stage, record); the set "
         "of records that are done. Go over all stages again and again: post what the step has, and if all of it can "
         "be done, go on to the next step. Stop when a whole round moved nobody.",
@@ -158,17 +158,22 @@ EXERCISE = Exercise(
         "that is not through, the first record of steps[at[stage]] that cannot be done.",
     ),
     mistakes={
-        _NO_DICT: "Return a dict: for each stage that is stuck, the record it stands at. {} says that all come to an "
-        "end.",
-        _STEP: "Where a stage stands is one record: the first of its step that cannot be done, not the step's list.",
-        _NEEDS: "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its "
-        "Forward: those never can be done either.",
-        _NEVER: "No deadlock was found at all: a stage that cannot go on must stay where it is.",
-        _WAITS: "Schedules that come to an end were called stuck. Messages that stand together are posted "
-        "together, and one message of a batch may be done before another; go round until nobody moves.",
-        _SENDS: "A send is done only when its partner has been posted; a stage that stands at one can be stuck too.",
-        _ANOTHER: "The right stages, at other records: name the first record of the step that cannot be done.",
-        _KEPT: "A stage that waits for one that is stuck is stuck too: all of them belong in the result.",
+        _NO_DICT: "Return a dict: for each stuck stage, the record where it is stuck. {} means that all finish.",
+        _STEP: "A stage is stuck at one record: the first of its step that cannot be done, not the step's list.",
+        _NEEDS: (
+            "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its Forward: "
+            "those can never be done either."
+        ),
+        _NEVER: "No deadlock was found at all: a stage that cannot continue must stay where it is.",
+        _WAITS: (
+            "Schedules that finish were called stuck. Messages of a batch are posted together, and one may be done "
+            "before another; repeat until nobody moves."
+        ),
+        _SENDS: "A send is done only when its partner has been posted; a stage can be stuck at a send too.",
+        _ANOTHER: (
+            "The stages are right but the records are not: name the first record of the step that cannot be done."
+        ),
+        _KEPT: "A stage that waits for a stuck one is stuck too: all of them belong in the result.",
     },
 )
 

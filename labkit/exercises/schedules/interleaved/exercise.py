@@ -80,13 +80,13 @@ EXERCISE = Exercise(
     | {
         _BY_CHUNK: "All microbatches go through chunk 0 before the first goes through chunk 1: take groups of P "
         "microbatches.",
-        _FIRST_FIRST: "Backward begins with chunk 0: the last chunk's gradient is there first.",
+        _FIRST_FIRST: "Backward begins with chunk 0, but the last chunk's gradient is ready first.",
         _PLAIN: "The warm-up is too short for several chunks: 2 * (P - 1 - stage) + (V - 1) * P forwards.",
         _GPIPE: "All forwards come before all backwards; after the warm-up they take turns.",
-        NO_WORK: "Here is every chunk 0 to V-1 with every microbatch 0 to M-1: ForwardChunk and BackwardChunk.",
+        NO_WORK: "Records are ForwardChunk and BackwardChunk, for chunks 0 to V-1 and microbatches 0 to M-1.",
         LEFT_OUT: "Some of the work is missing: every chunk meets every microbatch, forward and backward.",
         STUCK: "Some work comes before what it needs: a chunk needs the same microbatch from the part before it.",
         _TOO_MUCH: "The warm-up is too long, so more is held than needed: 2 * (P - 1 - stage) + (V - 1) * P forwards.",
-        LATE: "It comes to an end, later than it could: look at the warm-up, and at the order of the groups.",
+        LATE: "It finishes, but later than it could: look at the warm-up, and at the order of the groups.",
     },
 )

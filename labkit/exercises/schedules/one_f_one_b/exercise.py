@@ -80,7 +80,7 @@ EXERCISE = Exercise(
     given=("Forward", "Backward"),
     distributed=False,
     hints=(
-        "Read one row of the figure aloud. How many forwards stand before the first backward on the last stage, and "
+        "Read one row of the figure aloud. How many forwards come before the first backward on the last stage, and "
         "how many on the one before it?",
         "Three parts: some forwards, then pairs of one backward and one forward, then the backwards that are left. "
         "Stage s begins with P - s forwards, or all M where there are fewer.",
@@ -93,16 +93,21 @@ EXERCISE = Exercise(
         _GPIPE: "All forwards come before all backwards: that is GPipe, and every stage holds all microbatches. A "
         "microbatch that has reached the last stage turns round at once.",
         _UNLIMITED: "With fewer microbatches than stages there are only M forwards to begin with.",
-        _LONG: "Each stage runs one forward more than it needs before its first backward, and holds it: P - s are "
-        "enough on stage s.",
+        _LONG: (
+            "Each stage runs one more forward than it needs before its first backward, and holds it: P - s are enough "
+            "on stage s."
+        ),
         _SHORT: "Each stage begins backward one forward too early and then waits for a gradient: stage s can run P - s "
         "forwards before the first one comes back.",
-        _SAME: "All stages begin with equally many forwards. The later a stage, the sooner its first gradient comes.",
+        _SAME: (
+            "All stages begin with the same number of forwards. The later a stage, the sooner its first gradient "
+            "arrives."
+        ),
         _OTHER_END: "The number of first forwards grows with the stage's number: it must shrink; the last stage has "
         "one.",
         _DRAIN: "The backwards of the last microbatches are missing: as many as are still held come at the end.",
         _MORE: "Stage s never holds more than P - s microbatches: after its first forwards, every forward comes after "
         "a backward.",
-        LATE: "It comes to an end, later than it could: somebody waits for a gradient while a forward could run.",
+        LATE: "It finishes, but later than it could: a stage waits for a gradient while a forward could run.",
     },
 )

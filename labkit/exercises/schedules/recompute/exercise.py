@@ -134,10 +134,14 @@ MISTAKES = {
     _KEPT: "The module's activations are still kept: run it in an autograd.Function's forward, and again in backward.",
     _WITHOUT_X: "Where x needs no gradient the output has none either, and the parameters get none: hand the "
     "parameters to apply too.",
-    _OTHER_NUMBERS: "With dropout the second run drew other numbers: keep torch.get_rng_state() in forward and set it "
-    "before the module runs again.",
-    _STATE: "After backward the next random number is another one than without recomputing: put back the state that "
-    "was there before the second run.",
+    _OTHER_NUMBERS: (
+        "With dropout the second run drew other numbers: save torch.get_rng_state() in forward and restore it before "
+        "the module runs again."
+    ),
+    _STATE: (
+        "After backward the next random number differs from the one without recomputing: restore the state from "
+        "before the second run."
+    ),
     _TWICE: "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
     "module.buffers() before it, and copy them back when the gradients are there.",
     _MISSING: "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of "

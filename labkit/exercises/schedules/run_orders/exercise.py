@@ -156,15 +156,21 @@ MISTAKES = {
     ),
     _AT_ONCE: "The weight's gradient is there right after backward: let backward return None for weight and bias, and "
     "append a function to later that adds them to .grad when it is called.",
-    _LAST: "The weight's gradient is that of the last backward alone: add to .grad what is there already.",
+    _LAST: "The weight's gradient is only that of the last backward: add to .grad instead of replacing it.",
     _ROWS: "With samples of several rows a gradient has three dimensions: reshape it and x to (rows, features) first.",
-    _NEVER: "Some weights never got their gradients: BackwardChunk calls what was put off at once, BackwardWeight "
-    "what its BackwardInput had put off.",
-    _WHEN: "The weights' gradients are computed in another place than the order says: BackwardInput only keeps what "
-    "is in later, and the BackwardWeight of the same microbatch calls it.",
+    _NEVER: (
+        "Some weights never got their gradients: BackwardChunk calls the postponed functions at once, BackwardWeight "
+        "those that its BackwardInput postponed."
+    ),
+    _WHEN: (
+        "The weights' gradients are not computed where the order says: BackwardInput only keeps what is in later, and "
+        "the BackwardWeight of the same microbatch calls it."
+    ),
     _READ: "A message was used before wait() had returned: each forward and backward waits for what it needs.",
-    _SHARED: "With one chunk it may be right, with several it is not: what enters, leaves and comes back belongs to a "
-    "chunk and a microbatch. Keep it by both.",
+    _SHARED: (
+        "It may be right with one chunk, but not with several: inputs, outputs and gradients belong to a chunk and a "
+        "microbatch. Store them by both."
+    ),
 }
 
 EXERCISE = Exercise(
@@ -224,8 +230,8 @@ EXERCISE = Exercise(
         "several chunks, gradients of the whole batch, nobody waits for ever",
     ),
     hints=(
-        "What did run_schedule keep by microbatch? What of it would two chunks of one rank write over? And "
-        "what of a linear layer's backward does no other rank wait for?",
+        "What did run_schedule store by microbatch? Which of that would two chunks of one rank overwrite? And which "
+        "part of a linear layer's backward does no other rank wait for?",
         "linear_later: an autograd.Function whose backward returns gradient @ weight for x and None for the others, "
         "and appends a function to later that adds gradient.T @ x to weight.grad and the sum over the rows to "
         "bias.grad. run_orders: dictionaries by (chunk, microbatch); irecv's handle is waited for by the work that "

@@ -127,8 +127,8 @@ EXERCISE = Exercise(
     visible=(step_case(4, 8, 4), step_case(4, 8, 6), step_case(3, 6, 3)),
     distributed=False,
     hints=(
-        "Where is the white in 1F1B, and which work could stand there? Nobody waits for W.",
-        'Begin with placement "one" and your 1F1B, write I and W for each B, and move W\'s into the white: that beats '
+        "Where are the gaps in 1F1B, and which work could fill them? Nobody waits for W.",
+        'Begin with placement "one" and your 1F1B, write I and W for each B, and move W\'s into the gaps: that beats '
         "the naive answer. Then think about when the last stage gets its first microbatch, and how two chunks change "
         "that.",
         'Play it in half turns with placement "v": in each, every stage does the first of I1, I0, F1, F0, W1, W0 that '
@@ -140,12 +140,14 @@ EXERCISE = Exercise(
         _FORM: "Return two things: a placement, and a list with one list of words for each stage, "
         '("one", [["F0", ...], ...]).',
         _PLACE: 'Placements are "one" (a chunk on each stage), "round" and "v" (two chunks each).',
-        _WORDS: 'A word is a letter and a microbatch, "F0", and of the second chunk ".1" after it: "F0.1".',
+        _WORDS: 'A word is a letter and a microbatch, "F0"; for the second chunk, add ".1": "F0.1".',
         _TWICE: "Every piece of work is done once.",
         _LEFT_OUT: "Each chunk meets every microbatch: F, and then B or both I and W.",
         _BOTH: "B is I and W together: do B, or the two.",
-        _STUCK: "Some work stands before what it needs: F needs F of the part before, I and B need F of their own part "
-        "and the I or B of the part behind, W needs its I.",
+        _STUCK: (
+            "Some work comes before what it needs: F needs F of the part before, I and B need F of their own part and "
+            "the I or B of the part behind, W needs its I."
+        ),
         _TOO_MUCH: "A chunk is held from F until its W (or B). Before a new F, do a W; with two chunks leave room for "
         "the second one.",
     },

@@ -64,23 +64,29 @@ EXERCISE = Exercise(
     given=_KINDS,
     distributed=False,
     hints=(
-        "Draw 1F1B for 3 stages with a backward of two boxes. Which boxes could move into the white?",
-        "The white of stage 0 is before its first backwards, that of the last stage at its end. So the later a stage, "
-        "the longer it puts weights off: by as many microbatches as its number.",
+        "Draw 1F1B for 3 stages with a backward of two boxes. Which boxes could move into the gaps?",
+        "Stage 0 idles before its first backwards, the last stage at its end. So the later a stage, the longer it "
+        "postpones weights: by as many microbatches as its number.",
         "Go through one_f_one_b. Forward stays, Backward becomes BackwardInput, and after that of microbatch j comes "
         "BackwardWeight of j - stage, if there is one. The last `stage` BackwardWeights come at the end.",
     ),
     mistakes=SHAPES
     | {
-        _AT_ONCE: "Every BackwardWeight stands right after its BackwardInput: that is 1F1B again. Put it off on "
-        "the later stages.",
-        _AT_THE_END: "All BackwardWeights come at the end: until then every microbatch is held. Put them off only as "
-        "long as it helps.",
-        _OTHER_DELAY: "The first stage has most white before its last backward, the last stage has it at the end: the "
-        "later a stage, the longer it puts weights off.",
+        _AT_ONCE: (
+            "Every BackwardWeight comes right after its BackwardInput: that is 1F1B again. Postpone it on the later "
+            "stages."
+        ),
+        _AT_THE_END: (
+            "All BackwardWeights come at the end: until then every microbatch is held. Postpone them only as long as "
+            "it helps."
+        ),
+        _OTHER_DELAY: (
+            "The first stage idles before its last backward, the last stage at the end: the later a stage, the longer "
+            "it postpones weights."
+        ),
         NO_WORK: "Backward is in two parts here, BackwardInput and BackwardWeight, of microbatches 0 to M-1.",
         STUCK: "Some work comes before what it needs: BackwardWeight after its BackwardInput, in 1F1B's order.",
-        _TOO_MUCH: "A microbatch is held until its BackwardWeight: do not put the weights off for longer than needed.",
-        LATE: "It comes to an end, later than it could: what the stage before waits for goes first.",
+        _TOO_MUCH: "A microbatch is held until its BackwardWeight: do not postpone the weights for longer than needed.",
+        LATE: "It finishes, but later than it could: do first what the previous stage waits for.",
     },
 )

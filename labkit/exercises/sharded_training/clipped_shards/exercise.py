@@ -160,11 +160,13 @@ _AVERAGED, _ONE, _CUT = ("squares averaged", "max_norm ignored", "elements cut o
 MISTAKES = {
     _OWN: "This is the norm of one rank's shards. The squares of all shards have to be added up: all_reduce.",
     _NORMS: "Norms do not add up, their squares do: 3 and 4 make 5. Send the squares, and take the root afterwards.",
-    _EVERYBODY: "The ranks of the group hold all of the gradient. Others hold another one, or the same again: pass "
-    "group=group.",
+    _EVERYBODY: (
+        "The ranks of the group together hold the whole gradient. Other ranks hold another one, or a copy: pass "
+        "group=group."
+    ),
     _AVERAGED: "The squares have been averaged. Each rank holds other elements, so their squares add up.",
-    _ONE: "The gradients have been scaled to a norm of 1, and it may be max_norm.",
-    _CUT: "Each element has been cut off by itself, which changes the gradient's direction. Scale all by one factor.",
+    _ONE: "The gradients were scaled to a norm of 1; the limit is max_norm.",
+    _CUT: "Each element was clipped on its own, which changes the gradient's direction. Scale all by one factor.",
     _SQUARED: "The norm is the root of the sum of squares.",
     _OVERFLOWS: "float16 ends at 65504, so the square of 300 is infinite in it. Take the squares in float32.",
     _AFTERWARDS: "Return the norm that the gradient had before it was clipped.",

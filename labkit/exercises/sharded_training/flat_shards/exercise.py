@@ -170,24 +170,28 @@ _LATE, _WHOLE, _MANY, _WIDE, _BLOCKS = (
 )  # fmt: skip
 MISTAKES = {
     _STRIDED: "A shard is a run of consecutive elements: rank 0 has the first ones, rank 1 the next.",
-    _SHORT: "The shards do not make up the whole tensor in equal sizes, as a collective wants it. Round "
-    "numel / world_size up, and pad the last shard with zeros.",
-    _NOT_FILLED: "The tensors still hold what they held. finish() must copy what came into tensor.data.",
-    _TORN: "What is gathered lies rank by rank, and within a rank tensor by tensor. View it as (world_size, "
-    "...), cut it "
-    "into columns, one for each tensor; a column, flattened, is the padded tensor.",
+    _SHORT: (
+        "A collective needs shards of equal size that cover the whole tensor. Round numel / world_size up, and pad "
+        "the last shard with zeros."
+    ),
+    _NOT_FILLED: "The tensors did not change. finish() must copy the gathered values into tensor.data.",
+    _TORN: (
+        "The gathered values come rank by rank, and within a rank tensor by tensor. View it as (world_size, ...), cut "
+        "it into columns, one for each tensor; a column, flattened, is the padded tensor."
+    ),
     _NEW_MEMORY: "The tensors must keep their memory: copy into tensor.data instead of replacing it.",
     _SUM: "reduce_scatter adds up. Divide by the number of ranks.",
     _VIEW: "A view keeps the whole tensor's memory alive, which a shard is there to free. Return a copy: .clone().",
-    _FRONT: "The zeros stand behind the tensor's end, in the last shard: pad(flat, (0, missing)).",
+    _FRONT: "The zeros go after the tensor's end, in the last shard: pad(flat, (0, missing)).",
     _SEEN: "For autograd these are parameters, and writing into them is an error in training. Write into tensor.data.",
-    _UNWAITED: "Call wait() on the collective's handle before you use what it brings: without it, what you find there "
-    "is luck.",
+    _UNWAITED: (
+        "Call wait() on the collective's handle before you use its result: without it, the buffer may hold anything."
+    ),
     _DIVIDED: "This is smaller than the mean: divide by the number of ranks once.",
     _LATE: "Call the collective with async_op=True in the function that begins, and only wait in the one it returns.",
     _WHOLE: "An all_reduce sends twice the bytes that a reduce_scatter or an all_gather does.",
     _MANY: "Lay the parts of all tensors into one buffer, and send that: each collective costs a latency.",
-    _WIDE: "More travels than the tensors are large. Shards travel in the dtype of the tensors.",
+    _WIDE: "You send more bytes than the tensors have. Shards travel in the dtype of the tensors.",
     _BLOCKS: "Pass async_op=True, and call wait() in the function that you return.",
 }
 

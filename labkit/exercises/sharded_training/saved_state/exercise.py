@@ -189,11 +189,14 @@ MISTAKES = {
     _OPTIONS: "The groups' options belong to the state: a learning rate that a schedule has changed must be there "
     "after loading. Save "
     "them, and load them into param_groups.",
-    _FRESH: "After loading, training goes on as if there were no state. It belongs into the inner optimizer's "
-    "state, under the "
-    "shard.",
-    _COUNTER: '"step" is the same on all ranks, and no shard. A parameter without dimensions has the shape of its '
-    "counter: tell them apart by name.",
+    _FRESH: (
+        "After loading, training continues as if there were no state. Put it into the inner optimizer's state, under "
+        "the shard."
+    ),
+    _COUNTER: (
+        '"step" is the same on all ranks and is not a shard. A parameter without dimensions has the same shape as its '
+        "step counter: tell them apart by name."
+    ),
     _SHARES: "The inner optimizer goes on counting in the very tensors that were loaded. Load copies.",
     _EVERYTHING: "Each rank has loaded the state of all elements. Give each its shards: shard_of.",
 }
@@ -213,8 +216,8 @@ EXERCISE = Exercise(
         saving_case("4 ranks, a layer that no step before used", 1354, 4, spare=[2]),
     ),
     hints=(
-        "What would one process save? Tensors in the parameters' shapes, under the parameters' numbers. Whoever "
-        "reads that does not care how many ranks there were.",
+        "What would one process save? Tensors in the parameters' shapes, under the parameters' numbers. A program "
+        "that reads that does not care how many ranks there were.",
         "Remember in __init__ which parameters were given, frozen ones too. To save, walk through self.shards: what "
         "the inner optimizer keeps for a shard (self.optimizer.state[shard]) is gathered, but for step. To load, cut "
         "it with shard_of.",

@@ -116,11 +116,14 @@ _SUM, _OWN, _ALL_REDUCED, _KEPT, _LATE, _TWICE, _BLOCKS = (
 _DIVIDED, _STILL, _ONCE = ("divided twice", "a gradient forgotten", "params read as a list")
 MISTAKES = {
     _DIVIDED: "start_scatter gives the mean already. Do not divide it again.",
-    _STILL: "Some parameters have not moved: take up every gradient that is under way, and give it to its shard.",
+    _STILL: (
+        "Some parameters have not moved: finish every reduce-scatter that is in flight, and give the gradient to its "
+        "shard."
+    ),
     _ONCE: "params may be an iterator, as model.parameters() is, which can be read once: use self.shards, or begin "
     "with params = list(params).",
     _SUM: "The gradients are added up. The step takes their mean.",
-    _OWN: "This rank has trained on its own gradients alone.",
+    _OWN: "This rank trained only on its own gradients.",
     _ALL_REDUCED: "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter.",
     _KEPT: "Once a gradient is under way, set parameter.grad = None: the memory it takes is what this is about.",
     _LATE: "Send each gradient from its own hook, when it is complete, instead of all of them after backward.",
@@ -143,7 +146,8 @@ EXERCISE = Exercise(
         scattering_case("4 ranks, one step", 1324, 4, num_steps=1),
     ),
     hints=(
-        "Your ShardedOptimizer gives each shard its part of an equal gradient. Only where that part comes from is new.",
+        "Your ShardedOptimizer gives each shard its part of an equal gradient. The only new thing is where that part "
+        "comes from.",
         "In a hook, begin start_scatter([parameter.grad]), remember the function it returns, and set "
         "parameter.grad = None. "
         "In step, call each of these functions: it returns the list with the shard's gradient.",

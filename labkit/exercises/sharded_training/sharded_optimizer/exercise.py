@@ -104,9 +104,10 @@ MISTAKES = {
     "shards after "
     "the update.",
     _TAIL: "The last elements of some parameters never move: their number does not divide by the ranks. Pad.",
-    _GROUPS: "All parameters are treated alike: the options of the groups are lost. Hand optimizer_cls one "
-    "group for each "
-    "group, with the same options and other parameters.",
+    _GROUPS: (
+        "All parameters are treated alike: the options of the groups are lost. Give optimizer_cls one group for each "
+        "group, with the same options and the shards as parameters."
+    ),
     _FIXED: "A new learning rate in param_groups changes nothing. param_groups must be the very dicts that the inner "
     "optimizer reads.",
     _ZEROS: "A parameter without a gradient has moved: with zeros for a gradient, Adam still applies weight "
@@ -114,7 +115,7 @@ MISTAKES = {
     "momentum. Let the shard's grad be None, too.",
     _EVERYTHING: "This rank keeps the state of all elements. Give optimizer_cls the shards, not the parameters.",
     _PLAIN: "The options in kwargs have not reached optimizer_cls: optimizer_cls(groups, **kwargs).",
-    _FORGETS: "Every step begins without the means of the steps before: make the inner optimizer once, in __init__.",
+    _FORGETS: "Every step loses the state of the previous steps: make the inner optimizer once, in __init__.",
     _DIVIDED: "The gradients are a mean already. Do not divide them again.",
     _ONCE: "params may be an iterator, as model.parameters() is, which has no first element and can be read once: "
     "begin with params = list(params).",

@@ -107,22 +107,24 @@ _SIGNS: Mapping[str, Sign] = {
     _ALONE: lambda case, failure, wire: failure.kind in (*HANGS, "died", "exception"),
 }
 MISTAKES = {
-    _NOT_IN_PLACE: "Every rank's tensor is as it was. The mean must stand in the tensor that was handed in: change it, "
-    "do not return another.",
+    _NOT_IN_PLACE: (
+        "No tensor changed. The mean must end up in the tensor that was passed in: change it, do not return another."
+    ),
     _SUM: "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went to a "
     "new tensor: tensor = tensor / n only gives a name to it, tensor /= n changes what was handed in.",
     _TWICE: "Every rank holds the mean divided by the number of ranks once more. Divide once: before the sum, or "
     "after it.",
-    _FIXED: "It is divided by a fixed number. How many ranks there are is what dist.get_world_size() says.",
+    _FIXED: "You divide by a fixed number. dist.get_world_size() says how many ranks there are.",
     _ON_ONE: "Rank 0 has the mean and the others have the sum: all ranks run the same code, so all must divide.",
     _REDUCE: "Rank 0 has the mean and the others do not: dist.reduce brings the sum to one rank, dist.all_reduce to "
     "all.",
-    _OWN_MEAN: "Every rank took the mean of the elements of its own tensor. Asked for is the mean over ranks, element "
-    "by element: the tensor keeps its shape, and ranks must talk to each other.",
+    _OWN_MEAN: (
+        "Every rank took the mean of the elements of its own tensor. Compute the mean over ranks, element by element: "
+        "the tensor keeps its shape, and ranks must talk to each other."
+    ),
     _RETURNS: "dist.all_reduce returns None: it writes the sum into the tensor that you hand to it. Divide that "
     "tensor.",
-    _ALONE: "A collective needs every rank: one that stands behind `if rank == 0` is called by one rank, and the "
-    "others never come.",
+    _ALONE: "A collective needs every rank: inside `if rank == 0` only one rank calls it, and the others never come.",
 }
 
 EXERCISE = Exercise(

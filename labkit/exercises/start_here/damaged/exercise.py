@@ -84,14 +84,20 @@ _LOOKS: Mapping[str, Look] = {
 }
 MISTAKES = {
     NOTHING: NOTHING_HINT,
-    _DROPPED: "Entries that came back as 0 were dropped, which a compressor may do. Damaged is what came back as "
-    "something else than it was.",
-    _MAGNITUDES: "You compare magnitudes, so -2 and 2 look alike to you, as they do to the post. Compare the values.",
+    _DROPPED: (
+        "Entries that came back as 0 were dropped, which a compressor may do. An entry is damaged if it came back as "
+        "some other value."
+    ),
+    _MAGNITUDES: (
+        "You compare magnitudes, so -2 and 2 look the same to you, as they do to the post. Compare the values."
+    ),
     _SIGNS: "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
     "before, is damaged too.",
-    _COUNT: "Asked for are the places of the damaged entries, as a list, not how many there are.",
-    _FLAGS: "Asked for is a list of whole numbers, the places: nonzero() gives the places of a mask, "
-    "flatten().tolist() makes a list of them.",
+    _COUNT: "Return the places of the damaged entries as a list, not how many there are.",
+    _FLAGS: (
+        "Return a list of whole numbers, the places: nonzero() gives the places of a mask, flatten().tolist() makes a "
+        "list of them."
+    ),
 }
 
 EXERCISE = Exercise(

@@ -99,9 +99,9 @@ MISTAKES = {
     NOTHING: NOTHING_HINT,
     _ZERO: "received is the position of the receive among the receiver's calls, and the first one has position 0. Ask "
     "whether it is None.",
-    _RECEIVERS: "You collect who should have received (dst); asked for is who was not heard (src).",
+    _RECEIVERS: "You collect the receivers (dst); collect the senders that were not heard (src).",
     _TWICE: "A rank that sent several messages is named once: collect the ranks in a set.",
-    _HEARD: "These are the senders of the messages that arrived; asked for are the others.",
+    _HEARD: "These are the senders whose messages arrived; return the others.",
     _ONE_FOR_ALL: "A rank of which one message arrived and another did not is left out: asked for is who sent at least "
     "one that nobody received.",
     _ORDER: "These are the right ranks; give them in order, smallest first, as a list.",

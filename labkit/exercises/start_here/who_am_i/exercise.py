@@ -119,17 +119,20 @@ _LOOKS: Mapping[str, Look] = {
 }
 MISTAKES = {
     NOTHING: NOTHING_HINT,
-    _LOCAL: "LOCAL_RANK counts on one machine: the second machine has a 0 too. Who a process is in the world says "
-    "RANK.",
-    _TEXTS: 'What stands in an environment is text: "1" is not 1. Make numbers of it with int().',
-    _DEFAULT: "Where a name is missing you went on with a default: then every process takes itself for the same rank, "
-    'and nobody notices. Let it fail: environ["RANK"] raises KeyError.',
+    _LOCAL: "LOCAL_RANK counts on one machine: the second machine has a 0 too. RANK is the number in the whole world.",
+    _TEXTS: 'Environment variables are text: "1" is not 1. Convert them with int().',
+    _DEFAULT: (
+        "You use a default where a name is missing: then every process believes it is the same rank, and nobody "
+        'notices. Let it fail: environ["RANK"] raises KeyError.'
+    ),
     _SWAPPED: "The pair is (rank, world_size), in this order.",
     _MACHINE: "LOCAL_WORLD_SIZE counts the ranks of one machine; the world is all of them: WORLD_SIZE.",
     _ERROR: "An error was raised although RANK and WORLD_SIZE are both there: look both up in environ and make numbers "
     "of them.",
-    _ELSEWHERE: "Whatever is handed in, the answer is the same: it comes from elsewhere. Read the dictionary environ "
-    "that the function is given; os.environ is this notebook's own, and no process group has begun here.",
+    _ELSEWHERE: (
+        "The answer does not depend on the argument. Read the dictionary environ that the function is given; "
+        "os.environ is this notebook's own, and no process group has begun here."
+    ),
     _ANOTHER: 'A missing name should raise KeyError, as environ["RANK"] does by itself.',
 }
 

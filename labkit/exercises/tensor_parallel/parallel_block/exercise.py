@@ -32,8 +32,9 @@ _UNTRAINED, _SHARED_STEP, _KEPT, _LAYERS, _NO_REFUSAL, _NEEDLESS = (
     "the layers given were changed", "no refusal", "a needless refusal",
 )  # fmt: skip
 MISTAKES = {
-    _BIAS_EVERYWHERE: "The second layer's bias is in the result once for every rank. Add it after the sum, or on one "
-    "rank only.",
+    _BIAS_EVERYWHERE: (
+        "The result contains the second layer's bias once per rank. Add it after the sum, or on one rank only."
+    ),
     _NO_BIAS: "The second layer's bias is missing in the result.",
     _UNSUMMED: "The result is this rank's partial sum: `leave` it.",
     _WRONG_ROWS: "You took consecutive rows of qkv.weight. It is q on top of k on top of v: take this rank's heads out "

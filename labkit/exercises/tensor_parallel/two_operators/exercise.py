@@ -23,8 +23,10 @@ _UNREDUCED, _AGAIN, _UNSUMMED, _SWAPPED, _MEAN, _GROUP, _CHANGED = (
     "x was changed",
 )  # fmt: skip
 MISTAKES = {
-    _UNREDUCED: "The gradient that leaves `enter` is this rank's own. x was read by every rank, so what each rank says "
-    "of it must be added up: an all-reduce in backward.",
+    _UNREDUCED: (
+        "The gradient that leaves `enter` is this rank's own. Every rank read x, so its gradient is the sum over all "
+        "ranks: an all-reduce in backward."
+    ),
     _AGAIN: "`leave` reduces the gradient, too. Its sum is on every rank already and so is the sum's gradient: hand it "
     "on as it is, or everything below is N times too large.",
     _UNSUMMED: "`leave` returns this rank's own x: all-reduce it in forward.",
@@ -118,7 +120,7 @@ EXERCISE = Exercise(
         operators_case("4 ranks, two groups of two", 1203, 4, (2, 3), [[0, 1], [2, 3]]),
     ),
     hints=(
-        "Take a pencil and two ranks: y = (x @ A0) + (x @ A1). Which rank knows what of dy/dx?",
+        "Take a pencil and two ranks: y = (x @ A0) + (x @ A1). Which part of dy/dx does each rank know?",
         "A torch.autograd.Function has forward(ctx, x, group) and backward(ctx, gradient); ctx.group keeps the group. "
         "backward returns one gradient for each argument: None for the group.",
         "enter: forward returns x.view_as(x), backward all-reduces a contiguous clone of the gradient. leave: forward "
