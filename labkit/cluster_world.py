@@ -135,10 +135,10 @@ def cluster(
     public: bool = False,
     security: Any = None,
 ) -> ClusterWorld | RanksWorld:
-    """Return a world of real processes on the hosts of a Dask cluster; without an address, of the ranks that are here.
+    """Return a world of real processes on the hosts of a Dask cluster; without an address, of ranks that run already.
 
     In a program that torchrun or srun started, ``labkit.run(fn, on=labkit.cluster())`` runs fn in the ranks there are:
-    rank 0 gets the Run of all, every other rank one with its own result alone.
+    rank 0 gets the Run of all ranks, every other rank a Run with only its own result.
 
     Dask finds the hosts and starts an agent on each; the agents own the ranks, for as long as this notebook renews
     their lease. A host is an IP address; Dask workers on 127.0.0.1 each stand for one. All ranks have one backend: NCCL

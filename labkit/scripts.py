@@ -57,7 +57,7 @@ class Script:
 
 
 def script(path: str | Path, *args: object) -> Script:
-    """Return a script to take to a world in place of a function: ``labkit.run(labkit.script("train.py"), on=world)``.
+    """Return a script to run in place of a function: ``labkit.run(labkit.script("train.py"), on=world)``.
 
     It runs as under ``torchrun``: as ``__main__`` on every rank, with torchrun's environment and the files beside it,
     and it calls ``init_process_group`` itself. On ``labkit.virtual`` it finds virtual CUDA devices, unless the world

@@ -84,16 +84,16 @@ def virtual(
 
     What a rank cannot do here: start processes (DataLoader: num_workers=0), or use ``torch.distributed.autograd``,
     DistributedOptimizer and RemoteModule. Locks made before the run cannot be waited for in virtual time.
-    Installed packages are one for all ranks: where one keeps a process group of a rank's, another rank's call on it
-    raises and says where it was found. What else of a package's own differs from rank to rank, all ranks would share
-    (for torch and Accelerate it is known, and kept apart).
+    All ranks share installed packages: if one keeps a rank's process group, another rank's call on it raises and says
+    where it was found. Any other state that a package keeps per rank would be shared, too (for torch and Accelerate it
+    is known, and kept apart).
 
     Args:
         world_size: Number of ranks, 1 to 4096.
         gpu: "v100", "a100", "h100", "h200", "b200", "l4", "rtx4090", "cpu", a labkit.hardware.Device, or what
             `labkit calibrate` measured of a host: ``labkit.hardware.load("host.json")``.
-        link: What connects accelerators of a node, such as "nvlink4" or "pcie5"; None takes what the device is sold
-            with. With "ethernet_25g" and its like every accelerator is a host of its own.
+        link: What connects accelerators of a node, such as "nvlink4" or "pcie5"; None is what the device is sold with.
+            With "ethernet_25g" and its like every accelerator is a host of its own.
         gpus_per_node: Accelerators in a node, 8 where nothing else follows from link.
         nic: What connects nodes, such as "ib_ndr" or "ethernet_100g".
         nics_per_node: Network cards of a node; None gives every accelerator its own.
@@ -104,7 +104,7 @@ def virtual(
         algorithm: How collectives are costed: "ring", "tree", "direct", "nvls" (the switch adds), or "auto" for what
             NCCL would choose.
         memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with. A tensor that does
-            not fit raises torch.OutOfMemoryError in its rank, with what the memory is full of.
+            not fit raises torch.OutOfMemoryError in its rank, with a list of what fills the memory.
         join_operators: Show operators that follow each other without a gap as one span, "operators". Hundreds of ranks
             run millions of operators; times, memory and communication are the same either way.
         stream: Let each accelerator compute beside the program that issues its kernels: a launch costs the program its
@@ -115,7 +115,7 @@ def virtual(
             (labkit.script) and not for functions.
 
     Raises:
-        ConfigError: If a number or a name cannot be.
+        ConfigError: If a number or a name is not allowed.
     """
     return VirtualWorld(
         describe(

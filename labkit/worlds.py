@@ -74,7 +74,7 @@ class LocalWorld:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         results: What the function returned, one value per rank.

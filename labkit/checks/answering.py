@@ -46,7 +46,7 @@ class Answered:
 def answer(exercise_id: str, single: Literal = None, /, **fields: Literal) -> Answered:
     """Return what your answer is worth, with the reason; it never raises for a wrong one.
 
-    In a class that has recordings of its own, it is written down, and counts when you hand in.
+    In a class with recordings of its own, the answer is saved, and counts when you hand in.
 
     Args:
         exercise_id: Its slug, "who_waits".

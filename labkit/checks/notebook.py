@@ -144,7 +144,7 @@ def challenge(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
 
     Args:
         exercise_id: Its slug.
-        *functions: The functions it asks for, themselves, not called.
+        *functions: The functions it asks for; pass them, do not call them.
     """
     return check(exercise_id, *functions)
 
@@ -157,9 +157,10 @@ def check(exercise_id: str, *functions: Callable[..., Any], device: Place = "cpu
 
     Args:
         exercise_id: Its slug, "ring_sum".
-        *functions: The functions the exercise asks for, themselves, not called:
+        *functions: The functions the exercise asks for; pass them, do not call them:
             ``labkit.check("ring_sum", ring_sum)``.
-        device: "cpu", or "cuda": the same cases with a GPU for each rank, on NCCL. That tries what the CPU forgives.
+        device: "cpu", or "cuda": the same cases with a GPU for each rank, on NCCL. That catches mistakes which the CPU
+            forgives.
     """
     problem = _not_an_id(exercise_id, "check")
     if problem:

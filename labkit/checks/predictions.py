@@ -108,7 +108,7 @@ _written: dict[str, Prediction] = {}
 def predict(guess_id: str, guess: Plain, *, unit: str = "") -> Prediction:
     """Return your guess, written down until :func:`reveal` shows it beside the number that came out.
 
-    It is not scored. Running the cell again replaces the guess. On the class board, for who joined one, it is a bar
+    It is not scored. Running the cell again replaces the guess. If you joined a class board, it appears there as a bar
     among everybody's, without a name.
 
     Args:

@@ -51,8 +51,8 @@ def span(name: str, kind: str = "compute") -> AbstractContextManager[object]:
 def device() -> torch.device:
     """Return the device of this rank: ``cuda:LOCAL_RANK``, or the CPU where the world requires it.
 
-    The same code under plain torchrun gets the GPU of its local rank where there is one that works, else the CPU; a GPU
-    that is counted and does not work is told once, as a warning.
+    The same code under plain torchrun gets the GPU of its local rank where there is one that works, else the CPU; a
+    GPU that is listed but does not work causes one warning.
     """
     import torch
 

@@ -21,10 +21,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def mine(
     exercise_id: str, otherwise: Function, *, name: str | None = None, folder: Path | None = None
 ) -> Function | Any:
-    """Return your own function of an earlier exercise, or `otherwise` where it is not to be had; says which.
+    """Return your own function of an earlier exercise, or `otherwise` if there is none; it says which.
 
-    Your notebook of that lesson must lie beside this one. Only its given and exercise cells run, each for itself, in a
-    module of their own.
+    Your notebook of that lesson must lie beside this one. Only its given and exercise cells run, in a module of their
+    own.
 
     Args:
         exercise_id: Its slug, "drop_in_all_reduce".

@@ -76,7 +76,9 @@ def exercise_of(tag: str, written: Mapping[str, Any], number: str, above: Sequen
             there = ", ".join(above) or "none"
             raise HeaderError(f"exercise {slug} needs {need!r}, which is not above it; above are {there}.")
     if not all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in values["weights"]):
-        raise HeaderError(f"exercise {slug} has weights={values['weights']!r}; write a whole number above 0 for each case.")
+        raise HeaderError(
+            f"exercise {slug} has weights={values['weights']!r}; write a whole number above 0 for each case."
+        )
     rubric = values.pop("rubric", {})
     if tag == "write":
         values["points"] = _points(slug, rubric)

@@ -49,7 +49,7 @@ def lend(exercise_id: str, namespace: dict[str, Any] | None = None) -> Lent:
     """Put a working stand-in for an exercise into the notebook; its points are given up as long as it is lent.
 
     It comes from the course's own solutions where there are any, else from the class's pack, if it lies beside the
-    notebook. Of an exercise that asks for sentences, the model answer is shown.
+    notebook. For an exercise that asks for sentences, it shows the model answer.
 
     Args:
         exercise_id: Its slug, "ring_plan".

@@ -196,7 +196,9 @@ def _invoke(api: str, to: Any, func: Any, args: Any, kwargs: Any, timeout: float
     if not callable(func):
         raise TypeError("function should be callable.")
     if isinstance(func, torch.jit.ScriptFunction):
-        raise RuntimeError(f"{api} of a TorchScript function is not there on the virtual cluster; call a Python function.")
+        raise RuntimeError(
+            f"{api} of a TorchScript function is not there on the virtual cluster; call a Python function."
+        )
     name = str(getattr(func, "__qualname__", type(func).__name__))
     request = (func, tuple(args or ()), dict(kwargs or {}))
     return invoke(api, name, _find(agent, to), request, timeout)

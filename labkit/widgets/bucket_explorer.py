@@ -46,10 +46,10 @@ def bucket_explorer(
     run: Timeline | None = None,
     run_steps: Sequence[int] = (-1,),
 ) -> Explorer:
-    """Return a figure that shows the buckets of one step: what is in them, when they travel, what of that is exposed.
+    """Return a figure that shows the buckets of one step: what is in them, when they travel, how much is exposed.
 
-    Gradients are complete evenly over backward, the layer used last first; a bucket's ring all_reduce takes
-    2(N-1)(latency + bytes/N/bandwidth), one at a time, and begins when the slowest rank has its gradients too.
+    Gradients become ready evenly over backward, last layer first; a bucket's ring all_reduce takes 2(N-1)(latency +
+    bytes/N/bandwidth), one at a time, and begins when the slowest rank has its gradients too.
 
     Args:
         sizes: Bytes of each parameter's gradient in the order of registration; without it 40 layers of 384 x 384.
@@ -57,26 +57,28 @@ def bucket_explorer(
             that torch's DDP takes (``buckets.ddp_plan``).
         cap_mb: What a bucket may hold to begin with, in units of 2**20 bytes.
         first_mb: What the first bucket may hold; 0: as the others. torch's DDP begins with 1.
-        compare: Caps to be stacked on one axis, math.inf for one bucket; else the figure offers 1, 25 and one.
+        compare: Caps to stack on one axis, math.inf for one bucket; without it, the figure offers 1, 25 and a single
+            bucket.
         used: Indices into sizes in the order in which forward uses them, if that is not the order of registration.
         graph: What DDP is told: "default", "find_unused_parameters" or "static_graph".
         step: 1, 2, or 3 for all later ones: DDP rebuilds its buckets after 1, with a static graph after 2.
         hook: What is done to a bucket before it is sent: "none", "fp16", "PowerSGD, rank 4" or "top 1 %".
-        gradients: A real gradient for each parameter, or such a list for each rank: what hooks send and lose is counted
-            on them. Their bytes are the sizes if there are none.
+        gradients: A real gradient for each parameter, or such a list for each rank: what hooks send and lose is
+            measured on them. Without sizes, their bytes are the sizes.
         forward_s: Time of forward; half of backward's without it.
-        backward_s: Time of backward; of a run its own, else 10 ms.
+        backward_s: Time of backward; by default the run's own, else 10 ms.
         optimizer_s: Time of the optimizer; a tenth of backward's without it.
         search_s: Time of DDP's search for unused parameters; without it as measured on a CPU, 2 us a parameter.
         skew_s: How much later than rank 0 the slowest rank is.
-        num_ranks: 2 to 64.
+        num_ranks: Number of ranks, 2 to 64.
         latency_s: Of a message.
         bandwidth_Bps: Of a link, bytes per second.
         run: The timeline of a run with spans "forward" and "backward" (and "optimizer"), drawn under the model.
         run_steps: Which of the run's steps are drawn: 0 is the first, -1 the last.
 
     Raises:
-        ConfigError: If there are no sizes, or too many, or the plan is no list of lists, or the run has no such step.
+        ConfigError: If there are no sizes, or too many, or the plan is not a list of lists, or the run has no such
+            step.
     """
     ranks = None if gradients is None else as_ranks(gradients)
     own = sizes is None and ranks is None

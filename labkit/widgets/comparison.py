@@ -100,7 +100,7 @@ def compare(
         ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
 
     Raises:
-        ConfigError: If one is no timeline, how is neither word, or a rank is not there.
+        ConfigError: If one is not a timeline, how is neither word, or a rank is not there.
     """
     if how not in ("below", "outline"):
         raise ConfigError(f'how={how!r} is not known; use "below" or "outline".')

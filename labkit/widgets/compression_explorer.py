@@ -67,12 +67,12 @@ def compression_explorer(
 ) -> Explorer:
     """Return a figure of a step's time against the link's speed, one line for each way to send gradients.
 
-    The others are held against the first method. Losses, norms of residuals and errors, where given, are
-    drawn against seconds, bytes or steps.
+    The first method is the baseline for the others. Losses, norms of residuals and errors, where given, are drawn
+    against seconds, bytes or steps.
 
     Args:
-        methods: For each name num_bytes, and if need be compress_s, addable, losses, residuals and errors; at most 8.
-            Without them those of 25 million parameters, or of ``gradients``.
+        methods: For each name num_bytes, and optionally compress_s, addable, losses, residuals and errors; at most 8.
+            By default, those of 25 million parameters, or of ``gradients``.
         gradients: A real gradient for each parameter, or such a list for each rank: bytes and errors of the hooks fp16,
             PowerSGD and top 1 % are counted on them; their times are passes over memory, as in ``bucket_explorer``.
         num_ranks: 2 to 128.

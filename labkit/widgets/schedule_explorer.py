@@ -25,12 +25,12 @@ _WIDTH, _LEFT, _RIGHT = 760, 58, 58
 def schedule_explorer(
     *schedules: Any, num_stages: int = 4, num_microbatches: int = 8, memory_limit: int = 0, **named: Any
 ) -> Explorer:
-    """Return a figure that shows pipeline schedules one above the other: bubble, memory, and what cannot be, in red.
+    """Return a figure that shows pipeline schedules one above the other: bubble, memory, and mistakes in red.
 
     Without an argument it shows GPipe and 1F1B, and interleaved 1F1B (two chunks), ZB-H1 or ZB-V below when chosen.
     Functions are tried for other numbers of stages and microbatches too: the sliders work without a kernel. The
-    operation under the pointer is marked in every schedule, with the way of its microbatch. An operation can be dragged
-    to another place in its stage's order; what comes of it, or why that cannot be, is said at once.
+    operation under the pointer is marked in every schedule, with its microbatch's path. You can drag an operation to
+    another place in its stage's order, and see at once what changes, or why it cannot go there.
 
     Args:
         *schedules: Each a function make(stage, num_stages, num_microbatches) that returns a stage's records; or a list
@@ -38,7 +38,7 @@ def schedule_explorer(
         num_stages: P, to begin with, 1 to 16.
         num_microbatches: M, to begin with, 1 to 64.
         memory_limit: Microbatches whose activations a stage has memory for; 0: any number.
-        **named: The same, with the names they shall have.
+        **named: The same, by the names to show.
 
     Raises:
         ConfigError: If one is none of these.

@@ -31,9 +31,9 @@ def sharding_player(num_params: float = 7e9, num_ranks: int = 8, *, stage: int =
     """Return a figure that plays a training step: what every rank holds of each block, and what it has sent.
 
     Args:
-        num_params: Of the model; mixed precision with Adam keeps 16 bytes of each.
-        num_ranks: To begin with: 2, 4, 8, 16, 32 or 64.
-        stage: Of ZeRO to begin with, 1 to 3; 0 for DDP.
+        num_params: Parameters of the model; mixed precision with Adam keeps 16 bytes of each.
+        num_ranks: Ranks to begin with: 2, 4, 8, 16, 32 or 64.
+        stage: ZeRO stage to begin with, 1 to 3; 0 for DDP.
 
     Raises:
         ConfigError: If there is no such stage, or another number of ranks.

@@ -41,7 +41,7 @@ def staleness_view(
     num_bytes: float | None = None,
     seed: int = 0,
 ) -> Explorer:
-    """Return a figure of a parameter server's updates: who read which version, what was missed, dropped, who waited.
+    """Return a figure of a parameter server's updates: who read which version, what was dropped, who waited.
 
     Where losses are known, they are drawn against time and against updates, of all runs on one axis. The simulation
     compares its policy with a synchronous, a bounded and an asynchronous server. Staleness counts versions; a bound
@@ -55,13 +55,12 @@ def staleness_view(
             `updates` and, if known, `seen` with seconds, version and loss; or records with worker, version_read,
             version_applied and, if known, start, end, dropped, sequence and, of compressed gradients, the norms error
             and residual, which are then drawn under the staleness; or lesson 06's (sequence, worker, version_read,
-            version_applied). Numbers that lack in the sequence are marked in red. None: a simulation with
-            sliders.
+            version_applied). Numbers missing from the sequence are marked in red. None: a simulation with sliders.
         bound: The server's policy. How many pushes a worker may be ahead of the slowest: 0, 1, 2, 4 or 8 (stale
             synchronous parallel, Ho et al. 2013); "delay 2", "delay 4" or "delay 8": no gradient is begun before all
             are in that were begun more than so many before it (bounded delay, Li et al. 2014); "async" or "sync". With
             updates any whole number, which is held against what happened.
-        num_workers: Of the simulation, 1 to 8.
+        num_workers: Workers of the simulation, 1 to 8.
         straggler: How many times slower worker 0 is in the simulation, 1 to 8.
         delay: Of the simulated network, in computing times.
         lr: Learning rate of the simulation; a synchronous server applies it to the mean of all gradients.
@@ -72,7 +71,7 @@ def staleness_view(
         seed: Of the simulation.
 
     Raises:
-        ConfigError: If there are no updates or more than 400, or a record is none.
+        ConfigError: If there are no updates or more than 400, or something is not a record.
     """
     data: dict[str, Any]
     if updates is None:

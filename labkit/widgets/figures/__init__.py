@@ -50,7 +50,7 @@ def figure(name: str, **sizes: Any) -> Explorer:
         **sizes: How large it is drawn.
 
     Raises:
-        ConfigError: If there is no such figure, or it cannot be drawn so.
+        ConfigError: If there is no such figure, or it cannot be drawn in that size.
     """
     if name not in _MAKERS:
         raise ConfigError(f"There is no figure({name!r}); use one of {', '.join(map(repr, _MAKERS))}.")
