@@ -101,7 +101,7 @@ def record(
         names = ", ".join(recorded.unknown[:12]) + (", ..." if len(recorded.unknown) > 12 else "")
         typer.echo(
             f"labkit: nobody says when {recorded.num_unknown} of {len(results)} files were handed in ({names}); "
-            "nothing is taken off for them. Give --handed-in, or labkit gradebook handed-in for one",
+            "nothing is deducted for them. Give --handed-in, or labkit gradebook handed-in for one",
             err=True,
         )
     _tell_preview(preview)

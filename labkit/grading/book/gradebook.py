@@ -65,7 +65,7 @@ class Gradebook(Roster):
 
         Args:
             submissions: Of a grading run.
-            handed_in: When each student handed in; of who is not named nobody knows, and nothing is taken off.
+            handed_in: When each student handed in; without a time nothing is deducted.
             source: What says so.
             exercises: Regrade only these, by slug or number: other exercises keep their marks. Of files not seen
                 before, all are recorded.
