@@ -60,7 +60,7 @@ class LocalWorld:
         here = Gpus() if self.device == "cpu" else gpus()
         placement = place(self.world_size, self.device, here)
         threads = self.threads_per_rank or max(1, _num_cores() // self.world_size)
-        start_method = _start_method(self.start_method)
+        start_method = chosen_start_method(self.start_method)
         if not here.usable:
             outcome = launch_local(order, placement, threads, start_method)
         else:
@@ -210,7 +210,12 @@ def _num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _start_method(asked: str) -> str:
+def chosen_start_method(asked: str) -> str:
+    """Return "zygote" or "spawn" for what was asked for, "auto" included.
+
+    Raises:
+        ConfigError: If the environment names none, or this system cannot fork ranks.
+    """
     if asked == "auto":
         asked = os.environ.get("LABKIT_START_METHOD", "auto")
         if asked not in START_METHODS:
@@ -224,7 +229,7 @@ def _start_method(asked: str) -> str:
 
 def _warm_in_notebook() -> None:
     """Start preloading at import inside a notebook kernel, so that the first run does not wait for it."""
-    if "ipykernel" in sys.modules and _start_method("auto") == "zygote":
+    if "ipykernel" in sys.modules and chosen_start_method("auto") == "zygote":
         from IPython import get_ipython
 
         if get_ipython() is not None:

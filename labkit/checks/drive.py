@@ -23,13 +23,15 @@ from labkit.checks.rank_side import kept, run_cases
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
 from labkit.errors import RunError
-from labkit.worlds import local, run
+from labkit.worlds import chosen_start_method, local, run
 
 if TYPE_CHECKING:
     from labkit.timeline import Timeline
 
 CASE_SECONDS = 10.0
 """How long a case may take before it counts as hung; ranks that all wait are noticed earlier."""
+SPAWNED_SECONDS = 20.0
+"""More for a run whose ranks are fresh processes: each loads during the run what a preloaded one has loaded before."""
 MOST_ALONE = 2
 """So many cases that fail by themselves too are enough: each takes a second, and the next would say the same."""
 
@@ -175,11 +177,13 @@ def run_together(
         exercise: What is run.
         functions: The learner's functions by name.
         cases: Cases of one world size.
-        case_seconds: Time limit of a case; the run gets as much for all of them together, and 2 s for each.
+        case_seconds: Time limit of a case; the run gets as much for all of them together, 2 s for each, and time to
+            load where ranks are spawned.
         device: "cpu", or "cuda" for ranks on GPUs.
     """
     size = cases[0].world_size
     assert all(case.world_size == size for case in cases)
+    loading = 0.0 if chosen_start_method("auto") == "zygote" else SPAWNED_SECONDS
     with TemporaryDirectory(prefix="labkit-check-") as folder:
         try:
             result = run(
@@ -190,7 +194,7 @@ def run_together(
                 device,
                 folder,
                 on=local(size, device=device),
-                timeout=case_seconds + 2.0 * (len(cases) - 1),
+                timeout=case_seconds + 2.0 * (len(cases) - 1) + loading,
                 init=exercise.distributed,
                 echo=False,
             )

@@ -206,7 +206,7 @@ def test_requests_that_make_no_sense_end_the_case_and_nothing_else(header: dict[
 
 def test_a_number_no_call_could_have_ends_the_case_and_a_long_name_is_cut() -> None:
     send = {"op": "send", "id": 1, "peer": 1, "group": "g" * 60_000, "tag": 0, "bytes": 4, "dtype": "d" * 60_000}
-    with pytest.raises(RelayError, match="no call could have"):
+    with pytest.raises(RelayError, match="a number that no call can have"):
         Relay(2).receive(0, {**send, "tag": 10**4000}, b"")
     relay = Relay(2)
     relay.receive(0, {**send, "where": "w" * 60_000}, b"")

@@ -111,7 +111,7 @@ WRONG = {
     "points in quotes": (exercise_cell(HEADER.replace("=1 d", '="1" d')), r"has points='1'; write points=6"),
     "a number for a key": (
         exercise_cell(HEADER.replace("halve", "3.2")),
-        r"exercise '3\.2'; its key is a slug such as",
+        r"exercise '3\.2'; write a slug such as",
     ),
     "need that comes later": (
         exercise_cell(HEADER + ' needs=["third"]'),
