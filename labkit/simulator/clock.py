@@ -114,9 +114,11 @@ class Scheduler:
 
     Attributes:
         clocks: One per rank, then one per thread that a rank has started.
+        running: The rank that runs, or that ran last, -1 before any has.
         switches: How often another rank took over.
         failure: Why the run ends before all ranks are done, once it does.
         over: Whether everything that counts is done.
+        has_ended: Whether the run is over, or ends because it failed.
         resumed: Called in the thread of a rank each time it takes over, with the rank that ran before (-1 for none).
         deadlocked: Called when no rank can go on and not all are done; returns the error that the run ends with.
     """
@@ -132,24 +134,14 @@ class Scheduler:
             clock.baton.acquire()
         self.switches = 0
         self.failure: BaseException | None = None
-        self.over = False
+        self.over = self.has_ended = False
         self.resumed = resumed
         self.deadlocked = deadlocked or (lambda: RuntimeError("deadlock"))
         self._queue: list[tuple[int, int, int, Callable[[], None] | None]] = []
         self._sequence = 0
-        self._running = -1
+        self.running = -1
         self._left = num_ranks
         self._lock = threading.Lock()
-
-    @property
-    def running(self) -> int:
-        """The rank that runs, or that ran last."""
-        return self.clocks[self._running].rank if self._running >= 0 else -1
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the run is over, or ends because it failed."""
-        return self.over or self.failure is not None
 
     def start(self) -> None:
         """Let the ranks run, from rank 0 on; each thread calls :meth:`enter` first."""
@@ -203,6 +195,7 @@ class Scheduler:
             if self.failure is not None:
                 return
             self.failure = failure
+            self.has_ended = True
         self._let_all_go()
 
     def act(self, at_ns: int, action: Callable[[], None]) -> None:
@@ -225,24 +218,28 @@ class Scheduler:
             clock.waiting = waiting
             self._switch(rank)
             clock.waiting = None
-        assert event.ready_ns is not None
-        clock.now_ns = max(clock.now_ns, event.ready_ns)
+        ready_ns = event.ready_ns
+        assert ready_ns is not None
+        if ready_ns > clock.now_ns:
+            clock.now_ns = ready_ns
 
     def fire(self, event: Event, at_ns: int) -> None:
         """Make the event happen at this time and let go on who waits for it."""
         assert event.ready_ns is None
         event.ready_ns = at_ns
-        for rank in event.waiters:
-            clock = self.clocks[rank]
-            clock.now_ns = max(clock.now_ns, at_ns)
-            self._push(clock)
-        event.waiters.clear()
+        if event.waiters:
+            for rank in event.waiters:
+                clock = self.clocks[rank]
+                if at_ns > clock.now_ns:
+                    clock.now_ns = at_ns
+                self._push(clock)
+            event.waiters.clear()
 
     def _finish(self, following: int) -> None:
         """Do what is still to be done, without the threads that nobody waits for, and let those end."""
         while following >= 0:
             following = self._advance()
-        self.over = True
+        self.over = self.has_ended = True
         self._let_all_go()
 
     def _let_all_go(self) -> None:
@@ -257,7 +254,8 @@ class Scheduler:
         heapq.heappush(self._queue, (clock.now_ns, self._sequence, clock.number, None))
 
     def _switch(self, rank: int) -> None:
-        self._raise_if_over()
+        if self.has_ended:
+            raise Abandoned
         following = self._advance()
         if following == rank:
             return
@@ -266,7 +264,8 @@ class Scheduler:
             raise Abandoned
         self._hand_over(following)
         self.clocks[rank].baton.acquire()
-        self._raise_if_over()
+        if self.has_ended:
+            raise Abandoned
         self._took_over(rank)
 
     def _advance(self) -> int:
@@ -288,9 +287,10 @@ class Scheduler:
 
     def _took_over(self, rank: int) -> None:
         self.switches += 1
-        before, self._running = self.running, rank
-        if self.resumed is not None and before != self.running:
-            self.resumed(before, self.running)
+        before, running = self.running, self.clocks[rank].rank
+        self.running = running
+        if before != running and self.resumed is not None:
+            self.resumed(before, running)
 
     def _raise_if_over(self) -> None:
         if self.has_ended:

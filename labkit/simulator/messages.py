@@ -13,15 +13,18 @@ import torch
 
 from labkit.simulator.clock import Event
 from labkit.simulator.record import Noted, Row, at
-from labkit.simulator.state import Simulation, VirtualRank
+from labkit.simulator.state import Simulation, VirtualRank, memory_of
 from labkit.torch_port.operators import uncounted
 from labkit.units import format_bytes
 
 ANY_SOURCE = -1
 
 
-class Posted:
-    """One end of a message; a rank that waits for it says so with it (labkit.simulator.clock.Waits).
+class Posted(Event):
+    """One end of a message, which happens when it is complete.
+
+    A rank that waits for it says so with it (labkit.simulator.clock.Waits), and while its buffer must be left alone it
+    is among those in flight (labkit.simulator.state.InFlight).
 
     Attributes:
         rank: Who posted it.
@@ -31,21 +34,45 @@ class Posted:
         sends: Which end it is.
         members: Global ranks of the group.
         order: Position among all posts of the run.
-        event: Fired when this end is complete.
         payload: What arrived, for a receive of something that has values.
-        flight: The buffer while it must be left alone.
+        storage: Address of the buffer's storage, None where it has no memory to watch.
+        start: Address of its first byte.
+        end: One past its last.
+        problem_noted: Whether it was not left alone.
     """
 
-    __slots__ = ("event", "flight", "members", "order", "payload", "peer", "rank", "row", "sends", "tensor")
+    __slots__ = (
+        *("end", "members", "order", "payload", "peer", "problem_noted"),
+        *("rank", "row", "sends", "start", "storage", "tensor"),
+    )
 
     def __init__(
         self, rank: VirtualRank, peer: int, tensor: torch.Tensor, row: Row, members: tuple[int, ...], *, sends: bool
     ) -> None:
+        self.ready_ns = None
+        self.waiters = []
         self.rank, self.peer, self.tensor, self.row, self.members, self.sends = rank, peer, tensor, row, members, sends
         self.order = 0
-        self.event = Event()
         self.payload: torch.Tensor | None = None
-        self.flight = rank.guard(tensor, row, receiving=not sends)
+        self.problem_noted = False
+        self.storage: int | None = None
+        extent = memory_of(tensor)
+        if extent is not None:
+            self.storage, self.start, self.end = extent
+            flights = rank.in_flight.get(self.storage)
+            if flights is None:
+                rank.in_flight[self.storage] = [self]
+            else:
+                flights.append(self)
+
+    @property
+    def receiving(self) -> bool:
+        """Whether the buffer is being received into."""
+        return not self.sends
+
+    def call(self) -> str:
+        """Return what a report calls the call the buffer was given to."""
+        return f"{self.row.kind}{at(self.row.source)}"
 
     @property
     def operation(self) -> str:
@@ -69,8 +96,12 @@ class Posted:
 
     def finish(self) -> None:
         """Let go of the buffer, and write into it what arrived."""
-        if self.flight is not None:
-            self.rank.release(self.flight)
+        if self.storage is not None:
+            flights = self.rank.in_flight[self.storage]
+            if len(flights) == 1:
+                del self.rank.in_flight[self.storage]
+            else:
+                flights.remove(self)
         if self.payload is not None:
             same = self.payload.shape == self.tensor.shape
             with uncounted():
@@ -135,7 +166,8 @@ class Exchange:
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel()
-        channel.any_source |= peer == ANY_SOURCE
+        if peer == ANY_SOURCE:
+            channel.any_source = True
         if channel.any_source:
             self._keep(channel, posted, sends=sends)
             self._simulation.scheduler.act(row.start_ns, lambda: self._meet_in_time(channel, row.start_ns))
@@ -183,8 +215,8 @@ class Exchange:
         if not send.tensor.is_meta:
             with uncounted():
                 receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
-        simulation.scheduler.fire(send.event, way.left_ns)
-        simulation.scheduler.fire(receive.event, way.there_ns)
+        simulation.scheduler.fire(send, way.left_ns)
+        simulation.scheduler.fire(receive, way.there_ns)
 
 
 def _check_fit(send: Posted, receive: Posted) -> None:

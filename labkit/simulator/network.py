@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from labkit.hardware import Link
 from labkit.simulator.cluster import Cluster
@@ -39,7 +40,7 @@ class Port:
 
     def book(self, from_ns: int, num_bytes: float) -> tuple[int, int]:
         """Return when bytes that come at from_ns begin and end to pass; others come after them."""
-        start_ns = max(from_ns, self.free_ns)
+        start_ns = from_ns if from_ns > self.free_ns else self.free_ns
         duration_ns = math.ceil(num_bytes / self.bytes_per_ns)
         self.free_ns = start_ns + duration_ns
         self.busy_ns += duration_ns
@@ -67,8 +68,7 @@ class Traffic:
     bytes_on_wire: float = 1.0
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """When a message moves.
 
     Attributes:
@@ -127,6 +127,7 @@ class Network:
         self.cluster = cluster
         self.chosen: dict[object, Traffic] = {}
         self._ports: dict[tuple[str, int, int, str], Port] = {}
+        self._ways: dict[tuple[int, int], tuple[Port, Port, float, int]] = {}
         self._cores: dict[int, Cores] = {}
         self._random = random.Random(f"{cluster.seed} network")
 
@@ -151,13 +152,18 @@ class Network:
         if src == dst:
             copied_ns = now_ns + math.ceil(num_bytes / self._copy_bytes_per_ns())
             return Passage(now_ns, copied_ns, now_ns, copied_ns)
-        weighted = num_bytes * self.cluster.slow_links.get((src, dst), 1.0) * self._jitter()
-        out, into = self._way(src, dst)
+        way = self._ways.get((src, dst))
+        if way is None:
+            out, into = self._way(src, dst)
+            slow = self.cluster.slow_links.get((src, dst), 1.0)
+            way = self._ways[src, dst] = out, into, slow, self.latency_ns(src, dst)
+        out, into, slow, latency_ns = way
+        weighted = num_bytes * slow * self._jitter()
         leaves_ns, left_ns = out.book(now_ns, weighted)
         comes_ns, there_ns = into.book(leaves_ns, weighted)
-        moved_ns = self._moved_by_cores({(src, dst): weighted}, now_ns)
-        there_ns = max(left_ns, there_ns, moved_ns) + self.latency_ns(src, dst)
-        return Passage(leaves_ns, max(left_ns, moved_ns), comes_ns, there_ns)
+        if self.cluster.link.host_bytes_per_second is not None:
+            left_ns = max(left_ns, self._moved_by_cores({(src, dst): weighted}, now_ns))
+        return Passage(leaves_ns, left_ns, comes_ns, max(left_ns, there_ns) + latency_ns)
 
     def collective(self, traffic: Traffic, now_ns: int) -> tuple[int, int]:
         """Return when a collective that all ranks have joined at now_ns begins to move, and when it is complete.

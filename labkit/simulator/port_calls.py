@@ -11,7 +11,6 @@ from labkit.simulator.algorithms import choose
 from labkit.simulator.clock import Waiting
 from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.payload import check_payload
-from labkit.simulator.record import Row
 from labkit.simulator.rounds import Compute, Group, Part, Round
 from labkit.simulator.shared_groups import refuse
 from labkit.simulator.state import VirtualRank, communication_row, the_rank
@@ -32,6 +31,7 @@ class PortCalls(Port):
         """
         self._group, self._group_rank = group, group_rank
         self._num_ranks = len(group.ranks)
+        self._rank = group.ranks[group_rank]
         self._number = 0
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> VirtualWork:
@@ -46,8 +46,8 @@ class PortCalls(Port):
     def _owner(self, kind: str) -> VirtualRank:
         """Return the rank that calls; raises RuntimeError if this is another rank's end."""
         rank = the_rank()
-        if rank.rank != self._group.ranks[self._group_rank]:
-            refuse(rank, self._group, self._group.ranks[self._group_rank], kind, self)
+        if rank.rank != self._rank:
+            refuse(rank, self._group, self._rank, kind, self)
         return rank
 
     def _message(self, kind: str, tensor: torch.Tensor, peer: int, tag: int, *, sends: bool) -> VirtualWork:
@@ -60,11 +60,13 @@ class PortCalls(Port):
         if memory is not None:
             memory.communicated([tensor], collective=False)
         source, entry = rank.simulation.sources.find(sys._getframe(2))
-        row = self._row(rank, entry or kind, tensor.nbytes, source, blocking=bool(entry))
-        row.peer, row.tag = peer, tag
+        row = communication_row(
+            rank, entry or kind, tensor.nbytes, group.name, self._num_ranks, source, blocking=bool(entry), peer=peer,
+            tag=tag,
+        )  # fmt: skip
         posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends)
         rank.simulation.exchange.post(posted, group.key, tag)
-        return VirtualWork(posted.event, posted, row, [tensor], posted.finish, posted.peer_in_group)
+        return VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
 
     def _collective(
         self,
@@ -90,7 +92,9 @@ class PortCalls(Port):
         if rank.record.memory is not None:
             rank.record.memory.communicated([*inputs, *outputs], collective=True)
         source, _ = rank.simulation.sources.find(sys._getframe(1))
-        row = self._row(rank, kind, num_bytes, source, blocking=call.blocking)
+        row = communication_row(
+            rank, kind, num_bytes, group.name, self._num_ranks, source, blocking=call.blocking
+        )  # fmt: skip
         row.number = number = self._number
         self._number += 1
         part = Part(rank, row, f"{kind} {signature}".strip(), inputs, outputs, sizes or [])
@@ -120,6 +124,3 @@ class PortCalls(Port):
 
         waiting = Waiting(kind, round_.missing, text, source)
         return VirtualWork(round_.event, waiting, row, outputs if result is None else result, finish)
-
-    def _row(self, rank: VirtualRank, kind: str, num_bytes: int, source: str, *, blocking: bool) -> Row:
-        return communication_row(rank, kind, num_bytes, self._group.name, self._num_ranks, source, blocking=blocking)

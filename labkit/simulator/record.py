@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 JOINED = "operators"
 """Name of a span that stands for several operators."""
 
+_LEARNERS = "the learner's"
 OPEN = -1
 """Where a span ends as long as that is not known."""
 _LABKIT = str(Path(__file__).parents[1]) + os.sep
@@ -130,7 +131,7 @@ class Sources:
 
     def __init__(self) -> None:
         self._entries = entry_codes()
-        self._is_foreign: dict[int, bool] = {}
+        self._kinds: dict[int, str] = {}  # id of code -> whose it is; "send" and "recv" where it is one of these
         self._seen: list[CodeType] = []  # keeps the ids from being used again
         self._texts: dict[tuple[int, int], str] = {}
 
@@ -140,24 +141,28 @@ class Sources:
         Args:
             frame: Where to start.
         """
-        entry = ""
+        entry, kinds = "", self._kinds
         while frame is not None:
             code = frame.f_code
-            identity = id(code)
-            foreign = self._is_foreign.get(identity)
-            if foreign is None:
-                self._seen.append(code)
-                foreign = self._is_foreign[identity] = code.co_filename.startswith(_FOREIGN)
-            if not foreign:
-                key = (identity, frame.f_lineno)
+            kind = kinds.get(id(code))
+            if kind is None:
+                kind = self._kind(code)
+            if kind is _LEARNERS:
+                key = (id(code), frame.f_lineno)
                 text = self._texts.get(key)
                 if text is None:
                     text = self._texts[key] = f"{code.co_filename}:{frame.f_lineno}"
                 return text, entry
-            if identity in self._entries:
-                entry = self._entries[identity]
+            if kind:
+                entry = kind
             frame = frame.f_back
         return "", entry
+
+    def _kind(self, code: CodeType) -> str:
+        self._seen.append(code)
+        foreign = code.co_filename.startswith(_FOREIGN)
+        kind = self._kinds[id(code)] = self._entries.get(id(code), "") if foreign else _LEARNERS
+        return kind
 
 
 def short(source: str) -> str:

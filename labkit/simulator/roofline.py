@@ -205,7 +205,7 @@ class Roofline(DispatchMode):
                 source, _ = rank.simulation.sources.find(sys._getframe(1))
                 line = short(source) or "a line that is not known"
                 verb = "wrote into" if writes else "read"
-                text = f"Rank {rank.rank} {verb} the buffer of its {flight.text} at {line}, before wait() returned."
+                text = f"Rank {rank.rank} {verb} the buffer of its {flight.call()} at {line}, before wait() returned."
                 rank.problem("read_before_wait" if flight.receiving else "changed_in_flight", text, flight.row)
 
 

@@ -9,36 +9,43 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from labkit.simulator.clock import Event, RankClock, Scheduler, Waits
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
-from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
+from labkit.simulator.record import Noted, RankRecord, Row, Sources
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import EndOfBackward, in_backward
 from labkit.torch_port.group_tables import new_world
 
 _thread = threading.local()
+_STRIDED = torch.strided
 
 
-@dataclass(eq=False, slots=True)
-class InFlight:
-    """A buffer that must be left alone: one being sent must not be written, one being received not be read."""
+class InFlight(Protocol):
+    """A buffer that must be left alone: one being sent must not be written, one being received not be read.
 
-    storage: int
+    Attributes:
+        start: Address of its first byte.
+        end: One past its last.
+        row: The span of the call it was given to.
+        problem_noted: Whether it was not left alone.
+    """
+
     start: int
     end: int
-    receiving: bool
     row: Row
-    problem_noted: bool = False
+    problem_noted: bool
 
     @property
-    def text(self) -> str:
-        """What a report calls it."""
-        return f"{self.row.kind}{at(self.row.source)}"
+    def receiving(self) -> bool:
+        """Whether it is being received into."""
+
+    def call(self) -> str:
+        """Return what a report calls the call."""
 
 
 @dataclass(eq=False)
@@ -138,24 +145,6 @@ class VirtualRank:
         """Note something that is wrong with this span whatever the result is."""
         self.record.problems.append(Noted(kind, self.rank, text, row))
 
-    def guard(self, tensor: torch.Tensor, row: Row, *, receiving: bool) -> InFlight | None:
-        """Watch a buffer until :meth:`release`; None where it has no memory to watch."""
-        extent = memory_of(tensor)
-        if extent is None:
-            return None
-        storage, start, end = extent
-        flight = InFlight(storage, start, end, receiving, row)
-        self.in_flight.setdefault(storage, []).append(flight)
-        return flight
-
-    def release(self, flight: InFlight | None) -> None:
-        """Stop watching."""
-        if flight is not None:
-            flights = self.in_flight[flight.storage]
-            flights.remove(flight)
-            if not flights:
-                del self.in_flight[flight.storage]
-
 
 @dataclass
 class Simulation:
@@ -202,15 +191,16 @@ class Simulation:
 
 def memory_of(tensor: torch.Tensor) -> tuple[int, int, int] | None:
     """Return the address of a tensor's storage and its own first and one past its last byte; None without memory."""
-    if tensor.is_meta or tensor.layout is not torch.strided:
+    if tensor.is_meta or tensor.layout is not _STRIDED:
         return None
-    numel = tensor.numel()
-    if not numel:
+    num_bytes = tensor.nbytes
+    if not num_bytes:
         return None
     if not tensor.is_contiguous():
         numel = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        num_bytes = numel * tensor.element_size()
     start = tensor.data_ptr()
-    return tensor.untyped_storage().data_ptr(), start, start + numel * tensor.element_size()
+    return tensor.untyped_storage().data_ptr(), start, start + num_bytes
 
 
 current_rank: Callable[[], VirtualRank | None] = partial(getattr, _thread, "rank", None)
@@ -251,16 +241,17 @@ current_world: Callable[[], dict[str, Any] | None] = partial(getattr, _thread, "
 
 
 def communication_row(
-    rank: VirtualRank, kind: str, num_bytes: int, group: str, group_size: int, source: str, *, blocking: bool
-) -> Row:
+    rank: VirtualRank, kind: str, num_bytes: int, group: str, group_size: int, source: str, *, blocking: bool,
+    peer: int = -1, tag: int = 0,
+) -> Row:  # fmt: skip
     """Return the row of a call that begins now, or once it is posted, added to the rank's record."""
     post_ns = rank.simulation.cluster.link.post_ns
     if post_ns:
         rank.spend(post_ns)
-    # What a kernel yields is sent once it has run.
-    begin_ns = max(rank.now_ns, rank.process.stream_ns)
+    begin_ns, stream_ns = rank.clock.now_ns, rank.process.stream_ns
+    if stream_ns > begin_ns:  # what a kernel yields is sent once it has run
+        begin_ns = stream_ns
     row = Row(
-        Lane.COMMUNICATION, begin_ns, -1, kind, kind, num_bytes, group=group, group_size=group_size, source=source,
-        blocking=blocking,
-    )  # fmt: skip
+        Lane.COMMUNICATION, begin_ns, -1, kind, kind, num_bytes, peer, -1, tag, group, group_size, 0, source, blocking
+    )
     return rank.record.add(row)

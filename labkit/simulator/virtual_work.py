@@ -53,19 +53,19 @@ class VirtualWork(Handle):
         if self._done:
             return True
         rank, row = the_rank(), self._row  # any thread of the rank may wait
-        rank.meet()
-        begin_ns = rank.now_ns
+        clock = rank.clock
+        if rank.process.stream_ns > clock.now_ns:
+            rank.meet()
         note = None
         if row is not None and not row.blocking:
-            note = rank.record.add(
-                Row(
-                    Lane.HOST, begin_ns, -1, "wait", "wait", row.bytes, row.peer, tag=row.tag, group=row.group,
-                    group_size=row.group_size, source=row.source, of=row,
-                )
+            note = Row(
+                Lane.HOST, clock.now_ns, -1, "wait", "wait", row.bytes, row.peer, -1, row.tag, row.group,
+                row.group_size, 0, row.source, of=row,
             )  # fmt: skip
-        rank.wait(self._event, self._waiting)
+            rank.record.add(note)
+        rank.simulation.scheduler.wait(clock.number, self._event, self._waiting)
         if note is not None:
-            note.end_ns = rank.now_ns
+            note.end_ns = clock.now_ns
         self._complete()
         return True
 
