@@ -30,7 +30,6 @@ from labkit.torch_port.operators import uncounted
 _SHARED = frozenset({"labkit", "torch", "torchgen", "functorch", "numpy"})
 _OF_MANY = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _MAIN = "__main__"
-_ONLY_MAIN = {_MAIN}
 _imports: Any = _bootstrap
 
 
@@ -115,12 +114,9 @@ class OwnModules(MetaPathFinder):
         if len(modules) != self._count:
             self._find_new(names)
         mine = self._kept[rank]
-        if names == _ONLY_MAIN and mine.keys() == _ONLY_MAIN and _MAIN in modules:  # as in most programs
-            self._kept[before] = {_MAIN: modules[_MAIN]}
-            modules[_MAIN] = mine[_MAIN]
-            self._count = len(modules)
-            return
-        if names:
+        if mine.keys() == names and modules.keys() >= names and not self._importing[before]:
+            self._kept[before] = {name: modules[name] for name in names}  # as nearly always: both have the same
+        elif names:
             self._kept[before] = {name: modules.pop(name) for name in names if name in modules}
             if self._importing[before]:  # it stands in an import of its own, which is no other rank's
                 for name in names:

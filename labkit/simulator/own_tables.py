@@ -49,13 +49,6 @@ class _Place:
     name: str
     values: list[Any]
 
-    def switch(self, before: int, rank: int) -> None:
-        """Put the value of one away and bring that of the other."""
-        value = self.values[before] = getattr(self.owner, self.name)
-        mine = self.values[rank]
-        if mine is not value:
-            setattr(self.owner, self.name, mine)
-
 
 @dataclass(eq=False)
 class _Flag:
@@ -136,8 +129,12 @@ class OwnTables:
             if mine is not there:
                 names[name] = mine
         for place in self._places:
-            place.switch(before, rank)
+            there = place.values[before] = getattr(place.owner, place.name)
+            mine = place.values[rank]
+            if mine is not there:
+                setattr(place.owner, place.name, mine)
         for flag in self._flags:
-            value = flag.values[before] = flag.read()
-            if value != flag.values[rank]:
-                flag.write(flag.values[rank])
+            there = flag.values[before] = flag.read()
+            mine = flag.values[rank]
+            if mine != there:
+                flag.write(mine)

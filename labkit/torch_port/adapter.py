@@ -68,13 +68,17 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
         """Post a send to a rank of the group."""
-        check_peer("send to", dst, self._num_ranks)
-        return self._posted(self._port.send(tensors[0], dst, tag))
+        if not 0 <= dst < self._num_ranks:
+            check_peer("send to", dst, self._num_ranks)
+        work = self._port.send(tensors[0], dst, tag)
+        return work if self._coalescing is None else self._posted(work)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
         """Post a receive from a rank of the group."""
-        check_peer("recv from", src, self._num_ranks)
-        return self._posted(self._port.receive(tensors[0], src, tag))
+        if not 0 <= src < self._num_ranks:
+            check_peer("recv from", src, self._num_ranks)
+        work = self._port.receive(tensors[0], src, tag)
+        return work if self._coalescing is None else self._posted(work)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
         """Post a receive from whichever rank sends."""

@@ -23,6 +23,8 @@ _FLIGHT_RECORDER = "_maybe_attach_flight_recorder"
 NEEDED: dict[str, Callable[[], object]] = {
     "torch.distributed.distributed_c10d._world": lambda: c10d._world,
     "torch.distributed.distributed_c10d._get_default_timeout": lambda: c10d._get_default_timeout,
+    "torch.distributed.distributed_c10d._get_default_group": lambda: c10d._get_default_group,
+    "torch.distributed.distributed_c10d._group_or_default_group": lambda: c10d._group_or_default_group,
     "torch.distributed.distributed_c10d._new_process_group_helper": lambda: c10d._new_process_group_helper,
     "torch.distributed.distributed_c10d.rendezvous": lambda: c10d.rendezvous,
     "torch.distributed.distributed_c10d._default_pg_init_method": lambda: c10d._default_pg_init_method,
@@ -111,6 +113,7 @@ def installed(
         for name in (
             *("_world", "_new_process_group_helper", "rendezvous"),
             *("_default_pg_init_method", "monitored_barrier", "_get_default_timeout"),
+            *("_get_default_group", "_group_or_default_group"),
             *((_FLIGHT_RECORDER,) if hasattr(c10d, _FLIGHT_RECORDER) else ()),
         )
     }
@@ -139,11 +142,24 @@ def installed(
         if current() is None:
             saved[_FLIGHT_RECORDER](*args)
 
+    # Asked several times for each message; torch's own functions look the group up three times, through properties.
+    def default_group() -> Any:
+        table = current()
+        group = None if table is None else table["default_pg"]
+        return saved["_get_default_group"]() if group is None else group
+
+    def group_or_default(group: Any = None) -> Any:
+        if group is None:
+            return default_group()
+        return group if current() is not None else saved["_group_or_default_group"](group)
+
     replaced = {
         "_world": RankWorlds(saved["_world"], current),
         "_new_process_group_helper": new_group,
         "rendezvous": meet,
         "monitored_barrier": barrier,
+        "_get_default_group": default_group,
+        "_group_or_default_group": group_or_default,
         "_get_default_timeout": lambda asked: saved["_get_default_timeout"](
             asked if current() is None else dist.Backend.GLOO  # torch built without NCCL warns of that backend's
         ),
