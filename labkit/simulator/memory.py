@@ -40,7 +40,7 @@ _GIVEN = len(CATEGORIES)
 """A tensor that came from outside: "other" in the table, and never an activation."""
 _NO_BACKWARD = -1
 _LARGE_SHARE = 1_000  # of the capacity: a tensor that large is listed with its line when memory is full
-_Parameter = torch.nn.Parameter
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 
 class _Block(weakref.ref):  # type: ignore[type-arg]
@@ -104,6 +104,7 @@ class RankMemory:
         self._large = max(capacity // _LARGE_SHARE, 1)
         self._last_ns = 0
         self._open = False
+        self._on_death = self._died
 
     # ---- what the simulator tells
 
@@ -147,12 +148,15 @@ class RankMemory:
                 self._mark(args[0], PARAMETERS)
             return
         for arg in args:
-            if isinstance(arg, torch.Tensor):
+            kind = type(arg)
+            if kind is _Tensor or kind is _Parameter:
                 self._use(arg, known)
-            elif isinstance(arg, list | tuple):
+            elif kind is list or kind is tuple:
                 for one in arg:
-                    if isinstance(one, torch.Tensor):
+                    if isinstance(one, _Tensor):
                         self._use(one, known)
+            elif isinstance(arg, _Tensor):
+                self._use(arg, known)
         if kwargs:
             for tensor in tensors_in(kwargs.values()):
                 self._use(tensor, known)
@@ -163,7 +167,7 @@ class RankMemory:
             return
         recomputed = number != _NO_BACKWARD and torch.is_grad_enabled()
         category = ACTIVATIONS if recomputed else OTHER
-        if isinstance(out, torch.Tensor):
+        if isinstance(out, _Tensor):
             self._made(out, known, category)
         else:
             for tensor in tensors_in(out):
@@ -242,12 +246,13 @@ class RankMemory:
             if type(tensor) is _Parameter:
                 self._mark(tensor, PARAMETERS)
             return
-        category = self.categories[block.index]
+        index = block.index
+        category = self.categories[index]
         if category == COMMUNICATION:
             if tensor.requires_grad:
-                self.categories[block.index] = ACTIVATIONS
+                self.categories[index] = ACTIVATIONS
         elif category != PARAMETERS and type(tensor) is _Parameter:
-            self.categories[block.index] = PARAMETERS
+            self.categories[index] = PARAMETERS
 
     def _made(self, tensor: torch.Tensor, known: Operator, category: int) -> None:
         try:
@@ -255,7 +260,7 @@ class RankMemory:
         except NotImplementedError:
             storages = storages_of(tensor)
         for storage in storages:
-            if id(storage) in self._blocks or not self._counts(storage):
+            if id(storage) in self._blocks or (self._holds is not None and not self._holds(storage)):
                 continue
             num_bytes = storage.nbytes()
             if not num_bytes:
@@ -269,7 +274,7 @@ class RankMemory:
                 self._filled.add(index)
 
     def _add(self, storage: Any, num_bytes: int, category: int, name: str, tensor: torch.Tensor | None) -> int:
-        block = _Block(storage, self._died)
+        block = _Block(storage, self._on_death)
         block.index, block.key = index, key = len(self.sizes), id(storage)
         self._blocks[key] = block
         self.sizes.append(num_bytes)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from labkit.simulator.storages import tensors_in
-from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, name_of, schema_of
+from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, compiled, name_of, schema_of
 
 _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", *NAMES_OF_ITS_OWN, "labkit")
 _MOVES_STORAGE = ("set_", "resize")
@@ -29,10 +29,22 @@ _FREE = (
 LISTS = ("_foreach", "_fused", "_amp_foreach")
 """Operators on lists of tensors, by how their names begin: in place they return nothing."""
 
-_Parameter = torch.nn.Parameter
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_STRIDED, _META, _empty_strided = torch.strided, torch.device("meta"), torch.empty_strided
 
 Result = Callable[[Any], Any]
 """Returns what a remembered call yields, from its arguments."""
+
+Cost = tuple[float, int, int | None, float]
+"""Nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak."""
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What is known of a call on meta: what yields its result, and what it costs, None before that is known."""
+
+    result: Result
+    cost: Cost | None = None
 
 
 @dataclass(slots=True)
@@ -41,6 +53,7 @@ class Operator:
 
     Attributes:
         func: The operator; it is looked up by its address, for to hash it takes Python code.
+        call: What calls it.
         name: As the timeline shows it.
         free: Whether it costs nothing.
         draws: Whether it may use torch's generator of random numbers.
@@ -51,11 +64,12 @@ class Operator:
         on_memory: VIEW, USES or MAKES.
         fills: Whether it makes tensors that are empty or filled with a constant.
         resizes: Whether it may give its first argument another size.
-        costs: What a call hangs on -> nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak.
-        results: What a call on meta hangs on -> what yields its result.
+        costs: What a call hangs on -> what it costs.
+        results: What a call on meta hangs on -> what yields its result, and its cost.
     """
 
     func: Any
+    call: Callable[..., Any]
     name: str
     free: bool
     draws: bool
@@ -66,8 +80,8 @@ class Operator:
     on_memory: int
     fills: bool
     resizes: bool
-    costs: dict[Any, tuple[float, int, int | None, float]] = field(default_factory=dict)
-    results: dict[Any, Result] = field(default_factory=dict)
+    costs: dict[Any, Cost] = field(default_factory=dict)
+    results: dict[Any, Remembered] = field(default_factory=dict)
 
 
 def describe(func: Any) -> Operator:
@@ -81,8 +95,9 @@ def describe(func: Any) -> Operator:
     remembers = func.namespace in ("aten", "labkit") and bool(schema.returns) and (in_place or not aliases)
     remembers = remembers or _changes_lists(name, schema)
     return Operator(
-        func, name, is_free(func), may_draw(func), in_place, remembers, bool(func.is_view) or name in VIEWS,
-        _reads(func), _on_memory(func), name.startswith(_FILLED), name.startswith(_MOVES_STORAGE),
+        func, compiled(func), name, is_free(func), may_draw(func), in_place, remembers,
+        bool(func.is_view) or name in VIEWS, _reads(func), _on_memory(func), name.startswith(_FILLED),
+        name.startswith(_MOVES_STORAGE),
     )  # fmt: skip
 
 
@@ -122,17 +137,27 @@ def signature(args: Iterable[Any]) -> tuple[tuple[Any, ...], bool]:
     parts: list[Any] = []
     meta = True
     for value in args:
-        if isinstance(value, torch.Tensor):
-            if value.is_meta and (type(value) is torch.Tensor or type(value) is _Parameter):
-                parts.append((value.shape, value.stride() if value.layout is torch.strided else None, value.dtype))
-                meta = meta and value.layout is torch.strided
-            else:
+        kind = type(value)
+        if kind is _Tensor or kind is _Parameter:
+            if not value.is_meta:
                 parts.append((value.shape, value.dtype))
                 meta = False
+            elif value.layout is _STRIDED:
+                parts.append((value.shape, value.stride(), value.dtype))
+            else:
+                parts.append((value.shape, None, value.dtype))
+                meta = False
+        elif kind is int or value is None:
+            parts.append(value)
+        elif isinstance(value, torch.Tensor):
+            parts.append((value.shape, value.dtype))
+            meta = False
         elif isinstance(value, list | tuple):
             inner, inner_meta = signature(value)
             parts.append(inner)
             meta = meta and inner_meta
+        elif kind is float or kind is bool:  # 1, 1.0 and True are equal, and yield different dtypes
+            parts.append((kind, value))
         else:
             parts.append(value)
     return tuple(parts), meta
@@ -149,10 +174,10 @@ def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
     """
     if known.in_place:
         if out is args[0] and signature([out])[0][0] == key[1][0]:
-            known.results[key] = _first
+            known.results[key] = Remembered(_first)
         return
     if out is None:
-        known.results[key] = _nothing
+        known.results[key] = Remembered(_nothing)
         return
     outs = list(out) if isinstance(out, list | tuple) else [out]
     shared = {id(tensor.untyped_storage()) for tensor in tensors_in(args)}
@@ -170,16 +195,16 @@ def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
     if isinstance(out, list | tuple):
         kind = type(out)
         if kind in (list, tuple):
-            known.results[key] = lambda _: kind(make(None) for make in makers)
+            known.results[key] = Remembered(lambda _: kind([make(None) for make in makers]))
     else:
-        known.results[key] = makers[0]
+        known.results[key] = Remembered(makers[0])
 
 
 def _maker(one: Any) -> Result:
     if not isinstance(one, torch.Tensor):
         return lambda _: one
     shape, stride, dtype = one.shape, one.stride(), one.dtype
-    return lambda _: torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    return lambda _: _empty_strided(shape, stride, dtype=dtype, device=_META)
 
 
 def _first(args: Any) -> Any:

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from labkit.hardware import find_link
 from labkit.simulator.accelerator import Accelerator
-from labkit.simulator.operators import Operator, describe, remember, signature
+from labkit.simulator.operators import Cost, Operator, Remembered, describe, remember, signature
 from labkit.simulator.phases import phase_of
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
 from labkit.timeline.span import Lane
+from labkit.torch_port.backward import backward_number
 from labkit.torch_port.operators import (
     DispatchMode,
     flop_registry,
@@ -32,6 +33,9 @@ from labkit.torch_port.operators import (
     working_out_shapes,
 )
 from labkit.torch_port.process_tables import float32_matmul_precision
+
+_Tensor = torch.Tensor
+default_dtype: Callable[[], Any] = torch.get_default_dtype
 
 HOST_LINK = "pcie5"
 """What values take between the host's memory and a virtual CUDA device."""
@@ -66,10 +70,11 @@ class Roofline(DispatchMode):
             return self._run(func, args, kwargs or {})
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if working_out_shapes():
+        if working_out_shapes() is not None:
             return func(*args, **kwargs)
-        rank, moves = self._rank, False
-        backward = rank.process.backward_end.look()
+        rank, backward = self._rank, backward_number()
+        if backward != -1 and backward != rank.process.backward_end.seen:
+            rank.process.backward_end.begins(backward)
         if rank.in_flight:
             self._watch(func, args, kwargs)
         known = self._operators.get(id(func))
@@ -77,10 +82,22 @@ class Roofline(DispatchMode):
             known = self._operators[id(func)] = describe(func)
         if known.draws:
             rank.simulation.draws(rank.rank)
+        remembered = key = None
         if known.views:
-            out, key = func(*args, **kwargs), None
+            out = known.call(*args, **kwargs)
         else:
-            out, key = self._called(func, known, args, kwargs)
+            key = self._key(args, kwargs)
+            try:
+                remembered = known.results.get(key)
+            except TypeError:  # an argument without a hash
+                key = None
+            if remembered is not None:
+                out = remembered.result(args)
+            else:
+                out = known.call(*args, **kwargs)
+                if key is not None:
+                    key, remembered = self._met(known, key, args, out)
+        moves = False
         if self._accelerator is not None:
             on_device, moves = self._accelerator.runs(known.name, func, args, kwargs, out)
             if not on_device:
@@ -90,30 +107,38 @@ class Roofline(DispatchMode):
         if self._memory is not None:
             self._memory.operator(known, args, kwargs, out, rank.clock, backward)
         if not known.free and not moves:
-            self._charge(known, key, args, kwargs, out, backward)
+            cost = known.costs.get(key) if remembered is None else remembered.cost
+            if cost is None:
+                cost = self._cost(known, args, kwargs, out)
+                if remembered is not None:
+                    remembered.cost = cost
+                elif key is not None:
+                    known.costs[key] = cost
+            self._charge(known.name, cost, backward)
         if known.reads:
             rank.meet()
         return out
 
-    def _called(self, func: Any, known: Operator, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Return what the operator yields and what its cost hangs on, None where that cannot be looked up."""
+    def _key(self, args: Any, kwargs: Any) -> Any:
+        """Return what a call hangs on besides values, the last of it whether all its tensors are on meta."""
         inputs, meta = signature(args)
         if kwargs:
             named, named_meta = signature(kwargs.values())
             inputs, meta = (*inputs, *kwargs, *named), meta and named_meta
-        key = (torch.get_default_dtype(), inputs, _tf32())
-        try:
-            result = known.results.get(key)
-        except TypeError:  # an argument without a hash
-            return func(*args, **kwargs), None
-        if result is not None:
-            return result(args), key
-        out = func(*args, **kwargs)
-        if meta and known.remembers:
+        return default_dtype(), inputs, float32_matmul_precision() != "highest", meta
+
+    def _met(self, known: Operator, key: Any, args: Any, out: Any) -> tuple[Any, Remembered | None]:
+        """Return what the cost of a call hangs on that is not remembered: now it may be."""
+        if key[-1] and known.remembers:
             remember(known, key, args, out)
-            return out, key
+            remembered = known.results.get(key)
+            if remembered is not None:
+                return key, remembered
+            return key, None
         # What an operator yields may hang on values, as with nonzero().
-        return out, (key, signature([out])[0])
+        if type(out) is _Tensor and not out.is_meta:
+            return (key, out.shape, out.dtype), None
+        return (key, signature([out])[0]), None
 
     def _is_wrapper(self, kind: type) -> bool:
         found = self._unwraps.get(kind)
@@ -121,23 +146,20 @@ class Roofline(DispatchMode):
             found = self._unwraps[kind] = hasattr(kind, "__tensor_flatten__")
         return found
 
-    def _charge(self, known: Operator, key: Any, args: Any, kwargs: Any, out: Any, backward: int) -> None:
-        rank, name = self._rank, known.name
-        cost = known.costs.get(key)
-        if cost is None:
-            counted, num_bytes = work_of(known.func, args, kwargs, out, self._registry)
-            ideal_ns = counted / self._peak(out) * 1e9 if counted else 0.0
-            cost = self._duration_ns(name, counted, num_bytes, out), num_bytes, counted, ideal_ns
-            if key is not None:
-                known.costs[key] = cost
-        duration, num_bytes, flops, ideal_ns = cost
+    def _cost(self, known: Operator, args: Any, kwargs: Any, out: Any) -> Cost:
+        counted, num_bytes = work_of(known.func, args, kwargs, out, self._registry)
+        ideal_ns = counted / self._peak(out) * 1e9 if counted else 0.0
+        return self._duration_ns(known.name, counted, num_bytes, out), num_bytes, counted, ideal_ns
+
+    def _charge(self, name: str, cost: Cost, backward: int) -> None:
+        rank, (duration, num_bytes, flops, ideal_ns) = self._rank, cost
         if flops:
             rank.record.work.add(flops, ideal_ns)
         duration *= self._slow
         if self._jitter:
             duration *= 1.0 + self._jitter * rank.jitter.random()
         duration_ns = math.ceil(duration)
-        now_ns = rank.now_ns
+        now_ns = rank.clock.now_ns
         if self._cores is not None:
             # Who stands earlier in time takes a core first.
             rank.turn()
@@ -156,8 +178,7 @@ class Roofline(DispatchMode):
             before.bytes += num_bytes
         else:
             name = JOINED if self._join else name
-            row = Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes, phase=phase)
-            rank.record.add(row)
+            rank.record.add(Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes, phase=phase))
         rank.spend(spent_ns)
 
     def _move(self, out: Any) -> None:

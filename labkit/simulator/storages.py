@@ -9,11 +9,13 @@ import torch
 
 from labkit.torch_port.tensors import sparse_parts
 
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+
 
 def storages_of(tensor: torch.Tensor) -> Sequence[Any]:
     """Return the storages behind a tensor: one, or those inside a DTensor or a sparse tensor."""
     kind = type(tensor)
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter and hasattr(kind, "__tensor_flatten__"):
+    if kind is not _Tensor and kind is not _Parameter and hasattr(kind, "__tensor_flatten__"):
         wrapper: Any = tensor
         names, _ = wrapper.__tensor_flatten__()
         parts = [getattr(wrapper, name) for name in names]

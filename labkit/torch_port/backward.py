@@ -25,27 +25,24 @@ class EndOfBackward:
     """Knows of one rank whether its backward pass has come to what is called at its end.
 
     What torch calls there may wait in C++ for what we promise, so a promise made there must be kept at once.
+
+    Attributes:
+        seen: The pass that was seen last, -1 for none.
     """
 
-    __slots__ = ("_ending", "_seen")
+    __slots__ = ("_ending", "seen")
 
     def __init__(self) -> None:
-        self._seen = self._ending = -1
+        self.seen = self._ending = -1
 
-    def look(self) -> int:
-        """Return which backward pass runs, -1 for none; called by each operator.
+    def begins(self, number: int) -> None:
+        """Take note of a backward pass that was not seen before; one operator of it comes before others' callbacks."""
+        self.seen = number
 
-        It takes note of the pass: one operator of it comes before anybody else's callback.
-        """
-        number = backward_number()
-        if number != self._seen and number != -1:
-            self._seen = number
+        def ends() -> None:
+            self._ending = number
 
-            def ends() -> None:
-                self._ending = number
-
-            before_backward_returns(ends)
-        return number
+        before_backward_returns(ends)
 
     def has_come(self) -> bool:
         """Return whether the pass under way has done its work and calls back."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils import _python_dispatch, flop_counter
 
 _Mode: Any = _python_dispatch.TorchDispatchMode
-_dispatch_mode_of: Any = torch._C._get_dispatch_mode
-_FAKE: Any = torch._C._TorchDispatchModeKey.FAKE
 
 
 class DispatchMode(_Mode):  # type: ignore[misc]
@@ -36,9 +35,14 @@ unanswered: Callable[[], Any] = torch._C.DisableTorchFunction
 """Returns a context manager in which no function mode sees calls of torch's Python API."""
 
 
-def working_out_shapes() -> bool:
-    """Return whether operators only work out what shapes others would have, as DTensor does before it computes."""
-    return _dispatch_mode_of(_FAKE) is not None
+working_out_shapes: Callable[[], Any] = partial(torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.FAKE)
+"""Returns what works out the shapes that operators would yield, as DTensor does before it computes; None for nobody."""
+
+
+def compiled(func: Any) -> Callable[..., Any]:
+    """Return what calls an operator without a frame of Python; the operator itself where torch names it otherwise."""
+    found: Callable[..., Any] = getattr(func, "_op", func)
+    return found
 
 
 def packet_of(func: Any) -> Any:
@@ -91,7 +95,8 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch.utils.flop_counter.flop_registry": flop_registry,
     "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
     "torch._C.DisableTorchFunction": lambda: torch._C.DisableTorchFunction,
-    "torch._C._get_dispatch_mode": lambda: _dispatch_mode_of(_FAKE),
+    "torch._C._get_dispatch_mode": working_out_shapes,
+    "an operator's _op": lambda: torch.ops.aten.add.Tensor._op,
     "torch.ops.aten._scaled_dot_product_flash_attention": lambda: torch.ops.aten._scaled_dot_product_flash_attention,
     "torch.ops.aten._fused_rms_norm_backward": lambda: torch.ops.aten._fused_rms_norm_backward,
     "torch.ops.aten._to_copy": lambda: getattr(torch.ops.aten, TO_COPY),

@@ -141,6 +141,16 @@ def test_a_result_that_hangs_on_the_default_dtype_is_not_taken_from_another() ->
     assert labkit.run(divide, on=labkit.virtual(1), echo=False).results == [expected]
 
 
+def test_numbers_that_are_equal_and_of_different_types_are_different_arguments() -> None:
+    def add() -> list[str]:
+        whole = torch.empty(3, device="meta", dtype=torch.long)
+        flags = torch.empty(3, device="meta", dtype=torch.bool)
+        return [str((of * number).dtype) for of in (whole, flags) for number in (1, 1.0, True)]
+
+    types = ["int64", "float32", "int64", "int64", "float32", "bool"]
+    assert labkit.run(add, on=labkit.virtual(1), echo=False).results == [[f"torch.{name}" for name in types]]
+
+
 def test_an_operator_on_values_is_never_taken_from_memory() -> None:
     def count() -> list[int]:
         return [int(torch.nonzero(torch.tensor(values)).numel()) for values in ([1, 0, 1], [1, 1, 1], [0, 0, 0])]
