@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, Union
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from labkit.checks.wire import WireProblem
 
-Value: TypeAlias = Union["torch.Tensor", int, float, bool, str, list["Value"], dict[str, "Value"], None]
+Value: TypeAlias = Union["torch.Tensor", int, float, bool, str, Sequence["Value"], Mapping[str, "Value"], None]
 """What may cross the line between a rank and the one who judges it."""
 
 Values: TypeAlias = Mapping[str, Value]

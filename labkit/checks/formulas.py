@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.as_if import as_if as as_if_it_were
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.exercise import Oracle
 from labkit.checks.finding import Find, Finding
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.words import number
 
@@ -28,7 +29,7 @@ def calls_case(name: str, calls: Sequence[Call]) -> Case:
 
 
 def _calls(case: Case) -> list[tuple[str, list[Any]]]:
-    return [(call["function"], call["args"]) for call in cast(list[dict[str, Any]], case.inputs[0]["calls"])]
+    return [(call["function"], call["args"]) for call in listed(case.inputs[0], "calls")]
 
 
 def counting(counted: Counted) -> Oracle:
@@ -55,7 +56,7 @@ def values_of(case: Case, got: Got) -> list[tuple[str, list[Any], Value]]:
     """Return (function, arguments, value) of each call; empty if nothing came."""
     if not isinstance(got, tuple) or not isinstance(got[0].get("values"), list):
         return []
-    values = cast(list[Value], got[0]["values"])
+    values = listed(got[0], "values")
     return [(function, args, value) for (function, args), value in zip(_calls(case), values, strict=False)]
 
 

@@ -67,6 +67,13 @@ def record(values: Values, key: str) -> dict[str, Value]:
     return cast("dict[str, Value]", _of(values[key], dict, key))
 
 
+def named_tensors(values: Values, key: str) -> dict[str, Tensor]:
+    """Return the dict of tensors under a key."""
+    for item in record(values, key).values():
+        _of(item, Tensor, key)
+    return cast("dict[str, Tensor]", values[key])
+
+
 def _all_of(values: Values, key: str, kind: type) -> Any:
     for item in listed(values, key):
         _of(item, kind, key)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from labkit.checks.case import Case
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
+from labkit.checks.values import listed
 from labkit.exercises.averaging.replay import models_of
 
 
@@ -24,14 +23,14 @@ def of_gradients(case: Case) -> dict[int, Bytes]:
 
 def of_training(case: Case) -> dict[int, Bytes]:
     """Return the least bytes of the steps of a training in which something is averaged."""
-    steps = [cast(list[dict[str, Any]], inputs["steps"]) for inputs in case.inputs]
+    steps = [listed(inputs, "steps") for inputs in case.inputs]
     shared = sum(len(step["x"]) > int(step.get("quiet", 0)) for step in steps[0])
     return both_ways(range(case.world_size), _num_trained(case) * shared)
 
 
 def of_batches(case: Case) -> dict[int, Bytes]:
     """Return the least bytes of a training in which ranks have unlike numbers of batches."""
-    lengths = [len(cast(list[Any], inputs["x"])) for inputs in case.inputs]
+    lengths = [len(listed(inputs, "x")) for inputs in case.inputs]
     counts = {rank: min(own, max(lengths)) for rank, own in enumerate(lengths)}
     alone = sorted(lengths)[-2] if len(lengths) > 1 else 0  # in later steps one rank trains by itself
     size = MOST_PACKED * _num_trained(case)

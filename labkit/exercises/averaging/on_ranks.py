@@ -13,6 +13,7 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.on_ranks.model_state import PlainSGD, gradients_of, loss_of, model_of, state_of
+from labkit.checks.values import listed, tensor, text
 
 Cut = Callable[[], object]
 
@@ -44,7 +45,7 @@ def call_on_model(functions: Functions, inputs: Values) -> Values:
     tensors = [*model.parameters(), *model.buffers()]
     if "x" in inputs:
         extra = cast(bool, inputs.get("spare", False))
-        torch.autograd.backward(loss_of(model(cast(Tensor, inputs["x"]), spare=extra), cast(Tensor, inputs["y"])))
+        torch.autograd.backward(loss_of(model(tensor(inputs, "x"), spare=extra), tensor(inputs, "y")))
     (function,) = functions.values()
     cut = cutter()
     cut()
@@ -66,7 +67,7 @@ def train(functions: Functions, inputs: Values) -> Values:
     model = model_of(inputs)
     cut = cutter()
     mark_layers(model, cut)
-    make = functions[cast(str, inputs["wrapper"])]
+    make = functions[text(inputs, "wrapper")]
     cap = inputs.get("cap")
     cut()
     wrapped = make(model) if cap is None else make(model, cap)
@@ -74,7 +75,7 @@ def train(functions: Functions, inputs: Values) -> Values:
     begun = state_of(model)
     optimizer = PlainSGD(model, cast(float, inputs["lr"]))
     steps: list[Value] = []
-    for step in cast(list[dict[str, Any]], inputs["steps"]):
+    for step in listed(inputs, "steps"):
         if not step.get("keep"):
             optimizer.zero_grad()
         outputs = _backward_passes(wrapped, step, cut)

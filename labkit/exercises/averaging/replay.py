@@ -12,6 +12,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, state_of
+from labkit.checks.values import integer, listed
 from labkit.exercises.averaging.on_ranks import uses_spare
 
 Gradients = Mapping[str, Tensor | None]
@@ -34,7 +35,7 @@ def models_of(case: Case) -> list[HardModel]:
     """Return rank 0's model, once for each rank."""
     first = case.inputs[0]
     options = cast(dict[str, Any], first.get("model", {}))
-    return [hard_model(cast(int, first["seed"]), **options) for _ in range(case.world_size)]
+    return [hard_model(integer(first, "seed"), **options) for _ in range(case.world_size)]
 
 
 def average(models: list[HardModel]) -> None:
@@ -54,15 +55,15 @@ def replay(case: Case) -> Replay:
     share_buffers = bool(case.about.get("buffers"))
     results: list[dict[str, Value]] = [{"begun": state_of(model), "steps": []} for model in models]
     own: list[list[Gradients]] = []
-    for number in range(len(cast(list[Any], case.inputs[0]["steps"]))):
-        steps = [cast(list[dict[str, Any]], inputs["steps"])[number] for inputs in case.inputs]
+    for number in range(len(listed(case.inputs[0], "steps"))):
+        steps = [listed(inputs, "steps")[number] for inputs in case.inputs]
         outputs, before = _one_step(models, steps, share_buffers)
         own.append(before)
         for result, model, output in zip(results, models, outputs, strict=True):
             taken: dict[str, Value] = {
-                "outputs": cast(Value, output), "gradients": gradients_of(model), "state": state_of(model),
+                "outputs": output, "gradients": gradients_of(model), "state": state_of(model),
             }  # fmt: skip
-            cast(list[Value], result["steps"]).append(taken)
+            listed(result, "steps").append(taken)
         for model in models:
             _descend(model, cast(float, case.inputs[0]["lr"]))
     for result, model in zip(results, models, strict=True):

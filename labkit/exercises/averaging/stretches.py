@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
 
 from labkit.checks.case import Case
 from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.checks.values import listed
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.averaging.on_ranks import LAYERS
 
@@ -36,14 +36,14 @@ class Stretch:
 def labels(case: Case) -> list[tuple[int, int, str]]:
     """Return step, backward pass and part of each stretch, in order."""
     found = [(-1, 0, "start"), (-1, 0, "construct")]
-    for number, step in enumerate(cast(list[dict[str, Any]], case.inputs[0]["steps"])):
+    for number, step in enumerate(listed(case.inputs[0], "steps")):
         passes, quiet = len(step["x"]), int(step.get("quiet", 0))
         for run in range(passes):
             found.append((number, run, "forward"))
             found += [(number, run, part) for part in ("loss", *reversed(LAYERS))]
             if run >= quiet:
                 found.append((number, run, "finish"))
-    return [*found, (len(cast(list[Any], case.inputs[0]["steps"])), 0, "end")]
+    return [*found, (len(listed(case.inputs[0], "steps")), 0, "end")]
 
 
 def stretches(case: Case, wire: Wire, rank: int) -> list[Stretch] | None:

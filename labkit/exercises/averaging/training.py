@@ -9,6 +9,7 @@ from typing import Any, cast
 from labkit.checks.case import Case, Values
 from labkit.checks.finding import Finding
 from labkit.checks.tensor_values import compare_ranks
+from labkit.checks.values import listed, text
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.averaging.naming import as_finding
 from labkit.exercises.averaging.on_ranks import LAYERS
@@ -54,7 +55,7 @@ def truth(case: Case) -> Replay:
 
 def steps_of(case: Case) -> list[dict[str, Any]]:
     """Return rank 0's steps."""
-    return cast(list[dict[str, Any]], case.inputs[0]["steps"])
+    return listed(case.inputs[0], "steps")
 
 
 def wrong_training(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -169,7 +170,7 @@ def _backward(case: Case, parts: list[Stretch], rank: int, step: int, run: int) 
             "is enough.",
             rank=rank,
         )
-    rule = {"each": _each, "buckets": _buckets, "total": _total}[cast(str, case.about["rule"])]
+    rule = {"each": _each, "buckets": _buckets, "total": _total}[text(case.about, "rule")]
     return rule(case, rank, step, calls) or _waited_at_once(parts, rank, step, run)
 
 

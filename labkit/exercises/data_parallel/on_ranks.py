@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
+from labkit.checks.values import texts
 
 
 def devices_of(inputs: Values) -> list[torch.device]:
     """Return the devices that the inputs name."""
-    return [torch.device(name) for name in cast(list[str], inputs["devices"])]
+    return [torch.device(name) for name in texts(inputs, "devices")]
 
 
 def described(value: Any) -> Value:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import listed
 
 
 def call_with_tensors(functions: Functions, inputs: Values) -> Values:
     """Call named functions, each with its arguments; return what they gave (place_keys, hot_keys)."""
     found: list[Value] = []
-    for each in cast(list[dict[str, Any]], inputs["calls"]):
+    for each in listed(inputs, "calls"):
         args = [value.clone() if isinstance(value, Tensor) else value for value in each["args"]]
         value = functions[each["function"]](*args)
         found.append(value if isinstance(value, Tensor) else f"a {type(value).__name__}")

@@ -58,14 +58,14 @@ def dying_case(name: str, seed: int, num_workers: int, num_pushes: int, dies_aft
 
 def script_of(case: Case) -> list[dict[str, Any]]:
     """Return the steps of a case that drives one Replica."""
-    return cast(list[dict[str, Any]], case.inputs[0]["script"])
+    return listed(case.inputs[0], "script")
 
 
 def _steps(case: Case) -> list[Value]:
     """Return, for each step, which pushes are answered with what, and version and weights afterwards."""
     steps: list[Value] = []
     pushes: list[tuple[int, int]] = []
-    script, weight = script_of(case), cast(Tensor, case.inputs[0]["weight"])
+    script, weight = script_of(case), tensor(case.inputs[0], "weight")
     for number, step in enumerate(script):
         news: list[Value] = []
         if step["op"] == "push":
@@ -86,11 +86,11 @@ def expected(case: Case) -> list[Values]:
     """Return what should come back (the oracle)."""
     inputs = case.inputs[0]
     if "dies_after_s" in inputs:
-        gradients = [each for some in cast(list[list[Tensor]], inputs["gradients"]) for each in some]
+        gradients = [each for some in listed(inputs, "gradients") for each in some]
         return [{"version": len(gradients), "weight": torch.stack(gradients).sum(0)}]
     if "behaviours" in inputs:
         found: list[Value] = []
-        for each in cast(list[list[str]], inputs["behaviours"]):
+        for each in listed(inputs, "behaviours"):
             place = each.index("answer") if "answer" in each else None
             asked = len(each) if place is None else place + 1
             found.append({"answer": place, "asked": asked})
@@ -103,7 +103,7 @@ def structure(case: Case) -> list[Any]:
     """Return what comes of each kind of case, or the problem."""
     inputs = case.inputs[0]
     if "dies_after_s" in inputs:
-        acknowledged = [[int, int] for _ in cast(list[Any], inputs["gradients"])]
+        acknowledged = [[int, int] for _ in listed(inputs, "gradients")]
         end = {"version": int, "weight": cast(Any, inputs["gradients"])[0][0], "acknowledged": acknowledged}
         return [OneOf((end, {"problem": str, "words": str}))]
     answer = OneOf((int, str))
@@ -258,7 +258,7 @@ def _of_safely(case: Case, came: Values) -> Iterator[Finding]:
                 name = {1: "returns the answer"}
             said = f"{story} push_safely gave {mine['answer']}, expected {wanted['answer']}."
             yield Finding(name.get(cast(Any, mine["answer"]), ""), said)
-        for place, noted in enumerate(cast(list[Any], mine["pushed"])):
+        for place, noted in enumerate(listed(mine, "pushed")):
             yield from _of_calls(f"{story} replica {place}", noted, [push] if place < wanted["asked"] else [])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -67,7 +67,7 @@ def find_of(right: Right, ways: Ways) -> Find:
 
 
 def _calls(case: Case) -> list[dict[str, Any]]:
-    return cast(list[dict[str, Any]], case.inputs[0]["calls"])
+    return listed(case.inputs[0], "calls")
 
 
 def _of(function: str, case: Case, got: tuple[Values, ...]) -> Iterator[tuple[dict[str, Any], Tensor]]:

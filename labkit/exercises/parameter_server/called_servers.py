@@ -18,6 +18,7 @@ from torch.distributed import rpc
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.checks.values import integer, integers, listed, tensor, text
 from labkit.exercises.parameter_server.watched_server import Watch, WatchedLock
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
 from labkit.servers.server import start_rpc
@@ -27,8 +28,8 @@ from labkit.torch_port.rpc import ASYNC_MARK
 
 def make_server(functions: Functions, inputs: Values) -> Any:
     """Return the learner's server. Inputs: server (its name), weight, num_workers, lr, more (further arguments)."""
-    weight, more = cast(Tensor, inputs["weight"]), cast(list[int], inputs["more"])
-    return functions[cast(str, inputs["server"])](weight.clone(), inputs["num_workers"], inputs["lr"], *more)
+    weight, more = tensor(inputs, "weight"), integers(inputs, "more")
+    return functions[text(inputs, "server")](weight.clone(), inputs["num_workers"], inputs["lr"], *more)
 
 
 def answer_in_words(answer: Any) -> str:
@@ -58,7 +59,7 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
     server = make_server(functions, inputs)
     if inputs.get("crowd"):
         return _crowd(functions, inputs)
-    script = cast(list[dict[str, Any]], inputs["script"])
+    script = listed(inputs, "script")
     open_pushes: dict[int, Any] = {}
     kept: list[tuple[Tensor, Tensor]] = []
     steps: list[Value] = []
@@ -107,7 +108,7 @@ def _promised(server: Any, answer: Any) -> str:
 
 def _crowd(functions: Functions, inputs: Values) -> Values:
     try:
-        found = on_virtual_ranks(_push_together, functions, inputs, num_ranks=cast(int, inputs["num_workers"]) + 1)[0]
+        found = on_virtual_ranks(_push_together, functions, inputs, num_ranks=integer(inputs, "num_workers") + 1)[0]
     except RuntimeError as error:
         if isinstance(error, NotImplementedError):
             raise
@@ -121,7 +122,7 @@ def _push_together(functions: Functions, inputs: Values) -> Values | None:
     found: Values | None = None
     if rank == 0:
         server = rpc.RRef(make_server(functions, inputs))
-        crowd = cast(list[list[Tensor]], inputs["crowd"])
+        crowd = listed(inputs, "crowd")
         calls = [
             rpc.rpc_async(f"rank{peer}", _push_all, args=(server, peer - 1, crowd[peer - 1], inputs["until"]))
             for peer in range(1, world_size)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.structure import Each, OneOf
+from labkit.checks.values import integer, listed, tensor
 from labkit.exercises.parameter_server.scripts import TOLERANCE, state_structure
 from labkit.exercises.remote_calls.drawn import drawer
 
@@ -70,25 +71,25 @@ def found_in_crowd(
         gradients_a_version: 1 where each gradient makes a version, more where the mean of so many does.
         some_are_dropped: Whether a gradient may be used or not.
     """
-    answers = cast(list[list[dict[str, Any]]], came["answers"])
-    gradients = cast(list[list[Tensor]], case.inputs[0]["crowd"])
+    answers = listed(came, "answers")
+    gradients = listed(case.inputs[0], "crowd")
     for worker, some in enumerate(answers):
-        if len(some) < len(gradients[worker]) and some[-1]["version"] < cast(int, case.inputs[0]["until"]):
+        if len(some) < len(gradients[worker]) and some[-1]["version"] < integer(case.inputs[0], "until"):
             yield f"Worker {worker} was answered {len(some)} of {len(gradients[worker])} times."
     pushed = {
         (worker, answer["read"]): gradients[worker][number]
         for worker, some in enumerate(answers)
         for number, answer in enumerate(some)
     }
-    updates = cast(list[Any], came["updates"])
-    version = cast(int, came["version"])
+    updates = listed(came, "updates")
+    version = integer(came, "version")
     total = version * gradients_a_version if some_are_dropped else sum(map(len, answers))
     if any(isinstance(each, str) for each in updates) or len(updates) != total:
         yield f"{total} gradients were to be used, and server.updates has {len(updates)} records of them."
         return
     if sorted(each[0] for each in updates) != list(range(total)):
         yield "Two records in server.updates have the same sequence number: two pushes ran through it."
-    lr, weights = cast(float, case.inputs[0]["lr"]), [cast(Tensor, case.inputs[0]["weight"])]
+    lr, weights = cast(float, case.inputs[0]["lr"]), [tensor(case.inputs[0], "weight")]
     for start in range(0, total, gradients_a_version):
         group = sorted(updates, key=lambda each: each[0])[start : start + gradients_a_version]
         if any(each[3] != len(weights) - 1 for each in group):

@@ -17,7 +17,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
-from labkit.checks.values import listed, texts
+from labkit.checks.values import integer, integers, listed, tensor, texts
 from labkit.words import join
 
 Step: TypeAlias = dict[str, Any]
@@ -71,7 +71,7 @@ def script_case(name: str, server: str, script: Script, num_workers: int, lr: fl
         "num_workers": num_workers,
         "lr": lr,
         "more": list(more),
-        "script": cast(Value, script),
+        "script": script,
     }
     return Case(name, 1, (inputs,))
 
@@ -83,17 +83,17 @@ def script_of(case: Case) -> Script:
 
 def more_of(case: Case) -> int:
     """Return the first further argument of the server: its bound, or how many it needs."""
-    return cast(list[int], case.inputs[0]["more"])[0]
+    return integers(case.inputs[0], "more")[0]
 
 
 def workers_of(case: Case) -> int:
     """Return the number of workers."""
-    return cast(int, case.inputs[0]["num_workers"])
+    return integer(case.inputs[0], "num_workers")
 
 
 def weights_of(case: Case, course: Course) -> list[Tensor]:
     """Return the weights of each version."""
-    weights = [cast(Tensor, case.inputs[0]["weight"])]
+    weights = [tensor(case.inputs[0], "weight")]
     for change in course.changes:
         weights.append(weights[-1] - cast(float, case.inputs[0]["lr"]) * change)
     return weights
@@ -207,7 +207,7 @@ def first_difference(case: Case, came: Values, rule: Rule) -> tuple[int, set[int
 
 def problem_said(case: Case, came: Values) -> str:
     """Return in words what the driver met when it called a server step by step."""
-    what = _name(case, cast(int, came["step"]))
+    what = _name(case, integer(came, "step"))
     if came["problem"] == "blocked":
         return f"{what[0].upper()}{what[1:]} did not come back: it waits inside the call."
     if came["problem"] == "unmarked":

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from labkit.checks import draws
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.structure import Each
+from labkit.checks.values import integer, integers, named_tensors, tensors, texts
 from labkit.exercises.stages.pipeline_cases import Weigh, right_weight
 
 Order = list[dict[str, Value]]
@@ -45,7 +46,7 @@ def linear_case(name: str, seed: int, shape: Sequence[int], bias: bool = True, f
     given: dict[str, Value] = {
         "x": _normal(draw, *shape), "weight": _normal(draw, out, shape[-1]),
         "bias": _normal(draw, out) if bias else None, "gradient": _normal(draw, *shape[:-1], out),
-        "frozen": cast(Value, list(frozen)),
+        "frozen": list(frozen),
     }  # fmt: skip
     return Case(name, 1, (given,))
 
@@ -70,19 +71,19 @@ def program_case(
         mine = range(rank, num_ranks * num_chunks, num_ranks)
         draw = draws.generator(seed, "rank", rank)
         entry: dict[str, Value] = {
-            "orders": cast(Value, data), "rank": rank, "sizes": list(sizes), "chunks": [specs[part] for part in mine],
+            "orders": data, "rank": rank, "sizes": list(sizes), "chunks": [specs[part] for part in mine],
             "samples": [torch.zeros(*more, widths[part], dtype=torch.float64) for part in mine],
         }  # fmt: skip
         if rank == 0:
-            entry["inputs"] = cast(Value, x)
+            entry["inputs"] = x
         if rank == num_ranks - 1:
-            entry["targets"] = cast(Value, y)
+            entry["targets"] = y
         if before:
             entry["before"] = {
                 f"chunk {number}, {name}": _normal(draw, *tensor.shape)
                 for number, part in enumerate(mine)
-                for name, tensor in cast(dict[str, Tensor], specs[part]["weights"]).items()
-                if name not in cast(list[str], specs[part]["frozen"])
+                for name, tensor in named_tensors(specs[part], "weights").items()
+                if name not in texts(specs[part], "frozen")
             }
         inputs.append(entry)
     return Case(name, num_ranks, tuple(inputs), {"chunks": num_chunks})
@@ -109,7 +110,7 @@ def expected(case: Case) -> list[Values]:
 
 def whole(case: Case, weigh: Weigh = right_weight) -> list[Values]:
     """Return what each rank's driver must return if each microbatch's mean loss counts that much."""
-    num_chunks = cast(int, case.about["chunks"])
+    num_chunks = integer(case.about, "chunks")
     parts: list[dict[str, Tensor]] = []
     for part in range(case.world_size * num_chunks):
         spec = cast(list[dict[str, Any]], case.inputs[part % case.world_size]["chunks"])[part // case.world_size]
@@ -118,8 +119,8 @@ def whole(case: Case, weigh: Weigh = right_weight) -> list[Values]:
         for name, leaf in leaves.items():
             leaf.grad = old[key].clone() if (key := f"chunk {part // case.world_size}, {name}") in old else None
         parts.append(leaves)
-    x, y = cast(list[Tensor], case.inputs[0]["inputs"]), cast(list[Tensor], case.inputs[-1]["targets"])
-    sizes, total = cast(list[int], case.inputs[0]["sizes"]), torch.zeros((), dtype=torch.float64)
+    x, y = tensors(case.inputs[0], "inputs"), tensors(case.inputs[-1], "targets")
+    sizes, total = integers(case.inputs[0], "sizes"), torch.zeros((), dtype=torch.float64)
     for number, (entered, target) in enumerate(zip(x, y, strict=True)):
         for leaves in parts:
             hidden = torch.tanh(nn.functional.linear(entered, leaves["first_weight"], leaves.get("first_bias")))
@@ -142,7 +143,7 @@ def whole(case: Case, weigh: Weigh = right_weight) -> list[Values]:
 
 def one_layer(case: Case) -> dict[str, Value]:
     """Return output and gradients of a linear layer that went backward twice."""
-    given, frozen = case.inputs[0], cast(list[str], case.inputs[0]["frozen"])
+    given, frozen = case.inputs[0], texts(case.inputs[0], "frozen")
     leaves = {
         name: tensor.clone().requires_grad_(name not in frozen)
         for name in ("x", "weight", "bias")

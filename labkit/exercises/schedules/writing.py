@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.finding import Find, Finding
 from labkit.checks.structure import Each, OneOf
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.stages.orders import HINTS
 
@@ -28,7 +29,7 @@ def order_case(name: str, function: str, pipelines: Sequence[tuple[int, ...]]) -
 
 def asked(case: Case) -> list[list[int]]:
     """Return the pipelines of a case."""
-    return cast(list[list[int]], case.inputs[0]["pipelines"])
+    return listed(case.inputs[0], "pipelines")
 
 
 def structure(case: Case) -> list[Any]:
@@ -41,7 +42,7 @@ def finding(wrong: Wrong) -> Find:
     """Return what finds the first thing that is wrong with any pipeline, and says which."""
 
     def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-        for pipeline, orders in zip(asked(case), cast(list[list[Any]], got[0]["schedules"]), strict=True):
+        for pipeline, orders in zip(asked(case), listed(got[0], "schedules"), strict=True):
             words = zip(pipeline, ("stages", "microbatches", "chunks"), strict=False)
             head = ", ".join(f"{value} {name}" for value, name in words)
             if any("None" in str(order) for order in orders if isinstance(order, str)):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import loss_of
+from labkit.checks.values import flag, integer, listed
 
 OPTIONS = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 _DEFAULTS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2}
@@ -136,7 +137,7 @@ def grouped(model: nn.Module, groups: bool) -> list[Any]:
 
 def handed(model: nn.Module, inputs: Values) -> Any:
     """Return what an optimizer is given: groups, or an iterator over parameters, as model.parameters() is."""
-    given = grouped(model, cast(bool, inputs["groups"]))
+    given = grouped(model, flag(inputs, "groups"))
     return given if inputs["groups"] else iter(given)
 
 
@@ -154,7 +155,7 @@ def backward(model: nn.Module, step: dict[str, Any]) -> None:
 
 def steps_of(inputs: Values) -> list[dict[str, Any]]:
     """Return the steps that a rank is to take."""
-    return cast(list[dict[str, Any]], inputs["steps"])
+    return listed(inputs, "steps")
 
 
 def cutter() -> Cut:
@@ -170,4 +171,4 @@ def values_of(model: nn.Module) -> dict[str, Value]:
 
 def model_for(inputs: Values) -> HardModel:
     """Return this rank's model."""
-    return hard_model(cast(int, inputs["seed"]), norm=False, **cast(dict[str, Any], inputs.get("model", {})))
+    return hard_model(integer(inputs, "seed"), norm=False, **cast(dict[str, Any], inputs.get("model", {})))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
+from labkit.checks.values import flag, listed
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, model_for, slow_down
 
 Parameters = Mapping[str, Value]
@@ -74,10 +75,10 @@ def alone(
     """
     inputs = case.inputs[0]
     model = model_for(inputs)
-    given = grouped(model, cast(bool, inputs["groups"]) if groups is None else groups)
+    given = grouped(model, flag(inputs, "groups") if groups is None else groups)
     optimizer = kind_for(inputs)(given, **({} if plain else OPTIONS))
     found = []
-    for number, step in enumerate(cast(list[dict[str, Any]], inputs["steps"])):
+    for number, step in enumerate(listed(inputs, "steps")):
         optimizer.zero_grad()
         if step["slower"] if slower is None else slower:
             slow_down(optimizer)
@@ -97,7 +98,7 @@ def alone(
 def _loss(model: HardModel, case: Case, number: int) -> Tensor:
     losses = []
     for inputs in case.inputs:
-        step = cast(list[dict[str, Any]], inputs["steps"])[number]
+        step = listed(inputs, "steps")[number]
         losses.append(nn.functional.mse_loss(model(step["x"], spare=step["spare"]), step["y"]))
     return torch.stack(losses).mean()
 
@@ -125,7 +126,7 @@ def num_trained(case: Case) -> list[int]:
 def least_traffic(case: Case) -> dict[int, Bytes]:
     """Return what must travel where ranks have samples of their own: each step, a number for each trained element."""
     size = MOST_PACKED // 2 if case.inputs[0].get("dtype") else MOST_PACKED
-    steps = cast(list[Value], case.inputs[0]["steps"])
+    steps = listed(case.inputs[0], "steps")
     return both_ways(range(case.world_size), len(steps) * sum(num_trained(case)), size)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.checks.values import integers, text
 from labkit.exercises.stages.pipeline_stage import Stage, mean_squared
 
 _MESSAGES = ("Recv", "Send", "RecvGrad", "SendGrad")
@@ -83,7 +84,7 @@ def write_schedules(functions: Functions, inputs: Values) -> Values:
 
     Inputs: function; pipelines, a list of arguments after the stage, of which the first is the number of stages.
     """
-    write = functions[cast(str, inputs["function"])]
+    write = functions[text(inputs, "function")]
     pipelines = cast(list[list[int]], inputs["pipelines"])
     return {"schedules": [[_listed(write(stage, *args)) for stage in range(args[0])] for args in pipelines]}
 
@@ -104,9 +105,9 @@ def outcome(stage: Stage, loss: Any) -> Values:
         "loss": _as_tensor(loss),
         "returned": type(loss).__name__,
         "attached": isinstance(loss, Tensor) and loss.requires_grad,
-        "events": cast(Value, stage.events),
-        "sizes": cast(Value, stage.sizes),
-        "wanted_gradient": cast(Value, stage.wanted_gradient),
+        "events": stage.events,
+        "sizes": stage.sizes,
+        "wanted_gradient": stage.wanted_gradient,
         "held": stage.most_held,
     }
 
@@ -123,4 +124,4 @@ def job(functions: Functions, stage: Stage, inputs: Values) -> Sequence[Any]:
     schedule = [record_of(functions, data) for data in cast(list[dict[str, Any]], inputs["schedule"])]
     targets = inputs.get("targets")
     sample = cast(Tensor, inputs["sample"])
-    return schedule, stage, list(cast(list[int], inputs["sizes"])), sample, inputs.get("inputs"), targets, mean_squared
+    return schedule, stage, list(integers(inputs, "sizes")), sample, inputs.get("inputs"), targets, mean_squared

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.values import integer, integers, named_tensors, record, texts
 from labkit.exercises.stages.pipeline_stage import Stage, mean_squared
 
 Schedule = list[dict[str, Value]]
@@ -63,13 +64,13 @@ def pipeline_case(
             sample = torch.zeros(*([rows] if rows else []), widths[stage], dtype=torch.float64)
             entry: dict[str, Value] = {"stage": stages[stage], "sizes": list(own), "sample": sample}
             if write is not None:
-                entry["schedule"] = cast(Value, write(stage, num_stages, len(own)))
+                entry["schedule"] = write(stage, num_stages, len(own))
             if stage == 0:
-                entry["inputs"] = cast(Value, x)
+                entry["inputs"] = x
             if stage == num_stages - 1:
-                entry["targets"] = cast(Value, y)
+                entry["targets"] = y
             if before:
-                entry["before"] = cast(Value, old[stage])
+                entry["before"] = old[stage]
             if pipelines is not None:
                 entry["mesh"] = [len(of_pipelines), num_stages]
             inputs.append(entry)
@@ -110,20 +111,20 @@ def _spec(
 
 
 def _like(draw: torch.Generator, spec: Mapping[str, Value]) -> dict[str, Value]:
-    weights = cast(dict[str, Tensor], spec["weights"])
-    frozen = cast(list[str], spec["frozen"])
+    weights = named_tensors(spec, "weights")
+    frozen = texts(spec, "frozen")
     used = {name: tensor for name, tensor in weights.items() if name not in frozen and name != "spare"}
     return {name: _normal(draw, *tensor.shape) for name, tensor in used.items()}
 
 
 def members(case: Case) -> list[int]:
     """Return the global ranks that hold a stage, pipeline after pipeline."""
-    return cast(list[int], case.about["group"])
+    return integers(case.about, "group")
 
 
 def num_stages(case: Case) -> int:
     """Return the stages of a pipeline."""
-    return cast(int, case.about["stages"])
+    return integer(case.about, "stages")
 
 
 def stage_of(case: Case, rank: int) -> int:
@@ -139,7 +140,7 @@ def pipelines_of(case: Case) -> list[list[int]]:
 
 def sizes_of(case: Case, rank: int) -> list[int]:
     """Return the samples of each microbatch of a rank's pipeline."""
-    return cast(list[int], case.inputs[rank]["sizes"])
+    return integers(case.inputs[rank], "sizes")
 
 
 Weigh = Callable[[int, list[int], int], float]
@@ -170,7 +171,7 @@ def gradients(
     losses: list[Tensor] = []
     rows = pipelines_of(case)
     everybody = sum(sum(sizes_of(case, row[0])) for row in rows)
-    stages = [Stage(cast(Values, case.inputs[rank]["stage"])) for rank in rows[0]]
+    stages = [Stage(record(case.inputs[rank], "stage")) for rank in rows[0]]
     for row in rows:
         xs, ys = (
             cast(list[Tensor], case.inputs[rank][key]) for rank, key in ((row[0], "inputs"), (row[-1], "targets"))
@@ -205,7 +206,7 @@ def seen(case: Case) -> dict[int, Tensor]:
     """Return each member's buffer after each microbatch has gone forward once, by its rank."""
     found: dict[int, Tensor] = {}
     for row in pipelines_of(case):
-        stages = [Stage(cast(Values, case.inputs[rank]["stage"])) for rank in row]
+        stages = [Stage(record(case.inputs[rank], "stage")) for rank in row]
         for x in cast(list[Tensor], case.inputs[row[0]]["inputs"]):
             for stage in stages:
                 x = stage(x)
@@ -221,5 +222,5 @@ def expected(case: Case) -> list[Values]:
     of_rank: dict[int, Values] = {}
     for rank, grads in zip(members(case), found, strict=True):
         last = stage_of(case, rank) == num_stages(case) - 1
-        of_rank[rank] = {"grads": cast(Value, grads), "loss": mean if last else None, "seen": buffers[rank]}
+        of_rank[rank] = {"grads": grads, "loss": mean if last else None, "seen": buffers[rank]}
     return [of_rank.get(rank, {"member": False}) for rank in range(case.world_size)]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
+from labkit.checks.values import named_tensors
 
 
 class Stage(nn.Module):
@@ -32,7 +33,7 @@ class Stage(nn.Module):
                 buffer begins with.
         """
         nn.Module.__init__(self)  # it may be of another class: see kind_for
-        weights = cast(dict[str, Tensor], spec["weights"])
+        weights = named_tensors(spec, "weights")
         frozen = cast(list[str], spec.get("frozen") or [])
         for name, tensor in weights.items():
             self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name not in frozen))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Case
 from labkit.checks.structure import Each
+from labkit.checks.values import integers, listed
 from labkit.exercises.stages import pipeline_cases
 
 
@@ -20,9 +21,9 @@ def of_stages(case: Case) -> list[Any]:
 
 def _notes(case: Case, rank: int) -> dict[str, Any]:
     inputs = case.inputs[rank]
-    forward = backward = len(cast(list[int], inputs["sizes"]))
+    forward = backward = len(integers(inputs, "sizes"))
     if "schedule" in inputs:
-        kinds = [record["kind"] for record in cast(list[dict[str, Any]], inputs["schedule"])]
+        kinds = [record["kind"] for record in listed(inputs, "schedule")]
         forward, backward = kinds.count("Forward"), kinds.count("Backward")
     else:  # the whole batch at once
         forward = backward = 1

@@ -207,7 +207,7 @@ def planned_messages(case: Case, rank: int) -> list[tuple[int, int]]:
 
 
 def _sample_bytes(case: Case, rank: int) -> int:
-    sample = cast(Tensor, case.inputs[rank]["sample"])
+    sample = tensor(case.inputs[rank], "sample")
     return sample.numel() * sample.element_size()
 
 

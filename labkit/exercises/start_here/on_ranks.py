@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Value
 
@@ -12,5 +12,5 @@ def plain(value: Any) -> Value:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if value is None or isinstance(value, bool | int | float | str):
-        return cast(Value, value)
+        return value
     return f"a {type(value).__name__}"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensor
 
 
 def view_of(base: Tensor, layout: str) -> Tensor:
@@ -43,7 +44,7 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
     instead of raised).
     """
     (function,) = functions.values()
-    base = cast(Tensor, inputs["tensor"]).clone()
+    base = tensor(inputs, "tensor").clone()
     view = view_of(base, cast(str, inputs.get("layout", "plain")))
     group, member = group_of(inputs)
     if not member:
@@ -51,7 +52,7 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
     keywords = {} if group is None else {"group": group}
     arguments = cast(list[Any], inputs.get("args", []))
     if "before" in inputs:
-        function(cast(Tensor, inputs["before"]).clone(), *arguments, **keywords)
+        function(tensor(inputs, "before").clone(), *arguments, **keywords)
     if not inputs.get("catch"):
         returned = function(view, *arguments, **keywords)
         return {"base": base, "returned": type(returned).__name__, "raised": ""}

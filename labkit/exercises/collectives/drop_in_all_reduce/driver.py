@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch.distributed as dist
-from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensor, text
 from labkit.exercises.sums_over_ranks.on_ranks import group_of, view_of
 from labkit.torch_port.tensors import version_of
 
@@ -21,16 +21,16 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object),
     before (another tensor, for which it is called first).
     """
-    base = cast(Tensor, inputs["tensor"]).clone()
+    base = tensor(inputs, "tensor").clone()
     view = view_of(base, cast(str, inputs.get("layout", "plain")))
     group, _ = group_of(inputs)
     keywords: dict[str, Any] = {} if group is None else {"group": group}
     if "op" in inputs:
-        keywords["op"] = getattr(dist.ReduceOp, cast(str, inputs["op"]))
+        keywords["op"] = getattr(dist.ReduceOp, text(inputs, "op"))
     if inputs.get("async"):
         keywords["async_op"] = True
     if "before" in inputs:
-        first = functions["ring_all_reduce"](cast(Tensor, inputs["before"]).clone(), **keywords)
+        first = functions["ring_all_reduce"](tensor(inputs, "before").clone(), **keywords)
         if inputs.get("async") and hasattr(first, "wait"):
             first.wait()
     version = version_of(base)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import listed
 from labkit.exercises.sums_over_ranks.plan_data import plan_data
 
 _MOST = 20_000
@@ -14,7 +15,7 @@ _MOST = 20_000
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call all_reduce_plans for one cluster; return the plans as plain data, or in words what came instead."""
-    slow = cast("list[list[float]]", inputs["slow_links"])
+    slow = listed(inputs, "slow_links")
     plans: Any = functions["all_reduce_plans"](
         inputs["num_ranks"], inputs["ranks_per_node"], {(int(src), int(dst)): factor for src, dst, factor in slow}
     )

@@ -11,6 +11,7 @@ from labkit.checks.challenge import Challenge, Pars
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.plan_time import plan_ns
 from labkit.exercises.collectives.unequal_links.driver import drive
@@ -128,12 +129,12 @@ def score(case: Case, got: tuple[Values, ...]) -> float:
     asked = case.inputs[0]
     slow = cast("list[tuple[int, int, float]]", asked["slow_links"])
     cluster = cluster_of(values.integer(asked, "num_ranks"), values.integer(asked, "ranks_per_node"), slow)
-    records = _records(cast("list[object]", got[0]["plans"]))
+    records = _records(listed(got[0], "plans"))
     return plan_ns(records, cluster, -(-NUM_BYTES // _num_chunks(records))) / 1e3
 
 
 def _pars(case: Case) -> Pars:
-    return Pars(*cast("list[float]", case.about["pars"]))
+    return Pars(*listed(case.about, "pars"))
 
 
 _BOTH_WAYS = [(1, 2, 6.0), (2, 1, 6.0)]

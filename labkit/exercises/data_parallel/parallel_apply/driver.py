@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.checks.values import flag, listed, tensors
 
 _MEET_SECONDS = 1.2
 _LINGER_SECONDS = 0.2
@@ -83,14 +84,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: weights and x (one for each replica), scale (None: no keyword), failing (replica -> name of its exception),
     gradients (whether they are on where it is called).
     """
-    weights = cast(list[float], inputs["weights"])
+    weights = listed(inputs, "weights")
     failing = {int(number): kind for number, kind in cast(dict[str, str], inputs["failing"]).items()}
     meeting = _Meeting(len(weights), failing)
     replica = kind_for(_Replica, inputs)
     replicas: list[nn.Module] = [replica(number, weight, meeting) for number, weight in enumerate(weights)]
     more = {} if inputs["scale"] is None else {"scale": inputs["scale"]}
-    given = [{"x": x.clone(), **more} for x in cast(list[Tensor], inputs["x"])]
-    with torch.set_grad_enabled(cast(bool, inputs["gradients"])):
+    given = [{"x": x.clone(), **more} for x in tensors(inputs, "x")]
+    with torch.set_grad_enabled(flag(inputs, "gradients")):
         try:
             outputs = functions["parallel_apply"](replicas, given)
         except NotImplementedError:

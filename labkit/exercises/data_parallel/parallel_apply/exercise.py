@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
@@ -16,6 +15,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.tensor_values import close
+from labkit.checks.values import listed, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.parallel_apply.driver import drive
 from labkit.words import are_wrong, ranks_in_words
@@ -48,14 +48,14 @@ def _failing(case: Case) -> dict[int, str]:
 
 def _products(case: Case, scale: float | None) -> list[Value]:
     inputs = case.inputs[0]
-    pairs = zip(cast(list[Tensor], inputs["x"]), cast(list[float], inputs["weights"]), strict=True)
+    pairs = zip(tensors(inputs, "x"), listed(inputs, "weights"), strict=True)
     return [x * weight * (1.0 if scale is None else scale) for x, weight in pairs]
 
 
 def expected(case: Case) -> list[Values]:
     """Return what the driver must return (the oracle)."""
     inputs, failing = case.inputs[0], _failing(case)
-    count = len(cast(list[float], inputs["weights"]))
+    count = len(listed(inputs, "weights"))
     finished: list[Value] = [number for number in range(count) if number not in failing]
     if failing:
         return [{"raised": {"type": failing[min(failing)]}, "finished": finished, "met": True}]
@@ -104,7 +104,7 @@ def _wrong_error(case: Case, came: Values) -> Iterator[Finding]:
 
 
 def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]:
-    outputs, wanted = came.get("outputs"), cast(list[Value], right["outputs"])
+    outputs, wanted = came.get("outputs"), listed(right, "outputs")
     if came.get("finished") != right["finished"]:
         yield Finding(_NOT_JOINED, "parallel_apply returned before all of the replicas had ended.")
     if not isinstance(outputs, list) or len(outputs) != len(wanted):

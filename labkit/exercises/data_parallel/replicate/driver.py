@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
+from labkit.checks.values import flag, tensors
 from labkit.exercises.data_parallel.on_ranks import described, devices_of
 from labkit.simulator.storages import tensors_in
 from labkit.torch_port.operators import DispatchMode, is_copy
@@ -22,13 +23,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     CPU only where the replicas' tensors lie is returned. The loss is the sum of (n + 1) times replica n's loss.
     """
     model = model_of(inputs)
-    model.train(cast(bool, inputs["train"]))
+    model.train(flag(inputs, "train"))
     devices = devices_of(inputs)
     own = [*model.parameters(), *model.buffers()]
     replicas = functions["replicate"](model, devices)
     if not isinstance(replicas, list | tuple):
         return {"replicas": described(replicas)}
-    batches = list(zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True))
+    batches = list(zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True))
     on_cpu = all(device.type == "cpu" for device in devices)
     outputs: list[Value] = [None] * len(batches)
     used: list[_Used] = [_Used() for _ in batches]
@@ -41,7 +42,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         used[number].leave_out(x)
         outputs[number] = output.detach().clone()
         losses.append((number + 1) * loss_of(output, y.to(devices[number])))
-    places: list[Value] = [cast(Value, sorted(each.devices)) for each in used]
+    places: list[Value] = [sorted(each.devices) for each in used]
     if not on_cpu:
         return {"count": len(replicas), "places": places}
     total = torch.stack(losses).sum()

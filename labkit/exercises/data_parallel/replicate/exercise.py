@@ -18,6 +18,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.tensor_values import close, first_wrong, ratio_of
+from labkit.checks.values import flag, listed, tensors, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.one_process import BUFFERS, Gradients, Tensors, add_up, wrong_tensors
 from labkit.exercises.data_parallel.replicate.driver import drive
@@ -32,14 +33,14 @@ def replicas_case(
     batches = [hard_batch(100 * seed + number, size) for number in range(len(names))]
     given: dict[str, Value] = {
         "seed": draws.part_of(seed, "model"), "model": {"unused": False, **model},
-        "devices": cast(Value, names), "train": train,
+        "devices": names, "train": train,
         "x": [x for x, _ in batches], "y": [y for _, y in batches],
     }  # fmt: skip
     return Case(name, 1, (given,))
 
 
 def _devices(case: Case) -> list[str]:
-    return cast(list[str], case.inputs[0]["devices"])
+    return texts(case.inputs[0], "devices")
 
 
 @lru_cache(maxsize=64)
@@ -49,10 +50,10 @@ def _alone(case: Case) -> tuple[list[Value], list[Gradients], dict[str, Value]]:
     outputs: list[Value] = []
     gradients: list[Gradients] = []
     state: dict[str, Value] = {}
-    batches = zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True)
+    batches = zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True)
     for number, (x, y) in enumerate(batches):
         model = model_of(inputs)
-        model.train(cast(bool, inputs["train"]))
+        model.train(flag(inputs, "train"))
         output = model(x)
         torch.autograd.backward((number + 1) * loss_of(output, y))
         outputs.append(output.detach())
@@ -69,7 +70,7 @@ def expected(case: Case) -> list[Values]:
         outputs, gradients, state = _alone(case)
         right |= {
             "outputs": outputs,
-            "gradients": cast(Value, add_up(gradients)),
+            "gradients": add_up(gradients),
             "state": state,
             "shared": [],
             "same_tensors": True,
@@ -81,12 +82,12 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with where replicas lie, what they compute, and where gradients and buffers arrive."""
     came, right = got[0], expected(case)[0]
     if came["places"] != right["places"]:
-        where = [join(cast(list[str], each)) for each in cast(list[Value], came["places"])]
+        where = [join(cast(list[str], each)) for each in listed(came, "places")]
         text = f"The replicas compute with tensors on {join(where)}; the devices are {join(_devices(case))}."
         yield Finding(_ELSEWHERE, text, str(_devices(case)), str(where))
     if "outputs" not in right:
         return
-    mine, outputs = cast(list[Value], came["outputs"]), cast(list[Value], right["outputs"])
+    mine, outputs = listed(came, "outputs"), listed(right, "outputs")
     for number, (output, wanted) in enumerate(zip(mine, outputs, strict=True)):
         if not close(output, wanted):
             yield Finding("", f"Replica {number} does not compute what the module computes.")

@@ -15,6 +15,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING, OneOf
 from labkit.checks.tensor_values import close
+from labkit.checks.values import listed, named_tensors, records, tensors, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.scatter_and_gather.driver import drive
 from labkit.exercises.data_parallel.shares import balanced
@@ -79,15 +80,15 @@ def _names(devices: int | Sequence[str]) -> list[Value]:
 
 
 def _batch(case: Case) -> dict[str, Tensor]:
-    return cast("dict[str, Tensor]", case.inputs[0]["batch"])
+    return named_tensors(case.inputs[0], "batch")
 
 
 def _outputs(case: Case) -> list[Tensor]:
-    return cast("list[Tensor]", case.inputs[0]["outputs"])
+    return tensors(case.inputs[0], "outputs")
 
 
 def _devices(case: Case) -> list[str]:
-    return cast("list[str]", case.inputs[0]["devices"])
+    return texts(case.inputs[0], "devices")
 
 
 def _rows(case: Case) -> int:
@@ -139,7 +140,7 @@ def structure(case: Case) -> list[Any]:
     (right,) = expected(case)
     keys: dict[str, Any] = dict.fromkeys(right, ANYTHING)
     if "gradients" in right:
-        keys["gradients"] = [OneOf((Tensor, None)) for _ in cast("list[Value]", right["gradients"])]
+        keys["gradients"] = [OneOf((Tensor, None)) for _ in listed(right, "gradients")]
     return [keys]
 
 
@@ -148,7 +149,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     came, right = got[0], expected(case)[0]
     yield from _wrong_pieces(case, came["pieces"], right) if "pieces" in right else _wrong_whole(case, came, right)
     if "gradients" in right:
-        wanted, mine = cast("list[Value]", right["gradients"]), cast("list[Value]", came["gradients"])
+        wanted, mine = listed(right, "gradients"), listed(came, "gradients")
         for place, (gradient, other) in enumerate(zip(wanted, mine, strict=True)):
             if not close(other, gradient):
                 shown = listing(other) if isinstance(other, Tensor) else "None"
@@ -158,7 +159,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
-    wanted = cast("list[dict[str, Value]]", right["pieces"])
+    wanted = records(right, "pieces")
     if not isinstance(came, list):
         yield Finding(_NOTHING if came is None else "", f"scatter returned {came!r:.60}, expected a list of dicts.")
         return
@@ -198,7 +199,7 @@ def _wrong_whole(case: Case, came: Values, right: Values) -> Iterator[Finding]:
         yield Finding(name, f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}.")
     elif isinstance(wanted, Tensor) and isinstance(mine, Tensor) and not close(mine, wanted):
         numbers = mine.shape == wanted.shape and torch.allclose(mine.double(), wanted)
-        if numbers and not any(isinstance(each, Tensor) for each in cast("list[Value]", came["gradients"])):
+        if numbers and not any(isinstance(each, Tensor) for each in listed(came, "gradients")):
             return  # new tensors made of numbers lack dtype and gradient; the gradient is what matters
         outputs = _outputs(case)
         ways = [(name, lambda way=way: way(outputs)) for name, way in _OTHER_WHOLES]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import listed
 from labkit.exercises.data_parallel.on_ranks import described
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call step_plan with each list of arguments; return each plan as lists [what, src, dst, num_bytes] (step_plan)."""
-    calls = cast(list[list[Any]], inputs["calls"])
+    calls = listed(inputs, "calls")
     return {"plans": [_plan_data(functions["step_plan"](list(sizes), *more)) for sizes, *more in calls]}
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from labkit.checks.as_if import as_if
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.par import Par, Score
 from labkit.checks.structure import ANYTHING
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.moves import Arguments, Move, right_plan
 from labkit.exercises.data_parallel.step_plan.driver import drive
@@ -22,16 +23,16 @@ from labkit.words import plural
 
 def plans_case(name: str, calls: Sequence[Arguments]) -> Case:
     """Return a case of step_plan: sizes, bytes of an input, of an output, of the model, of its gradients, for each."""
-    return Case(name, 1, ({"calls": [cast(Value, list(call)) for call in calls]},))
+    return Case(name, 1, ({"calls": [list(call) for call in calls]},))
 
 
 def _calls(case: Case) -> list[list[Any]]:
-    return cast(list[list[Any]], case.inputs[0]["calls"])
+    return listed(case.inputs[0], "calls")
 
 
 def expected(case: Case) -> list[Values]:
     """Return every plan (the oracle)."""
-    return [{"plans": cast(Value, [right_plan(*call) for call in _calls(case)])}]
+    return [{"plans": [right_plan(*call) for call in _calls(case)]}]
 
 
 def _is_plan(plan: Any) -> bool:
@@ -52,7 +53,7 @@ def structure(case: Case) -> list[Any]:
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first wrong move of every wrong plan."""
-    calls, plans = _calls(case), cast(list[Any], got[0]["plans"])
+    calls, plans = _calls(case), listed(got[0], "plans")
     wrong = [(call, plan) for call, plan in zip(calls, plans, strict=True) if plan != right_plan(*call)]
     mistake = _of_plans(wrong)
     for call, plan in wrong:

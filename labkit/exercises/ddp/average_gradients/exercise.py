@@ -16,6 +16,7 @@ from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.structure import and_more
 from labkit.checks.tensor_values import close, compare_ranks, ratio_of
+from labkit.checks.values import record, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN
@@ -31,17 +32,15 @@ def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] 
     for rank in range(world_size):
         x, y = hard_batch(part_of(seed, "rank", rank), 4)
         about = {**PLAIN, **model}
-        inputs.append(
-            {"seed": part_of(seed, "model"), "model": cast(Value, about), "x": x, "y": y, "spare": rank in spare}
-        )
+        inputs.append({"seed": part_of(seed, "model"), "model": about, "x": x, "y": y, "spare": rank in spare})
     return Case(name, world_size, tuple(inputs))
 
 
 def _after_backward(case: Case) -> list[HardModel]:
     models = [model_of(inputs) for inputs in case.inputs]
     for model, inputs in zip(models, case.inputs, strict=True):
-        output = model(cast(Tensor, inputs["x"]), spare=bool(inputs.get("spare")))
-        torch.autograd.backward(loss_of(output, cast(Tensor, inputs["y"])))
+        output = model(tensor(inputs, "x"), spare=bool(inputs.get("spare")))
+        torch.autograd.backward(loss_of(output, tensor(inputs, "y")))
     return models
 
 
@@ -104,7 +103,7 @@ def _gradients_of_ranks(case: Case, got: Got) -> list[dict[str, tuple[Value, Val
     """Return for each rank what came and what must come, by the parameter's name."""
     found = []
     for values, right in zip(got if isinstance(got, tuple) else (), averaged(case), strict=False):
-        came, wanted = values.get("gradients"), cast(dict[str, Value], right["gradients"])
+        came, wanted = values.get("gradients"), record(right, "gradients")
         found.append({name: (came.get(name) if isinstance(came, dict) else None, wanted[name]) for name in wanted})
     return found
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.ddp.overlap_gain.driver import drive
@@ -39,7 +40,7 @@ def event_by_event(
 
 
 def _calls(case: Case) -> list[tuple[str, list[Any]]]:
-    return [(call["function"], call["args"]) for call in cast(list[dict[str, Any]], case.inputs[0]["calls"])]
+    return [(call["function"], call["args"]) for call in listed(case.inputs[0], "calls")]
 
 
 def _times(args: list[Any]) -> dict[int, float]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import listed
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -15,7 +16,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: samplers: dicts with size, world_size, shuffle, seed, drop_last, epochs (None: set_epoch is not called).
     """
     found: list[Value] = []
-    for about in cast(list[dict[str, Any]], inputs["samplers"]):
+    for about in listed(inputs, "samplers"):
         options = {name: about[name] for name in ("shuffle", "seed", "drop_last") if name in about}
         of_ranks: list[Value] = []
         for rank in range(about["world_size"]):
@@ -34,4 +35,4 @@ def _epoch(sampler: Any, epoch: int | None, size: int) -> Value:
     if epoch is not None:
         sampler.set_epoch(epoch)
     indices = [int(index) for index in islice(iter(sampler), most_indices(size))]
-    return {"length": len(sampler), "indices": cast(Value, indices)}
+    return {"length": len(sampler), "indices": indices}

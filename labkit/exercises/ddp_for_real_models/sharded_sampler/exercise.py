@@ -9,9 +9,10 @@ from typing import Any, cast
 import torch
 from torch.utils.data import DistributedSampler
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Got, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
 from labkit.exercises.averaging.naming import Mark, by_marks
@@ -23,7 +24,7 @@ Drawn = list[list[dict[str, Any]]]  # [rank][epoch]
 
 def sampler_case(name: str, samplers: Sequence[About]) -> Case:
     """Return a case: size, world_size, epochs, and any of shuffle, seed, drop_last, for each sampler."""
-    return Case(name, 1, ({"samplers": cast(Value, [dict(about) for about in samplers])},))
+    return Case(name, 1, ({"samplers": [dict(about) for about in samplers]},))
 
 
 def _torchs(about: About) -> Drawn:
@@ -44,11 +45,11 @@ def _torchs(about: About) -> Drawn:
 
 def expected(case: Case) -> list[Values]:
     """Return what torch's sampler yields (the oracle)."""
-    return [{"drawn": cast(Value, [_torchs(about) for about in _abouts(case)])}]
+    return [{"drawn": [_torchs(about) for about in _abouts(case)]}]
 
 
 def _abouts(case: Case) -> list[About]:
-    return cast(list[About], case.inputs[0]["samplers"])
+    return listed(case.inputs[0], "samplers")
 
 
 def _pairs(case: Case, got: Got) -> list[tuple[About, Drawn, Drawn]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.model_state import PlainSGD, loss_of, model_of, state_of
+from labkit.checks.values import number, tensors
 from labkit.exercises.averaging.on_ranks import cutter
 
 
@@ -20,8 +20,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     model = model_of(inputs)
     wrapped = functions["MiniDDP"](model)
-    optimizer = PlainSGD(model, cast(float, inputs["lr"]))
-    batches = list(zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True))
+    optimizer = PlainSGD(model, number(inputs, "lr"))
+    batches = list(zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True))
     loss: Callable[[Tensor, Tensor], Tensor] = loss_of
     cut = cutter()
     cut()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.draws import part_of
@@ -15,6 +14,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of, state_of
 from labkit.checks.tensor_values import close, compare_ranks
+from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN
@@ -45,8 +45,8 @@ def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
             has none, "last" takes a rank's last batch again.
     """
     (model,) = models_of(case)[:1]
-    xs = [cast(list[Tensor], inputs["x"]) for inputs in case.inputs]
-    ys = [cast(list[Tensor], inputs["y"]) for inputs in case.inputs]
+    xs = [tensors(inputs, "x") for inputs in case.inputs]
+    ys = [tensors(inputs, "y") for inputs in case.inputs]
     lengths = [len(x) for x in xs]
     steps = min(lengths) if rule == "shortest" else max(lengths)
     for step in range(steps):
@@ -70,7 +70,7 @@ def _descend(model: HardModel, divisor: int) -> None:
 def expected(case: Case) -> list[Values]:
     """Return steps and final model for each rank (the oracle)."""
     steps, end = _trained(case)
-    return [{"steps": steps, "end": cast(Value, end)} for _ in range(case.world_size)]
+    return [{"steps": steps, "end": end} for _ in range(case.world_size)]
 
 
 def wrong_models(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

@@ -8,12 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import listed
 
 # ---- checkpoints
 
@@ -121,7 +122,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         newest: set[Path] = set()
-        for step in cast(list[dict[str, Any]], inputs["script"]):
+        for step in listed(inputs, "script"):
             broke_off, lost = False, [False]
             before = _aged(folder)
             if step["op"] in ("save", "pull"):

@@ -13,7 +13,7 @@ from labkit.checks.compare import difference
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import OneOf
-from labkit.checks.values import records
+from labkit.checks.values import listed, records
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.checkpoints.driver import drive
 from labkit.exercises.remote_calls.drawn import drawer
@@ -28,14 +28,15 @@ def checkpoint_case(name: str, seed: int, said: str) -> Case:
         said: "s7" saves version 7, "p7" does and then the plug is pulled, "w8" and "r9" break off while writing and
             while renaming, "d40" leaves 40 bytes of what was saved last.
     """
-    draw, script = drawer(seed, 5), []
+    draw = drawer(seed, 5)
+    script: list[Value] = []
     kinds = {"s": "save", "p": "pull", "w": "write", "r": "rename"}
     for word in said.split():
         if word[0] == "d":
             script.append({"op": "damage", "bytes": int(word[1:])})
         else:
             script.append({"op": kinds[word[0]], "version": int(word[1:]), "weight": draw()})
-    return Case(name, 1, ({"script": cast(Value, script)},), {"said": said})
+    return Case(name, 1, ({"script": script},), {"said": said})
 
 
 def _loads(case: Case, broke_off: list[bool]) -> list[tuple[int, Tensor] | None]:
@@ -43,7 +44,7 @@ def _loads(case: Case, broke_off: list[bool]) -> list[tuple[int, Tensor] | None]
     whole: dict[int, Tensor] = {}
     last: int | None = None
     found: list[tuple[int, Tensor] | None] = []
-    for step, broken in zip(cast(list[dict[str, Any]], case.inputs[0]["script"]), broke_off, strict=True):
+    for step, broken in zip(listed(case.inputs[0], "script"), broke_off, strict=True):
         if step["op"] == "damage":
             whole.pop(cast(int, last), None)
         elif not broken:
@@ -54,7 +55,7 @@ def _loads(case: Case, broke_off: list[bool]) -> list[tuple[int, Tensor] | None]
 
 def expected(case: Case) -> list[Values]:
     """Return what must be loaded after each step, if all breaks off as it should (the oracle)."""
-    script = cast(list[dict[str, Any]], case.inputs[0]["script"])
+    script = listed(case.inputs[0], "script")
     loads: list[Value] = []
     for each in _loads(case, [step["op"] in ("write", "rename") for step in script]):
         loads.append({"version": None, "weight": None} if each is None else {"version": each[0], "weight": each[1]})
@@ -63,7 +64,7 @@ def expected(case: Case) -> list[Values]:
 
 def structure(case: Case) -> list[Any]:
     """Return what comes after each step: what was loaded, if anything, and what became of the saving."""
-    script = cast(list[dict[str, Any]], case.inputs[0]["script"])
+    script = listed(case.inputs[0], "script")
     weight = next(step["weight"] for step in script if "weight" in step)
     load = {"version": OneOf((int, None)), "weight": OneOf((weight, None)), "broke_off": bool, "lost": bool}
     return [{"loads": [load] * len(script)}]

@@ -10,6 +10,7 @@ from torch.futures import Future
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.checks.values import listed, tensor
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
 from labkit.servers.replicas import survive
 from labkit.torch_port.futures import AnyFuture
@@ -55,11 +56,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
 def _drive(functions: Functions, inputs: Values) -> Values:
     backup = kind_for(StandIn, inputs)() if inputs["with_backup"] else None
-    server = functions["Replica"](cast(Tensor, inputs["weight"]).clone(), 3, inputs["lr"], backup)
+    server = functions["Replica"](tensor(inputs, "weight").clone(), 3, inputs["lr"], backup)
     pushes: list[Any] = []
     told: list[int] = []
     steps: list[Value] = []
-    for number, step in enumerate(cast(list[dict[str, Any]], inputs["script"])):
+    for number, step in enumerate(listed(inputs, "script")):
         if step["op"] == "push":
             arguments = (step["worker"], step["number"], step["gradient"].clone())
             try:
@@ -97,7 +98,7 @@ def _outcome(future: Future[Any]) -> Value:
 
 def _push_safely(functions: Functions, inputs: Values) -> Values:
     found: list[Value] = []
-    for behaviours in cast(list[list[str]], inputs["behaviours"]):
+    for behaviours in listed(inputs, "behaviours"):
         replicas = [kind_for(StandIn, inputs)(each) for each in behaviours]
         try:
             place = functions["push_safely"](replicas, inputs["worker"], inputs["number"], inputs["gradient"])
@@ -111,7 +112,7 @@ def _push_safely(functions: Functions, inputs: Values) -> Values:
 
 
 def _let_die(functions: Functions, inputs: Values) -> Values:
-    gradients = cast(list[list[Tensor]], inputs["gradients"])
+    gradients = listed(inputs, "gradients")
     program = (functions["Replica"], functions["push_safely"], gradients, cast(float, inputs["dies_after_s"]))
     try:
         results = on_virtual_ranks(survive, *program, num_ranks=len(gradients) + 2)

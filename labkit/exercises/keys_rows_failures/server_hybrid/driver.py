@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for, named_for
+from labkit.checks.values import named_tensors, number
 
 
 class Dense(nn.Module):
@@ -44,9 +45,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     group = None if ranks is None else dist.new_group(cast(list[int], ranks))
     if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
         return {"member": False}
-    model = kind_for(Dense, inputs)(cast(dict[str, Tensor], inputs["dense"]))
+    model = kind_for(Dense, inputs)(named_tensors(inputs, "dense"))
     table = cast(Tensor, inputs["table"])
-    optimizer = optimizer_of(model, cast(float, inputs["lr"]))
+    optimizer = optimizer_of(model, number(inputs, "lr"))
     pulled: list[Value] = []
     losses: list[Value] = []
     pushes: list[Value] = []
@@ -66,4 +67,4 @@ def drive(functions: Functions, inputs: Values) -> Values:
         if attached:
             return {"problem": "attached"}
     after = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    return {"dense": cast(Value, after), "losses": losses, "pushes": pushes, "num_pulls": len(pulled)}
+    return {"dense": after, "losses": losses, "pushes": pushes, "num_pulls": len(pulled)}

@@ -94,9 +94,7 @@ def _train(
         optimizer.step()
     dense = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     return [
-        {"dense": cast(Value, dense), "losses": losses[rank], "pushes": pushes[rank]}
-        if rank in ranks
-        else {"member": False}
+        {"dense": dense, "losses": losses[rank], "pushes": pushes[rank]} if rank in ranks else {"member": False}
         for rank in range(case.world_size)
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.distributed import rpc
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import named_for
+from labkit.checks.values import tensor, tensors
 from labkit.exercises.remote_calls.calling import on_virtual_ranks
 from labkit.servers.server import start_rpc
 
@@ -46,7 +47,7 @@ class NotingServer:
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call pull_rows and push_rows against servers on virtual ranks (sparse_rows)."""
-    num_servers = len(cast(list[Tensor], inputs["held"]))
+    num_servers = len(tensors(inputs, "held"))
     found: Values = on_virtual_ranks(
         _pull_and_push, functions, inputs, num_ranks=num_servers + 1, operator_ns=0, message_ns=20_000_000
     )[0]
@@ -57,21 +58,21 @@ def _pull_and_push(functions: Functions, inputs: Values) -> Values | None:
     rank, _world_size = start_rpc()
     found: dict[str, Value] | None = None
     if rank == 0:
-        home, table = cast(Tensor, inputs["home"]), cast(Tensor, inputs["table"])
-        held = cast(list[Tensor], inputs["held"])
+        home, table = tensor(inputs, "home"), tensor(inputs, "table")
+        held = tensors(inputs, "held")
         servers = [
             rpc.remote(f"rank{number + 1}", NotingServer, args=(keys, table[keys], 0.5 * (number == len(held) // 2)))
             for number, keys in enumerate(held)
         ]
         for server in servers:
             server.rpc_sync().noted()
-        keys, gradients = cast(Tensor, inputs["keys"]), cast(Tensor, inputs["gradients"])
+        keys, gradients = tensor(inputs, "keys"), tensor(inputs, "gradients")
         place: Callable[[Tensor], Tensor] = named_for(lambda asked: home[asked], inputs)
         rows = functions["pull_rows"](servers, place, keys.clone())
         functions["push_rows"](servers, place, keys.clone(), gradients.clone())
         found = {"rows": rows if isinstance(rows, Tensor) else f"a {type(rows).__name__}"}
         found["returned"] = time.perf_counter()
         time.sleep(1.0)  # whatever is under way arrives
-        found["calls"] = [cast(Value, server.rpc_sync().noted()) for server in servers]
+        found["calls"] = [server.rpc_sync().noted() for server in servers]
     rpc.shutdown()
     return found

@@ -51,7 +51,7 @@ def right_weights(case: Case) -> list[Tensor]:
 def expected(case: Case) -> list[Values]:
     """Return what comes of the step (the oracle)."""
     right = right_weights(case)
-    return [{"weights": cast(Value, right), "came": [[0.0] for _ in right], "pulls": 0}]
+    return [{"weights": right, "came": [[0.0] for _ in right], "pulls": 0}]
 
 
 def structure(case: Case) -> list[Any]:
@@ -77,7 +77,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             others = [each for each in right if each.shape == came.shape and torch.allclose(each, came)]
             said = f"Piece {number}: {wrong.got}, expected {wrong.expected}."
             yield Finding(_ORDER if others else "", said, wrong.expected, wrong.got)
-    came_at = cast(list[list[float]], got[0]["came"])
+    came_at = listed(got[0], "came")
     if len(came_at) != len(right) or any(len(each) != 1 for each in came_at):
         pushes = sum(map(len, came_at))
         yield Finding(_LOST, f"{pushes} pushes for {len(right)} pieces; each asks for its gradient once.")

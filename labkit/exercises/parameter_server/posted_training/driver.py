@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensor, tensors
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call posted_training on every rank (posted_training)."""
-    weight, gradients = cast(Tensor, inputs["weight"]), cast(list[Tensor], inputs["gradients"])
+    weight, gradients = tensor(inputs, "weight"), tensors(inputs, "gradients")
     before = weight.clone()
     sent = [gradient.clone() for gradient in gradients]
     found = functions["posted_training"](weight, sent, inputs["num_gradients"], inputs["lr"])

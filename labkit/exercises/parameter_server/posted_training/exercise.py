@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from labkit.checks.compare import difference
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
-from labkit.checks.values import integer, tensor
+from labkit.checks.values import integer, number, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.posted_training.driver import drive
 from labkit.words import are_wrong, plural
@@ -36,8 +35,8 @@ def post_case(name: str, seed: int, world_size: int, size: int, num_gradients: i
 
 def _final(case: Case, total: Callable[[list[Tensor]], Tensor]) -> Tensor:
     first = case.inputs[0]
-    weight, lr = cast(Tensor, first["weight"]), cast(float, first["lr"])
-    gradients = [each for inputs in case.inputs for each in cast(list[Tensor], inputs["gradients"])]
+    weight, lr = tensor(first, "weight"), number(first, "lr")
+    gradients = [each for inputs in case.inputs for each in tensors(inputs, "gradients")]
     return weight - lr * total(gradients) if gradients else weight.clone()
 
 
@@ -52,8 +51,8 @@ def expected(case: Case) -> list[Values]:
 
 def least_traffic(case: Case) -> dict[int, Bytes]:
     """Return what must travel: every gradient to rank 0, and the weight back."""
-    size = MOST_PACKED * cast(Tensor, case.inputs[0]["weight"]).numel()
-    counts = {rank: len(cast(list[Tensor], inputs["gradients"])) for rank, inputs in enumerate(case.inputs) if rank}
+    size = MOST_PACKED * tensor(case.inputs[0], "weight").numel()
+    counts = {rank: len(tensors(inputs, "gradients")) for rank, inputs in enumerate(case.inputs) if rank}
     workers = {rank: Bytes(size * count, size) for rank, count in counts.items() if sum(counts.values())}
     return {0: Bytes(size, size * sum(counts.values())), **workers} if workers else {}
 

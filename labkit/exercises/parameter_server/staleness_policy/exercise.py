@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from labkit.checks.challenge import Challenge, Pars
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
+from labkit.checks.values import record
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.staleness_policy.driver import crew_of, drive
 from labkit.plans.policies import (
@@ -66,7 +67,7 @@ def score(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def _policy(values: Values) -> Policy:
-    return policy_of(cast(Mapping[str, Any], values["policy"]))
+    return policy_of(record(values, "policy"))
 
 
 def pars(case: Case) -> Pars:

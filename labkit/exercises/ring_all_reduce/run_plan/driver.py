@@ -11,6 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import integers, listed, text
 from labkit.exercises.sums_over_ranks.on_ranks import group_of
 
 
@@ -48,13 +49,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     records: dict[str, Callable[..., Any]] = {"Send": Send, "Recv": Recv, "Reduce": Reduce}
     records.update({name: functions[name] for name in records if name in functions})
     plan = []
-    for entry in cast(list[dict[str, Any]], inputs["plan"]):
+    for entry in listed(inputs, "plan"):
         fields = {name: value for name, value in entry.items() if name != "kind"}
         plan.append(records[entry["kind"]](**fields))
     tensor = cast(Tensor, inputs["tensor"]).clone()
-    chunks = list(torch.split(tensor, cast(list[int], inputs["sizes"])))
+    chunks = list(torch.split(tensor, integers(inputs, "sizes")))
     group, member = group_of(inputs)
-    more = [getattr(torch, cast(str, inputs["combine"]))] if "combine" in inputs else []
+    more = [getattr(torch, text(inputs, "combine"))] if "combine" in inputs else []
     if member:
         functions["run_plan"](plan, chunks, group, *more)
     return {"base": tensor}

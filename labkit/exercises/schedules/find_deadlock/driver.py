@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import listed
 from labkit.exercises.stages.on_ranks import data_of, record_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call drive with given schedules; return for each of them the stages as text with their record."""
     found: list[Value] = []
-    for schedules in cast(list[list[list[dict[str, Any]]]], inputs["pipelines"]):
+    for schedules in listed(inputs, "pipelines"):
         records = [[record_of(functions, data) for data in schedule] for schedule in schedules]
         stuck = functions["find_stuck"](records)
         if not isinstance(stuck, dict):

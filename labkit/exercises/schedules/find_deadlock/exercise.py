@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.exercise import Exercise
@@ -21,10 +21,8 @@ Paper = tuple[Sequence[str], Mapping[int, str]]
 
 def paper_case(name: str, papers: Sequence[Paper]) -> Case:
     """Return a case of one rank that asks find_stuck about each of these pipelines."""
-    asked: list[Value] = [[cast(Value, read(text, stage)) for stage, text in enumerate(texts)] for texts, _ in papers]
-    right: list[Value] = [
-        {str(stage): cast(Value, read(text, stage)[0]) for stage, text in stuck.items()} for _, stuck in papers
-    ]
+    asked: list[Value] = [[read(text, stage) for stage, text in enumerate(texts)] for texts, _ in papers]
+    right: list[Value] = [{str(stage): read(text, stage)[0] for stage, text in stuck.items()} for _, stuck in papers]
     shown: list[Value] = [list(texts) for texts, _ in papers]
     return Case(name, 1, ({"pipelines": asked},), {"stuck": right, "texts": shown})
 
@@ -48,7 +46,7 @@ def _said(stuck: Any) -> str:
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first pipeline whose stuck stages were not found, each at its record."""
-    right, texts = listed(case.about, "stuck"), cast(list[list[str]], case.about["texts"])
+    right, texts = listed(case.about, "stuck"), listed(case.about, "texts")
     answers = list(zip(right, listed(got[0], "stuck"), texts, strict=True))
     finds_nothing = any(right) and "needs" not in case.name and all(came == {} for _, came, _ in answers)
     for wanted, came, pipeline in answers:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.checks.values import integer, record, tensor, tensors
 from labkit.torch_port.tensors import CHECKPOINT_PARTS
 
 
@@ -45,10 +46,10 @@ class Counted(nn.Module):
         With norm the first layer's output goes through a BatchNorm, whose running statistics are buffers.
         """
         nn.Module.__init__(self)  # it may be of another class: see kind_for
-        weights = cast(list[Tensor], spec["weights"])
+        weights = tensors(spec, "weights")
         self.weights = nn.ParameterList(nn.Parameter(weight.clone()) for weight in weights)
         if spec.get("frozen") is not None:
-            self.weights[cast(int, spec["frozen"])].requires_grad_(False)
+            self.weights[integer(spec, "frozen")].requires_grad_(False)
         spare = spec.get("spare")
         self.spare = None if spare is None else nn.Parameter(cast(Tensor, spare).clone())
         self.dropout = cast(float, spec.get("dropout") or 0.0)
@@ -74,8 +75,8 @@ class Counted(nn.Module):
 
 def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values) -> dict[str, Value]:
     """Return what a call brings: output, gradients, buffers, bytes kept, the next random number before and after."""
-    module = kind_for(Counted, inputs)(cast(Values, inputs["module"]))
-    x = cast(Tensor, inputs["x"]).clone().requires_grad_(bool(inputs.get("needs_gradient")))
+    module = kind_for(Counted, inputs)(record(inputs, "module"))
+    x = tensor(inputs, "x").clone().requires_grad_(bool(inputs.get("needs_gradient")))
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, int] = {}
 
@@ -84,7 +85,7 @@ def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values)
             kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
-    torch.manual_seed(cast(int, inputs["seed"]))
+    torch.manual_seed(integer(inputs, "seed"))
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         out = call(module, x)
     if not isinstance(out, Tensor):
@@ -92,7 +93,7 @@ def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values)
     found: dict[str, Value] = {"out": out, "kept_bytes": sum(kept.values()), "next": torch.rand(())}
     found["calls_forward"] = module.calls
     if out.requires_grad:
-        out.backward(cast(Tensor, inputs["weight"]))  # type: ignore[no-untyped-call]
+        out.backward(tensor(inputs, "weight"))  # type: ignore[no-untyped-call]
     found |= {"grads": module.gradients(), "x_grad": x.grad, "calls": module.calls, "after": torch.rand(())}
     return found | {"buffers": module.statistics()}
 

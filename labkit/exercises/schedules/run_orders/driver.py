@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.checks.values import integer, integers, listed, named_tensors, tensors, texts
 from labkit.exercises.stages.on_ranks import Compute
 from labkit.exercises.stages.pipeline_stage import mean_squared
 
@@ -48,8 +49,8 @@ class Part(nn.Module):
 
     def __init__(self, chunk: int, spec: Values, linear: Any, later: list[Later], events: list[str]) -> None:
         nn.Module.__init__(self)  # it may be of another class: see kind_for
-        frozen = cast(list[str], spec["frozen"])
-        for name, tensor in cast(dict[str, Tensor], spec["weights"]).items():
+        frozen = texts(spec, "frozen")
+        for name, tensor in named_tensors(spec, "weights").items():
             self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name not in frozen))
         self._chunk, self._linear, self._later, self._events = chunk, linear, later, events
         self._calls = 0
@@ -76,15 +77,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     if "orders" not in inputs:
         return _one_layer(functions, inputs)
-    orders = [
-        [_work(functions, data) for data in order] for order in cast(list[list[dict[str, Any]]], inputs["orders"])
-    ]
-    program = functions["with_messages"](orders)[cast(int, inputs["rank"])]
+    orders = [[_work(functions, data) for data in order] for order in listed(inputs, "orders")]
+    program = functions["with_messages"](orders)[integer(inputs, "rank")]
     later: list[Later] = []
     events: list[str] = []
     parts = [
         kind_for(Part, inputs)(number, spec, functions["linear_later"], later, events)
-        for number, spec in enumerate(cast(list[Values], inputs["chunks"]))
+        for number, spec in enumerate(listed(inputs, "chunks"))
     ]
     before = cast(dict[str, Tensor], inputs.get("before") or {})
     named = {f"chunk {n}, {name}": each for n, part in enumerate(parts) for name, each in part.named_parameters()}
@@ -92,7 +91,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         named[name].grad = tensor.clone()
     targets = inputs.get("targets")
     loss = functions["run_orders"](
-        program, parts, list(cast(list[int], inputs["sizes"])), list(cast(list[Tensor], inputs["samples"])), later,
+        program, parts, list(integers(inputs, "sizes")), list(tensors(inputs, "samples")), later,
         inputs.get("inputs"), targets, mean_squared,
     )  # fmt: skip
     return {
@@ -100,7 +99,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         "loss": loss.detach().clone() if isinstance(loss, Tensor) else None,
         "returned": type(loss).__name__,
         "attached": isinstance(loss, Tensor) and loss.requires_grad,
-        "events": cast(Value, events),
+        "events": events,
         "left_over": len(later),
     }
 
@@ -111,7 +110,7 @@ def _work(functions: Functions, data: dict[str, Any]) -> Any:
 
 
 def _one_layer(functions: Functions, inputs: Values) -> Values:
-    frozen = cast(list[str], inputs["frozen"])
+    frozen = texts(inputs, "frozen")
     leaves = {
         name: tensor.clone().requires_grad_(name not in frozen)
         for name in ("x", "weight", "bias")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, Each, OneOf
-from labkit.checks.values import integer
+from labkit.checks.values import integer, listed
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.shortest_step.driver import drive
 from labkit.plans.pipeline import Schedule
@@ -60,7 +60,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if not isinstance(plan, dict):
         yield Finding(_FORM, f"{plan} came back; a placement and a list of words for each stage are asked for.")
         return
-    orders = cast(list[list[str]], plan["orders"])
+    orders = listed(plan, "orders")
     if plan["placement"] not in PLACEMENTS:
         yield Finding(_PLACE, f"There is no placement {plan['placement']!r}.", " or ".join(PLACEMENTS))
         return

@@ -7,8 +7,9 @@ from typing import cast
 import torch.distributed as dist
 from torch import Tensor
 
-from labkit.checks.case import Value, Values
+from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensors
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -21,9 +22,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     for ranks in groups or ():
         made = dist.new_group(ranks)
         group = made if dist.get_rank() in ranks else group
-    gradients = cast(list[Tensor], inputs["gradients"])
+    gradients = tensors(inputs, "gradients")
     norm = functions["clip_by_global_norm"](gradients, inputs["max_norm"], group)
     return {
-        "norm": float(norm) if isinstance(norm, (Tensor, float, int)) else cast(Value, norm),
-        "gradients": cast(Value, gradients),
+        "norm": float(norm) if isinstance(norm, (Tensor, float, int)) else norm,
+        "gradients": gradients,
     }

@@ -12,10 +12,11 @@ from torch import Tensor
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, by_signs
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes
+from labkit.checks.values import number, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.clipped_shards.driver import drive
 
@@ -42,15 +43,15 @@ def clipping_case(
         part = draws.part_of(seed, "rank", rank)
         drawn = [draws.normal(part + at, length, scale=scale * (1 + at)) for at, length in enumerate(lengths)]
         inputs.append({
-            "gradients": cast(Value, [each.to(getattr(torch, dtype)) for each in drawn]),
+            "gradients": [each.to(getattr(torch, dtype)) for each in drawn],
             "max_norm": max_norm,
-            "groups": cast(Value, groups and [list(each) for each in groups]),
+            "groups": groups and [list(each) for each in groups],
         })  # fmt: skip
     return Case(name, len(inputs), tuple(inputs))
 
 
 def _gradients(case: Case, rank: int) -> list[Tensor]:
-    return cast(list[Tensor], case.inputs[rank]["gradients"])
+    return tensors(case.inputs[rank], "gradients")
 
 
 def _members(case: Case, rank: int) -> list[int]:
@@ -76,8 +77,8 @@ def expected(case: Case) -> list[Values]:
     found: list[Values] = []
     for rank, inputs in enumerate(case.inputs):
         norm = _norm_of(case, _members(case, rank))
-        clipped = _scaled(_gradients(case, rank), norm, cast(float, inputs["max_norm"]))
-        found.append({"norm": norm, "gradients": cast(Value, clipped)})
+        clipped = _scaled(_gradients(case, rank), norm, number(inputs, "max_norm"))
+        found.append({"norm": norm, "gradients": clipped})
     return found
 
 
@@ -94,13 +95,13 @@ def least(case: Case) -> dict[int, Bytes]:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with norms and with gradients."""
     for rank, (came, right) in enumerate(zip(got, expected(case), strict=True)):
-        norm, wanted = cast(float, came["norm"]), cast(float, right["norm"])
-        mine, clipped = cast(list[Tensor], came["gradients"]), cast(list[Tensor], right["gradients"])
+        norm, wanted = number(came, "norm"), number(right, "norm")
+        mine, clipped = tensors(came, "gradients"), tensors(right, "gradients")
         if not _near(norm, wanted):
             text = f"Rank {rank} returns a norm of {norm:.6g}; that of the whole gradient is {wanted:.6g}."
             yield Finding(_of_norm(case, rank, norm), text, f"{wanted:.6g}", f"{norm:.6g}", rank)
         if not _same(mine, clipped):
-            most = cast(float, case.inputs[rank]["max_norm"])
+            most = number(case.inputs[rank], "max_norm")
             text = f"The norm is {wanted:.6g} and may be {most:g}; rank {rank}'s gradients are not scaled to that."
             if wanted <= most:
                 text = (
@@ -128,13 +129,13 @@ def _of_norm(case: Case, rank: int, norm: float) -> str:
         (_EVERYBODY, lambda: _norm_of(case, range(case.world_size))),
         (_SQUARED, lambda: _norm_of(case, members) ** 2),
         (_AVERAGED, lambda: _norm_of(case, members) / math.sqrt(len(members))),
-        (_AFTERWARDS, lambda: cast(float, case.inputs[rank]["max_norm"])),
+        (_AFTERWARDS, lambda: number(case.inputs[rank], "max_norm")),
     ]
     return as_if(norm, ways, _near)
 
 
 def _of_gradients(case: Case, rank: int, mine: list[Tensor], norm: float) -> str:
-    before, most = _gradients(case, rank), cast(float, case.inputs[rank]["max_norm"])
+    before, most = _gradients(case, rank), number(case.inputs[rank], "max_norm")
     ways: list[tuple[str, Callable[[], list[Tensor]]]] = [
         (_COPIES, lambda: before),
         (_ALWAYS, lambda: _scaled(before, norm, most, math.inf)),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Value, Values
+from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensors
 from labkit.exercises.sharded_training.on_ranks import cutter
 
 
@@ -19,12 +18,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
     collective and its end stands a mark on the wire.
     """
     cut = cutter()
-    tensors = cast(list[Tensor], inputs["tensors"])
-    shards = [functions["shard_of"](each) for each in tensors]
-    theirs = {each.untyped_storage().data_ptr() for each in tensors}
+    whole = tensors(inputs, "tensors")
+    shards = [functions["shard_of"](each) for each in whole]
+    theirs = {each.untyped_storage().data_ptr() for each in whole}
     copied = all(each.untyped_storage().data_ptr() not in theirs for each in shards)
     copies = [each.clone() for each in shards]
-    targets = cast(list[Tensor], inputs["targets"])
+    targets = tensors(inputs, "targets")
     memory = [each.untyped_storage().data_ptr() for each in targets]
     used = torch.stack([each.requires_grad_().square().sum() for each in targets]).sum()
     cut()
@@ -32,15 +31,15 @@ def drive(functions: Functions, inputs: Values) -> Values:
     cut()
     finish()
     cut()
-    gradients = cast(list[Tensor], inputs["gradients"])
+    gradients = tensors(inputs, "gradients")
     collect = functions["start_scatter"](gradients)
     cut()
     means = collect()
     cut()
     return {
-        "shards": cast(Value, copies),
+        "shards": copies,
         "copied": copied,
-        "targets": cast(Value, [each.detach() for each in targets]),
+        "targets": [each.detach() for each in targets],
         "unseen": _goes_back(used),
         "kept_memory": memory == [each.untyped_storage().data_ptr() for each in targets],
         "means": list(means),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -11,10 +10,11 @@ from torch import Tensor
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import by_signs
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
+from labkit.checks.values import tensors
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same
 from labkit.exercises.sharded_training.flat_shards.driver import drive
@@ -25,33 +25,33 @@ def shards_case(name: str, seed: int, world_size: int, shapes: Sequence[Shape], 
     """Return a case of flat_shards; targets have another dtype than the tensors where it is bfloat16."""
     kind: torch.dtype = getattr(torch, dtype)
     cut = torch.float32 if dtype == "bfloat16" else kind
-    tensors = [drawn(seed + at, shape, cut) for at, shape in enumerate(shapes)]
+    whole = [drawn(seed + at, shape, cut) for at, shape in enumerate(shapes)]
     inputs: list[Values] = []
     for rank in range(world_size):
         part = draws.part_of(seed, "rank", rank)
         inputs.append({
-            "tensors": cast(Value, [each.clone() for each in tensors]),
-            "targets": cast(Value, [torch.full(shape, -7.0, dtype=kind) for shape in shapes]),
+            "tensors": [each.clone() for each in whole],
+            "targets": [torch.full(shape, -7.0, dtype=kind) for shape in shapes],
             "gradients": [drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
         })  # fmt: skip
     return Case(name, world_size, tuple(inputs))
 
 
 def _mean(case: Case) -> list[Tensor]:
-    gradients = [cast(list[Tensor], inputs["gradients"]) for inputs in case.inputs]
+    gradients = [tensors(inputs, "gradients") for inputs in case.inputs]
     return [mean(each) for each in zip(*gradients, strict=True)]
 
 
 def expected(case: Case) -> list[Values]:
     """Return each rank's shards, the filled tensors and the shards of the mean (the oracle)."""
-    tensors, size = cast(list[Tensor], case.inputs[0]["tensors"]), case.world_size
-    targets = cast(list[Tensor], case.inputs[0]["targets"])
-    filled = [each.to(target.dtype) for each, target in zip(tensors, targets, strict=True)]
+    whole, size = tensors(case.inputs[0], "tensors"), case.world_size
+    targets = tensors(case.inputs[0], "targets")
+    filled = [each.to(target.dtype) for each, target in zip(whole, targets, strict=True)]
     return [
         {
-            "shards": [rows(each, size)[rank] for each in tensors],
+            "shards": [rows(each, size)[rank] for each in whole],
             "copied": True,
-            "targets": cast(Value, filled),
+            "targets": filled,
             "kept_memory": True,
             "unseen": True,
             "means": [rows(each, size)[rank] for each in _mean(case)],
@@ -62,13 +62,13 @@ def expected(case: Case) -> list[Values]:
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with shards, gathered tensors and means, and with how they travelled."""
-    tensors = cast(list[Tensor], case.inputs[0]["tensors"])
+    whole = tensors(case.inputs[0], "tensors")
     for rank, (came, right) in enumerate(zip(got, expected(case), strict=True)):
-        mine, wanted = cast(list[Tensor], came["shards"]), cast(list[Tensor], right["shards"])
+        mine, wanted = tensors(came, "shards"), tensors(right, "shards")
         if not same(mine, wanted):
             first = next(at for at, (a, b) in enumerate(zip(mine, wanted, strict=True)) if not same([a], [b]))
             one, other = wanted[first], mine[first]
-            text = f"Rank {rank}'s shard of tensor {first}, of shape {tuple(tensors[first].shape)}, is wrong"
+            text = f"Rank {rank}'s shard of tensor {first}, of shape {tuple(whole[first].shape)}, is wrong"
             name, shown = _of_shards(case, rank, mine), [f"{len(one)} elements", f"{len(other)} elements"]
             if len(one) == len(other):
                 text += "; these are its last elements"
@@ -76,15 +76,15 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield Finding(name, f"{text}.", shown[0], shown[1], rank)
         if not came["copied"]:
             yield Finding(_VIEW, f"Rank {rank}'s shards share the memory of the whole tensors.", rank=rank)
-        if not same(cast(list[Tensor], came["targets"]), cast(list[Tensor], right["targets"])):
-            untouched = all(bool((each == -7).all()) for each in cast(list[Tensor], came["targets"]))
+        if not same(tensors(came, "targets"), tensors(right, "targets")):
+            untouched = all(bool((each == -7).all()) for each in tensors(came, "targets"))
             name = _UNWAITED if not _waits(wire, calls_of(wire, rank)) else _NOT_FILLED if untouched else _TORN
             yield Finding(name, f"After finish() rank {rank}'s tensors are not what was cut into shards.", rank=rank)
         if not came["kept_memory"]:
             yield Finding(_NEW_MEMORY, f"Rank {rank}'s tensors have other memory than before.", rank=rank)
         if not came["unseen"]:
             yield Finding(_SEEN, f"Autograd has seen rank {rank}'s tensors change.", rank=rank)
-        means, of_all = cast(list[Tensor], came["means"]), cast(list[Tensor], right["means"])
+        means, of_all = tensors(came, "means"), tensors(right, "means")
         if not same(means, of_all):
             ways = [
                 (_SUM, lambda of_all=of_all: [case.world_size * each for each in of_all]),
@@ -98,16 +98,16 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def _of_shards(case: Case, rank: int, mine: list[Tensor]) -> str:
-    tensors, size = cast(list[Tensor], case.inputs[0]["tensors"]), case.world_size
+    whole, size = tensors(case.inputs[0], "tensors"), case.world_size
     ways: list[tuple[str, Callable[[], list[Tensor]]]] = [
-        (_STRIDED, lambda: [rows(each, size).reshape(-1)[rank::size] for each in tensors]),
-        (_FRONT, lambda: [_padded_in_front(each, size)[rank] for each in tensors]),
+        (_STRIDED, lambda: [rows(each, size).reshape(-1)[rank::size] for each in whole]),
+        (_FRONT, lambda: [_padded_in_front(each, size)[rank] for each in whole]),
     ]
     found = as_if(mine, ways, same)
     if found:
         return found
-    sizes = [int(rows(torch.ones(each.shape), size)[rank].sum()) for each in tensors]
-    padded = [rows(each, size).shape[1] for each in tensors]
+    sizes = [int(rows(torch.ones(each.shape), size)[rank].sum()) for each in whole]
+    padded = [rows(each, size).shape[1] for each in whole]
     return _SHORT if [each.numel() for each in mine] == sizes != padded else ""
 
 
@@ -123,8 +123,8 @@ def _waits(wire: Wire, calls: Sequence[CollectiveCall]) -> bool:
 
 
 def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
-    tensors, size = cast(list[Tensor], case.inputs[0]["targets"]), case.world_size
-    most = sum(rows(each, size).numel() * each.element_size() for each in tensors)
+    whole, size = tensors(case.inputs[0], "targets"), case.world_size
+    most = sum(rows(each, size).numel() * each.element_size() for each in whole)
     for rank in range(size):
         parts = stretches(wire, rank)
         if len(parts) != 6:
@@ -143,7 +143,7 @@ def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
             if len(calls) > 1:
                 yield Finding(
                     _MANY,
-                    f"In {what} rank {rank} calls {len(calls)} collectives for {len(tensors)} tensors.",
+                    f"In {what} rank {rank} calls {len(calls)} collectives for {len(whole)} tensors.",
                     rank=rank,
                 )
             if any(call.bytes > most for call in calls):

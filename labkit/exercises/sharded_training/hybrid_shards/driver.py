@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch.distributed as dist
-from torch import Tensor
 
-from labkit.checks.case import Value, Values
+from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import listed, tensors
 from labkit.exercises.sharded_training.on_ranks import cutter
 
 
@@ -20,21 +20,21 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Between the beginning of each transfer and its end stands a mark on the wire.
     """
     cut = cutter()
-    nodes = cast(list[list[int]], inputs["nodes"])
+    nodes = listed(inputs, "nodes")
     node = _mine(nodes)
     across = _mine([list(each) for each in zip(*nodes, strict=True)])
-    cuts = [functions["node_shard_of"](each, node) for each in cast(list[Tensor], inputs["tensors"])]
-    targets = cast(list[Tensor], inputs["targets"])
+    cuts = [functions["node_shard_of"](each, node) for each in tensors(inputs, "tensors")]
+    targets = tensors(inputs, "targets")
     cut()
-    finish = functions["start_node_gather"](cast(list[Tensor], inputs["shards"]), targets, node)
+    finish = functions["start_node_gather"](tensors(inputs, "shards"), targets, node)
     cut()
     finish()
     cut()
-    collect = functions["start_hybrid_scatter"](cast(list[Tensor], inputs["gradients"]), node, across)
+    collect = functions["start_hybrid_scatter"](tensors(inputs, "gradients"), node, across)
     cut()
     means = collect()
     cut()
-    return {"shards": cast(Value, cuts), "targets": cast(Value, targets), "means": list(means)}
+    return {"shards": cuts, "targets": targets, "means": list(means)}
 
 
 def _mine(groups: list[list[int]]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -11,10 +10,11 @@ from torch import Tensor
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import bearing, blaming
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.case import Case, Failure, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
+from labkit.checks.values import listed, tensors
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same
 from labkit.exercises.sharded_training.hybrid_shards.driver import drive
@@ -33,23 +33,23 @@ def hybrid_case(
         raise ValueError(f"the ranks of each node have to ascend, not {nodes}")
     kind: torch.dtype = getattr(torch, dtype)
     size = sum(map(len, nodes))
-    tensors = [drawn(seed + at, shape, kind) for at, shape in enumerate(shapes)]
+    originals = [drawn(seed + at, shape, kind) for at, shape in enumerate(shapes)]
     inputs: list[Values] = []
     for rank in range(size):
         part, inside = draws.part_of(seed, "rank", rank), len(nodes[0])
-        lengths = [rows(each, inside).shape[1] for each in tensors]
+        lengths = [rows(each, inside).shape[1] for each in originals]
         inputs.append({
-            "tensors": cast(Value, [each.clone() for each in tensors]),
+            "tensors": [each.clone() for each in originals],
             "shards": [drawn(part + 100 + at, (length,), kind) for at, length in enumerate(lengths)],
-            "targets": cast(Value, [torch.full(shape, -7.0, dtype=kind) for shape in shapes]),
+            "targets": [torch.full(shape, -7.0, dtype=kind) for shape in shapes],
             "gradients": [drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
-            "nodes": cast(Value, [list(each) for each in nodes]),
+            "nodes": [list(each) for each in nodes],
         })  # fmt: skip
     return Case(name, size, tuple(inputs))
 
 
 def _nodes(case: Case) -> list[list[int]]:
-    return cast(list[list[int]], case.inputs[0]["nodes"])
+    return listed(case.inputs[0], "nodes")
 
 
 def _node(case: Case, rank: int) -> list[int]:
@@ -57,18 +57,18 @@ def _node(case: Case, rank: int) -> list[int]:
 
 
 def _means(case: Case, ranks: Sequence[int]) -> list[Tensor]:
-    gradients = [cast(list[Tensor], case.inputs[rank]["gradients"]) for rank in ranks]
+    gradients = [tensors(case.inputs[rank], "gradients") for rank in ranks]
     return [mean(each) for each in zip(*gradients, strict=True)]
 
 
-def _cut(case: Case, rank: int, tensors: Sequence[Tensor]) -> list[Tensor]:
+def _cut(case: Case, rank: int, originals: Sequence[Tensor]) -> list[Tensor]:
     node = _node(case, rank)
-    return [rows(each, len(node))[node.index(rank)] for each in tensors]
+    return [rows(each, len(node))[node.index(rank)] for each in originals]
 
 
 def _gathered(case: Case, node: Sequence[int]) -> list[Tensor]:
-    shards = [cast(list[Tensor], case.inputs[rank]["shards"]) for rank in node]
-    targets = cast(list[Tensor], case.inputs[0]["targets"])
+    shards = [tensors(case.inputs[rank], "shards") for rank in node]
+    targets = tensors(case.inputs[0], "targets")
     return [
         torch.cat(parts)[: target.numel()].view(target.shape)
         for parts, target in zip(zip(*shards, strict=True), targets, strict=True)
@@ -77,13 +77,13 @@ def _gathered(case: Case, node: Sequence[int]) -> list[Tensor]:
 
 def expected(case: Case) -> list[Values]:
     """Return each rank's shards, the filled tensors and the shards of the mean over all ranks (the oracle)."""
-    tensors = cast(list[Tensor], case.inputs[0]["tensors"])
+    originals = tensors(case.inputs[0], "tensors")
     means = _means(case, range(case.world_size))
     return [
         {
-            "shards": cast(Value, _cut(case, rank, tensors)),
-            "targets": cast(Value, _gathered(case, _node(case, rank))),
-            "means": cast(Value, _cut(case, rank, means)),
+            "shards": _cut(case, rank, originals),
+            "targets": _gathered(case, _node(case, rank)),
+            "means": _cut(case, rank, means),
         }
         for rank in range(case.world_size)
     ]
@@ -92,15 +92,15 @@ def expected(case: Case) -> list[Values]:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with shards, gathered tensors and means, and with how they travelled."""
     for rank, (came, right) in enumerate(zip(got, expected(case), strict=True)):
-        mine, wanted = cast(list[Tensor], came["shards"]), cast(list[Tensor], right["shards"])
+        mine, wanted = tensors(came, "shards"), tensors(right, "shards")
         lengths, has = [each.numel() for each in wanted], [each.numel() for each in mine]
         if not same(mine, wanted):
             text = f"Rank {rank}'s shards are wrong; its node is {_node(case, rank)}."
             yield Finding(_of_shards(case, rank, mine), text, f"lengths {lengths}", f"lengths {has}", rank)
-        if not same(cast(list[Tensor], came["targets"]), cast(list[Tensor], right["targets"])):
+        if not same(tensors(came, "targets"), tensors(right, "targets")):
             text = f"After finish() rank {rank}'s tensors are not what the shards of its node are together."
             yield Finding(_TORN, text, rank=rank)
-        means, of_all = cast(list[Tensor], came["means"]), cast(list[Tensor], right["means"])
+        means, of_all = tensors(came, "means"), tensors(right, "means")
         if not same(means, of_all):
             text = f"Rank {rank}'s shards of the mean over all {case.world_size} ranks are wrong."
             yield Finding(_of_means(case, rank, means), text, str(of_all[0][:4]), str(means[0][:4]), rank)
@@ -109,11 +109,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def _of_shards(case: Case, rank: int, mine: list[Tensor]) -> str:
-    tensors = cast(list[Tensor], case.inputs[0]["tensors"])
+    originals = tensors(case.inputs[0], "tensors")
     inside = len(_node(case, rank))
     ways: list[tuple[str, Callable[[], list[Tensor]]]] = [
-        (_OF_ALL, lambda: [rows(each, case.world_size)[rank] for each in tensors]),
-        (_GLOBAL, lambda: [rows(each, inside)[rank % inside] for each in tensors]),
+        (_OF_ALL, lambda: [rows(each, case.world_size)[rank] for each in originals]),
+        (_GLOBAL, lambda: [rows(each, inside)[rank % inside] for each in originals]),
     ]
     return as_if(mine, ways, same)
 
@@ -141,8 +141,8 @@ def _of_everybody(case: Case, times: int) -> list[Tensor]:
 
 
 def _travelled(case: Case, rank: int, parts: list[list[CollectiveCall]]) -> Iterator[Finding]:
-    tensors, inside = cast(list[Tensor], case.inputs[0]["targets"]), len(_node(case, rank))
-    whole = sum(rows(each, inside).numel() * each.element_size() for each in tensors)
+    originals, inside = tensors(case.inputs[0], "targets"), len(_node(case, rank))
+    whole = sum(rows(each, inside).numel() * each.element_size() for each in originals)
     if len(parts) != 6:
         yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
         return
@@ -167,7 +167,7 @@ def _travelled(case: Case, rank: int, parts: list[list[CollectiveCall]]) -> Iter
                 yield Finding(_BLOCKS, text, rank=rank)
     for some, most, what in ((parts[1] + parts[2], 1, "start_node_gather"), (calls, 2, "start_hybrid_scatter")):
         if len(some) > most:
-            text = f"In {what} rank {rank} calls {len(some)} collectives for {len(tensors)} tensors."
+            text = f"In {what} rank {rank} calls {len(some)} collectives for {len(originals)} tensors."
             yield Finding(_MANY, text, rank=rank)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
@@ -19,7 +19,7 @@ from labkit.plans.sharded_step import Job, StepPlan, cost, fault
 
 def plan_case(name: str, **job: Any) -> Case:
     """Return a case of memory_plan; see job_of for what may be given."""
-    return Case(name, 1, ({"job": cast(Value, dict(vars(job_of(**job))))},))
+    return Case(name, 1, ({"job": dict(vars(job_of(**job)))},))
 
 
 def _job(case: Case) -> Job:

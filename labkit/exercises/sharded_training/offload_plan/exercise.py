@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
@@ -22,7 +22,7 @@ def offload_case(name: str, *, host_gb_s: float = 12, adam_per_s: float = 0.25e9
     """Return a case of offload_plan; see job_of for what else may be given."""
     about = job_of(**{"width": 5120, "num_layers": 40, **job})
     host = Host(link_bytes_s=host_gb_s * GB, adam_params_s=adam_per_s)
-    return Case(name, 1, ({"job": cast(Value, dict(vars(about))), "host": cast(Value, dict(vars(host)))},))
+    return Case(name, 1, ({"job": dict(vars(about)), "host": dict(vars(host))},))
 
 
 def _asked(case: Case) -> tuple[Job, Host]:

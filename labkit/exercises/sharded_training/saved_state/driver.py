@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.checks.values import flag, integer
 from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
     PlainAdamW,
@@ -31,7 +32,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: seed, model, groups, steps (x, y, spare, slower), resume: how many steps there are before.
     """
-    groups, steps, resume = cast(bool, inputs["groups"]), steps_of(inputs), cast(int, inputs["resume"])
+    groups, steps, resume = flag(inputs, "groups"), steps_of(inputs), integer(inputs, "resume")
 
     def sharded(model: HardModel, made: list[PlainAdamW]) -> Any:
         params = grouped(model, True) if groups else model.parameters()
@@ -52,7 +53,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     after: list[Value] = []
     for step in steps[resume:]:
         take(optimizer, model, step)
-        after.append(cast(Value, values_of(model)))
+        after.append(values_of(model))
     left_alone = same(before, as_data(of_one_process))
     kept, again = num_kept(made), as_data(optimizer.state_dict())
     return {"saved": saved, "again": again, "steps": after, "kept": kept, "left_alone": left_alone}
@@ -70,7 +71,7 @@ def take(optimizer: Any, model: HardModel, step: dict[str, Any]) -> None:
 def trained_alone(inputs: Values, num_steps: int) -> tuple[HardModel, PlainAdamW]:
     """Return model and optimizer of one process after so many steps; every rank has the same batch."""
     model = model_for(inputs)
-    optimizer = kind_for(inputs)(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
+    optimizer = kind_for(inputs)(grouped(model, flag(inputs, "groups")), **OPTIONS)
     for step in steps_of(inputs)[:num_steps]:
         take(optimizer, model, step)
     return model, optimizer
@@ -85,7 +86,7 @@ def as_data(saved: Any) -> Value:
         {"params": list(group["params"]), "lr": group.get("lr"), "weight_decay": group.get("weight_decay")}
         for group in saved.get("param_groups", ())
     ]
-    return cast(Value, {"state": state, "groups": groups})
+    return {"state": state, "groups": groups}
 
 
 def _copied(kept: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
 from labkit.checks.tensor_values import close
+from labkit.checks.values import flag, integer
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, steps_of, values_of
 from labkit.exercises.sharded_training.saved_state.driver import as_data, drive, take, trained_alone
@@ -51,14 +52,14 @@ def saving_case(name: str, seed: int, world_size: int, *, resume: int = 2, **opt
 
 
 def _resume(case: Case) -> int:
-    return cast(int, case.inputs[0]["resume"])
+    return integer(case.inputs[0], "resume")
 
 
 def resumed(case: Case, *, state: bool = True, options: bool = True) -> list[dict[str, Tensor]]:
     """Return the parameters after each step that follows the loading; perhaps without state, or without options."""
     inputs = case.inputs[0]
     model, before = trained_alone(inputs, _resume(case))
-    optimizer = kind_for(inputs)(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
+    optimizer = kind_for(inputs)(grouped(model, flag(inputs, "groups")), **OPTIONS)
     plain = [dict(group) for group in optimizer.param_groups]
     optimizer.load_state_dict(before.state_dict())
     if not state:
@@ -110,7 +111,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     sizes = num_trained(case)
     share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
     for rank, values in enumerate(got):
-        kept = cast(int, values["kept"])
+        kept = integer(values, "kept")
         if kept > share:
             text = f"The values are right, but after loading rank {rank}'s optimizer keeps {kept} elements; all ranks' "
             yield Finding(_EVERYTHING, f"{text}together need {2 * sum(sizes)}.", f"at most {share}", str(kept), rank)

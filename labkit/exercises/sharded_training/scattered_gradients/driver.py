@@ -47,8 +47,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
         left.append(sum(each.grad is not None for each in model.parameters()))
         optimizer.step()
         cut()
-        after.append(cast(Value, values_of(model)))
-    return {"steps": after, "kept": num_kept(made), "left": left, "held": cast(Value, held.midway)}
+        after.append(values_of(model))
+    return {"steps": after, "kept": num_kept(made), "left": left, "held": held.midway}
 
 
 class _Held:

@@ -13,6 +13,7 @@ from labkit.checks.case import Case, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
+from labkit.checks.values import integers
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
 from labkit.exercises.sharded_training.on_ranks import model_for
@@ -61,14 +62,14 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
     for rank, values in enumerate(got):
         yield from _whole(case, wire, rank)
-        if any(cast(list[int], values["left"])):
-            count = plural(max(cast(list[int], values["left"])), "parameter")
+        if any(integers(values, "left")):
+            count = plural(max(integers(values, "left")), "parameter")
             yield Finding(
                 _KEPT,
                 f"After backward {count} of rank {rank} still {'has' if count[:2] == '1 ' else 'have'} a grad.",
                 rank=rank,
             )
-        if any(cast(list[int], values["held"])):
+        if any(integers(values, "held")):
             text = f"In the middle of backward rank {rank} still holds gradients that were complete long before."
             yield Finding(_LATE, text, rank=rank)
         yield from _in_backward(wire, rank)

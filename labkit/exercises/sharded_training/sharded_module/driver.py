@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.checks.values import text, texts
 from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
     Cut,
@@ -29,13 +30,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     each block computes, when forward is over, when backward reaches each block's output, when it is over, and after
     finish_gradient_synchronization.
     """
-    model, names = model_for(inputs), cast(list[str], inputs["blocks"])
+    model, names = model_for(inputs), texts(inputs, "blocks")
     if inputs["dtype"]:
         model.float()
     blocks = [cast(nn.Module, getattr(model, name)) for name in names]
     cut, watch = cutter(), _Watch(model, blocks)
     dtypes = {name: each.dtype for name, each in model.named_parameters()}
-    kind = getattr(torch, cast(str, inputs["dtype"])) if inputs["dtype"] else None
+    kind = getattr(torch, text(inputs, "dtype")) if inputs["dtype"] else None
     wrapped = functions["ShardedModule"](model, blocks, *([kind] if kind else []))
     watch.mark(cut)
     optimizer = PlainAdamW(wrapped.parameters(), **OPTIONS)
@@ -57,8 +58,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
         after.append({name: each.detach().double().clone() for name, each in full.items()})
         cut()
     kept = num_kept([optimizer])
-    seen = {"seen": cast(Value, watch.seen), "saved": cast(Value, watch.saved)}
-    return {"steps": after, "kept": kept, "shards": cast(Value, shards), "precise": precise, **seen}
+    seen = {"seen": watch.seen, "saved": watch.saved}
+    return {"steps": after, "kept": kept, "shards": shards, "precise": precise, **seen}
 
 
 class _Watch:

@@ -13,6 +13,7 @@ from labkit.checks.blame import HANGS, bearing, blaming
 from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.values import integer, integers, listed, texts
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, model_for
@@ -52,7 +53,7 @@ def module_case(
 
 
 def _names(case: Case) -> list[str]:
-    return cast(list[str], case.inputs[0]["blocks"])
+    return texts(case.inputs[0], "blocks")
 
 
 def _in_half(case: Case) -> bool:
@@ -66,10 +67,10 @@ def expected(case: Case) -> list[Values]:
 
 def structure(case: Case) -> list[Values]:
     """Return what a rank's result looks like: what was seen at each look of each step besides."""
-    num_steps, num_blocks = len(cast(list[Value], case.inputs[0]["steps"])), len(_names(case))
+    num_steps, num_blocks = len(listed(case.inputs[0], "steps")), len(_names(case))
     look: list[Value] = ["", 0, [True] * num_blocks]
     seen: list[Value] = [look] * (num_steps * (2 * num_blocks + 3))
-    counts = {"kept": 0, "shards": cast(Value, [0] * num_steps), "saved": cast(Value, [0] * num_steps)}
+    counts: dict[str, Value] = {"kept": 0, "shards": [0] * num_steps, "saved": [0] * num_steps}
     return [{**right, **counts, "seen": seen} for right in expected(case)]
 
 
@@ -82,7 +83,7 @@ def _wrong(case: Case, mine: Parameters, wanted: Parameters) -> list[str]:
     if not _in_half(case):
         return wrong_names(mine, wanted)
     apart = {name: _apart(mine.get(name), right) for name, right in wanted.items()}
-    steps = len(cast(list[Value], case.inputs[0]["steps"]))
+    steps = len(listed(case.inputs[0], "steps"))
     most = 2 * cast(float, OPTIONS["lr"]) * steps + _ROUNDING
     far = sum(int((each > _ROUNDING).sum()) for each in apart.values())
     if far <= _MOST_FAR * sum(each.numel() for each in apart.values()):
@@ -137,8 +138,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 def _shares(case: Case, rank: int, values: Values) -> Iterator[Finding]:
     sizes = [each.numel() for each in model_for(case.inputs[0]).parameters()]
     share = sum(-(-each // case.world_size) for each in sizes)
-    most = max(cast(list[int], values["shards"]), default=0)
-    if most > share or cast(int, values["kept"]) > 2 * share:
+    most = max(integers(values, "shards"), default=0)
+    if most > share or integer(values, "kept") > 2 * share:
         text = f"Outside forward and backward rank {rank}'s parameters have {most} elements of {sum(sizes)}."
         yield Finding(_NO_SHARDS, text, f"at most {share}", str(most), rank)
 
@@ -146,7 +147,7 @@ def _shares(case: Case, rank: int, values: Values) -> Iterator[Finding]:
 def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
     names = _names(case)
     last = len(names) - 1
-    for when, block, are_whole in cast(list[tuple[str, int, list[bool]]], values["seen"]):
+    for when, block, are_whole in listed(values, "seen"):
         whole = [each for each, is_whole in enumerate(are_whole) if is_whole]
         others = [each for each in whole if each not in (block, block + 1, block - 1)]
         shown = join([names[each] for each in others])
@@ -171,7 +172,7 @@ def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
     matrices = [p for p in model.parameters() if p.dim() == 2 and id(p) not in in_root]
     tied = model.remix.weight is model.mix.weight
     kept = 1 + len(matrices) + (1 if tied else 0)  # the last block's, and the root's
-    saved = max(cast(list[int], values["saved"]), default=0)
+    saved = max(integers(values, "saved"), default=0)
     if saved > kept:
         text = f"Between forward and backward autograd holds {saved} whole weights on rank {rank}, though the "
         text += "parameters look free."
@@ -182,7 +183,7 @@ def _wire(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
     names = _names(case)
     count, parts = len(names), stretches(wire, rank)
     in_a_step = 2 * count + 4
-    num_steps = len(cast(list[Any], case.inputs[0]["steps"]))
+    num_steps = len(listed(case.inputs[0], "steps"))
     if len(parts) != num_steps * in_a_step + 1:
         yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
         return

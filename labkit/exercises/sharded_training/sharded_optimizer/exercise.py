@@ -14,6 +14,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
+from labkit.checks.values import integer, listed
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.sharded_optimizer.driver import drive
 from labkit.exercises.sharded_training.training import (
@@ -42,7 +43,7 @@ def expected(case: Case) -> list[Values]:
 
 def least(case: Case) -> dict[int, Bytes]:
     """Return what must travel: gradients are equal, but what moves an element in a step is on one rank."""
-    return both_ways(range(case.world_size), len(cast(list[Any], case.inputs[0]["steps"])))
+    return both_ways(range(case.world_size), len(listed(case.inputs[0], "steps")))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -60,7 +61,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     sizes = num_trained(case)
     share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
     for rank, values in enumerate(got):
-        kept = cast(int, values["kept"])
+        kept = integer(values, "kept")
         if kept > share:
             text = f"The values are right, but rank {rank}'s optimizer keeps {kept} elements; all ranks' together need "
             yield Finding(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from torch import Tensor
-
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensors
 from labkit.exercises.start_here.on_ranks import plain
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call damaged with each pair of tensors; return what it gave (damaged)."""
-    pairs = zip(cast(list[Tensor], inputs["before"]), cast(list[Tensor], inputs["after"]), strict=True)
+    pairs = zip(tensors(inputs, "before"), tensors(inputs, "after"), strict=True)
     return {"answers": [plain(functions["damaged"](before.clone(), after.clone())) for before, after in pairs]}

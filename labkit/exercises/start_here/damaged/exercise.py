@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Value
 from labkit.checks.exercise import Exercise
+from labkit.checks.values import tensors
 from labkit.exercises.start_here.answers import NOTHING, NOTHING_HINT, Look, as_if, find_of, nothing, oracle_of
 from labkit.exercises.start_here.damaged.driver import drive
 
@@ -28,7 +29,7 @@ def _pair(case: Case, place: int) -> Pair:
 
 
 def _pairs(case: Case) -> list[Pair]:
-    return [_pair(case, place) for place in range(len(cast(list[Tensor], case.inputs[0]["before"])))]
+    return [_pair(case, place) for place in range(len(tensors(case.inputs[0], "before")))]
 
 
 def _places(pair: Pair) -> list[Value]:

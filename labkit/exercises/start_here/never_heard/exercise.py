@@ -40,7 +40,7 @@ def _lists(case: Case) -> list[list[Fields]]:
 
 def expected(case: Case) -> list[Value]:
     """Return, for each list, who sent something that nobody received."""
-    return [cast(Value, sorted({m["src"] for m in each if m["received"] is None})) for each in _lists(case)]
+    return [sorted({m["src"] for m in each if m["received"] is None}) for each in _lists(case)]
 
 
 def _call(case: Case, place: int) -> str:
@@ -55,25 +55,25 @@ def _call(case: Case, place: int) -> str:
 
 
 def _falsy(case: Case, place: int) -> Value:
-    return cast(Value, sorted({m["src"] for m in _lists(case)[place] if not m["received"]}))
+    return sorted({m["src"] for m in _lists(case)[place] if not m["received"]})
 
 
 def _receivers(case: Case, place: int) -> Value:
-    return cast(Value, sorted({m["dst"] for m in _lists(case)[place] if m["received"] is None}))
+    return sorted({m["dst"] for m in _lists(case)[place] if m["received"] is None})
 
 
 def _each(case: Case, place: int) -> Value:
-    return cast(Value, sorted(m["src"] for m in _lists(case)[place] if m["received"] is None))
+    return sorted(m["src"] for m in _lists(case)[place] if m["received"] is None)
 
 
 def _heard(case: Case, place: int) -> Value:
-    return cast(Value, sorted({m["src"] for m in _lists(case)[place] if m["received"] is not None}))
+    return sorted({m["src"] for m in _lists(case)[place] if m["received"] is not None})
 
 
 def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
     each = _lists(case)[place]
     heard = {m["src"] for m in each if m["received"] is not None}
-    return cast(Value, sorted({m["src"] for m in each} - heard))
+    return sorted({m["src"] for m in each} - heard)
 
 
 def _no_order(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import number, tensor, text
 from labkit.exercises.tensor_parallel.on_ranks import in_group, through
 
 
@@ -18,7 +19,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: part ("ParallelMLP" or "ParallelAttention"), num_heads, layers (weights and biases of the two layers), x,
     gradient (of the result), again (x after the step), lr, optional groups.
     """
-    name = cast(str, inputs["part"])
+    name = text(inputs, "part")
     first, second = layers_of(inputs)
     whole = [each.detach().clone() for layer in (first, second) for each in layer.parameters()]
     more: list[Any] = [inputs["num_heads"]] if name == "ParallelAttention" else []
@@ -28,14 +29,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     except ValueError as error:
         return {"raised": str(error)[:200]}
     found: dict[str, Value] = {
-        "raised": "", **through(module, cast(Tensor, inputs["x"]), cast(Tensor, inputs["gradient"]))
+        "raised": "", **through(module, tensor(inputs, "x"), tensor(inputs, "gradient"))
     }  # fmt: skip
     found["numel"] = sum(each.numel() for each in module.parameters())
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.grad is not None:
-                parameter.sub_(cast(float, inputs["lr"]) * parameter.grad)
-        found["again"] = module(cast(Tensor, inputs["again"])).detach().clone()
+                parameter.sub_(number(inputs, "lr") * parameter.grad)
+        found["again"] = module(tensor(inputs, "again")).detach().clone()
     now = [each.detach() for layer in (first, second) for each in layer.parameters()]
     found["layers_kept"] = all(map(torch.equal, whole, now))
     return found

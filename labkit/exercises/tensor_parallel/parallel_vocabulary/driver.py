@@ -8,6 +8,7 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensor, text
 from labkit.exercises.tensor_parallel.on_ranks import in_group, through
 
 
@@ -17,11 +18,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: function ("embed" or "cross_entropy"), part (this rank's rows of the embedding, or its logits), tokens (or
     targets), vocabulary, gradient (of the result), optional groups.
     """
-    function, tokens = functions[cast(str, inputs["function"])], cast(Tensor, inputs["tokens"])
+    function, tokens = functions[text(inputs, "function")], tensor(inputs, "tokens")
     vocabulary, keywords = inputs["vocabulary"], in_group(inputs)
 
     def call(part: Tensor) -> Tensor:
         first = (tokens, part) if inputs["function"] == "embed" else (part, tokens)
         return cast(Tensor, function(*first, vocabulary, **keywords))
 
-    return through(call, cast(Tensor, inputs["part"]), cast(Tensor, inputs["gradient"]))
+    return through(call, tensor(inputs, "part"), tensor(inputs, "gradient"))

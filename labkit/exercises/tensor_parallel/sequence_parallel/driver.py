@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import integer, tensor, text
 from labkit.exercises.tensor_parallel.on_ranks import in_group, through
 
 DRAWN = 4
@@ -22,9 +22,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     keywords = in_group(inputs)
     if inputs["function"] != "OwnRandom":
-        function = partial(functions[cast(str, inputs["function"])], **keywords)
-        return through(function, cast(Tensor, inputs["x"]), cast(Tensor, inputs["gradient"]))
-    torch.manual_seed(cast(int, inputs["seed"]))
+        function = partial(functions[text(inputs, "function")], **keywords)
+        return through(function, tensor(inputs, "x"), tensor(inputs, "gradient"))
+    torch.manual_seed(integer(inputs, "seed"))
     outside: list[Value] = [torch.rand(DRAWN)]
     inside: list[Value] = []
     own: Any = functions["OwnRandom"](inputs["own_seed"], **keywords)

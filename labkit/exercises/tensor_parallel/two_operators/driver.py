@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
-
-from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensor
 from labkit.exercises.tensor_parallel.on_ranks import in_group, through
 
 
@@ -18,7 +16,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: x and gradient (this rank's), optional groups (whose ranks share), transposed (both reach the operators as
     transposed views).
     """
-    x, gradient = cast(Tensor, inputs["x"]), cast(Tensor, inputs["gradient"])
+    x, gradient = tensor(inputs, "x"), tensor(inputs, "gradient")
     if inputs["transposed"]:
         x, gradient = x.t().contiguous().t(), gradient.t().contiguous().t()
     keywords = in_group(inputs)
