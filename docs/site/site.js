@@ -1,6 +1,6 @@
 // What the theme and the views leave out for those who listen to a page or walk it by keys.
 const reachable = () => {
-  for (const each of document.querySelectorAll("pre, .table-wrapper"))
+  for (const each of document.querySelectorAll("pre, .table-wrapper, .math-wrapper"))
     if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
 };
 addEventListener("DOMContentLoaded", () => {

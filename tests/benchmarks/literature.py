@@ -248,7 +248,7 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
         text += [f"    ({chr(97 + place)}) {remark}" for place, remark in enumerate(remarks)]
         held = [row for row in rows if row.within is not None]
         missed = sum(not row.holds for row in held)
-        bars.append(Bar(f"{title}: {len(held)} figures held, of them outside their limits", float(missed), 0.0))
+        bars.append(Bar(f"{title}: {len(held)} figures compared; outside their limits", float(missed), 0.0))
         figures[title] = [{"what": row.what, "predicted": row.predicted, "published": row.published,
                            "within": row.within, "source": row.source, "why": row.remark} for row in rows]  # fmt: skip
     return "\n".join(text), bars, {"rows": figures}
