@@ -45,9 +45,9 @@ def write_timelines(folder: Path) -> None:
 
 
 def _a_step() -> None:
-    model = DistributedDataParallel(nn.Sequential(*(nn.Linear(256, 256) for _ in range(6))), bucket_cap_mb=0.5)
+    model = DistributedDataParallel(nn.Sequential(*(nn.Linear(512, 512) for _ in range(6))), bucket_cap_mb=2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    batch = torch.ones(64 * (1 + dist.get_rank() // 4), 256)  # the second half of the ranks has twice as much to do
+    batch = torch.ones(1024 * (1 + dist.get_rank() // 4), 512)  # the second half of the ranks has twice as much to do
     model(batch).sum().backward()
     optimizer.step()
 
