@@ -63,8 +63,12 @@ class Came:
 
     @cached_property
     def shares(self) -> list[list[Shares]]:
-        """For each member which contributions its elements hold; empty where something else than a sum is asked for."""
-        return [shares_of(view, self.inputs) for view in self.views] if op_of(self.case) in ("SUM", "AVG") else []
+        """For each member which contributions its elements hold; empty where that cannot be told from them.
+
+        That is so of what is no sum, and of averages of integers, which lack their remainder.
+        """
+        told = op_of(self.case) == "SUM" or (op_of(self.case) == "AVG" and self.exact.is_floating_point())
+        return [shares_of(view, self.inputs) for view in self.views] if told else []
 
     @cached_property
     def elements(self) -> list[Shares]:

@@ -132,7 +132,8 @@ def exact_reduction(case: Case) -> tuple[Tensor, Tensor]:
     if op in ("SUM", "AVG"):
         exact, magnitude = stack.sum(0), stack.abs().sum(0)
         if op == "AVG":
-            exact, magnitude = exact / len(views), magnitude / len(views)
+            rounding = None if dtype.is_floating_point else "trunc"
+            exact, magnitude = torch.div(exact, len(views), rounding_mode=rounding), magnitude / len(views)
     elif op == "PRODUCT":
         exact = stack.prod(0)
         magnitude = exact.abs()

@@ -13,7 +13,7 @@ def _drop_in(
     "dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}[op]",
     flat: str = "tensor.contiguous().view(-1)",
     work: str = "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
-    average: str = "work /= n",
+    average: str = "work = work / n",
     back: str = "tensor.copy_(work.view(tensor.shape))",
     outside: str = "return None",
     end: str = "return Done() if async_op else None",
@@ -51,8 +51,8 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 """,
 )
 wrong("op is ignored", "op ignored", _drop_in(combine="torch.add"))
-wrong("divides twice", "divided wrongly", _drop_in(average="work /= n * n"))
-wrong("divides by a constant 2", "divided wrongly", _drop_in(average="work /= 2"))
+wrong("divides twice", "divided wrongly", _drop_in(average="work = work / n / n"))
+wrong("divides by a constant 2", "divided wrongly", _drop_in(average="work = work / 2"))
 wrong(
     "averages always",
     "mean instead of sum",
@@ -65,6 +65,21 @@ wrong(
     _drop_in(work="flat.float() if flat.dtype == torch.bfloat16 else flat"),
 )
 wrong("the average is not divided", "not divided", _drop_in(average="pass"))
+wrong(
+    "integers are divided by floor division",
+    "an average of integers rounded otherwise",
+    _drop_in(average="work = work // n if not work.is_floating_point() else work / n"),
+)
+wrong("integers are divided in place", "an average of integers rounded otherwise", _drop_in(average="work /= n"))
+wrong(
+    "integers are divided before they are added",
+    "an average of integers rounded otherwise",
+    _drop_in(
+        work="(flat / n).to(flat.dtype) if op == dist.ReduceOp.AVG and not flat.is_floating_point() else "
+        "flat.float() if flat.element_size() == 2 else flat",
+        average="work = work / n if work.is_floating_point() else work",
+    ),
+)
 wrong(
     "a rank outside the group gets a work object",
     "a rank outside the group takes part",

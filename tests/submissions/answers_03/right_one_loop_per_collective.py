@@ -48,7 +48,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
         else:
             torch.minimum(target, incoming, out=target)
     if op == dist.ReduceOp.AVG:
-        flat /= size
+        flat = torch.true_divide(flat, size)
     tensor.copy_(flat.view(tensor.shape))
     return FinishedWork() if async_op else None
 

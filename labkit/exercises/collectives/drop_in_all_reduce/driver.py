@@ -16,7 +16,7 @@ from labkit.torch_port.tensors import version_of
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call a drop-in for dist.all_reduce on every rank, in the group or not; return the whole tensor.
 
-    Beside it: what came back, whether it has a wait(), whether the tensor was written to at all.
+    Beside it: what came back, whether it has a wait(), what that returned, whether the tensor was written to at all.
 
     Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object),
     before (another tensor, for which it is called first).
@@ -36,7 +36,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     version = version_of(base)
     returned = functions["ring_all_reduce"](view, **keywords)
     can_wait = callable(getattr(returned, "wait", None))
-    if inputs.get("async") and can_wait:
-        returned.wait()
+    waited = returned.wait() if inputs.get("async") and can_wait else True
     written = version_of(base) != version
-    return {"base": base, "returned": type(returned).__name__, "can_wait": can_wait, "written": written}
+    returned_name, waited_name = type(returned).__name__, repr(waited)
+    return {"base": base, "returned": returned_name, "can_wait": can_wait, "waited": waited_name, "written": written}

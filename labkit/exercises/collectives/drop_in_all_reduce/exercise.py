@@ -32,9 +32,10 @@ from labkit.exercises.sums_over_ranks.sums import (
 from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 
-_OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _COARSE, _DETOUR, _NO_WORK, _WORK_ALWAYS = (
+_OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _ROUNDED, _COARSE, _DETOUR, _NO_WORK, _WORK_ALWAYS = (
     "a rank outside the group takes part", "writes beside the view", "not divided", "op ignored", "divided wrongly",
-    "adds up in 16 bits", "a detour through float32", "no work object", "always a work object",
+    "an average of integers rounded otherwise", "adds up in 16 bits", "a detour through float32", "no work object",
+    "always a work object",
 )  # fmt: skip
 MISTAKES = {
     **hints("calls the library"),
@@ -51,6 +52,8 @@ MISTAKES = {
     _OP_IGNORED: "The sum came back although another operation was asked for: what combines two chunks depends on op.",
     _DIVIDED_WRONGLY: "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
     "not on both the partial and the final sum, not by the world's size).",
+    _ROUNDED: 'AVG of integers is rounded towards zero: torch.div(total, n, rounding_mode="trunc"). Floor division, //, '
+    "rounds down; /= refuses integers; and parts that are divided before they are added lose a remainder each.",
     **hints("mean instead of sum"),
     _COARSE: "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
     "once, at the end.",
@@ -109,6 +112,12 @@ def _is_divided_wrongly(came: Came) -> bool:
     return op_of(came.case) == "AVG" and any(is_scaled(came, factor) for factor in factors)
 
 
+def _is_rounded_otherwise(came: Came) -> bool:
+    """Return whether every member holds an average of integers to within what one division for each part can lose."""
+    is_whole = op_of(came.case) == "AVG" and not came.exact.is_floating_point()
+    return is_whole and all(((view - came.exact).abs() <= len(came.members)).all() for view in came.views)
+
+
 def _is_coarse(came: Came) -> bool:
     return came.exact.is_floating_point() and came.views[0].element_size() <= 2 and came.is_near(came.exact, 0.1)
 
@@ -126,6 +135,7 @@ _MARKS = marks_of(
         _UNDIVIDED: lambda came: op_of(came.case) == "AVG" and _is_undivided(came),
         _OP_IGNORED: _is_undivided,
         _DIVIDED_WRONGLY: _is_divided_wrongly,
+        _ROUNDED: _is_rounded_otherwise,
         _COARSE: _is_coarse,
         _DETOUR: _went_through_float32,
     },
@@ -166,6 +176,8 @@ def _returned(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
         if "async" in case.inputs[0] and not can_wait:
             text = f"With async_op=True rank {rank} got back a {returned}; it must be an object with wait()."
             yield Finding(_NO_WORK, text, "an object with wait()", returned, rank)
+        if (waited := values.text(got[rank], "waited")) != "True":
+            yield Finding("", f"wait() returned {waited} on rank {rank}; it returns True.", "True", waited, rank)
         if "async" not in case.inputs[0] and returned != "NoneType":
             text = f"Without async_op rank {rank} got back a {returned}; dist.all_reduce returns None then."
             yield Finding(_WORK_ALWAYS if can_wait else "", text, "None", returned, rank)
@@ -176,12 +188,21 @@ def _keeps_an_outsider(case: Case, failure: Failure, wire: Wire) -> bool:
     return not ranks <= set(members_of(case))
 
 
+def _divides_integers(case: Case, failure: Failure, wire: Wire) -> bool:
+    return op_of(case) == "AVG" and "can't be cast" in failure.message
+
+
 def _bits16(seed: int, world_size: int, numel: int, dtype: torch.dtype) -> list[Tensor]:
     return fractions(seed, world_size, (numel,), dtype)
 
 
 def _small(seed: int, world_size: int, numel: int) -> list[Tensor]:
     return [tensor - 4 for tensor in whole_numbers(seed, world_size, (numel,), largest=9)]
+
+
+def both_signs(seed: int, world_size: int, numel: int) -> list[Tensor]:
+    """Return int64 tensors of positive and negative numbers."""
+    return [tensor - 500 for tensor in whole_numbers(seed, world_size, (numel,), torch.int64, largest=999)]
 
 
 def _drop_in_on(size: int) -> Case:
@@ -196,12 +217,13 @@ EXERCISE = Exercise(
     functions=("ring_all_reduce",),
     driver=drive,
     oracle=expected_bases,
-    structure=and_more(expected_bases, returned=str, can_wait=bool, written=bool),
+    structure=and_more(expected_bases, returned=str, can_wait=bool, waited=str, written=bool),
     find=find,
     least=least_traffic,
     visible=(
         drop_in_case("3 ranks, sum of 7 elements", whole_numbers(31, 3, (7,))),
         drop_in_case("3 ranks, average of 7 elements", whole_numbers(32, 3, (7,), torch.float64), op="AVG"),
+        drop_in_case("3 ranks, average of 7 integers", both_signs(44, 3, 7), op="AVG"),
         drop_in_case("3 ranks, largest of each", _small(33, 3, 5), op="MAX"),
         drop_in_case("3 ranks, smallest of each", _small(34, 3, 5), op="MIN"),
         drop_in_case("3 ranks, product", _small(35, 3, 4), op="PRODUCT"),
@@ -235,6 +257,6 @@ EXERCISE = Exercise(
     ),
     sweep=sweep(_drop_in_on, ring_steps, slack=3),
     mistakes=MISTAKES,
-    blame=blame_of(MISTAKES, {_OUTSIDER: _keeps_an_outsider}),
+    blame=blame_of(MISTAKES, {_OUTSIDER: _keeps_an_outsider, _ROUNDED: _divides_integers}),
     general=GENERAL,
 )
