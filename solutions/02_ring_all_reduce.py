@@ -514,8 +514,9 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
 # Never as much as 2B, however many ranks there are. And with messages between pairs of ranks, no algorithm needs less
-# (Patarasuk and Yuan, 2009). By bytes alone the ring would be 4 times faster here: 7 × 16 MB go into rank 0, 28 MB into
-# each rank of the ring. It is less than that, because each step also pays a latency and each addition starts a kernel.
+# (Patarasuk and Yuan, 2009). By bytes alone the ring would be 8 times faster here: 7 × 16 MB go into rank 0 and then as
+# many out of it, and each rank of the ring sends 28 MB. It is less than that, because each step also pays a latency and
+# each addition starts a kernel.
 #
 # **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the ring
 # take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
