@@ -289,6 +289,16 @@ TORCH = Mark(
     "That is torch's own DistributedDataParallel at work. Here you build it: hooks, buckets and all_reduce.",
     wraps_torch,
 )
+TOO_EARLY = Mark(
+    "a hook before the gradient is there",
+    "A gradient is None in your hook. register_hook calls before parameter.grad is written; what you need is "
+    "register_post_accumulate_grad_hook, which calls afterwards.",
+    lambda case, got, wire: (
+        says("NoneType", "Invalid function argument")(case, got, wire)
+        or says("unsupported operand", "'NoneType' and 'int'")(case, got, wire)
+    ),
+    certain=True,
+)
 TO_ONE = Mark(
     "reduced to one rank",
     "dist.reduce gives the sum to one rank only, and every rank needs it: dist.all_reduce.",

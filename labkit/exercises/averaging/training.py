@@ -259,8 +259,9 @@ def _total(case: Case, rank: int, step: int, calls: list[tuple[str, CollectiveCa
             got=f"{sent} bytes",
             rank=rank,
         )
-    if len(calls) > len(sizes) + 1:
-        return Finding("", message=f"Rank {rank} calls all_reduce {len(calls)} times; buckets save calls.", rank=rank)
+    if len(calls) > 2 * len(sizes):  # one for each gradient, and one for its flag
+        said = f"In step {step} rank {rank} calls all_reduce {len(calls)} times for {len(sizes)} gradients"
+        return Finding("", message=f"{said}: send each in one piece, or many in a bucket.", rank=rank)
     return None
 
 

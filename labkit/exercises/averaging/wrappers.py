@@ -20,6 +20,7 @@ def left_behind(case: Case, got: Got, wire: Wire) -> bool:
 COMMON = (
     marks.TORCH,
     marks.TO_ONE,
+    marks.TOO_EARLY,
     marks.UNWAITED,
     marks.NOTHING_AT_START,
     marks.BUFFERS_AT_START,

@@ -102,3 +102,8 @@ overlapped(
     "the shared weight counted twice",
     ("for parameter in module.parameters():", "for _, parameter in module.named_parameters(remove_duplicate=False):"),
 )
+overlapped(
+    "a hook of the tensor",
+    "a hook before the gradient is there",
+    ("parameter.register_post_accumulate_grad_hook(self.on_gradient)", "parameter.register_hook(self.on_gradient)"),
+)

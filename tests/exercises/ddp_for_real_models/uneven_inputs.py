@@ -59,3 +59,4 @@ uneven(
     ("        optimizer.step()\n", "        if steps < len(batches):\n            optimizer.step()\n"),
 )
 uneven("gradients of steps before", "all ranks agree on a wrong model", ("        optimizer.zero_grad()\n", ""))
+uneven("the own steps", "another number of steps", ("            return steps\n", "            return len(batches)\n"))

@@ -150,3 +150,24 @@ WRONG.changed(
     "nobody receives the total",
     ("        dist.recv(tensor, src=0)\n", ""),
 )
+WRONG.changed(
+    "rank 0 binds the total to a new name",
+    "rank 0 binds the total to a new name",
+    ("tensor += incoming", "tensor = tensor + incoming"),
+)
+wrong(
+    "answers each rank at once",
+    "the total is sent too early",
+    """
+def naive_all_reduce(tensor):
+    if dist.get_rank() == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, dist.get_world_size()):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+""",
+)

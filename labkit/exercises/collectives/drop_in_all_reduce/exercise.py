@@ -52,8 +52,8 @@ MISTAKES = {
     _OP_IGNORED: "The sum came back although another operation was asked for: what combines two chunks depends on op.",
     _DIVIDED_WRONGLY: "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
     "not on both the partial and the final sum, not by the world's size).",
-    _ROUNDED: 'AVG of integers is rounded towards zero: torch.div(total, n, rounding_mode="trunc"). Floor division, //, '
-    "rounds down; /= refuses integers; and parts that are divided before they are added lose a remainder each.",
+    _ROUNDED: 'AVG of integers is rounded towards zero: torch.div(total, n, rounding_mode="trunc"). Floor division, '
+    "//, rounds down; /= refuses integers; and parts that are divided before they are added lose a remainder each.",
     **hints("mean instead of sum"),
     _COARSE: "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
     "once, at the end.",

@@ -103,7 +103,20 @@ def _not_equal(case: Case, got: Got, wire: Wire) -> bool:
     return any(not close(end.get(name), value) for end in ends[1:] for name, value in ends[0].items())
 
 
+def _counts_otherwise(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the model is right on every rank, and so it is only the count that is not."""
+    right = _trained(case)[1]
+    ends: list[Any] = [values.get("end") for values in got] if isinstance(got, tuple) else []
+    return bool(ends) and all(close(end.get(name), value) for end in ends for name, value in right.items())
+
+
 MARKS = (
+    Mark(
+        "another number of steps",
+        "Return how many steps were taken together, also those for which this rank had no batch: count the steps of "
+        "the loop, not this rank's batches.",
+        _counts_otherwise,
+    ),
     Mark(
         "divided by all ranks",
         "The mean is over all N ranks, also over those that had no data: the last steps are too small.",

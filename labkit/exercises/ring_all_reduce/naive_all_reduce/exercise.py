@@ -20,8 +20,8 @@ from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic,
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
-_UNHEARD, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
-    "nobody receives the total",
+_UNHEARD, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
+    "nobody receives the total", "rank 0 binds the total to a new name", "the total is sent too early",
     "rank 0 overwrites its own part", "only one rank is added", "a peer that is not there",
 )  # fmt: skip
 MISTAKES = {
@@ -32,6 +32,10 @@ MISTAKES = {
         "Every waiting rank is stuck in a receive: the others must send their tensor before they wait for the total, "
         "and rank 0 must send the total to each of them."
     ),
+    _UNBOUND: "Rank 0 sent the total, and its own tensor does not hold it: tensor = tensor + incoming makes a new "
+    "tensor and leaves the caller's as it was; tensor += incoming writes into it.",
+    _TOO_EARLY: "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and only "
+    "then send the total, in a second loop.",
     **hints("not in place", "mean instead of sum", "only rank 0 has the sum"),
     _OVERWRITTEN: "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",
     _ONLY_ONE: "Rank 0 added only one other rank's tensor: do it for every peer from 1 to N-1.",
@@ -46,9 +50,21 @@ def _adds_one_only(came: Came) -> bool:
     return len(came.members) > 2 and any(share and sum(share) == 2 and max(share) == 1 for share in came.shares[0])
 
 
+def _kept_by_the_others(came: Came) -> bool:
+    return came.complete[:1] == [0] and all(part == 1 for part in came.complete[1:])
+
+
+def _some_got_less(came: Came) -> bool:
+    """Return whether rank 0 and the rank that was added last hold the total, and others a part of it."""
+    first, *others = came.complete or [0.0]
+    return first == 1 and others.count(1) == 1 and others.count(0) == len(others) - 1 > 0
+
+
 _MARKS = marks_of(
     MISTAKES,
     {
+        _UNBOUND: _kept_by_the_others,
+        _TOO_EARLY: _some_got_less,
         _OVERWRITTEN: lambda came: any(share and not share[0] and any(share) for share in came.shares[0]),
         _ONLY_ONE: _adds_one_only,
     },
