@@ -51,6 +51,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     return found
 
 
+@needs_sandbox
 def test_a_sandbox_is_shown_the_files_of_one_gpu_and_not_of_the_next(host: Any, tmp_path: Path) -> None:
     dev = tmp_path / "dev"
     assert gpus.device_files(FIRST) == (dev / "nvidiactl", dev / "nvidia-uvm", dev / "nvidia1")

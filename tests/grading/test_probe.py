@@ -153,7 +153,8 @@ def test_a_rank_sees_neither_our_environment_nor_our_files(probe: Probe, monkeyp
 
     names, files, num_open = wire_format.decode(outcome.results[0])["y"]  # type: ignore[misc]
     assert "SECRET_TOKEN" not in names and "RANK" in names
-    assert files == sorted({path.parts[2] for path in shown_in_scratch()})  # nothing, but for a checkout below /tmp
+    # Nothing, but for a checkout below /tmp where there is a sandbox, whose /tmp this is.
+    assert set(files) <= {path.parts[2] for path in shown_in_scratch()}
     assert num_open == 6  # in, out, err, relay, result, and the listing itself
 
 

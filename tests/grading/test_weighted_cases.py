@@ -55,7 +55,7 @@ def test_weights_stand_in_the_header_and_in_the_manifest_where_there_are_any() -
         assert ("weights" in metadata["exercises"][0]) == bool(exercise.weights)
         assert from_metadata({"labkit": json.loads(json.dumps(metadata))}, "x").exercises == (exercise,)
     for wrong in ([0, 1], ["a"], [True]):
-        with pytest.raises(HeaderError, match="write one whole number above 0 a case"):
+        with pytest.raises(HeaderError, match="write a whole number above 0 for each case"):
             exercise_of("exercise", HEADER | {"weights": wrong}, "90.1", ())
 
 

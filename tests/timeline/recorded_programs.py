@@ -95,7 +95,7 @@ def late_rank(rank: int, num_ranks: int, folder: Path) -> int:
     """Rank 1 calls all_reduce only when rank 0's record says that it is in it; return when this rank called."""
     _start()
     if rank == 1:
-        while not recording.read_log(folder / "0.log").waits:
+        while not any(wait.operation == "all_reduce" for wait in recording.read_log(folder / "0.log").waits):
             time.sleep(0.001)
     called_ns = time.monotonic_ns()
     dist.all_reduce(torch.ones(4))
