@@ -62,6 +62,15 @@ changed(
     (LEAVES, LEAVES + "            unit.free()\n            unit.finish_scatter()\n"),
 )
 changed(
+    "waits at once, except for the root",
+    "waits in backward",
+    (
+        LEAVES,
+        LEAVES
+        + "            if unit is not self.root:\n                unit.free()\n                unit.finish_scatter()\n",
+    ),
+)
+changed(
     "full parameters stay",
     "full parameters stay",
     (FULL, "            unit.gather()\n            full.update((p, p.detach().clone()) for p in unit.params)\n"),
