@@ -94,12 +94,20 @@ def _with_those_who_wait(records: Sequence[RankRecord], ends_ns: Sequence[int]) 
     return [max(ends_ns) if waits else end for waits, end in zip(waited, ends_ns, strict=True)]
 
 
+class _Numbers(dict[str, int]):
+    """Numbers texts in the order in which they are first asked for."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = number = len(self)
+        return number
+
+
 class _Columns:
     """Columns of tables, as they grow."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, str], list[Any]] = defaultdict(list)
-        self._known: dict[tuple[str, str], dict[str, int]] = {}
+        self._known: dict[tuple[str, str], _Numbers] = {}
 
     def add(self, table: str, wanted: dict[str, Any], rows: Sequence[Row]) -> None:
         """Add these attributes of rows."""
@@ -116,9 +124,8 @@ class _Columns:
 
     def texts(self, table: str, name: str, values: Iterable[str]) -> None:
         """Add texts, of which many are the same."""
-        known = self._known.setdefault((table, name), {})
-        codes = [known.setdefault(value, len(known)) for value in values]
-        self._parts[table, name].append(np.array(codes, dtype=np.int64))
+        known = self._known.setdefault((table, name), _Numbers())
+        self._parts[table, name].append(np.array(list(map(known.__getitem__, values)), dtype=np.int64))
 
     def table(self, table: str, names: Sequence[str]) -> Table:
         """Return a table of these columns."""

@@ -6,10 +6,10 @@ far ahead of others'. What it posts on the way becomes an *action* of the time a
 taken from the queue in the order of time once no rank can still do anything earlier. So contention for a port is
 settled fairly, and threads change only where a rank really waits.
 
-Ranks are threads of the operating system, and free to run on any core. torch keeps its modes and backward passes by
-thread, so lighter ones would mix them up; and a change of thread takes some 5 to 10 us of processor time, where a step
-of a rank in a ring takes over 200: the rest is Python, of torch's calls and ours. Keeping them on one core gained a
-fifth on a quiet host and made runs last up to five times as long on a busy one.
+Ranks are threads of the operating system: torch keeps its modes and backward passes by thread, so lighter ones would
+mix them up. Half of what a step of a rank in a ring costs is the change of threads, less by what the system does than
+by what the processor's cache no longer holds: the same calls in one rank alone take half the time. So what a call
+touches counts, and where threads run (labkit.simulator.one_core).
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from labkit.simulator.memory_hooks import memory_watched
 from labkit.simulator.memory_table import memory_tables
 from labkit.simulator.messages import Exchange
 from labkit.simulator.network import Network
+from labkit.simulator.one_core import OneCore
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
 from labkit.simulator.phases import optimizers_watched
@@ -170,6 +171,7 @@ class _Run:
         self._store = VirtualStore()
         self._stores: dict[str, VirtualStore] = {}
         self._standstill = Standstill(scheduler, lambda: self._threads + self._simulation.threads)
+        self._one_core = OneCore(lambda: self._threads + self._simulation.threads, lambda: scheduler.switches)
         self._packed: list[bytes | None] = [None] * cluster.world_size
         self._threads: list[threading.Thread] = []
 
@@ -193,13 +195,10 @@ class _Run:
             if self._init:
                 stack.callback(refuse_a_second_group())
             stack.enter_context(self._hub.installed())
-            stack.enter_context(fused_kernels.installed())
-            if self._cuda:
-                stack.enter_context(cuda_functions.installed())
-                stack.enter_context(cuda_libraries.installed())
-            stack.enter_context(locks.installed())
-            stack.enter_context(threads.installed())
-            stack.enter_context(rpc.installed())
+            stack.enter_context(self._one_core.hidden())
+            devices = (cuda_functions, cuda_libraries) if self._cuda else ()
+            for part in (fused_kernels, *devices, locks, threads, rpc):
+                stack.enter_context(part.installed())
             stack.enter_context(memory_watched(self._memory))
             stack.enter_context(
                 marked_at_steps(lambda: (rank.record.work, rank.now_ns) if (rank := current_rank()) else None)
@@ -227,6 +226,7 @@ class _Run:
         until = None if timeout is None else time.monotonic() + timeout
         left = len(self._threads)
         while left:
+            self._one_core.look()
             try:
                 event = self._events.get(timeout=_LOOK_S)
             except queue.Empty:
