@@ -87,7 +87,7 @@ def _hardware() -> str:
         lines.append(
             f"| `{device.name}` | {device.memory_bytes / 1e9:.4g} GB "
             f"| {device.memory_bytes_per_second / 1e12:.4g} TB/s | {peaks} "
-            f"| {device.compute_share:.0%} | {device.memory_share:.0%} | {device.launch_ns / 1e3:g} us |"
+            f"| {device.compute_share:.0%} | {device.memory_share:.0%} | {device.launch_ns / 1e3:g} µs |"
         )
         sources.append(
             f"* `{device.name}`: {device.source}. Reached: {device.share_source}. Launch: {device.launch_source}."
@@ -99,7 +99,7 @@ def _hardware() -> str:
     for link in LINKS.values():
         lines.append(
             f"| `{link.name}` | {link.bytes_per_second / 1e9:.4g} GB/s | {link.share:.0%} "
-            f"| {link.latency_ns / 1e3:g} us |"
+            f"| {link.latency_ns / 1e3:g} µs |"
         )
         sources.append(f"* `{link.name}`: {link.source}. Payload: {link.share_source}. Latency: {link.latency_source}.")
     lines += ["", "Where the figures are from:", "", *sources]

@@ -19,8 +19,8 @@ from labkit.errors import ConfigError
 
 _FORMAT = 1
 _ANEW = "`labkit calibrate --out FILE` measures this host and writes such a file."
-_LAUNCH = "assumption: eager PyTorch issues one kernel every 4 us or so from a current host; a longer kernel hides it"
-_KERNEL = "assumption: the shortest elementwise kernels take 1 to 2 us on the device"
+_LAUNCH = "assumption: eager PyTorch issues one kernel every 4 µs or so from a current host; a longer kernel hides it"
+_KERNEL = "assumption: the shortest elementwise kernels take 1 to 2 µs on the device"
 _REACH = "assumption: large matrix multiplies and copies reach 75 % and 85 % of the datasheet's peaks"
 _REACH_A100 = (
     "measured by Azure (AI-benchmarking-guide, ND A100 v4 results): cuBLASLt FP16 of 8192^3 at 253.7 of 312 TFLOP/s; "
@@ -30,7 +30,7 @@ _REACH_H100 = (
     "bfloat16 matmul of the best shape at 794.5 of 989.5 TFLOP/s (S. Bekman, ml-engineering, MAMF table, torch 2.7); "
     "copy at 2.90 of 3.35 TB/s (Azure AI-benchmarking-guide, ND H100 v5 results)"
 )
-_HOST_COST = "assumption: dispatching one operator on the host takes about 1.5 us"
+_HOST_COST = "assumption: dispatching one operator on the host takes about 1.5 µs"
 
 
 @dataclass(frozen=True)
@@ -276,16 +276,16 @@ _ALL_DEVICES = (
 DEVICES: Mapping[str, Device] = MappingProxyType({device.name: device for device in _ALL_DEVICES})
 _DEVICE_ALIASES = {"cpu": "epyc7763", "4090": "rtx4090"}
 
-_TUNING = "NCCL's own cost model (src/graph/tuning.cc, 2.20): base latency of a ring with protocol LL, 6.6 us, plus its"
+_TUNING = "NCCL's own cost model (src/graph/tuning.cc, 2.20): base latency of a ring with protocol LL, 6.6 µs, plus its"
 _SPEED = "NCCL's own figure for this link (src/graph/topo.h)"
-_TCP = "assumption: 15 us one way through two kernels' TCP stacks and a switch"
+_TCP = "assumption: 15 µs one way through two kernels' TCP stacks and a switch"
 _FRAMES = "1448 bytes of payload in each Ethernet frame of 1538 with TCP timestamps, MTU 1500"
 
 
 def _nvlink(generation: int, links: int, gigabytes: int, reached: float, device: str) -> Link:
     source = f"NVIDIA {device} datasheet: {links} links of {gigabytes} GB/s in each direction"
     return Link(
-        f"nvlink{generation}", links * gigabytes * 1e9, 7_200, source, f"{_TUNING} NVLink step, 0.6 us",
+        f"nvlink{generation}", links * gigabytes * 1e9, 7_200, source, f"{_TUNING} NVLink step, 0.6 µs",
         reached / gigabytes, f"{_SPEED}: {reached} GB/s of {gigabytes}", nccl="nvlink", sums_in_switch=generation >= 4,
     )  # fmt: skip
 
@@ -294,7 +294,7 @@ def _pcie(generation: int, gigatransfers: int) -> Link:
     rate = gigatransfers * 1e9 * 16 * 128 / 130 / 8
     source = f"PCI Express base specification {generation}.0: {gigatransfers} GT/s, 16 lanes, 128b/130b code"
     return Link(
-        f"pcie{generation}", rate, 7_600, source, f"{_TUNING} PCI step, 1 us", 12 / 15.75,
+        f"pcie{generation}", rate, 7_600, source, f"{_TUNING} PCI step, 1 µs", 12 / 15.75,
         f"{_SPEED}: 12 GB/s of generation 3's 15.75", nccl="pci",
     )  # fmt: skip
 
@@ -302,7 +302,7 @@ def _pcie(generation: int, gigatransfers: int) -> Link:
 def _infiniband(name: str, gigabits: int) -> Link:
     source = f"InfiniBand {name.upper()}, 4 lanes: {gigabits} Gbit/s of data"
     return Link(
-        f"ib_{name}", gigabits * 1e9 / 8, 9_300, source, f"{_TUNING} network step, 2.7 us", 0.96,
+        f"ib_{name}", gigabits * 1e9 / 8, 9_300, source, f"{_TUNING} network step, 2.7 µs", 0.96,
         f"{_SPEED}: 12 GB/s of a 100 Gbit/s port", nccl="net",
     )  # fmt: skip
 

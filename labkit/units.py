@@ -71,8 +71,8 @@ def format_bytes(num_bytes: float, *, binary: bool = False) -> str:
 
 
 def format_time(time_ns: float) -> str:
-    """Return the time with three significant digits and the largest unit of ns, us, ms, s that fits."""
-    return _format(time_ns, [(unit, float(TIMES_NS[unit])) for unit in ("ns", "us", "ms", "s")])
+    """Return the time with three significant digits and the largest unit of ns, µs, ms, s that fits."""
+    return _format(time_ns, [(unit, float(TIMES_NS[_ALSO.get(unit, unit)])) for unit in ("ns", "µs", "ms", "s")])
 
 
 def format_bandwidth(bytes_per_second: float) -> str:

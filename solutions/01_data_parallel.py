@@ -75,6 +75,9 @@ CPUS = [torch.device("cpu")] * 4
 # each. **Apply** runs all copies at the same time, one thread each. **Gather** joins the outputs on device 0. The loss is
 # computed there, and `backward()` walks the whole way back: autograd must be able to follow every step.
 
+# %% tags=["figure"]
+labkit.figure("batch", one_process=True)
+
 # %% [markdown] tags=["slide-only"]
 # ## Four verbs, one process
 #
@@ -487,7 +490,7 @@ labkit.check("step_plan", step_plan)
 
 # %% [markdown]
 # With the plan you know what section 7 costs without running it. Every move has device 0 at one end, so moves follow one
-# another, and each costs a latency (8 us) and its bytes over the bandwidth (24 GB/s):
+# another, and each costs a latency (8 µs) and its bytes over the bandwidth (24 GB/s):
 
 # %%
 for n in (1, 2, 4, 8):

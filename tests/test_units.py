@@ -53,7 +53,7 @@ def test_a_gigabyte_per_second_is_1e9_and_gbit_counts_bits() -> None:
 
 def test_three_digits_and_the_unit_that_fits() -> None:
     assert [format_time(t) for t in (0, 999, 1000, 12_345_678, 999_999, 1_920_000, 90 * 10**9)] == [
-        *("0 ns", "999 ns", "1 us", "12.3 ms", "1 ms", "1.92 ms", "90 s"),
+        *("0 ns", "999 ns", "1 µs", "12.3 ms", "1 ms", "1.92 ms", "90 s"),
     ]
     assert [format_bytes(b) for b in (0, 512, 1536, 10**6, 16 * 2**20)] == [
         "0 B",
@@ -63,7 +63,7 @@ def test_three_digits_and_the_unit_that_fits() -> None:
         "16.8 MB",
     ]
     assert [format_bytes(b, binary=True) for b in (1536, 16 * 2**20)] == ["1.5 KiB", "16 MiB"]
-    assert format_time(-1500) == "-1.5 us"
+    assert format_time(-1500) == "-1.5 µs"
 
 
 @given(st.integers(0, 10**4), st.sampled_from(sorted(BYTES)))

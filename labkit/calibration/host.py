@@ -376,8 +376,8 @@ def as_text(hardware: Hardware) -> str:
         f"{hardware.made_on}",
         f"  matrix products      up to {max(device.peak_flops.values()) / 1e9:.1f} GFLOP/s a core",
         f"  copies               up to {device.memory_bytes_per_second / 1e9:.2f} GB/s a core, read and written",
-        f"  around an operator   {device.launch_ns / 1e3:.1f} us of Python and autograd",
-        f"  a message            {link.post_ns / 1e3:.0f} us to post, {link.latency_ns / 1e3:.0f} us on its way, then "
+        f"  around an operator   {device.launch_ns / 1e3:.1f} µs of Python and autograd",
+        f"  a message            {link.post_ns / 1e3:.0f} µs to post, {link.latency_ns / 1e3:.0f} µs on its way, then "
         f"{link.bytes_per_second / 1e9:.2f} GB/s",
     ]
     if link.host_bytes_per_second:

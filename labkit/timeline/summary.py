@@ -23,7 +23,7 @@ def extent(timeline: Timeline) -> str:
 
 
 def headline(timeline: Timeline) -> str:
-    """Return how many ranks, how long, and how much of it they stood still: "8 ranks, 788 us, blocked 62 %"."""
+    """Return how many ranks, how long, and how much of it they stood still: "8 ranks, 788 µs, blocked 62 %"."""
     if not len(timeline):
         return extent(timeline)
     blocked_ns = metrics.wait_ns(timeline)

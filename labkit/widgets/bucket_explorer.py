@@ -68,7 +68,7 @@ def bucket_explorer(
         forward_s: Time of forward; half of backward's without it.
         backward_s: Time of backward; by default the run's own, else 10 ms.
         optimizer_s: Time of the optimizer; a tenth of backward's without it.
-        search_s: Time of DDP's search for unused parameters; without it as measured on a CPU, 2 us a parameter.
+        search_s: Time of DDP's search for unused parameters; without it as measured on a CPU, 2 µs a parameter.
         skew_s: How much later than rank 0 the slowest rank is.
         num_ranks: Number of ranks, 2 to 64.
         latency_s: Of a message.

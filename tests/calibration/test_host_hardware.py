@@ -56,7 +56,7 @@ def test_what_was_measured_becomes_a_device_and_a_link() -> None:
     assert host.link.bytes_per_second == pytest.approx(2**20 / 1e-3)
     # Four ranks move 4 MiB together in the 2 ms that bytes add.
     assert host.link.host_bytes_per_second == pytest.approx(2**22 / 2e-3)
-    assert "20 us" not in as_text(host) and "100 us to post" in as_text(host)
+    assert "20 µs" not in as_text(host) and "100 µs to post" in as_text(host)
 
 
 def test_calls_with_as_much_work_become_one_point_with_the_lower_quartile_of_their_times() -> None:

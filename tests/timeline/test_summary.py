@@ -22,19 +22,19 @@ def of(*kinds: str, num_bytes: int = 1000) -> str:
 def test_each_kind_of_call_is_counted_by_its_own_name() -> None:
     said = of("send", "isend", "recv", "irecv", "all_reduce", "barrier", "rpc_sync", "rpc_async", "remote", "to_here")
     assert said.startswith(
-        "1 rank, 10 us, blocked 0 % of the time, 2 messages with 2 KB in all, 2 calls of collectives, "
+        "1 rank, 10 µs, blocked 0 % of the time, 2 messages with 2 KB in all, 2 calls of collectives, "
         "4 remote calls with 4 KB in all, bytes moving 100 % of the time"
     )
 
 
 def test_what_is_not_there_is_not_counted_and_one_is_singular() -> None:
-    assert of("rpc_sync").startswith("1 rank, 1 us, blocked 0 % of the time, 1 remote call with 1 KB in all, bytes")
-    assert of("broadcast").startswith("1 rank, 1 us, blocked 0 % of the time, 1 call of collectives, bytes")
-    assert of("isend").startswith("1 rank, 1 us, blocked 0 % of the time, 1 message with 1 KB in all, bytes")
+    assert of("rpc_sync").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 remote call with 1 KB in all, bytes")
+    assert of("broadcast").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 call of collectives, bytes")
+    assert of("isend").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 message with 1 KB in all, bytes")
 
 
 def test_waiting_and_serving_are_no_calls() -> None:
-    assert of("wait", "rpc_serve") == "1 rank, 2 us, blocked 50 % of the time, ranks busy 0 % of the time."
+    assert of("wait", "rpc_serve") == "1 rank, 2 µs, blocked 50 % of the time, ranks busy 0 % of the time."
 
 
 def asks_its_neighbour() -> float:

@@ -90,7 +90,7 @@ PYTHON: dict[str, Callable[..., Any]] = {
     "when buckets are sent": _times,
     "draws": lambda seed: list(islice(draws(seed), 5)),
     "a server": _server,
-    "a time in words": lambda time: format_time(time).replace("us", "µs"),
+    "a time in words": format_time,
 }
 
 

@@ -117,7 +117,7 @@ def test_how_far_clocks_may_be_off_is_said_beside_the_source() -> None:
         "method": np.array(["barrier"] * 2),
         "err_ns": np.array([5, 38_000]),
     }
-    assert pack(timeline)["source"] == "measured, clocks ± 38 us"
+    assert pack(timeline)["source"] == "measured, clocks ± 38 µs"
 
 
 def test_what_is_wrong_in_the_record_is_said_first() -> None:

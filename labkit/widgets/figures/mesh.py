@@ -85,6 +85,6 @@ def device_mesh(data: int = 2, tensor: int = 4) -> Story:
         Frame(f"So rank {one} is in two groups: {copy}, and {piece}.",
               (*ranks("both"), *along("tensor", one_group=True), *along("data", one_group=True))),
     ]  # fmt: skip
-    title = f"Each rank is in two groups: {tensor} that share a copy, {data} that hold a piece"
+    title = f"Each rank is in two groups: {tensor} that share a copy, {data} that hold the same piece"
     numbers = {"ranks": data * tensor, "groups along tensor": data, "groups along data": tensor}
     return Story(title, frames, height, numbers, telling=len(frames) - 1)

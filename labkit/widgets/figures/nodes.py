@@ -48,8 +48,9 @@ def two_nodes(num_nodes: int = 2, gpus_per_node: int = 4) -> Story:
         says = f"Step {number}: {plural(len(moves), 'tensor')} {goes} {where}{added}."
         frames.append(Frame(says, _state(place, gpus_per_node, counts, number, moves, [*sent, ()][number])))
     round_it = tuple((rank, (rank + 1) % size) for rank in range(size))
-    each = f"1/{size} of a tensor over each thin link in each of {len(ring.steps)} steps"
-    frames.append(Frame(f"A ring sends {each}: {in_ring:g} tensors.",
+    crossings = sum(crosses(*pair) for pair in round_it)
+    each = f"with 1/{size} of a tensor in each of {len(ring.steps)} steps: {in_ring:g} tensors"
+    frames.append(Frame(f"A ring crosses thin links in {crossings} places, {each}.",
                         _state(place, gpus_per_node, [size] * size, 0, round_it)))  # fmt: skip
     title = f"Over thin links the tree sends {plural(sum(thin), 'tensor')}, the ring {in_ring:g}"
     telling = 1 + next(k for k, count in enumerate(thin) if count)
@@ -108,7 +109,8 @@ def _state(
         fill = "collective" if counts[rank] == len(place) else tint(0)
         shapes.append(Box("", x - _SIDE / 2, y - _SIDE / 2, _SIDE, _SIDE, fill, words))
         shapes.append(Words(x, y + _SIDE / 2 + 16, f"GPU {rank}", 12, "middle", "quiet"))
-    shapes.append(Words(8, 206, f"3/{len(place)}: the sum of 3 of {len(place)} GPUs' tensors", 12, fill="quiet"))
+    key = f"3/{len(place)}: the sum of 3 of {len(place)} GPUs' tensors; violet: a tensor on its way"
+    shapes.append(Words(8, 206, key, 12, fill="quiet"))
     for src, dst in moves:
         x, y = place[dst]
         shapes.append(Box(f"m{step}.{src}", x + 6, y + 6, 16, 12, "send", edge="ground"))

@@ -64,7 +64,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_EMPTY, f"Bucket {plan.index([])} is empty.")
     latest = max(step.ready_us, default=0)
     if len(plan) > 1 and max(step.ready_us[index] for index in cast(Plan, plan)[0]) == latest:
-        yield Finding(_WAITS, f"The first of {len(plan)} buckets waits until {latest} us, when backward is over.")
+        yield Finding(_WAITS, f"The first of {len(plan)} buckets waits until {latest} µs, when backward is over.")
 
 
 def exposed_ms(case: Case, got: tuple[Values, ...]) -> float:

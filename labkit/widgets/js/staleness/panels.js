@@ -53,7 +53,7 @@ export function histogram(position, base) {
     if (pitch <= 10 && tau && tau !== highest) return mark;
     return mark + text(x - 6, middle, tau, "small end") + text(x + 4 + long, middle, count);
   });
-  return text(x - 26, TOP - 8, "updates by staleness") + bars.join("");
+  return text(x - 26, TOP - 20, "updates") + text(x - 26, TOP - 6, "by staleness") + bars.join("");
 }
 
 /** Lines over the picture's width with their names below: { svg, height }. */
