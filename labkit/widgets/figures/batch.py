@@ -53,8 +53,8 @@ def _by_way_of_device_0(stage: _Stage) -> list[Frame]:
     first, *others = stage.middles
     copies, shards = stage.models("a copy", "the weights"), stage.shards()
 
-    def links(y: float, fill: str, to_first: bool) -> list[Path]:
-        ends = [((first, y), (x, y)) for x in others]
+    def links(y: float, fill: str, to_first: bool, beside: float = 0) -> list[Path]:
+        ends = [((first + beside, y), (x, y)) for x in others]
         return [Path(tuple(reversed(pair)) if to_first else pair, fill, 1.5, arrow=True) for pair in ends]
 
     below = _MODEL + 104
@@ -67,7 +67,7 @@ def _by_way_of_device_0(stage: _Stage) -> list[Frame]:
         Frame("Apply: all replicas compute at the same time, each on its own samples.",
               (*shards, *copies, *stage.results("output", "forward"))),
         Frame("Gather: the outputs go to device 0, which computes the loss alone.",
-              (*shards, *copies, *links(below, "send", True), *stage.results("output", "forward", on_first=True))),
+              (*shards, *copies, *links(below, "send", True, 36), *stage.results("output", "forward", on_first=True))),
         Frame("Backward: each replica computes a gradient, and device 0 adds all of them.",
               (*shards, *copies, *back, *stage.results("grad", "backward"))),
         Frame("Device 0 takes the step. The copies are thrown away; the next step makes new ones.",
