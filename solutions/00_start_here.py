@@ -162,8 +162,8 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 
 # %% [markdown]
 # How to read it: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm* is
-# communication. White is idle. Hatched is **blocked**: the rank stands in a call in which nothing moves yet, because it
-# waits for another. All ranks first compute, then stand in all_reduce together.
+# communication. White is idle. Hatched is **blocked**: the rank is in a call in which nothing moves yet, because it
+# waits for another. All ranks first compute, then sit in all_reduce together.
 #
 # The same function on two real processes of this machine, one argument changed:
 

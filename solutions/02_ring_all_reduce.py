@@ -147,9 +147,9 @@ through_root = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.
 through_root.timeline
 
 # %% [markdown]
-# Each arrow is a message. A bar is solid while bytes move, and hatched while the rank is **blocked**: it stands in a call
+# Each arrow is a message. A bar is solid while bytes move, and hatched while the rank is **blocked**: it is in a call
 # and nothing moves. Every arrow begins or ends at rank 0. The other seven have seven ports that carry 450 GB/s each, and
-# they stand in a queue, because all their messages go into **one port, rank 0's**. That is **contention**: links that are
+# they queue, because all their messages go into **one port, rank 0's**. That is **contention**: links that are
 # fast one by one, and a place that everybody must pass.
 #
 # **How many times longer do eight ranks take than four?**
@@ -369,7 +369,7 @@ except RunTimeout as error:
     print(error)
 
 # %% [markdown]
-# Everybody stands in `send`, and nobody receives: a **deadlock**. The calls that do not block are `dist.isend` and
+# Everybody is stuck in `send`, and nobody receives: a **deadlock**. The calls that do not block are `dist.isend` and
 # `dist.irecv`; they return an object with `wait()`. On gloo it is enough to call one and then the other. On NCCL that may
 # hang too: a transfer is a kernel in a queue of the GPU, the receive stands behind the send, and the send cannot end before
 # the neighbour receives. So hand both over **in one batch**, which NCCL starts as one group:

@@ -270,11 +270,11 @@ plt.close()  # shown once, with your guess
 labkit.reveal("tree_wins_below", border / 1e6, figure)
 
 # %% [markdown]
-# You may have read that trees are for less than 1 MB. That is a rule for one cluster; NCCL computes the border anew for
-# each.
+# You may have read that trees are for less than 1 MB. That is a rule for one cluster; NCCL computes the **crossover**
+# anew for each.
 #
 # **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does that
-# do to the border? Choose `"a tenth"`, `"the same"` or `"ten times"`.
+# do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
 
 # %% tags=["why"] exercise="ten_times_the_latency" title="Ten times the latency"
 labkit.answer("ten_times_the_latency", "ten times")
@@ -291,8 +291,8 @@ labkit.answer("ten_times_the_latency", "ten times")
 # <!-- notes: Halving and doubling wants a power of two and partners that are far apart. NCCL's Tree is two trees, in pieces: about 2 log N steps and 2B. -->
 
 # %% [markdown]
-# Set both formulas equal and solve for B, with L = ⌈log₂ N⌉: the border is αβ (N-1-L) / (L-(N-1)/N). It grows with α, with
-# β and with N.
+# Set both formulas equal and solve for B, with L = ⌈log₂ N⌉: the crossover is at αβ (N-1-L) / (L-(N-1)/N). It grows with
+# α, β and N.
 #
 # ## 4 A tree
 #
@@ -617,7 +617,7 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # ## 8 What stays
 #
-# * Ring for many bytes, tree for few. **α and β** tell you where the border is.
+# * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
 # * **busbw** is what you compare with the data sheet.
 # * Round once. Divide once. Copy back what you copied.
 # * Use fast links first, and let the slow one carry the tensor once.

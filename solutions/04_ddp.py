@@ -123,7 +123,7 @@ labkit.check("average_gradients", average_gradients)
 # %% [markdown]
 # ## 2 Taking turns
 #
-# How fast is it? Take eight linear layers of 2048 x 2048, 134 MB of gradients, on eight A100 over PCIe. (Tensors on the
+# How fast is it? Take eight linear layers of 2048 x 2048, 134 MB of gradients, on eight A100s over PCIe. (Tensors on the
 # `meta` device have a shape and no numbers, so this runs on a laptop.)
 
 
@@ -175,7 +175,7 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # %% [markdown] tags=["slide-only"]
 # ## Taking turns
 #
-# Eight A100 over PCIe, 134 MB of gradients: the GPUs work, then the network.
+# Eight A100s over PCIe, 134 MB of gradients: the GPUs work, then the network.
 #
 # **To the room:** what would a step take if both worked at once?
 #
@@ -198,7 +198,7 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 #
 # *25 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Add methods as you like. Every trained parameter gets its gradient in every step. The check cuts backward at every layer and looks at the wire.
+# Add methods as you like. Every trained parameter gets its gradient in every step. The check looks at what has been sent whenever backward is through with a layer.
 
 
 # %% tags=["exercise"] exercise="overlapped_ddp" points=25 difficulty=3 importance=5 minutes=9 title="A hook for each parameter" provides=["OverlappedDDP"]
@@ -276,7 +276,7 @@ labkit.answer("overlap_here", "less")
 # %% [markdown]
 # ## 4 Who is late?
 #
-# Here is DDP on eight A100, two steps of it, recorded. All gradients are right, and every step takes a fifth longer than it
+# Here are two recorded steps of DDP on eight A100s. All gradients are right, and every step takes a fifth longer than it
 # should. One rank's backward is 30 % longer than the others'.
 #
 # A hatched bar is **blocked**: its rank has called the collective, and waits for somebody who has not.
@@ -333,7 +333,7 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 #
 # *38 points, about 17 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# This is the heart of the lesson, and the contract is all you get. Under the cases stands **par**: what our own solution
+# This is the heart of the lesson, and the contract is all you get. Below the cases it prints **par**: what our own solution
 # needs in virtual time and memory. You may beat it. The last case fails if you need much more: extra time is communication
 # or copying that nothing hides.
 #

@@ -15,7 +15,7 @@
 #
 # The run went through, nothing raised, and the model is a little worse than last month's. Where do you look?
 #
-# Lesson 04 trained a model that was kind: every parameter got a gradient in every step, and every rank had as much data as
+# Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data as
 # the others. Real models skip layers, share weights, keep running statistics, add up gradients over several passes. Each
 # of these breaks data parallelism, and most of them break it silently.
 #
@@ -51,7 +51,7 @@ from labkit.models import GPT, Addition, loss_of, optimizer_for
 # %% [markdown]
 # ## 1 A wrapper that fits on one screen
 #
-# This one sends all gradients in a single bucket. It hides no communication behind backward, but for kind models it is
+# This one sends all gradients in a single bucket. It hides no communication behind backward, but for well-behaved models it is
 # right. Read it carefully: you will extend it twice. Override whichever of its methods you like. (Or write the next class from scratch, on your own
 # wrapper of lesson 04: the checks do not ask how many buckets there are.)
 
@@ -158,7 +158,7 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # <!-- notes: Four times. Without no_sync the result is the same, and the network does four times the work. -->
 
 # %% [markdown]
-# ## 3 Models that are not kind
+# ## 3 Models that misbehave
 #
 # **Skipped layers.** A branch, layer dropout, an expert that got no token: the hook never fires, and the bucket never
 # fills. Another rank may have used that layer, and waits for you.
@@ -235,7 +235,7 @@ labkit.check("mini_ddp", MiniDDP)
 #
 # And two that it does *not* do for you. BatchNorm takes mean and variance from this rank's samples alone; with two
 # samples a rank that is mostly noise. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes them over all ranks, for
-# two more messages in every such layer. And every rank must see other samples: the bonus exercise.
+# two more messages in every such layer. And every rank must see different samples: the bonus exercise.
 
 # %% [markdown] tags=["slide-only"]
 # ## What real models need
@@ -276,12 +276,12 @@ labkit.recorded("trains_worse")
 labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
 
 # %% [markdown]
-# How would you have noticed without a timeline? Compare: every hundred steps, a checksum of all parameters over the ranks.
+# How would you have noticed without a timeline? Compare a checksum of all parameters across the ranks, every hundred steps.
 # It costs one small all-reduce, and it finds every mistake of this lesson that makes ranks differ.
 #
-# It does not find these two, for all ranks stay equal.
+# It does not find the next two, because all ranks stay equal.
 #
-# **[[clip_where]].** Each rank clips its own gradient to length 1, and then they are averaged. What comes of it: `"the same"`,
+# **[[clip_where]].** Each rank clips its own gradient to length 1, and then they are averaged. What is the result: `"the same"`,
 # `"an error"`, `"another direction"` or `"models that differ"`?
 
 # %% tags=["why"] exercise="clip_where" title="Clip, then average"
@@ -376,7 +376,7 @@ labkit.check("uneven_inputs", train_uneven)
 # Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (Its time alone over its
 # time on N GPUs is the **efficiency**.) **Strong scaling**: the whole batch stays as it is and is divided. How much shorter?
 #
-# Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100 with a 100 Gbit/s card for each GPU. Alone,
+# Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100s with a 100 Gbit/s card for each GPU. Alone,
 # a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times as fast is a step?**
 
 # %% tags=["predict"]
@@ -405,7 +405,7 @@ rows = [f"{n:3} GPUs: strong {strong[n]:4.1f} times as fast, weak efficiency {we
 labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
-# The compute shrinks with every GPU, and the gradients do not. So people scale weakly. But then the batch is 64 times as
+# The compute shrinks with every GPU, and the gradients do not. So people use weak scaling. But then the batch is 64 times as
 # large, and a step is no longer the same step.
 #
 # The mean over more samples is less noisy, so you may go further along it. How far?
@@ -510,7 +510,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # %% [markdown]
 # ## Bonus: Who sees which samples
 #
-# Every rank must see other samples, equally many, in another order in each epoch. Nobody sends lists of indices: all ranks
+# Every rank must see different samples, equally many, in a different order each epoch. Nobody sends lists of indices: all ranks
 # make the **same** shuffled list from a seed they share, and each takes its part.
 #
 # ### Exercise [[sharded_sampler]]
