@@ -49,8 +49,11 @@ def upgrade(notebooks: Path, say: Say) -> None:
         say: Told what was done, line by line.
 
     Raises:
-        LessonError: If nothing that was handed out is to be found, or a notebook cannot be read; it is then as it was.
+        LessonError: If there is no such folder, or nothing that was handed out, or a notebook that cannot be read; it
+            then stays as it was.
     """
+    if not notebooks.is_dir():
+        raise LessonError(f"There is no folder {notebooks}; name the one with your notebooks: --notebooks DIR.")
     old = [path for path in sorted(notebooks.glob("[0-9][0-9]_*.ipynb")) if _is_of_the_first_edition(path)]
     if not old:
         say("No notebook here is of the first edition.")

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 
+from labkit.errors import LessonError
 from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.tables import Mark
 from labkit.grading.book.upgrading import upgrade_book
@@ -135,3 +136,8 @@ def test_marks_go_over_and_nothing_else_changes(tmp_path: Path) -> None:
     assert ada.points == {"ring_plan": 12.0, "hierarchical_all_reduce": 0.0}
     assert sum(before[0].points.values()) == sum(ada.points.values())
     again.close()
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LessonError, match=r"There is no folder .*nowhere; name the one with your notebooks"):
+        upgrade(tmp_path / "nowhere", print)
