@@ -184,6 +184,10 @@ def test_copies_on_the_command_line_and_a_case_is_closed_with_a_note(course: Cou
     assert "they worked together" in page.read_text() and "2025: zoe" in page.read_text()
     with pytest.raises(AssertionError, match="needs a note"):
         labkit("gradebook", "close-case", case, "--note", " ")
+    with pytest.raises(
+        AssertionError, match=rf"no case 3fa91c20 in this gradebook; it knows {case} \(ada, grace, 2025"
+    ):
+        labkit("gradebook", "close-case", "3fa91c20", "--note", "never printed")
 
 
 LONG = {

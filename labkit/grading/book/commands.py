@@ -245,8 +245,8 @@ def close_case(
 ) -> None:
     """Close a case of submissions that are alike, with a note."""
     with opened_book(book) as opened:
-        opened.close_case(case, note)
-    typer.echo(f"case {case} is closed: {note}")
+        names = opened.close_case(case, note)
+    typer.echo(f"case {case} ({names}) is closed: {note}")
 
 
 @app.command(epilog="Example: labkit gradebook export marks.csv --lesson 02 --canvas canvas.csv")
@@ -331,6 +331,12 @@ def closed_cases(url: str) -> dict[str, str]:
     """Return the notes of closed cases, by their ids."""
     with opened_book(url) as opened:
         return opened.closed_cases()
+
+
+def keep_cases(url: str, found: Mapping[str, str]) -> None:
+    """Remember cases that were listed, by id, so that they can be closed."""
+    with opened_book(url) as opened:
+        opened.keep_cases(found)
 
 
 def owners_in(url: str) -> Callable[[Iterable[str]], dict[str, str]]:

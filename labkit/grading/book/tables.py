@@ -188,6 +188,15 @@ class Answer(Table):
     recorded_at: Mapped[datetime] = mapped_column(Moment)
 
 
+class FoundCase(Table):
+    """Submissions that are alike, as `labkit copies` listed them."""
+
+    __tablename__ = "found_cases"
+    case: Mapped[str] = mapped_column(String(20), primary_key=True)
+    names: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
 class ClosedCase(Table):
     """Submissions that are alike, looked into: what came of it."""
 

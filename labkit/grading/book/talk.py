@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError
 from labkit.grading.book.database import Database
-from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, Person, Request
+from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, FoundCase, Person, Request
 
 _ASKED = re.compile(r'labkit-regrade (\S+) (\S+) "([^"\n]+)" ([0-9a-f]{8})\s*[:.]?\s*(.*)', re.DOTALL)
 
@@ -149,15 +150,38 @@ class Talk(Database):
         self._write(add)
         return next(each for each in self.requests() if each.id == request)
 
-    def close_case(self, case: str, note: str) -> None:
-        """Close a case of copying with a note.
+    def keep_cases(self, found: Mapping[str, str]) -> None:
+        """Remember the cases of copying that were listed: by id, whose files are alike. Only these can be closed."""
+
+        def add(session: Session) -> None:
+            for case, names in found.items():
+                session.merge(FoundCase(case=case, names=names, recorded_at=self._now()))
+
+        self._write(add)
+
+    def close_case(self, case: str, note: str) -> str:
+        """Close a case of copying with a note; return whose files are alike.
 
         Raises:
-            ConfigError: If there is no note.
+            ConfigError: If there is no note, or no such case was listed.
         """
         if not note.strip():
             raise ConfigError(f"closing case {case} needs a note for whoever reads the page later")
-        self._write(lambda session: session.add(ClosedCase(case=case, note=note, recorded_at=self._now())))
+
+        def add(session: Session) -> None:
+            if session.get(FoundCase, case) is None:
+                newest = list(session.scalars(select(FoundCase).order_by(FoundCase.recorded_at.desc(), FoundCase.case)))
+                listed = "; ".join(f"{each.case} ({each.names})" for each in newest[:5])
+                there = f"it knows {listed}{'; ...' if len(newest) > 5 else ''}" if newest else "it knows none"
+                raise ConfigError(
+                    f"there is no case {case} in this gradebook; {there}. labkit copies SUBMISSIONS --lesson 02 --out "
+                    "copies.html, with this gradebook as --book, lists a class's cases"
+                )
+            session.add(ClosedCase(case=case, note=note, recorded_at=self._now()))
+
+        self._write(add)
+        with self.reading() as session:
+            return session.get_one(FoundCase, case).names
 
     def closed_cases(self) -> dict[str, str]:
         """Return the newest note of each closed case, by its id."""
