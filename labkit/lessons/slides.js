@@ -3,9 +3,10 @@
 const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
 const SMALL = 11; // pixels of the smallest letters in a figure
 const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
-const LOWER = [0.75, 0.56, 0.4, 0.25, 0.12]; // times as high as a timeline's rows are at first
-/** How far down a slide's prose may reach, in its pixels. */
-const LOWEST = 690;
+/** Times as high as a timeline's rows are at first. */
+const LOWER = [0.75, 0.56, 0.48, 0.4, 0.34, 0.29, 0.25, 0.2, 0.16, 0.12];
+/** How far down a slide's prose may reach, in its pixels, and how far a figure. */
+const [LOWEST, BOTTOM] = [690, 706];
 
 /** Wait until what was resized has drawn itself anew. */
 const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -14,6 +15,7 @@ const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAni
 async function lower(live, timeline, room) {
   for (const tall of LOWER) {
     if (live.scrollHeight <= room) return;
+    if (tall < 0.5) live.dataset.tight = ""; // what a room can do without goes first
     timeline.state.tall = tall;
     timeline.resize();
     await drawn();
@@ -50,7 +52,9 @@ async function shrink(live, isStory, { width, height }, scale) {
 
 /** Lay a live figure out so narrow that, enlarged, its smallest letters can be read from the last row. */
 async function fit(live) {
-  const { clientWidth: width, clientHeight: height } = live.parentElement;
+  const picture = live.parentElement;
+  picture.style.height = `${BOTTOM - picture.offsetTop}px`;
+  const { clientWidth: width, clientHeight: height } = picture;
   if (!width) {
     // Not laid out yet; its slide may be on its way in.
     await drawn();

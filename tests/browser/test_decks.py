@@ -86,7 +86,7 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(
         if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"] or reach["spilt"]:
             too_large.append((number + 1, reach))
         empty = reach["drawn"] < 0.6 * HEIGHT or (reach["prose"] and reach["down"] < 0.6 * HEIGHT)
-        if empty or reach["least"] < 20 or (reach["letters"] or 20) < 19.5:  # rounding
+        if empty or reach["least"] < 20 or (reach["letters"] or 20) < 20:
             poor.append((number + 1, reach))
     assert not too_large and not poor
     assert all(url.startswith(("file:", "data:", "blob:")) for url in opened.asked)
