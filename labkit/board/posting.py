@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from labkit.board.membership import Membership
 
 SECONDS = 5.0
+_TAKEN = 204  # what the board says; a login page says 200
 
 
 def post(membership: Membership, what: str, body: dict[str, object]) -> tuple[str, bool]:
@@ -35,11 +36,13 @@ def post(membership: Membership, what: str, body: dict[str, object]) -> tuple[st
     about = f" of {body['exercise']}" if "exercise" in body else ""
     try:
         # No proxy: the board is a machine in the room.
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=SECONDS):
-            return "", False
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=SECONDS) as answer:
+            return ("", False) if answer.status == _TAKEN else (_no_board(membership, answer.status), True)
     except urllib.error.HTTPError as error:
         with error:
             why = error.read(500).decode("utf-8", "replace")
+            if not why or error.headers.get_content_type() != "text/plain":
+                return _no_board(membership, error.code), True
             return f"The class board did not take the {what}{about}: {why}.", error.code >= 500
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
@@ -47,6 +50,11 @@ def post(membership: Membership, what: str, body: dict[str, object]) -> tuple[st
             f"The class board at {membership.link.partition('/c/')[0]} did not answer ({reason}).",
             True,
         )
+
+
+def _no_board(membership: Membership, status: int) -> str:
+    """Return what is told of a network's login page, a proxy, or another program at that address."""
+    return f"What answers at {membership.link.partition('/c/')[0]} is no class board (HTTP {status})."
 
 
 def _to_folder(folder: Path, what: str, whole: dict[str, object]) -> tuple[str, bool]:

@@ -45,7 +45,7 @@ class _Handler(GuardedHandler):
         token, results = self.path_args[0] if self.path_args else "", self.board.results
         right = results.instructors_token if (self.request.path or "").startswith("/i/") else results.token
         if not hmac.compare_digest(token.encode(), right.encode()):
-            self.refuse(403, "this is no class of this board")
+            self.refuse(403, "this is no class of this board; compare the link with the one on the wall")
 
     def write_error(self, status_code: int, **_: object) -> None:
         self.refuse(status_code, self._reason)

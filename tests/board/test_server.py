@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -167,6 +169,27 @@ def test_a_taken_name_a_wrong_link_and_a_dead_board_are_told_at_joining(board: R
     stop(board)
     with pytest.raises(EnvironmentProblem, match=r"did not answer \([^)]*\)\. Compare the link with the one on the"):
         labkit.join_class(board.link, "dee")
+    assert not own_home.exists()
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_what_answers_and_is_no_board_is_told_at_joining(own_home: Path, status: int) -> None:
+    """A network's login page says 200 to everything; a proxy says 403."""
+
+    class LoginPage(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), LoginPage) as server:
+        threading.Thread(target=server.handle_request).start()
+        with pytest.raises(EnvironmentProblem, match=rf"is no class board \(HTTP {status}\)\. Compare the link"):
+            labkit.join_class(f"http://127.0.0.1:{server.server_port}/c/aaaaa-bbbbb", "ada")
     assert not own_home.exists()
 
 
