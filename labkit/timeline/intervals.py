@@ -22,6 +22,8 @@ def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
+        if (start[1:] >= end[:-1]).all():
+            return start, end
     reach = np.maximum.accumulate(end)
     first = np.concatenate(([True], start[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))
@@ -41,12 +43,11 @@ def covered_before(intervals: Intervals, time: npt.ArrayLike) -> npt.NDArray[np.
     at = np.asarray(time)
     if at.dtype.kind == "i":  # counted from the first begin: ns since 1970 are more than a float64 holds
         start, end, at = start - start[0], end - start[0], at - start[0]
-    length = np.cumsum(end - start)
-    corners = np.empty(2 * len(start))
-    corners[0::2], corners[1::2] = start, end
-    covered = np.empty(2 * len(start))
-    covered[0::2], covered[1::2] = length - (end - start), length
-    return np.interp(at.astype(np.float64), corners, covered)
+    at = at.astype(np.float64)
+    covered = np.concatenate(([0], np.cumsum(end - start)))
+    begun = np.searchsorted(start, at, side="right")
+    to_come = np.maximum(end[np.maximum(begun - 1, 0)] - at, 0)  # of the last that has begun
+    return np.asarray(np.where(begun > 0, covered[begun] - to_come, 0.0))
 
 
 def without(intervals: Intervals, others: Intervals) -> Intervals:

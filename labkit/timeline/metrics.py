@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.errors import ConfigError
-from labkit.timeline.grouping import by_rank
+from labkit.timeline.grouping import NO_ROWS, by_rank, by_rank_and_lane
 from labkit.timeline.intervals import Intervals, total, union, without
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, is_call, of_kind
 from labkit.timeline.once import once
@@ -28,14 +28,21 @@ if TYPE_CHECKING:
 
 def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Intervals]:
     """Return for each rank when it worked in any of the lanes: of communication, when bytes moved."""
-    keep = np.array([lane in lanes and lane != Lane.COMMUNICATION for lane in Lane])[timeline.lane]
-    parts = [np.flatnonzero(keep)]
-    start, end = timeline.start_ns[parts[0]], timeline.end_ns[parts[0]]
-    if Lane.COMMUNICATION in lanes:
-        calls = moving(timeline)
-        parts.append(calls.row)
-        start, end = np.concatenate((start, calls.start_ns)), np.concatenate((end, calls.end_ns))
-    return unions_of_ranks(timeline.rank[np.concatenate(parts)], start, end, timeline.num_ranks)
+    groups, parts = by_rank_and_lane(timeline), []
+    for lane in lanes:
+        if lane == Lane.COMMUNICATION:
+            calls = moving(timeline)
+            rank = timeline.rank[calls.row]
+            parts.append(unions_of_ranks(rank, calls.start_ns, calls.end_ns, timeline.num_ranks))
+        else:
+            rows = [groups.get((rank, lane), NO_ROWS) for rank in range(timeline.num_ranks)]
+            parts.append([union(timeline.start_ns[mine], timeline.end_ns[mine]) for mine in rows])
+    return parts[0] if len(parts) == 1 else joined(*parts)
+
+
+def joined(*parts: Sequence[Intervals]) -> list[Intervals]:
+    """Return for each rank what any of its parts covers."""
+    return [union(*(np.concatenate(side) for side in zip(*mine, strict=True))) for mine in zip(*parts, strict=True)]
 
 
 @once
@@ -53,8 +60,7 @@ def communicated(timeline: Timeline) -> list[Intervals]:
 @once
 def worked(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when it computed or bytes of its calls moved."""
-    both = zip(computed(timeline), communicated(timeline), strict=True)
-    return [union(*(np.concatenate(side) for side in zip(*parts, strict=True))) for parts in both]
+    return joined(computed(timeline), communicated(timeline))
 
 
 _KEPT = {

@@ -83,8 +83,8 @@ def transfer_table(found: Sequence[tuple[int, int, int]], err_ns: Sequence[int] 
 
 def derived(timeline: Timeline) -> Table:
     """Return the table "transfer" that follows from which calls met and when each was made."""
-    if not len(timeline):
-        return transfer_table([])
+    if "call" not in timeline.tables and not (timeline.flow >= 0).any():
+        return transfer_table([])  # nothing tells which calls met
     came, by = timeline.start_ns.copy(), timeline.rank.astype(np.int64)
     _meet_messages(timeline, came, by)
     alone = _meet_collectives(timeline, came, by)

@@ -98,9 +98,8 @@ class _Stage:
         """Return all samples side by side about the middle, or from the left on."""
         size = self.number * self.each
         start = middle - self._pitch / 2 + 60 if left else middle - size * self._side / 2
-        return [Words(start - 8, _TOP + 16, "batch", anchor="end")] + [
-            self._sample(k, start + k * self._side, _TOP) for k in range(size)
-        ]
+        samples = [self._sample(k, start + k * self._side, _TOP) for k in range(size)]
+        return [Words(start - 8, _TOP + 16, "batch", anchor="end"), *samples]
 
     def shards(self) -> list[Shape]:
         """Return each replica's samples above it."""
