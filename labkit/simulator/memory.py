@@ -147,10 +147,18 @@ class RankMemory:
             if args and type(args[0]) is _Parameter:
                 self._mark(args[0], PARAMETERS)
             return
+        blocks, categories = self._blocks, self.categories
         for arg in args:
             kind = type(arg)
-            if kind is _Tensor or kind is _Parameter:
-                self._use(arg, known)
+            if kind is _Tensor:  # what _use does, without the call
+                try:
+                    block = blocks.get(id(arg.untyped_storage()))
+                except NotImplementedError:
+                    continue
+                if block is None:
+                    self._made(arg, known, _GIVEN)
+                elif categories[block.index] == COMMUNICATION and arg.requires_grad:
+                    categories[block.index] = ACTIVATIONS
             elif kind is list or kind is tuple:
                 for one in arg:
                     if isinstance(one, _Tensor):

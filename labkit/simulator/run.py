@@ -51,6 +51,7 @@ from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
 from labkit.torch_port.known_crashes import profiler_refused, refused
 from labkit.torch_port.meeting import refuse_a_second_group
+from labkit.torch_port.operators import rules_found_quickly
 from labkit.torch_port.rank_stores import shared_stores
 
 _GRACE_S = 5.0
@@ -194,8 +195,8 @@ class _Run:
             stack.enter_context(shared_stores(self._named_store))
             if self._init:
                 stack.callback(refuse_a_second_group())
-            stack.enter_context(self._hub.installed())
-            stack.enter_context(self._one_core.hidden())
+            for context in (rules_found_quickly(), self._hub.installed(), self._one_core.hidden()):
+                stack.enter_context(context)
             devices = (cuda_functions, cuda_libraries) if self._cuda else ()
             for part in (fused_kernels, *devices, locks, threads, rpc):
                 stack.enter_context(part.installed())
