@@ -65,19 +65,24 @@ class Guard:
         """Return the unsolved exercises that a cell needs to run, and keep in mind what then is not there."""
         own = {each.name: each for each in tree.body if isinstance(each, _DEFINITIONS)}
         made: set[str] = set(own)
+        kept: dict[str, set[str]] = {}  # by name: what this cell puts into it without calling it
         found: set[Need] = set()
         for statement in tree.body:
             if isinstance(statement, _DEFINITIONS):
                 for name in _read_at_definition(statement):
                     found |= self.waiting.get(name, frozenset()) if name not in made else frozenset()
             elif not isinstance(statement, _QUIET):
-                called = set(_called(statement))
-                for name in _read(statement):
+                called, read = set(_called(statement)), set(_read(statement))
+                held = set[str]().union(*(kept.get(name, set()) for name in read))
+                if not called.isdisjoint(kept):
+                    called, read = called | held, read | held
+                for name in read:
                     if name in own:
                         found |= self._of_tree(own[name], own, {name}) if name in called else set()
                     elif name not in made:
                         found |= self._of_name(name, set()) if name in called else self.waiting.get(name, frozenset())
                 made |= set(_bound(statement))
+                kept |= dict.fromkeys(_bound(statement), (read | held) - called)
         missing: set[str] = set()
         for statement in tree.body:
             quiet = isinstance(statement, _QUIET) and missing.isdisjoint(_read_at_definition(statement))

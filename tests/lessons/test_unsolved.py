@@ -51,6 +51,8 @@ RING_PLAN = [Need("2.3", "ring_plan")]
         "list(map(lambda n: helper(n), (2, 3)))",
         "Runner().go()",
         "TABLE['ring'](4)",
+        "rings = {'mine': partial(ring_plan)}\nplans = {name: each(4) for name, each in rings.items()}",
+        "rings = [ring_plan]\nboth = rings\nboth[0](4)",
     ],
 )
 def test_a_cell_that_reaches_a_stub_needs_it(cell: str) -> None:
@@ -68,6 +70,7 @@ def test_a_cell_that_reaches_a_stub_needs_it(cell: str) -> None:
         "def ring_plan(n):\n    return n\n\nring_plan(4)",
         "other.ring_plan",
         "TABLE = {'ring': ring_plan, 'tree': [partial(ring_plan, 3)]}",
+        "rings = [ring_plan]\nrings = [len]\nrings[0]('abcd')",
     ],
 )
 def test_a_cell_that_only_names_it_runs(cell: str) -> None:
