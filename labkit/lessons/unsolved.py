@@ -72,7 +72,8 @@ class Guard:
                 for name in _read_at_definition(statement):
                     found |= self.waiting.get(name, frozenset()) if name not in made else frozenset()
             elif not isinstance(statement, _QUIET):
-                called, read = set(_called(statement)), set(_read(statement))
+                inside = set(_given_inside(statement))
+                called, read = set(_called(statement)) - inside, set(_read(statement)) - inside
                 held = set[str]().union(*(kept.get(name, set()) for name in read))
                 if not called.isdisjoint(kept):
                     called, read = called | held, read | held
@@ -226,6 +227,17 @@ def _read_at_definition(node: ast.AST) -> Iterator[str]:
         for statement in node.body:
             is_function = isinstance(statement, _DEFINITIONS)
             yield from _read_at_definition(statement) if is_function else _read(statement)
+
+
+def _given_inside(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that loops, comprehensions and with blocks of a statement give a value before it reads them."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.For | ast.AsyncFor | ast.comprehension):
+            given: ast.expr | None = each.target
+        else:
+            given = each.optional_vars if isinstance(each, ast.withitem) else None
+        if given is not None:
+            yield from (name.id for name in ast.walk(given) if isinstance(name, ast.Name))
 
 
 def _bound(node: ast.stmt) -> Iterable[str]:

@@ -84,6 +84,8 @@ def test_what_a_cell_would_have_made_waits_until_something_makes_it() -> None:
     assert needed(by, "print(length)") == RING_PLAN
     assert needed(by, "plan = []\nprint(plan)") == []
     assert needed(by, "print(plan)") == []
+    assert needed(by, "for name in (1, 2):\n    plan = ring_plan(name)") == RING_PLAN
+    assert needed(by, "print([name for name in (1, 2)])\nfor name in (1, 2):\n    print(name)") == []
     by.namespace["ring_plan"] = len
     assert needed(by, "length = ring_plan('abcd')") == []
     assert needed(by, "print(length)") == []
