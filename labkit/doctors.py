@@ -47,7 +47,7 @@ def read_machines(paths: Sequence[Path]) -> list[Machine]:
         ConfigError: If there is no file.
     """
     files = [file for path in paths for file in (_listed(path) if path.is_dir() else [path])]
-    if not files:
+    if not any(file.exists() for file in files):
         where = ", ".join(map(str, paths))
         raise ConfigError(
             f"there is no .json file in {where}; each learner writes one with: labkit doctor --json > name.json"
