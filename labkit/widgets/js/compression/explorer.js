@@ -93,7 +93,7 @@ function lossPlot(methods, key, name, { now }, { against = "seconds", scale }, w
 function picture(methods, told, times, values, bandwidth, width) {
   const isBeside = width > 700 && told.losses;
   const half = isBeside ? width / 2 - 10 : width;
-  const wide = half - LEFT - 14;
+  const wide = half - LEFT - 22;
   let svg = speedPlot(methods, times, bandwidth, wide);
   let bottom = PANEL;
   Object.entries(told).forEach(([key, name], k) => {
