@@ -183,7 +183,7 @@ def test_the_command_prints_what_was_measured_and_writes_what_virtual_takes(
     out = tmp_path / "host.json"
     ended = CliRunner().invoke(app, ["calibrate", "--out", str(out)])
     assert ended.exit_code == 0, ended.output
-    assert "us to post" in ended.output and str(out) in ended.output
+    assert "µs to post" in ended.output and str(out) in ended.output
     assert repr(labkit.virtual(2, gpu=load(out))) == "VirtualWorld(2 x this_host, gloo_loopback)"
 
 
