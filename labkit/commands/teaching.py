@@ -64,9 +64,8 @@ def pack(
         write = load("labkit.lessons.catching_up", "write_pack")
         packs = [(out, write(lesson, out, course, through=through, earns=earns))]
     for path, packed in packs:
-        typer.echo(
-            f"{path}: {len(packed.answers)} answers of {packed.lesson}; handed in unchanged, they earn {earns} %"
-        )
+        answers = f"{len(packed.answers)} answer{'s' if len(packed.answers) != 1 else ''}"
+        typer.echo(f"{path}: {answers} of {packed.lesson}; handed in unchanged, they earn {earns} %")
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit slides 02 --pdf")

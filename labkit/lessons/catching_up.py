@@ -161,10 +161,10 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
         write_notebook(path, pristine(pack.lesson[:2], notebooks)[1])
         say(f"{path.name}: a fresh copy.")
     notebook = _read(path)
-    filled, own = [], []
+    filled, own, earlier = [], [], []
     for exercise, cell in exercise_cells(notebook, CODE_TASKS):
         if not is_stub(_source(cell)):
-            own.append(exercise)
+            (earlier if MARK.strip() in _source(cell) else own).append(exercise)
         elif exercise in pack.answers:
             cell.source = MARK + pack.answers[exercise]
             cell.outputs, cell.execution_count = [], None
@@ -172,7 +172,8 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
     if filled:
         say(f"{kept(path, 'before-catch-up').name} in kept/: your notebook as it was.")
         write_notebook(path, notebook)
-    say(f"{path.name}: {', '.join(filled) or 'nothing'} from the pack; {', '.join(own) or 'none'} stay yours.")
+    before = f"{', '.join(earlier)} came from a pack before; " if earlier else ""
+    say(f"{path.name}: {', '.join(filled) or 'nothing'} from the pack; {before}{', '.join(own) or 'none'} stay yours.")
     if filled:
         share = f"{pack.earns} % of their points" if pack.earns else "no points"
         say(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ def test_a_pack_fills_what_was_not_begun_and_keeps_what_was(folder: Path, tmp_pa
     assert "SOLUTION" not in cell_of(notebook, "ring_sum").source
     assert mine("ring_sum", otherwise=print, folder=folder) is not print
     assert any("chunk_bounds stay yours" in line for line in said)
+    again: list[str] = []
+    catch_up("ddp", folder, tmp_path / "02.pack", again.append)
+    assert re.search(r"ring_sum\b.* came from a pack before; chunk_bounds stay yours", again[0])
     kept = nbformat.read(folder / "kept" / "02_ring_all_reduce.before-catch-up.ipynb", as_version=4)
     assert "NotImplementedError" in cell_of(kept, "ring_sum").source
 
