@@ -25,7 +25,7 @@ Learn
 Run your own program
   labkit launch train.py --on virtual:64 --gpu h100     64 accelerators you do not have
   labkit launch train.py --on local:4                   four processes of this machine
-  labkit export 04                                      a lesson's program, for torchrun
+  labkit export 02                                      a lesson's program, for torchrun
 """
 _TEACH = """\
 Teach

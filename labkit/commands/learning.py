@@ -66,7 +66,7 @@ def catch_up(
     notebooks: _NOTEBOOKS = Path("notebooks"),
 ) -> None:
     """Get ready for a lesson although you have not finished the one before; what you wrote is kept."""
-    load("labkit.lessons.catching_up", "catch_up")(lesson, notebooks, pack, typer.echo)
+    load("labkit.lessons.catching_up", "catch_up")(lesson, _found(notebooks), pack, typer.echo)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit reset 2.6")
@@ -75,7 +75,15 @@ def reset(
     notebooks: _NOTEBOOKS = Path("notebooks"),
 ) -> None:
     """Restore one exercise to how it was handed out; your notebook is copied to kept/ first."""
-    load("labkit.lessons.catching_up", "reset")(exercise, notebooks, typer.echo)
+    load("labkit.lessons.catching_up", "reset")(exercise, _found(notebooks), typer.echo)
+
+
+def _found(notebooks: Path) -> Path:
+    """Return the folder with the learner's notebooks, also for a terminal that was opened in it or below it."""
+    if notebooks.is_dir():
+        return notebooks
+    here = Path().resolve()
+    return next((each / notebooks for each in (here, *here.parents) if (each / notebooks).is_dir()), notebooks)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit upgrade --notebooks old/notebooks")
@@ -117,7 +125,7 @@ def launch(
     run(script, args or [], on, hardware, timeout=timeout, seed=seed, out=out, say=typer.echo)
 
 
-@app.command(rich_help_panel=_PANEL, epilog="Example: labkit export 04 --out ddp.py")
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit export 02 --out ring.py")
 def export(
     lesson: Annotated[str, typer.Argument(help="A lesson such as 02, or a notebook's path.")],
     function: Annotated[str, typer.Option(help="The function every rank runs.")] = "main",

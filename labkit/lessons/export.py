@@ -119,7 +119,7 @@ def _refuse_unrunnable(name: str, pieces: list[_Piece], file: str) -> set[str]:
     if open_exercises:
         raise LessonError(
             f"{file}: {name}() needs exercises that are not written yet; finish these first:\n  "
-            + "\n  ".join(open_exercises)
+            + "\n  ".join(dict.fromkeys(open_exercises))
         )
     return used
 

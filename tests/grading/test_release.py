@@ -94,6 +94,8 @@ def test_the_readme_names_only_commands_a_student_has_and_installs_only_what_les
     readme = (bundle / "README.md").read_text()
     named = set(re.findall(r"labkit ([a-z][\w-]*)", readme))
     assert {"lab", "doctor", "reset", "catch-up", "export"} <= named
+    exported = re.findall(r"`labkit export (\d\d)`", readme)
+    assert exported == ["02"]  # not every lesson's notebook is a program, and 00's is none
     shown = in_bundle(bundle, "from typer.testing import CliRunner\nfrom labkit.cli import app\n"
                       "print(CliRunner().invoke(app, ['--help']).output)\n")  # fmt: skip
     helped = set(re.findall(r"^. ([a-z][a-z-]+)  ", shown, re.MULTILINE))

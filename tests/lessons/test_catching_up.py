@@ -8,7 +8,9 @@ from typing import Any
 
 import nbformat
 import pytest
+from typer.testing import CliRunner
 
+from labkit.cli import app
 from labkit.errors import LessonError
 from labkit.lessons.catching_up import catch_up, read_pack, reset, write_pack
 from labkit.lessons.earlier_answers import mine
@@ -87,6 +89,13 @@ def test_a_reset_puts_the_stub_back_and_keeps_what_was_there(folder: Path) -> No
     assert cell_of(nbformat.read(kept, as_version=4), "chunk_bounds").source == OWN
     reset("2.2", folder, said.append)  # what people type
     assert said[-1] == "chunk_bounds is as it was handed out."
+
+
+def test_a_terminal_in_the_notebooks_folder_finds_the_notebooks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(app, ["reset", "chunk_bounds"])
+    assert done.exit_code == 0, done.output
+    assert (folder / "kept" / "02_ring_all_reduce.before-reset-chunk_bounds.ipynb").is_file()
 
 
 def test_two_resets_keep_two_copies(folder: Path) -> None:

@@ -62,8 +62,7 @@ Stuck? `labkit.hint("EXERCISE")` gives a nudge, then the idea, then almost the l
 | `labkit reset EXERCISE` | begins one exercise again; your notebook as it was goes into `notebooks/kept/` |
 | `labkit catch-up LESSON` | makes you ready for a lesson before you finish the last; what you wrote stays |
 | `labkit catch-up LESSON --pack FILE` | with answers your instructor handed out; marked, they may earn less |
-| `labkit export LESSON` | writes your notebook's functions as a script for `torchrun` |
-
+EXPORT
 In class, your instructor may show a link. In any notebook:
 
 ```python
@@ -80,6 +79,7 @@ of a design. No code leaves your machine.
 Save, and hand in the `.ipynb` file. Only exercise cells and answers are graded, with other inputs and other numbers of
 ranks than you see.
 """
+_EXPORT = "| `labkit export {lesson}` | writes your notebook's functions as a script for `torchrun` |\n"
 _PAGES = "Open [pages/index.html](pages/index.html) in a browser: slides, glossary, reference. It needs no network."
 
 
@@ -93,7 +93,9 @@ def students_readme(notebooks: Sequence[Path], lock: str, pages: bool) -> str:
     """
     manifests = [manifest.read(path) for path in notebooks]
     code = (each.provides[0] for one in manifests for each in one.exercises if each.provides == (each.id,))
+    scripts = [path.name[:2] for path in notebooks if '"export"' in path.read_text(encoding="utf-8")]
     words = {
+        "EXPORT": _EXPORT.format(lesson=scripts[0]) if scripts else "",
         "LESSONS": "\n".join(
             f"* [{one.title}](notebooks/{path.name})" for one, path in zip(manifests, notebooks, strict=True)
         ),
