@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import runpy
 from pathlib import Path
 from typing import Any, ClassVar
@@ -67,6 +68,14 @@ def answers() -> dict[str, Any]:
 
 def test_the_core_takes_no_more_than_an_hour_and_five_minutes(lesson: Lesson) -> None:
     assert budget(lesson).promise <= 65
+
+
+def test_what_compression_saves_is_what_the_bonus_printed() -> None:
+    said = re.search(r"saves (\d+) % of a step at 1 Gbit/s, and (\d+) % at 400", SOURCE.read_text())
+    printed = SOURCE.with_suffix(".ipynb").read_text()
+    shown = [re.search(rf"\b{speed} Gbit/s: [^%]* ([\d.]+)% saved", printed) for speed in (1, 400)]
+    assert said is not None
+    assert [int(each) for each in said.groups()] == [round(float(each[1])) for each in shown if each]
 
 
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
