@@ -161,7 +161,9 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
         write_notebook(path, pristine(pack.lesson[:2], notebooks)[1])
         say(f"{path.name}: a fresh copy.")
     notebook = _read(path)
-    filled, own, earlier = [], [], []
+    filled: list[str] = []
+    own: list[str] = []
+    earlier: list[str] = []
     for exercise, cell in exercise_cells(notebook, CODE_TASKS):
         if not is_stub(_source(cell)):
             (earlier if MARK.strip() in _source(cell) else own).append(exercise)
