@@ -22,7 +22,7 @@ def hashed(column: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     words = whole.view(f"u{size}").reshape(len(column), whole.dtype.itemsize // size)
     # One pass: a sum of products with odd numbers, modulo 2**64.
     factors = np.random.default_rng(size).integers(0, 2**63, words.shape[1], dtype=np.uint64) * np.uint64(2) + _ONE
-    key: npt.NDArray[np.uint64] = np.einsum("ij,j->i", words, factors, dtype=np.uint64, casting="unsafe")
+    key: npt.NDArray[np.uint64] = words.astype(np.uint64, copy=False) @ factors
     return key ^ (key >> np.uint64(32))
 
 

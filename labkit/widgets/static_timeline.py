@@ -235,10 +235,10 @@ def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
 def of_few_colours(image: Image.Image) -> bytes:
     """Return a PNG of each colour in sixteen opacities, so that reducing a picture keeps its colours true."""
     colours, nearest = _few_colours()
-    pixels = np.asarray(image)
-    red, green, blue = (pixels[:, :, channel] >> 3 for channel in range(3))
-    opacity = (pixels[:, :, 3].astype(np.int64) * 16 + 127) // 255
-    entry = np.where(opacity, (opacity - 1) * len(colours) + nearest[red, green, blue] + 1, 0)
+    red, green, blue, opacity = (np.asarray(channel).astype(np.uint16) for channel in image.split())
+    step = (opacity * 16 + 127) // 255
+    near = nearest.ravel().take((red >> 3) << 10 | (green >> 3) << 5 | blue >> 3)
+    entry = np.where(step, step * len(colours) + near + 1 - len(colours), 0)
     few = Image.fromarray(entry.astype(np.uint8), "P")
     few.putpalette(bytes(3) + 16 * _bytes(colours).tobytes())
     return encoded(few, transparency=bytes([0, *(255 * step // 16 for step in range(1, 17) for _ in colours)]))
