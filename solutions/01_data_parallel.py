@@ -62,15 +62,6 @@ CPUS = [torch.device("cpu")] * 4
 # %% [markdown]
 # ## 1 Four verbs
 #
-# ```
-#              scatter        apply            gather
-#            +- piece 0 --> replica 0 --> output 0 -+
-#    batch --+- piece 1 --> replica 1 --> output 1 -+--> outputs --> loss
-#            +- piece 2 --> replica 2 --> output 2 -+
-#                              ^
-#                              +--- replicate, in every step
-# ```
-#
 # The batch arrives on device 0. **Scatter** cuts it into pieces, one for each device. **Replicate** copies the model to
 # each. **Apply** runs all copies at the same time, one thread each. **Gather** joins the outputs on device 0. The loss is
 # computed there, and `backward()` walks the whole way back: autograd must be able to follow every step.
