@@ -21,7 +21,7 @@ from labkit.lessons.first_edition import GUESSES, SLUGS
 from labkit.lessons.lesson import CODE_TASKS
 from labkit.lessons.manifest import from_metadata
 from labkit.lessons.prediction_cell import PredictionCell, read_prediction
-from labkit.lessons.pristine import all_pristine
+from labkit.lessons.pristine import ORIGINALS, all_pristine
 
 _OURS = re.compile(r"(exercise|check|predict|given|prose|code|parameters|figure)(-|$)")
 
@@ -49,16 +49,21 @@ def upgrade(notebooks: Path, say: Say) -> None:
         say: Told what was done, line by line.
 
     Raises:
-        LessonError: If there is no such folder, or nothing that was handed out, or a notebook that cannot be read; it
-            then stays as it was.
+        LessonError: If there is no such folder, or nothing that this edition handed out, or a notebook that cannot be
+            read; it then stays as it was.
     """
     if not notebooks.is_dir():
         raise LessonError(f"There is no folder {notebooks}; name the one with your notebooks: --notebooks DIR.")
-    old = [path for path in sorted(notebooks.glob("[0-9][0-9]_*.ipynb")) if _is_of_the_first_edition(path)]
+    old = [path for path in sorted(notebooks.glob("[0-9][0-9]_*.ipynb")) if _begun_in_the_first_edition(path)]
     if not old:
         say("No notebook here is of the first edition.")
         return
-    new = all_pristine(notebooks)
+    new = [(name, each) for name, each in all_pristine(notebooks) if not _is_of_the_first_edition(name, each)]
+    if not new:
+        raise LessonError(
+            f"The notebooks in {notebooks / ORIGINALS} were handed out with the first edition too. Run `labkit lab "
+            f"--folder {notebooks.parent}`, which puts this edition's beside them and leaves yours; then this again."
+        )
     works = {path: read_work(_read(path)) for path in old}
     for path, work in works.items():
         copy = kept(path, "first-edition")
@@ -148,10 +153,18 @@ def _guess(source: str) -> PredictionCell | None:
     return None
 
 
-def _is_of_the_first_edition(path: Path) -> bool:
+def _begun_in_the_first_edition(path: Path) -> bool:
+    """Return whether a file is a notebook of the first edition; one that cannot be read is not."""
+    try:
+        return _is_of_the_first_edition(path.name, _read(path))
+    except LessonError:
+        return False
+
+
+def _is_of_the_first_edition(name: str, notebook: Any) -> bool:
     """Return whether a notebook's exercises are called by numbers."""
     try:
-        exercises = from_metadata(_read(path).metadata, path.name).exercises
+        exercises = from_metadata(notebook.metadata, name).exercises
     except LessonError:
         return False
     return bool(exercises) and all(each.id in SLUGS for each in exercises)

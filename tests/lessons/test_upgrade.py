@@ -19,6 +19,7 @@ from labkit.grading.book.upgrading import upgrade_book
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
 from labkit.lessons.first_edition import GUESSES, NOT_RETOLD, SLUGS
 from labkit.lessons.manifest import read
+from labkit.lessons.pristine import ORIGINALS
 from labkit.lessons.source import load
 from labkit.lessons.student import student_text
 from labkit.lessons.upgrading import upgrade
@@ -136,6 +137,19 @@ def test_marks_go_over_and_nothing_else_changes(tmp_path: Path) -> None:
     assert ada.points == {"ring_plan": 12.0, "hierarchical_all_reduce": 0.0}
     assert sum(before[0].points.values()) == sum(ada.points.values())
     again.close()
+
+
+def test_originals_of_the_first_edition_are_none(begun: Path) -> None:
+    (begun / ORIGINALS).mkdir()
+    shutil.copy(begun / "02_ring_all_reduce.ipynb", begun / ORIGINALS)
+    before = (begun / "02_ring_all_reduce.ipynb").read_bytes()
+    with pytest.raises(LessonError, match=r"Run `labkit lab --folder .*`"):
+        upgrade(begun, print)
+    assert (begun / "02_ring_all_reduce.ipynb").read_bytes() == before
+    new = student_text(load(RING))
+    (begun / ORIGINALS / "02_ring_all_reduce.ipynb").write_text(new, encoding="utf-8")
+    upgrade(begun, print)
+    assert "# mine" in (begun / "02_ring_all_reduce.ipynb").read_text(encoding="utf-8")
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
