@@ -107,11 +107,12 @@ export function shardingPlayer(data) {
     source: data.source,
     begin: fullest(data),
     sliders: [
-      choice("stage", "stage", data.stage, range(STAGES.length), (stage) => STAGES[stage]),
+      choice("stage", "stage", STAGES[data.stage], STAGES),
       choice("n", "ranks", data.n, data.sizes),
     ],
     steps: () => MOMENTS.length - 1,
     stepName: (_values, moment) => momentName(moment),
-    draw: (given, moment, width) => atMoment({ ...data, ...given }, moment, width),
+    draw: ({ stage = STAGES[data.stage], ...given }, moment, width) =>
+      atMoment({ ...data, ...given, stage: STAGES.indexOf(stage) }, moment, width),
   };
 }
