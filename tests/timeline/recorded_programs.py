@@ -59,6 +59,7 @@ def messages_in_a_subgroup(rank: int, num_ranks: int) -> None:
         dist.recv(torch.ones(10), 1, group=group)
         later.wait()
         assert dist.recv(torch.ones(30), group=group) == 1
+    dist.barrier()  # rank 0 has nothing to do here: had it gone, the others might still be connecting to it
     dist.destroy_process_group()
 
 
