@@ -106,10 +106,7 @@ export function shardingPlayer(data) {
     title: data.title,
     source: data.source,
     begin: fullest(data),
-    sliders: [
-      choice("stage", "stage", STAGES[data.stage], STAGES),
-      choice("n", "ranks", data.n, data.sizes),
-    ],
+    sliders: [choice("stage", "stage", STAGES[data.stage], STAGES), choice("n", "ranks", data.n, data.sizes)],
     steps: () => MOMENTS.length - 1,
     stepName: (_values, moment) => momentName(moment),
     draw: ({ stage = STAGES[data.stage], ...given }, moment, width) =>
