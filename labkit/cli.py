@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -52,6 +53,12 @@ class _Commands(TyperGroup):
                 raise
             typer.echo(f"labkit: {error}", err=True)
             raise typer.Exit(2) from error
+        except OSError as error:
+            if ctx.params.get("debug") or error.filename is None:
+                raise
+            words = f"{error.filename} cannot be read or written ({error.strerror}); name another file or folder"
+            typer.echo(f"labkit: {words}. `labkit --debug` before the command shows where it happened.", err=True)
+            raise typer.Exit(2) from error
 
     def main(
         self,
@@ -70,15 +77,25 @@ class _Commands(TyperGroup):
         try:
             code = run()
         except _UsageError as error:
-            asked = f"{error.ctx.command_path} --help" if error.ctx else "labkit --help"
+            asked = error.ctx.command_path if error.ctx else self._named_in(sys.argv[1:] if args is None else args)
             typer.echo(
-                f"labkit: {error.format_message()}\n`{asked}` shows how it is called, with an example.", err=True
+                f"labkit: {error.format_message()}\n`{asked} --help` shows how to call it, with an example.", err=True
             )
             code = error.exit_code
         except typer.Abort:
             typer.echo("labkit: interrupted", err=True)
             code = 130
         raise SystemExit(code if isinstance(code, int) else 0)
+
+    def _named_in(self, words: Sequence[str]) -> str:
+        """Return the command that the words call, for errors of the parser, which does not say."""
+        path, command = ["labkit"], cast(Any, self)
+        for word in (word for word in words if not word.startswith("-")):
+            command = getattr(command, "commands", {}).get(word)
+            if command is None:
+                break
+            path.append(word)
+        return " ".join(path)
 
 
 app = typer.Typer(

@@ -152,8 +152,8 @@ def cluster(
         threads_per_rank: CPU threads of each rank; None shares its host's cores equally.
         interface: Network interface that ranks talk over, such as ``"ib0"``, the same name on every host; "" is the
             one that has the address of the host's Dask worker.
-        insecure: Go on without TLS beyond this machine: whoever is on that network may run programs on the hosts.
-        public: Go on where hosts have addresses that the whole internet may reach.
+        insecure: Go on without TLS beyond this machine: anybody on that network can run programs on the hosts.
+        public: Go on where hosts have addresses that the whole internet can reach.
         security: A ``distributed.Security`` with the certificates for an address; None is Dask's own configuration.
 
     Raises:

@@ -3,13 +3,13 @@
 ::
 
     LabkitError
-    ├── ConfigError (ValueError)      what was asked for cannot be done: the message says what can
+    ├── ConfigError (ValueError)      what you asked for is not possible: the message says what is
     │   └── NoSuchRank                a send, a receive or a root names a rank that the group does not have
-    ├── LessonError (ValueError)      a lesson source, notebook or submission is not what it must be
+    ├── LessonError (ValueError)      a lesson source, a notebook or a submission is not valid
     ├── EnvironmentProblem            something outside labkit is missing or refused: a port, a program, disk space
     └── RunError                      a run started and did not finish
         ├── RankFailed                a rank raised, exited or was killed
-        ├── HostLost                  a host of a cluster cannot be heard any more
+        ├── HostLost                  a host of a cluster no longer answers
         └── RunTimeout                the time limit passed, or no rank can go on (a deadlock)
 """
 
@@ -24,7 +24,7 @@ class LabkitError(Exception):
 
 
 class ConfigError(LabkitError, ValueError):
-    """What was asked for cannot be done; the message gives the numbers and what to change."""
+    """What you asked for is not possible; the message gives the numbers and says what to change."""
 
 
 class NoSuchRank(ConfigError):
@@ -32,7 +32,7 @@ class NoSuchRank(ConfigError):
 
 
 class LessonError(LabkitError, ValueError):
-    """A lesson source, a notebook or a submission is not what it must be."""
+    """A lesson source, a notebook or a submission is not valid; the message says where and why."""
 
 
 class EnvironmentProblem(LabkitError):
@@ -70,7 +70,7 @@ class RankFailed(RunError):
 
 
 class HostLost(RunError):
-    """A host of a cluster cannot be heard any more: it is down, stands still, or is cut off."""
+    """A host of a cluster no longer answers: it is down, hangs, or is cut off."""
 
 
 class RunTimeout(RunError):

@@ -44,19 +44,19 @@ class Device:
         peak_flops: Peak floating-point (for integers: integer) operations per second by dtype; "tf32" is float32 with
             tensor cores.
         native_link: The link between devices of one node that it is sold with.
-        source: Where these figures stand.
+        source: Where these figures come from.
         launch_ns: Least time between two operators.
-        launch_source: Where that stands.
+        launch_source: Where that comes from.
         compute_share: Share of the peak that a large matrix multiply reaches.
         memory_share: Share of the peak rate that a large copy reaches.
-        share_source: Where those stand.
+        share_source: Where those come from.
         cores: Processor cores that all ranks of a node compute on, one each at a time, as on a host without
             accelerators; None where every rank has a device of its own. Operators of such a host run on the thread
             that issues them, so launch_ns adds to what they take.
-        measured: Operator -> how long it took on this device with how much work. An operator that stands here follows
-            what was measured, others the peaks.
+        measured: Operator -> how long it took on this device with how much work. Operators in it take as long as
+            measured, others follow the peaks.
         kernel_ns: Least time a kernel takes on the device; counts where a device computes beside its host.
-        kernel_source: Where that stands.
+        kernel_source: Where that comes from.
     """
 
     name: str
@@ -130,10 +130,10 @@ class Link:
         name: What labkit.virtual(link=..., nic=...) calls it.
         bytes_per_second: Raw rate of one direction.
         latency_ns: Time from posting a small message to its arrival.
-        source: Where the rate stands.
-        latency_source: Where the latency stands.
+        source: Where the rate comes from.
+        latency_source: Where the latency comes from.
         share: Share of the raw rate that payload gets.
-        share_source: Where that stands.
+        share_source: Where that comes from.
         nccl: Row of NCCL's cost model that collectives over it follow, "nvlink", "pci" or "net"; "" for a link that
             costs each message its latency and its bytes, and no more.
         sums_in_switch: Whether a switch of this link can add tensors (NVLink SHARP, "NVLS").

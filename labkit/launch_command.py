@@ -78,7 +78,7 @@ def _writer(out: Path | None) -> Callable[[Timeline], None]:
     if out.suffix not in writers:
         raise ConfigError(f"--out {out} must end in one of {', '.join(writers)}.")
     if not out.absolute().parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no folder {out.absolute().parent}.")
+        raise ConfigError(f"--out {out}: there is no folder {out.absolute().parent}; make it, or name another file.")
     return writers[out.suffix]
 
 

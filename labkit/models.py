@@ -58,7 +58,7 @@ class GPT(nn.Module):
 
     Args:
         num_layers: How many blocks.
-        width: Of a token's vector.
+        width: Length of a token's vector.
         num_heads: They divide the width.
         num_tokens: The longest sequence.
         seed: Equal seeds give equal weights, whatever was drawn before.
@@ -108,7 +108,7 @@ class Addition:
     """Sums of two numbers, ``41+85=621``: the sum's digits come last to first, as one adds on paper.
 
     Attributes:
-        num_digits: Of each number.
+        num_digits: How many digits each number has.
         seed: Equal seeds give equal batches.
     """
 
@@ -123,7 +123,7 @@ class Addition:
 
         Args:
             step: Which batch.
-            size: Of the whole batch; world_size divides it.
+            size: Size of the whole batch; world_size divides it.
             rank: Whose share.
             world_size: How many shares.
         """
@@ -188,7 +188,7 @@ def train(
         model: A GPT, or what wraps one.
         task: Where batches come from.
         num_steps: How many steps.
-        size: Of a batch.
+        size: Size of a batch.
         lr: The learning rate after warm-up, which takes a tenth of the steps.
         max_norm: The longest a gradient may be.
     """
@@ -221,7 +221,7 @@ def train_on_ranks(
         optimizer: With zero_grad and step.
         num_steps: How many steps.
         after_backward: Called between backward and step, to wait for gradients or clip them.
-        size: Of the whole batch.
+        size: Size of the whole batch.
     """
     rank, world_size = dist.get_rank(), dist.get_world_size()
     losses = []
@@ -280,9 +280,9 @@ def stage_of_gpt(stage: int, num_stages: int, *, num_layers: int = 4) -> nn.Sequ
     Tokens enter stage 0, vectors of shape (B, T, 96) every other; logits leave the last.
 
     Args:
-        stage: Which.
+        stage: Which stage.
         num_stages: How many there are; they divide the layers.
-        num_layers: Of the whole GPT.
+        num_layers: Layers of the whole GPT.
     """
     if num_layers % num_stages:
         raise ValueError(f"{num_layers} blocks do not divide into {num_stages} equal stages")
@@ -312,7 +312,7 @@ def train_stage(
         step: Runs a batch through the whole pipeline.
         num_steps: How many steps.
         group: The ranks of the pipeline; None is everybody.
-        size: Of a batch.
+        size: Size of a batch.
     """
     torch.set_num_threads(1)  # stages share a host's cores
     optimizer, losses = optimizer_for(module), []

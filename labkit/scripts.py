@@ -73,7 +73,8 @@ def script(path: str | Path, *args: object) -> Script:
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise ConfigError(f"There is no script {str(path)!r} in {Path.cwd()}; give the path of a Python file.")
+        folder = ": that is a folder" if file.is_dir() else ""
+        raise ConfigError(f"There is no script {str(path)!r} in {Path.cwd()}{folder}; give the path of a Python file.")
     return Script(str(file.resolve()), tuple(str(arg) for arg in args))
 
 

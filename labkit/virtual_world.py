@@ -97,7 +97,7 @@ def virtual(
         gpus_per_node: Accelerators in a node, 8 where nothing else follows from link.
         nic: What connects nodes, such as "ib_ndr" or "ethernet_100g".
         nics_per_node: Network cards of a node; None gives every accelerator its own.
-        slow: Rank -> factor by which all it computes takes longer: ``{3: 2.0}`` makes rank 3 a straggler.
+        slow: Rank -> factor by which everything it computes takes longer: ``{3: 2.0}`` makes rank 3 a straggler.
         slow_links: (source, destination) -> factor by which bytes take longer from one to the other.
         jitter: Each operator and message takes up to this share longer, drawn from seed.
         seed: Seed of the jitter.
@@ -111,8 +111,8 @@ def virtual(
             own time, the kernel runs when those before it have, and the two meet where the program waits or asks for a
             value. Without it a rank does one thing after the other, each for no less than a launch.
         cuda: Let ranks find their accelerators as CUDA devices: ``torch.cuda.is_available()``, ``.to("cuda:1")``,
-            events, memory, autocast. What is on the host then costs neither time nor memory. None does so for scripts
-            (labkit.script) and not for functions.
+            events, memory, autocast. What is on the host then costs neither time nor memory. None means yes for scripts
+            (labkit.script) and no for functions.
 
     Raises:
         ConfigError: If a number or a name is not allowed.

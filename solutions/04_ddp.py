@@ -494,8 +494,9 @@ def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, byte
 labkit.challenge("bucket_design", bucket_design)
 
 # %% [markdown]
-# **[[tied_embedding]].** On the slow network the best plan for the GPT leaves 26 ms exposed. Which gradient cannot be hidden:
-# `"the first MLP's"`, `"the output layer's"` or `"the embedding's"`?
+# **[[tied_embedding]].** The GPT's output layer uses the embedding's weight: one parameter with two uses, a **tied** weight.
+# On the slow network the best plan still leaves 26 ms exposed. Which gradient cannot be hidden: `"the first MLP's"`,
+# `"the output layer's"` or `"the embedding's"`?
 
 # %% tags=["why"] exercise="tied_embedding" title="What cannot be hidden"
 labkit.answer("tied_embedding", "the embedding's")

@@ -54,7 +54,7 @@ def post(membership: Membership, what: str, body: dict[str, object]) -> tuple[st
 
 def _no_board(membership: Membership, status: int) -> str:
     """Return what is told of a network's login page, a proxy, or another program at that address."""
-    return f"What answers at {membership.link.partition('/c/')[0]} is no class board (HTTP {status})."
+    return f"What answers at {membership.link.partition('/c/')[0]} is not a class board (HTTP {status})."
 
 
 def _to_folder(folder: Path, what: str, whole: dict[str, object]) -> tuple[str, bool]:

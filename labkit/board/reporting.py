@@ -7,7 +7,7 @@ import threading
 from labkit.board.membership import Membership, member
 from labkit.board.posting import post
 
-_LATER = " Your work is not touched by it; results go with your next check. labkit.leave_class() ends it."
+_LATER = " Your work is not affected; results are sent with your next check. labkit.leave_class() ends it."
 
 
 class _Sender:

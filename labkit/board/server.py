@@ -45,7 +45,7 @@ class _Handler(GuardedHandler):
         token, results = self.path_args[0] if self.path_args else "", self.board.results
         right = results.instructors_token if (self.request.path or "").startswith("/i/") else results.token
         if not hmac.compare_digest(token.encode(), right.encode()):
-            self.refuse(403, "this is no class of this board; compare the link with the one on the wall")
+            self.refuse(403, "this board has no such class; compare the link with the one on the wall")
 
     def write_error(self, status_code: int, **_: object) -> None:
         self.refuse(status_code, self._reason)
@@ -76,7 +76,7 @@ class _Posted(_Handler):
         except ConfigError as error:
             self.refuse(400, str(error))
         except (ValueError, RecursionError):
-            self.refuse(400, "the body is no JSON")
+            self.refuse(400, "the body is not JSON")
         else:
             self.set_status(204)
 
@@ -88,7 +88,7 @@ class _Changed(_Handler):
         except ConfigError as error:
             self.refuse(400, str(error))
         except (ValueError, RecursionError):
-            self.refuse(400, "the body is no JSON")
+            self.refuse(400, "the body is not JSON")
         else:
             self.set_status(204)
 

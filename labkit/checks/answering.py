@@ -84,14 +84,16 @@ def recorded(exercise_id: str) -> Timeline:
     path = _folder(exercise_id) / RECORDING
     if not path.is_file():
         raise ConfigError(f"exercise {exercise_id!r} has no recorded run")
-    return Timeline.load(path)
+    timeline = Timeline.load(path)
+    timeline.is_asked_about = True
+    return timeline
 
 
 def _said(question: Question, key: Key, given: Mapping[str, Literal], right: list[str]) -> str:
     if len(right) == len(question.fields):
         return f"Right. {key.reason}"
     if question.kind == "why":  # nothing is left to look for
-        return " ".join(filter(None, [f"Not so: it is {key.answers['']!r}.", key.hint(given), key.reason]))
+        return " ".join(filter(None, [f"No, it is {key.answers['']!r}.", key.hint(given), key.reason]))
     verdicts = [
         f"{name}={given[name]!r}: {'right' if name in right else 'no answer yet' if given[name] is None else 'no'}"
         for name in question.fields

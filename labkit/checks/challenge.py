@@ -59,9 +59,7 @@ class Challenge:
         score, naive = self.score(case, got), self.pars(case).naive
         if score < naive:
             return ""
-        return (
-            f"It works, and takes {score:,.4g} {self.unit}; the naive answer takes {naive:,.4g}. Points are for less."
-        )
+        return f"It works and takes {score:,.4g} {self.unit}; the naive answer takes {naive:,.4g}. Points are for less."
 
 
 def relative_score(exercise: Exercise, plans: object) -> float:

@@ -101,5 +101,5 @@ def wrong_value(mistake: str, what: str, came: Tensor, wanted: Tensor, rank: int
     """Return the finding that shows both tensors, around the entry that is furthest off."""
     apart = torch.nan_to_num((came.double() - wanted.double()).abs(), nan=float("inf")).flatten()
     at = int(apart.argmax())
-    message = f"{what} is wrong, most of all in entry {at}."
+    message = f"{what} is wrong; entry {at} is furthest off."
     return Finding(mistake, message, listing(wanted, at), listing(came, at), rank)

@@ -21,6 +21,8 @@ _FRAME = re.compile(
 )
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(: (?P<text>.*))?$")
 SIZES_DIFFER = "Two ranks disagree about the size of a message."
+_SIZES_ELSEWHERE = ("which asked for", "which receives into")
+"""How the grader's relay and virtual ranks say it."""
 NOBODY_EXPECTED = "A message went to a rank nobody expected:"
 _STUB = re.compile(r"Exercise \d+\.\d+: ")
 _ADDRESS = re.compile(r"<(?:[\w.]+\.)?(?P<name>\w+) object at 0x[0-9a-f]+>")
@@ -56,6 +58,11 @@ def failure_of(
         return Failure("died", rank, _sentence(first.replace(" failed first: ", " ended before its time: ", 1)))
     failure = failure_of_traceback(report, rank, exercise, functions)
     return _in_transport_words(failure, error)
+
+
+def sizes_differ(failure: Failure) -> bool:
+    """Return whether the two ends of a message disagreed about its size, whoever carried it."""
+    return any(words in failure.message for words in (SIZES_DIFFER, *_SIZES_ELSEWHERE))
 
 
 def _repeating(failure: Failure, words: str, problem: WireProblem | None) -> Failure:
@@ -110,7 +117,7 @@ def failure_of_traceback(
             f"peer {outside['rank']} was taken for a global rank, and global rank {outside['rank']} is not in the group"
         )
     text = _ADDRESS.sub(r"a \g<name>", text)
-    who = "" if rank is None else f"Rank {rank} raised "
+    who = "" if rank is None else f"Rank {rank} raised " if exercise.distributed else "It raised "
     if name == "WireFormatError":
         return Failure("bad_result", rank, _sentence(f"What came back cannot be judged: {text}"), error=name)
     return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), learners_lines(report), name)

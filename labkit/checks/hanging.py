@@ -8,6 +8,7 @@ from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure
 from labkit.checks.wire import Wire
 from labkit.errors import NoSuchRank
+from labkit.launch.reports import IN_NO_CALL
 
 _WAITING = re.compile(r"\bi?(?:send|recv)\b")
 
@@ -18,9 +19,11 @@ def hangs(failure: Failure) -> bool:
 
 
 def waits_in(failure: Failure, operation: str) -> bool:
-    """Return whether a run hung with every waiting rank in this kind of call ("send" or "recv")."""
+    """Return whether a run hung with every rank that was left in this kind of call ("send" or "recv")."""
     operations = [wait.operation for wait in failure.waits] or _WAITING.findall(failure.detail)
-    return hangs(failure) and bool(operations) and all(operation in each for each in operations)
+    if not hangs(failure) or IN_NO_CALL in failure.detail:
+        return False
+    return bool(operations) and all(operation in each for each in operations)
 
 
 def looks_for_a_stranger(case: Case, failure: Failure, wire: Wire) -> bool:

@@ -47,9 +47,9 @@ def too_little(least: Mapping[int, Bytes], world_size: int, wire: Wire) -> Itera
         together = world_size * sum(call.bytes for call in wire.collectives if call.rank == rank)
         out, into = wire.bytes_sent(rank) + together, wire.bytes_received(rank) + together
         if out < needed.out:
-            text = f"rank {rank} sent {out} bytes, and the others' numbers need at least {needed.out} of it"
+            text = f"rank {rank} sent {out} bytes, and the others need at least {needed.out} from it"
         elif into < needed.into:
-            text = f"{into} bytes were sent to rank {rank}, and its numbers need at least {needed.into} of the others"
+            text = f"rank {rank} was sent {into} bytes, and it needs at least {needed.into} from the others"
         else:
             continue
-        yield Finding(NOT_COMMUNICATED, f"The numbers are right, but {text}: they came another way.", rank=rank)
+        yield Finding(NOT_COMMUNICATED, f"The numbers are right, but {text}: they did not come by messages.", rank=rank)

@@ -122,8 +122,9 @@ class CheckResult:
             lines.append(("more", f"        got       {verdict.got}"))
         shown = printed_lines(printed)
         if shown:
+            who = "ranks" if len(printed) > 1 else "code"
             lines += [
-                ("more", "        what your ranks printed in this case:"),
+                ("more", f"        what your {who} printed in this case:"),
                 *(("more", f"        {s}") for s in shown),
             ]
         hints = [hint for hint in (self.across, verdict.hint) if hint]
@@ -140,7 +141,7 @@ def challenge(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     """Return what a design is worth: whether it works, and its score beside the naive answer's and the best known.
 
     Beating the naive answer earns the points. A learner who called ``labkit.join_class`` lets the class board know;
-    of a design whose answer is a plan, the board gets the plan, scores it itself and ranks it.
+    for a design whose answer is a plan, the board gets the plan, scores it itself and ranks it.
 
     Args:
         exercise_id: Its slug.
@@ -230,7 +231,7 @@ def on_gpus(cases: Sequence[Case], device: str, here: Gpus) -> tuple[tuple[Case,
             'leave device="cuda" out to run the ranks on the CPU.'
         )
     without = [case.name for case in cases if case not in found]
-    return found, f"Left out, for they have more ranks than the {room} GPUs here: {join(without)}." if without else ""
+    return found, f"Left out, because they need more than the {room} GPUs here: {join(without)}." if without else ""
 
 
 def call_of(exercise: Exercise) -> str:

@@ -23,10 +23,10 @@ Functions = Mapping[str, Callable[..., Any]]
 EXPOSED, TOO_LARGE = "too much exposed", "too much memory"
 """What a par names by itself, whatever mistakes its exercise knows."""
 _HINTS = {
-    EXPOSED: "The computing is the same, so what it takes longer is communication, or copying, that nothing hides. Put "
-    "labkit.run on the virtual cluster, as section 2 does, and look for what happens while the device idles.",
-    TOO_LARGE: "Something is kept that a step does not need: a second copy of gradients, or packed buckets of which "
-    "nobody reads any more. The memory rows of a timeline on the virtual cluster show when it comes.",
+    EXPOSED: "Yours computes the same, so the extra time is communication or copying that nothing hides. Run it with "
+    "labkit.run on the virtual cluster, as section 2 does, and look at what happens while the device is idle.",
+    TOO_LARGE: "You keep something that a step does not need: a second copy of the gradients, or packed buckets that "
+    "nobody reads any more. The memory rows of a timeline on the virtual cluster show when it appears.",
 }
 
 

@@ -32,12 +32,13 @@ def _part(text: str, number: int) -> str:
 
 
 def lines(printed: Sequence[str]) -> list[str]:
-    """Return the lines to show, each with its rank, the same for the same prints; what is cut is counted."""
+    """Return the lines to show, each with its rank where there are several; what is cut is counted."""
     found: list[str] = []
     cut = 0
     for rank, text in enumerate(printed):
         own = [line for line in text.splitlines() if line.strip() and not _NOT_THEIRS.match(line)]
         room = min(_LINES_OF_A_RANK, _MOST_LINES - len(found))
-        found += [f"[rank {rank}] {line[:_MOST_CHARACTERS]}" for line in own[:room]]
+        whose = f"[rank {rank}] " if len(printed) > 1 else ""
+        found += [f"{whose}{line[:_MOST_CHARACTERS]}" for line in own[:room]]
         cut += len(own[room:])
     return found + ([f"... and {cut} more line{'' if cut == 1 else 's'}"] if cut else [])

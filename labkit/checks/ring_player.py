@@ -40,8 +40,8 @@ def ring_player(
         num_chunks: Pieces of the tensor, 1 to 16, of the ring itself; 0: as many as ranks, as in every plan and run.
         on: Where to run an all-reduce, such as labkit.virtual(4); 2 to 8 ranks.
         num_bytes: Size of the tensor for the times.
-        latency_s: Of a message.
-        bandwidth_Bps: Of a link, bytes per second.
+        latency_s: Latency of a message, in seconds.
+        bandwidth_Bps: Rate of a link, bytes per second.
 
     Raises:
         ConfigError: If the plans are no lists of records, the ranks are too many, or messages are not one chunk each.

@@ -127,11 +127,11 @@ def _of_type(kind: type, came: Any, path: str) -> tuple[str, str] | None:
     if kind in (int, float):
         if isinstance(came, bool) or not isinstance(came, int | float):
             return _other_type("a number", came, path)
-        return (NOT_A_NUMBER, f"{_place(path)} is not a number.") if came != came else None
+        return (NOT_A_NUMBER, f"{_place(path)} is NaN.") if came != came else None
     if kind is Tensor:
         if not isinstance(came, Tensor):
             return _other_type("a tensor", came, path)
-        return (NOT_A_NUMBER, f"{_place(path)} holds what is not a number.") if _has_nan(came) else None
+        return (NOT_A_NUMBER, f"{_place(path)} contains NaN.") if _has_nan(came) else None
     return None if isinstance(came, kind) else _other_type(f"a {kind.__name__}", came, path)
 
 
@@ -143,7 +143,7 @@ def _tensor(wanted: Tensor, came: Any, path: str) -> tuple[str, str] | None:
     if came.dtype != wanted.dtype:
         return WRONG_DTYPE, f"{_place(path)} has dtype {came.dtype}, expected {wanted.dtype}."
     if _has_nan(came) and bool((came.isnan() & ~wanted.isnan()).any()):
-        return NOT_A_NUMBER, f"{_place(path)} holds what is not a number."
+        return NOT_A_NUMBER, f"{_place(path)} contains NaN."
     return None
 
 
@@ -156,8 +156,10 @@ def _other_type(wanted: str, came: Any, path: str) -> tuple[str, str]:
         return NOTHING, f"{_place(path)} is None, expected {wanted}."
     if isinstance(came, Tensor):
         return WRONG_TYPE, f"{_place(path)} is a tensor of shape {tuple(came.shape)}, expected {wanted}."
+    if isinstance(came, str) and came.startswith("a "):  # what a driver says of a value that cannot cross
+        return WRONG_TYPE, f"{_place(path)} is {came}, expected {wanted}."
     return WRONG_TYPE, f"{_place(path)} is {came!r:.60} ({type(came).__name__}), expected {wanted}."
 
 
 def _place(path: str) -> str:
-    return path or "what came"
+    return path or "the result"

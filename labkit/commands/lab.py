@@ -64,7 +64,8 @@ def write_lessons(folder: Path, say: Callable[[str], None]) -> None:
         shutil.copytree(brought / ".jupyter", folder / ".jupyter", dirs_exist_ok=True)
     except OSError as error:
         raise LessonError(
-            f"The lessons could not be written to {folder}: {error}. Choose another folder with --folder DIR."
+            f"The lessons could not be written to {folder}: {error.strerror or error}. Choose another folder with "
+            "--folder DIR."
         ) from error
     stay = f"; {len(notebooks) - len(new)} were there and stay as they are" if len(new) < len(notebooks) else ""
     say(f"{mine}: {len(new)} notebooks written{stay}.")

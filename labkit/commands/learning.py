@@ -14,6 +14,7 @@ from labkit import __version__
 from labkit.commands.loading import load
 from labkit.doctor import as_text, examine
 from labkit.doctors import as_table, read_machines
+from labkit.errors import ConfigError
 
 app = typer.Typer()
 _PANEL = "Learn"
@@ -142,11 +143,17 @@ def calibrate(
 ) -> None:
     """Measure this host for `labkit.virtual(n, gpu=labkit.hardware.load("host.json"))`; takes half a minute."""
     measure, as_text = (load("labkit.calibration", name) for name in ("calibrate", "as_text"))
+    if out is not None and out.is_dir():
+        raise ConfigError(
+            f"{out} could not be written: it is a folder; name a file in it, such as {out / 'host.json'}."
+        )
+    if out is not None and not out.absolute().parent.is_dir():
+        raise ConfigError(f"{out} could not be written: make the folder {out.absolute().parent}, or name another file.")
     host = measure(say=lambda text: typer.echo(f"measuring {text}", err=True))
     typer.echo(as_text(host))
     if out is not None:
         host.save(out)
-        typer.echo(f"written to {out}")
+        typer.echo(f"Written to {out}.")
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit version")

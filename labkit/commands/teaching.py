@@ -98,7 +98,7 @@ def board(
         Path, typer.Option(help="The SQLite file; name the same file again to continue the class.")
     ] = Path("class-board.sqlite"),
     host: Annotated[str, typer.Option(help="The address to listen on (default: all of this machine).")] = "",
-    port: Annotated[int, typer.Option(help="The TCP port.")] = 8321,
+    port: Annotated[int, typer.Option(help="The TCP port.", min=0, max=65535)] = 8321,
     relay: Annotated[
         Path | None, typer.Option(help="A shared folder, for learners whose machines cannot reach this one.")
     ] = None,
@@ -215,7 +215,7 @@ def review(
         str,
         typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook: a file, or postgresql+psycopg://user@host/name."),
     ] = "sqlite:///gradebook.db",
-    port: Annotated[int, typer.Option(help="The TCP port; 0 for any free one.")] = 0,
+    port: Annotated[int, typer.Option(help="The TCP port; 0 for any free one.", min=0, max=65535)] = 0,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
     """Read what students wrote: a page with all answers to a question and its rubric; points go to the gradebook."""

@@ -137,11 +137,11 @@ def opened_submission(path: Path, limits: Limits) -> int | SubmittedNotebook:
     if not stat.S_ISREG(info.st_mode):
         problem = "This is not a plain file. " + AGAIN
     elif _lies_elsewhere(fd, path):
-        problem = "A folder on the way to the file is a link now. " + AGAIN
+        problem = "A folder above the file has become a link. " + AGAIN
     elif info.st_size > limits.notebook_bytes:
         problem = (
-            f"The notebook has {info.st_size / 1e6:.0f} MB; at most {limits.notebook_bytes / 1e6:.0f} MB "
-            "are read. Clear the outputs of all cells, save it, and hand it in again."
+            f"The notebook is {info.st_size / 1e6:.0f} MB large; the limit is {limits.notebook_bytes / 1e6:.0f} MB. "
+            "Clear the outputs of all cells, save it, and hand it in again."
         )
     if not problem:
         return fd
@@ -164,7 +164,7 @@ def read_cells(data: bytes, limits: Limits) -> SubmittedNotebook:
     try:
         content = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return SubmittedNotebook(problem="The file is not text, so it is no notebook. " + AGAIN)
+        return SubmittedNotebook(problem="The file is not text, so it is not a notebook. " + AGAIN)
     except ValueError as error:
         where = f" (at line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         return SubmittedNotebook(problem=f"The file is not a notebook: it is cut off or damaged{where}. " + AGAIN)
@@ -177,19 +177,17 @@ def _cells(content: Any, limits: Limits) -> SubmittedNotebook:
     if _depth_exceeds(content, limits.notebook_depth):
         return SubmittedNotebook(problem="The file is nested too deeply to be a notebook. " + AGAIN)
     if not isinstance(content, dict):
-        return SubmittedNotebook(problem="The file is JSON, but no notebook. " + AGAIN)
+        return SubmittedNotebook(problem="The file is JSON, but not a notebook. " + AGAIN)
     listed = content.get("cells")
     notes: list[str] = []
     if listed is None and isinstance(content.get("worksheets"), list):
         sheets = [sheet.get("cells") for sheet in content["worksheets"] if isinstance(sheet, dict)]
         listed = [cell for cells in sheets if isinstance(cells, list) for cell in cells]
-        notes.append("The notebook is in an old format (version 3); its cells were read all the same.")
+        notes.append("The notebook is in an old format (version 3); its cells were read anyway.")
     if not isinstance(listed, list):
-        return SubmittedNotebook(problem="The file is JSON, but it has no cells, so it is no notebook. " + AGAIN)
+        return SubmittedNotebook(problem="The file is JSON, but it has no cells, so it is not a notebook. " + AGAIN)
     if len(listed) > limits.notebook_cells:
-        return SubmittedNotebook(
-            problem=f"The notebook has {len(listed)} cells; at most {limits.notebook_cells} are read."
-        )
+        return SubmittedNotebook(problem=f"The notebook has {len(listed)} cells; the limit is {limits.notebook_cells}.")
     cells, odd = [], 0
     for position, cell in enumerate(listed, start=1):
         read = _cell(position, cell)
@@ -270,14 +268,17 @@ def _in_folder(folder: Path, lesson_name: str, notes: list[str]) -> list[Submiss
     for path in folders:
         one = _of_folder(path, lesson_name)
         if one.problem == _NO_NOTEBOOK and _TEXT_OF_MOODLE.search(path.name):
-            notes.append(f"{shown(path)}: passed over, the text that Moodle keeps beside the files")
+            notes.append(f"{shown(path)}: skipped, because it is the text that Moodle keeps beside the files")
         else:
             found.append(one)
     passed_over = [
         path.name for path in entries if path not in notebooks and path not in folders and not path.name.startswith(".")
     ]
     if passed_over:
-        notes.append(f"{shown(folder)}: passed over, neither notebook nor folder: {', '.join(map(shown, passed_over))}")
+        notes.append(
+            f"{shown(folder)}: skipped, because they are neither notebooks nor folders: "
+            f"{', '.join(map(shown, passed_over))}"
+        )
     return found
 
 

@@ -20,6 +20,9 @@ _ECHO = re.compile(
 )
 """What torch says on a rank whose only trouble is that another one went away."""
 
+IN_NO_CALL = "in no communication call"
+"""What is said of a rank that computes, or sleeps, when the time is up."""
+
 
 @dataclass(frozen=True)
 class RankEnd:
@@ -137,27 +140,25 @@ def _death_words(end: RankEnd, before: OomCount | None, after: OomCount | None) 
     if name == "SIGKILL":
         return f"{who} was killed by SIGKILL{when}. {_memory_words(before, after)}"
     if name == "SIGSEGV":
-        return (
-            f"{who} was killed by SIGSEGV{when}: a segmentation fault, native code touched memory that is not its own."
-        )
+        return f"{who} was killed by SIGSEGV{when}: a segmentation fault: native code touched memory it does not own."
     if name == "SIGBUS":
         return (
-            f"{who} was killed by SIGBUS{when}: memory backed by a file could not be had, which is what a full "
-            f"/dev/shm or temporary folder looks like ({_free_words()})."
+            f"{who} was killed by SIGBUS{when}: memory backed by a file was not there, usually because "
+            f"/dev/shm or the temporary folder is full ({_free_words()})."
         )
     return f"{who} was killed by {name}{when}."
 
 
 def _memory_words(before: OomCount | None, after: OomCount | None) -> str:
     if before is None or after is None:
-        return "Where memory runs out the system does this; its count of such kills cannot be read here."
+        return "The system does this when memory runs out; here its count of such kills cannot be read."
     kills = after.kills - before.kills
     if kills > 0:
         return (
             f"{after.keeper} counts {kills} out-of-memory {'kill' if kills == 1 else 'kills'} since the run began: "
             "memory ran out. Use smaller tensors or fewer ranks."
         )
-    return f"It was not for memory: {after.keeper} counts no out-of-memory kill since the run began."
+    return f"Memory was not the reason: {after.keeper} counts no out-of-memory kill since the run began."
 
 
 def _free_words() -> str:
@@ -187,7 +188,7 @@ def rank_words(
         return f"rank {rank} has not begun yet"
     if not sentence:
         busy = cpu_before is not None and cpu_after is not None and cpu_after > cpu_before
-        sentence = f"rank {rank} is in no communication call{', it computes' if busy else ''}"
+        sentence = f"rank {rank} is {IN_NO_CALL}{', it computes' if busy else ''}"
     return f"{sentence}\n{stack}" if stack else f"{sentence} (it gave no Python stack)"
 
 
@@ -224,5 +225,5 @@ def failure_message(cause: str, first: RankEnd, ends: Sequence[RankEnd], standin
     if other:
         parts.append("\n".join(other))
     if standing:
-        parts.append("Where the other ranks stood:\n" + "\n".join(standing.values()))
+        parts.append("Where the other ranks were:\n" + "\n".join(standing.values()))
     return "\n\n".join(parts)

@@ -118,7 +118,7 @@ class Supervisor:
             if loading:  # the learner's time runs from when the function can
                 loading = not all(state.started for state in self._states)
                 if loading and now - began > _LOAD_LIMIT:
-                    self._give_up(f"Not every rank had loaded after {_LOAD_LIMIT:g} s.")
+                    self._give_up(f"Some ranks had not loaded after {_LOAD_LIMIT:g} s.")
                 if not loading:
                     began = now
                 continue
@@ -200,7 +200,7 @@ class Supervisor:
         while any(state.process.status is None for state in self._states):
             self._pump(_TICK)
             if time.monotonic() > until:
-                self._give_up(f"Every function returned, but {_LEAVE_LIMIT:g} s later not every rank had ended.")
+                self._give_up(f"Every function returned, but {_LEAVE_LIMIT:g} s later some ranks had not ended.")
         if any(state.end().failed for state in self._states):
             self._fail()
 

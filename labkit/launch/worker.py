@@ -69,7 +69,7 @@ def describe_error(error: BaseException) -> dict[str, object]:
     try:
         message = str(error)
     except Exception as second:
-        message = f"(its message cannot be had: {type(second).__name__} in __str__)"
+        message = f"(its message cannot be read: {type(second).__name__} in __str__)"
     if isinstance(error, SystemExit):
         message = f"sys.exit({error.code!r}) was called; return a value instead"
     described = traceback.TracebackException.from_exception(error)

@@ -82,9 +82,9 @@ class Budget:
         for name, most in LIMITS.items():
             value = getattr(self, name)
             if value > most:
-                yield f"its core has {value:,.4g} {_UNITS[name]}, and {most:,} are the most"
+                yield f"its core has {value:,.4g} {_UNITS[name]}, and the limit is {most:,}"
         if not self.is_last:
-            yield "an exercise of the core stands below a bonus"
+            yield "a core exercise comes after a bonus exercise"
 
 
 def budget(lesson: Lesson) -> Budget:

@@ -55,7 +55,7 @@ def drift(course: Path) -> Iterator[Drift]:
     if wanted:
         for path in sorted((course / WRITTEN).iterdir()):
             if path.name not in wanted:
-                why = f"no file of this name lies in {SOURCES.as_posix()}"
+                why = f"no file of this name is in {SOURCES.as_posix()}"
                 yield Drift(path.relative_to(course).as_posix(), None, why, "remove the file")
 
 

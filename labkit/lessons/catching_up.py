@@ -151,7 +151,7 @@ def catch_up(lesson: str, notebooks: Path, pack: Path | None, say: Say) -> None:
         write_notebook(path, handed_out)
         say(f"{path.name}: a fresh copy.")
     if pack is None and any("use_mine" in _source(cell) for cell in handed_out.cells):
-        say("What you have not built yet: torch's own stands in. In the notebook, use_mine = True takes yours instead.")
+        say("For what you have not built yet, torch's own is used. To use yours, set use_mine = True in the notebook.")
 
 
 def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
@@ -179,7 +179,8 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
     if filled:
         share = f"{pack.earns} % of their points" if pack.earns else "no points"
         say(
-            f"Handed in as they are, cells from the pack (their first line says so) earn {share}. Yours count any time."
+            f"Handed in unchanged, cells from the pack (their first line says so) earn {share}. Your own always count "
+            "in full."
         )
 
 
@@ -212,7 +213,7 @@ def reset(exercise: str, notebooks: Path, say: Say) -> None:
     if cell.cell_type == "code":
         cell.outputs, cell.execution_count = [], None
     write_notebook(path, notebook)
-    say(f"{path.name}: {exercise} begins again. In JupyterLab: File, Reload Notebook from Disk.")
+    say(f"{path.name}: {exercise} starts over. In JupyterLab: File, Reload Notebook from Disk.")
 
 
 def exercise_cells(notebook: Any, tags: Collection[str] = TASKS) -> Iterator[tuple[str, Any]]:

@@ -81,7 +81,7 @@ def refuse_uncut(source: str, student_source: str, exercise: Exercise) -> None:
     for name, statement in left.items():
         if not any(is_gap(node) for node in ast.walk(statement)):
             raise CodeError(
-                f"the answer of {name} stands outside the markers; enclose it in `# BEGIN SOLUTION {exercise.id}` "
+                f"the answer of {name} is outside the markers; enclose it in `# BEGIN SOLUTION {exercise.id}` "
                 "and `# END SOLUTION`, or move what learners may read to a given cell.",
                 solved[name].lineno,
             )

@@ -172,7 +172,7 @@ def _cell_differences(wanted: Any, here: Any, *, outputs: bool) -> Iterator[tupl
                 yield from _differences(cell, other, here_ids, outputs)
             continue
         for cell in cells:
-            yield cell["id"], "stands in another place than in the source" if cell["id"] in here_ids else "is missing"
+            yield cell["id"], "is not where the source has it" if cell["id"] in here_ids else "is missing"
         for other in others:
             if other.get("id") not in wanted_ids:
                 yield other.get("id"), "is not in the source (an id from another program, or a cell added by hand)"
@@ -182,7 +182,7 @@ def _differences(cell: Any, other: Any, here_ids: list[str], outputs: bool) -> I
     """Yield how a cell differs from the one that stands in its place."""
     identity = cell["id"]
     if identity != other.get("id") and identity in here_ids:
-        yield identity, "stands in another place than in the source"
+        yield identity, "is not where the source has it"
     elif other["cell_type"] != cell["cell_type"]:
         yield identity, f"is a {other['cell_type']} cell, not {cell['cell_type']}"
     elif other["source"] != cell["source"]:
@@ -190,7 +190,7 @@ def _differences(cell: Any, other: Any, here_ids: list[str], outputs: bool) -> I
     elif identity != other.get("id"):
         yield identity, f"has the id {other.get('id')} (from another program?)"
     elif not outputs and cell.get("outputs") and not other.get("outputs"):
-        yield identity, "lacks its figure's picture"
+        yield identity, "has no picture of its figure"
     elif not outputs and (
         other.get("outputs", []) != cell.get("outputs", []) or other.get("execution_count") is not None
     ):

@@ -28,7 +28,8 @@ def mine(
 
     Args:
         exercise_id: Its slug, "drop_in_all_reduce".
-        otherwise: What stands in, torch's own: ``labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce)``.
+        otherwise: What to use instead, such as torch's own:
+            ``labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce)``.
         name: Which function, where the exercise asks for several.
         folder: Where the notebooks are; None is the folder this notebook runs in.
 
@@ -38,7 +39,7 @@ def mine(
     instead = f"using {getattr(otherwise, '__name__', repr(otherwise))} in its place"
     found = _notebook_with(exercise_id, folder or Path.cwd())
     if found is None:
-        return _say(f"{exercise_id}: no notebook with this exercise lies beside this one; {instead}.", otherwise)
+        return _say(f"{exercise_id}: no notebook in this folder has this exercise; {instead}.", otherwise)
     path, cells, manifest = found
     wanted = _wanted(manifest, exercise_id, name)
     namespace, problem = _run(path, cells, exercise_id)

@@ -71,9 +71,9 @@ def lend(exercise_id: str, namespace: dict[str, Any] | None = None) -> Lent:
     try:
         _put(found, exercise, target)
     except NameError as error:
-        return Lent(f"{_named(exercise)} stands on cells above it ({error}). Run them first, then this one again.")
+        return Lent(f"{_named(exercise)} needs cells above it ({error}). Run them first, then this one again.")
     return Lent(
-        f"{_named(exercise)} is lent: a working {join(exercise.provides)} stands in this notebook, and cells that need "
+        f"{_named(exercise)} is lent: this notebook now has a working {join(exercise.provides)}, and cells that need "
         f"it run. It earns no points while it is lent. Write your own any time, and run its cell."
     )
 

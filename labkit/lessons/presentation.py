@@ -25,9 +25,9 @@ from labkit.widgets import deck_data
 DRAWN = "labkit-figure"
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
 _BOARD = "`labkit board` prints the link. Put its page on the wall if the room agrees."
-_CLOSING = "Ask what was hardest; the board shows where the room stood longest. Say how to hand in."
-_PACE = """Times are those of the room. Every exercise has a slide with its minutes: leave it up
-while the room works. Who is behind says `labkit catch-up` and goes on with the others."""
+_CLOSING = "Ask what was hardest; the board shows where the room was stuck longest. Say how to hand in."
+_PACE = """The minutes are for the room. Every exercise has a slide with its minutes: leave it up
+while the room works. Whoever is behind runs `labkit catch-up` and goes on with the others."""
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from labkit.lessons.source import load
 from labkit.lessons.student import student_notebook
 
 ORIGINALS = ".originals"
+_MOST_NAMED = 14
 
 
 def pristine(lesson: str, notebooks: Path) -> tuple[str, Any]:
@@ -61,7 +63,17 @@ def pristine_exercise(asked: str, notebooks: Path) -> tuple[str, Any, str]:
             if asked in (each.id, each.number):
                 return path.stem, notebook, each.id
         known += [f"{each.number} {each.id}" for each in exercises]
-    raise LessonError(f"There is no exercise {asked!r}; there are: {', '.join(known) or 'none'}.")
+    raise LessonError(f"There is no exercise {asked!r}; there are: {_nearest(asked, known) or 'none'}.")
+
+
+def _nearest(asked: str, known: list[str]) -> str:
+    """Return the exercises of the lesson whose number was asked for, else those with names like it, else the first."""
+    lesson = f"{asked.partition('.')[0]}." if "." in asked else " "
+    alike = difflib.get_close_matches(asked, [each.split()[1] for each in known], n=5)
+    shown = [each for each in known if each.startswith(lesson)] or [each for each in known if each.split()[1] in alike]
+    shown = shown or known
+    more = f" and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
+    return ", ".join(shown[:_MOST_NAMED]) + more
 
 
 def _read(path: Path) -> Any:
@@ -71,13 +83,15 @@ def _read(path: Path) -> Any:
 
 
 def _handed_out(notebooks: Path) -> list[Path]:
-    """Return the originals that a release carries, else the lessons' sources."""
+    """Return the originals that come with a release, else the lessons' sources."""
     if originals := sorted((notebooks / ORIGINALS).glob("[0-9][0-9]_*.ipynb")):
         return originals
     try:
         return source_files(find_course(notebooks, sources=True))
     except LessonError:
         raise LessonError(
-            f"The notebooks as they were handed out are missing: there is neither {notebooks / ORIGINALS}"
-            " (which a student release has) nor the solutions/ of a full repository."
+            f"The notebooks as they were handed out are missing: there is neither {notebooks / ORIGINALS} nor the "
+            "solutions/ of a full repository. Copy the folder notebooks/.originals from what your instructor gave you, "
+            f"or run `labkit lab --folder {notebooks.parent}` if you installed labkit with pip: it writes what is "
+            "missing and leaves your notebooks as they are."
         ) from None

@@ -222,7 +222,7 @@ class _Reader:
             if each.exercise != exercise.id:
                 self.fail(
                     line + 1 + each.offset,
-                    f"BEGIN SOLUTION {each.exercise} in the cell of exercise {exercise.id}; make them alike.",
+                    f"BEGIN SOLUTION {each.exercise} in the cell of exercise {exercise.id}; use the same name in both.",
                 )
         if exercise.is_code:
             code.refuse_uncut(source, student_source, exercise)

@@ -56,7 +56,7 @@ def upgrade(notebooks: Path, say: Say) -> None:
         raise LessonError(f"There is no folder {notebooks}; name the one with your notebooks: --notebooks DIR.")
     old = [path for path in sorted(notebooks.glob("[0-9][0-9]_*.ipynb")) if _begun_in_the_first_edition(path)]
     if not old:
-        say("No notebook here is of the first edition.")
+        say("There is no notebook of the first edition here.")
         return
     new = [(name, each) for name, each in all_pristine(notebooks) if not _is_of_the_first_edition(name, each)]
     if not new:
@@ -78,7 +78,10 @@ def upgrade(notebooks: Path, say: Say) -> None:
         if filled or same:
             target.cells += ends
             write_notebook(there, target)
-            say(f"{there.name}: {', '.join(filled) or 'begun anew'}{'; your own cells at its end' if ends else ''}.")
+            say(
+                f"{there.name}: {', '.join(filled) or 'nothing carried over'}"
+                f"{'; your own cells at its end' if ends else ''}."
+            )
     for path in works:
         if not any(path.stem.partition("_")[2] == name.partition("_")[2] for name, _ in new):
             say(f"{path.name}: this edition has no such lesson; what else you wrote there is in kept/.")

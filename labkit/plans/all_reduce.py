@@ -106,7 +106,7 @@ def _of_one_step(rank: int, batch: _Batch) -> list[Fault]:
     for send in batch.sends:
         if send.chunk in received:
             what = f"rank {rank} sends c{send.chunk} to rank {send.peer} and receives into it"
-            text = f"Step {batch.step}: {what}; which of the two comes first is not said."
+            text = f"Step {batch.step}: {what}; the plan does not say which comes first."
             found.append(Fault("race", text, rank, batch.step))
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labkit.plans.all_reduce_plan import Fault
+from labkit.words import ranks_in_words
 
 
 @dataclass(frozen=True)
@@ -144,8 +145,8 @@ class Outcome:
 
         Args:
             num_bytes: Of all chunks of a rank.
-            latency_s: Of a message.
-            bandwidth_Bps: Of a link, bytes per second.
+            latency_s: Latency of a message, in seconds.
+            bandwidth_Bps: Rate of a link, bytes per second.
         """
         lasts = latency_s + num_bytes / self.num_chunks / bandwidth_Bps
         ready, found = [0.0] * self.num_ranks, []
@@ -177,8 +178,8 @@ def missing(held: Sequence[Sequence[Content]]) -> list[Fault]:
     for rank, chunks in enumerate(held):
         poor = [chunk for chunk, content in enumerate(chunks) if not content.wrong and not content.complete]
         if poor:
-            absent = [str(source) for source, count in enumerate(chunks[poor[0]].counts) if not count]
-            more = f" (and {len(poor) - 1} more of its chunks)" if len(poor) > 1 else ""
-            ranks = f"rank{'s' * (len(absent) > 1)} {', '.join(absent)}"
-            faults.append(Fault("missing", f"At the end c{poor[0]} on rank {rank} lacks {ranks}{more}.", rank))
+            absent = [source for source, count in enumerate(chunks[poor[0]].counts) if not count]
+            more = f", and {len(poor) - 1} more of its chunks lack some" if len(poor) > 1 else ""
+            what = f"the contribution{'s' * (len(absent) > 1)} of {ranks_in_words(absent)}"
+            faults.append(Fault("missing", f"At the end c{poor[0]} on rank {rank} lacks {what}{more}.", rank))
     return faults

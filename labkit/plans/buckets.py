@@ -44,8 +44,8 @@ class Link:
     Attributes:
         backward_s: Time of backward.
         num_ranks: N.
-        latency_s: Of a message.
-        bandwidth_Bps: Of a link, bytes per second.
+        latency_s: Latency of a message, in seconds.
+        bandwidth_Bps: Rate of a link, bytes per second.
         skew_s: How much later than rank 0 the slowest rank has each gradient; all wait for it.
         hook: One of HOOKS.
     """

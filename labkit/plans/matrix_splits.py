@@ -32,10 +32,10 @@ class Machine:
 
     Attributes:
         num_ranks: How many share the matrices.
-        num_tokens: Of a batch.
-        memory_bytes: What weights, gradients and optimizer's state may take on one rank.
-        latency_s: What a step of a ring takes, however few bytes it moves.
-        bytes_per_second: Of the link from a rank to the next.
+        num_tokens: How many tokens a batch has.
+        memory_bytes: What weights, gradients and optimizer state may take on one rank.
+        latency_s: The least time for a step of a ring, however few bytes it moves.
+        bytes_per_second: Rate of the link from one rank to the next.
         flops: Floating-point operations a second that a rank reaches.
         memory_bytes_per_second: What a rank reads or writes a second.
         launch_s: The least time an operator takes.

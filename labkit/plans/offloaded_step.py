@@ -13,11 +13,11 @@ _HALF = 2
 
 @dataclass(frozen=True)
 class Host:
-    """What each rank has of its host.
+    """What each rank can use of its host.
 
     Attributes:
         link_bytes_s: Bytes a second between the device and the host's memory, in each direction.
-        adam_params_s: Parameters that its share of the host's cores updates in a second.
+        adam_params_s: Parameters a second that its share of the host's cores updates.
     """
 
     link_bytes_s: float
@@ -26,11 +26,11 @@ class Host:
 
 @dataclass(frozen=True)
 class OffloadPlan:
-    """How a step is done, and which layers' optimizer state lies in the host's memory.
+    """How a step is done, and which layers' optimizer state is in the host's memory.
 
     Attributes:
-        step: Microbatch, layers that stay whole, activations that stay.
-        host: For each layer, whether master and means are the host's, which then updates the layer.
+        step: The microbatch, the layers that stay whole, and the activations that are kept.
+        host: For each layer, whether the host has its master weights and Adam's means, and updates it.
     """
 
     step: StepPlan
@@ -57,7 +57,7 @@ HOST = Host(link_bytes_s=12e9, adam_params_s=0.25e9)
 def offload_fault(job: Job, plan: OffloadPlan) -> str:
     """Return why this is no plan for the job, or ""; memory is not looked at."""
     if len(plan.host) != job.num_layers:
-        return f"host speaks of {len(plan.host)} layers, and there are {job.num_layers}"
+        return f"host has {len(plan.host)} entries for {job.num_layers} layers"
     return fault(job, plan.step)
 
 

@@ -85,7 +85,7 @@ def faults_of(policy: object, num_workers: int) -> list[str]:
 
 
 def policy_of(plan: Mapping[str, Any]) -> Policy:
-    """Return the policy that a plan without faults says."""
+    """Return the policy that a valid plan describes."""
     return Policy(plan["needed"], plan["bound"], tuple(float(each) for each in plan["rates"]))
 
 

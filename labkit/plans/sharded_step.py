@@ -14,15 +14,15 @@ class Job:
     """What is trained, and on what.
 
     Attributes:
-        num_layers: They are alike.
+        num_layers: How many layers, all alike.
         layer_params: Parameters of a layer.
         num_ranks: Each holds a shard of everything.
-        memory_bytes: Of a device.
-        num_sequences: That a rank computes in a step.
+        memory_bytes: What a device holds.
+        num_sequences: How many sequences a rank computes in a step.
         forward_s: Seconds for the forward pass of one sequence through one layer; backward takes twice as long.
-        link_bytes_s: Bytes that a rank sends in a second.
-        activation_bytes: What one sequence leaves in a layer for its backward.
-        input_bytes: The layer's input alone, from which the rest can be computed again.
+        link_bytes_s: Bytes a second that a rank sends.
+        activation_bytes: What one sequence keeps in a layer for backward.
+        input_bytes: The layer's input alone, from which the other activations can be computed again.
     """
 
     num_layers: int
@@ -65,9 +65,9 @@ class StepPlan:
     """How a step is done.
 
     Attributes:
-        microbatch: Sequences that go through the model together; it divides those of the step.
+        microbatch: How many sequences go through the model together; it divides num_sequences.
         keep: For each layer, whether it stays whole between forward and backward; else it is gathered again.
-        save: For each layer, whether its activations stay; else backward computes its forward again.
+        save: For each layer, whether its activations are kept; else backward computes its forward again.
     """
 
     microbatch: int
@@ -89,7 +89,7 @@ def fault(job: Job, plan: StepPlan) -> str:
         return f"microbatch={plan.microbatch} does not divide {job.num_sequences} sequences"
     for name, each in (("keep", plan.keep), ("save", plan.save)):
         if len(each) != job.num_layers:
-            return f"{name} speaks of {len(each)} layers, and there are {job.num_layers}"
+            return f"{name} has {len(each)} entries for {job.num_layers} layers"
     return ""
 
 

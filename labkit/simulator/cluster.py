@@ -28,7 +28,7 @@ class Cluster:
         gpus_per_node: Accelerators in a node; the last node may have fewer.
         nic: What connects nodes.
         nics_per_node: Network cards of a node, shared equally by its accelerators.
-        slow: Rank -> factor by which all it computes takes longer.
+        slow: Rank -> factor by which everything it computes takes longer.
         slow_links: (source, destination) -> factor by which bytes take longer from one to the other.
         jitter: Each operator and message takes up to this share longer, drawn from the seed.
         seed: Seed of the jitter.

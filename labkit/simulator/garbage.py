@@ -2,8 +2,8 @@
 
 Python looks for cycles after so many allocations, which depends on all that the process did before. Tensors in a cycle
 would then be freed at another virtual time in every run. So while ranks run, Python's own collection is off, and ours
-comes after so many tensors, counted over all ranks; it has Python's rhythm: young objects often, all objects when their
-number has grown by a quarter.
+comes after so many tensors, counted over all ranks: young objects often, as Python does, and all objects when the
+number of tensors has doubled, for runs on hundreds of ranks have millions of objects, hardly any in a cycle.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from contextlib import contextmanager
 YOUNG_EVERY = 2_000
 """Tensors between two looks at young objects."""
 _ALL_AFTER = 50_000
-_GROWTH = 4
 
 
 class Garbage:
@@ -36,7 +35,7 @@ class Garbage:
         self.until = YOUNG_EVERY
         self._total += YOUNG_EVERY
         self._since_all += YOUNG_EVERY
-        if self._since_all >= max(_ALL_AFTER, self._total // _GROWTH):
+        if self._since_all >= max(_ALL_AFTER, self._total // 2):
             self._since_all = 0
             gc.collect()
         else:

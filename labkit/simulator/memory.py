@@ -28,7 +28,7 @@ import torch
 from labkit.simulator.clock import RankClock
 from labkit.simulator.garbage import Garbage
 from labkit.simulator.memory_error import Asked, Held, OutOfVirtualMemory, out_of_memory
-from labkit.simulator.operators import USES, VIEW, Operator
+from labkit.simulator.operators import USES, Operator
 from labkit.simulator.record import Sources
 from labkit.simulator.storages import storages_of, tensors_in
 from labkit.timeline.memory import CATEGORIES
@@ -71,6 +71,8 @@ class RankMemory:
         times: When, ns.
         sizes: Bytes of each storage, by its number.
         categories: The category of each, as it is known by now.
+        backward: The backward pass that the last operator belonged to, -1 for none.
+        clock: That of the thread that ran it.
     """
 
     def __init__(
@@ -94,12 +96,12 @@ class RankMemory:
         self.peak_operator = ""
         self.events, self.times, self.sizes = array("q"), array("q"), array("q")
         self.categories = bytearray()
-        self._clock, self._device, self._sources, self._garbage = clock, device, sources, garbage
+        self.clock, self._device, self._sources, self._garbage = clock, device, sources, garbage
         self._blocks: dict[int, _Block] = {}
         self._filled: set[int] = set()
         self._details: dict[int, _Detail] = {}
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
-        self._backward = _NO_BACKWARD
+        self.backward = _NO_BACKWARD
         self._since = 0
         self._large = max(capacity // _LARGE_SHARE, 1)
         self._last_ns = 0
@@ -126,11 +128,19 @@ class RankMemory:
             self.times.pop()
             self.total += self.sizes[~self.events.pop()]
 
+    def viewed(self, args: Any, clock: RankClock, number: int) -> None:
+        """Note that a tensor was viewed; nothing new if it is no parameter, in the same thread and backward pass."""
+        self.clock = clock
+        if number != self.backward:
+            self._enter_backward(number)
+        if args and type(args[0]) is _Parameter:
+            self._mark(args[0], PARAMETERS)
+
     def operator(self, known: Operator, args: Any, kwargs: Any, out: Any, clock: RankClock, number: int) -> None:
         """Note what an operator used and made.
 
         Args:
-            known: The operator.
+            known: The operator, which does more than to view.
             args: Its arguments.
             kwargs: Its keyword arguments.
             out: What it returned.
@@ -140,13 +150,9 @@ class RankMemory:
         Raises:
             OutOfVirtualMemory: If that is more than the device holds; what does not fit is not counted.
         """
-        self._clock = clock
-        if number != self._backward:
+        self.clock = clock
+        if number != self.backward:
             self._enter_backward(number)
-        if known.on_memory == VIEW:
-            if args and type(args[0]) is _Parameter:
-                self._mark(args[0], PARAMETERS)
-            return
         blocks, categories = self._blocks, self.categories
         for arg in args:
             kind = type(arg)
@@ -190,7 +196,7 @@ class RankMemory:
         if not self._open:
             return
         number = backward_number()
-        if number != self._backward:
+        if number != self.backward:
             self._enter_backward(number)
         for tensor in tensors:
             for storage in storages_of(tensor):
@@ -288,7 +294,7 @@ class RankMemory:
         self.sizes.append(num_bytes)
         self.categories.append(category)
         if num_bytes:
-            now_ns = self._clock.now_ns
+            now_ns = self.clock.now_ns
             if now_ns < self._last_ns:  # threads of one rank may stand at different times
                 now_ns = self._last_ns
             self._last_ns = now_ns
@@ -311,7 +317,7 @@ class RankMemory:
         index = block.index
         size = self.sizes[index]
         if size and self._open:
-            now_ns = self._clock.now_ns
+            now_ns = self.clock.now_ns
             if now_ns < self._last_ns:
                 now_ns = self._last_ns
             self._last_ns = now_ns
@@ -343,7 +349,7 @@ class RankMemory:
 
     def _enter_backward(self, number: int) -> None:
         """Another backward pass runs from now on, or none."""
-        before, self._backward = self._backward, number
+        before, self.backward = self.backward, number
         if before != _NO_BACKWARD:
             self._look_at_modules()
         # What came since the last change stands at the end.

@@ -12,8 +12,8 @@ from labkit.units import format_bytes
 
 _MOST_LINES = 6
 _ADVICE = {
-    "activations": "smaller batches or more microbatches, torch.utils.checkpoint to compute them anew, torch.no_grad() "
-    "where nothing is trained, bfloat16",
+    "activations": "smaller batches or more microbatches, torch.utils.checkpoint to compute them again, "
+    "torch.no_grad() where nothing is trained, bfloat16",
     "parameters": "fully_shard, pipeline stages or tensor parallelism to split the model over more ranks, bfloat16",
     "gradients": "zero_grad(set_to_none=True) before the forward pass, gradient_as_bucket_view=True in "
     "DistributedDataParallel, fully_shard",

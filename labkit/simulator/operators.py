@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from labkit.simulator.storages import tensors_in
-from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, compiled, name_of, schema_of
+from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, compiled, name_of, quick, schema_of
 
 _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", *NAMES_OF_ITS_OWN, "labkit")
 _MOVES_STORAGE = ("set_", "resize")
@@ -54,6 +54,7 @@ class Operator:
     Attributes:
         func: The operator; it is looked up by its address, for to hash it takes Python code.
         call: What calls it.
+        quick: What does the same to plain tensors where no function mode looks on, None for most.
         name: As the timeline shows it.
         free: Whether it costs nothing.
         draws: Whether it may use torch's generator of random numbers.
@@ -70,6 +71,7 @@ class Operator:
 
     func: Any
     call: Callable[..., Any]
+    quick: Callable[..., Any] | None
     name: str
     free: bool
     draws: bool
@@ -95,7 +97,7 @@ def describe(func: Any) -> Operator:
     remembers = func.namespace in ("aten", "labkit") and bool(schema.returns) and (in_place or not aliases)
     remembers = remembers or _changes_lists(name, schema)
     return Operator(
-        func, compiled(func), name, is_free(func), may_draw(func), in_place, remembers,
+        func, compiled(func), quick(func), name, is_free(func), may_draw(func), in_place, remembers,
         bool(func.is_view) or name in VIEWS, _reads(func), _on_memory(func), name.startswith(_FILLED),
         name.startswith(_MOVES_STORAGE),
     )  # fmt: skip

@@ -6,6 +6,7 @@ each rank keeps a folder and a table of its own, and what C code asks for is put
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,18 @@ from typing import Any
 from labkit.simulator.state import current_rank
 
 _real_chdir: Callable[[Any], None] = os.chdir
+
+
+def _find_putenv() -> Callable[[Any], int] | None:
+    try:
+        found: Callable[[Any], int] = ctypes.CDLL(None).putenv
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
+
+
+_put_as_it_is = _find_putenv()
+"""Makes a text a part of the C library's table, where a system has that: os.putenv makes a copy and keeps it."""
 
 
 class OwnFolders:
@@ -67,6 +80,7 @@ class OwnEnviron:
         self._differing: set[Any] = set()
         self._told: dict[Any, Any] = {}  # what the C library has of them
         self._own: dict[int, list[tuple[Any, Any]]] = {}  # rank -> names that differ and its values, once asked for
+        self._texts: dict[Any, Any] = {}  # name -> what the C library's table has of it, where that is ours to change
         self._putenv, self._unsetenv = os.putenv, os.unsetenv
 
     def differs(self, key: Any) -> None:
@@ -74,6 +88,7 @@ class OwnEnviron:
         self._differing.add(key)
         self._own.clear()
         self._told.pop(key, None)
+        self._texts.pop(key, None)
 
     def begin(self, of_ranks: list[dict[Any, Any]], real: dict[Any, Any]) -> None:
         """Find what differs in these tables, as os.environ keeps them inside; the real one is no rank's."""
@@ -88,15 +103,16 @@ class OwnEnviron:
         if before < 0 or rank < 0:
             self._told.clear()
             here = self._tables[rank]
-            self._tell([(key, here.get(key)) for key in self._differing | self._of_ranks])
+            self._tell([(key, here.get(key)) for key in self._differing | self._of_ranks], self._putenv)
+            self._texts.clear()
             return
         own = self._own.get(rank)
         if own is None:
             here = self._tables[rank]
             own = self._own[rank] = [(key, here.get(key)) for key in self._differing]
-        self._tell(own)
+        self._tell(own, self._write)
 
-    def _tell(self, values: list[tuple[Any, Any]]) -> None:
+    def _tell(self, values: list[tuple[Any, Any]], put: Callable[[Any, Any], None]) -> None:
         told = self._told
         for key, value in values:
             if key in told and told[key] == value:
@@ -104,5 +120,18 @@ class OwnEnviron:
             told[key] = value
             if value is None:
                 self._unsetenv(key)
+                self._texts.pop(key, None)
             else:
-                self._putenv(key, value)
+                put(key, value)
+
+    def _write(self, key: Any, value: Any) -> None:
+        """Give the C library this value, where it has the last one: at each switch that is quicker than os.putenv."""
+        text = self._texts.get(key)
+        if text is not None and len(key) + len(value) + 1 < len(text):
+            text.value = key + b"=" + value
+        elif _put_as_it_is is None:
+            self._putenv(key, value)
+        else:
+            text = ctypes.create_string_buffer(key + b"=" + value, len(key) + 2 * len(value) + 32)
+            _put_as_it_is(text)
+            self._texts[key] = text

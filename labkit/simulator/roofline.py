@@ -18,7 +18,7 @@ import torch
 
 from labkit.hardware import find_link
 from labkit.simulator.accelerator import Accelerator
-from labkit.simulator.operators import Cost, Operator, Remembered, describe, remember, signature
+from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature
 from labkit.simulator.phases import phase_of
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
@@ -27,6 +27,7 @@ from labkit.torch_port.backward import backward_number
 from labkit.torch_port.operators import (
     DispatchMode,
     flop_registry,
+    function_modes,
     packet_of,
     schema_of,
     unanswered,
@@ -34,7 +35,8 @@ from labkit.torch_port.operators import (
 )
 from labkit.torch_port.process_tables import float32_matmul_precision
 
-_Tensor = torch.Tensor
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+_PLAIN = (_Tensor, _Parameter)
 default_dtype: Callable[[], Any] = torch.get_default_dtype
 
 HOST_LINK = "pcie5"
@@ -84,7 +86,11 @@ class Roofline(DispatchMode):
             rank.simulation.draws(rank.rank)
         remembered = key = None
         if known.views:
-            out = known.call(*args, **kwargs)
+            quick = known.quick
+            if quick is None or kwargs or type(args[0]) not in _PLAIN or function_modes():
+                out = known.call(*args, **kwargs)
+            else:
+                out = quick(*args)
         else:
             key = self._key(args, kwargs)
             try:
@@ -104,8 +110,12 @@ class Roofline(DispatchMode):
                 return out  # what the host computes is not modelled
             if moves:
                 self._move(out)
-        if self._memory is not None:
-            self._memory.operator(known, args, kwargs, out, rank.clock, backward)
+        memory = self._memory
+        if memory is not None:
+            if known.on_memory != VIEW:
+                memory.operator(known, args, kwargs, out, rank.clock, backward)
+            elif backward != memory.backward or memory.clock is not rank.clock or type(args[0]) is _Parameter:
+                memory.viewed(args, rank.clock, backward)
         if not known.free and not moves:
             cost = known.costs.get(key) if remembered is None else remembered.cost
             if cost is None:

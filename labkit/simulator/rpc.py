@@ -197,7 +197,7 @@ def _invoke(api: str, to: Any, func: Any, args: Any, kwargs: Any, timeout: float
         raise TypeError("function should be callable.")
     if isinstance(func, torch.jit.ScriptFunction):
         raise RuntimeError(
-            f"{api} of a TorchScript function is not there on the virtual cluster; call a Python function."
+            f"{api} of a TorchScript function does not exist on the virtual cluster; call a Python function."
         )
     name = str(getattr(func, "__qualname__", type(func).__name__))
     request = (func, tuple(args or ()), dict(kwargs or {}))
@@ -243,7 +243,7 @@ def _line(rank: VirtualRank) -> str:
 def _refuse(name: str) -> Callable[..., Any]:
     def refused(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            f"{name} is not there on the virtual cluster, whose torch.distributed.rpc has no distributed autograd: "
+            f"{name} does not exist on the virtual cluster, whose torch.distributed.rpc has no distributed autograd: "
             "let workers send gradients as tensors, or run on labkit.local()."
         )
 

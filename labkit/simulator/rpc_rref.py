@@ -118,8 +118,8 @@ class RRef(Generic[T]):
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
         """Refuse: there is no distributed autograd here."""
         raise RuntimeError(
-            "RRef.backward needs torch.distributed.autograd, which the virtual cluster has not: send gradients as "
-            "tensors, or run on labkit.local()."
+            "RRef.backward needs torch.distributed.autograd, which the virtual cluster does not have: send gradients "
+            "as tensors, or run on labkit.local()."
         )
 
     def __reduce__(self) -> Any:

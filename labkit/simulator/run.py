@@ -25,7 +25,7 @@ from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.garbage import Garbage, collected_by_us
-from labkit.simulator.left_open import left_open
+from labkit.simulator.left_open import groups_of_some, left_open
 from labkit.simulator.memory import RankMemory
 from labkit.simulator.memory_hooks import memory_watched
 from labkit.simulator.memory_table import memory_tables
@@ -348,16 +348,16 @@ class _Run:
     def _conclude(self) -> Outcome:
         simulation = self._simulation
         ends_ns = [max(rank.now_ns, rank.process.stream_ns) for rank in simulation.ranks]
-        records = [rank.record for rank in simulation.ranks]
-        timeline = assemble(records, ends_ns, left_open(simulation))
+        timeline = assemble([rank.record for rank in simulation.ranks], ends_ns, left_open(simulation))
         if self._cuda and not any(rank.process.accelerator.used for rank in simulation.ranks):
             self._notes[UNUSED] = 0
-        timeline.problems += tuple(Problem("not_modelled", rank, text, -1) for text, rank in self._notes.items())
+        notes = [Problem("not_modelled", rank, text, -1) for text, rank in self._notes.items()]
+        timeline.problems += (*groups_of_some(simulation), *notes)
         timeline.tables |= memory_tables(self._memories)
-        for record, end_ns in zip(records, ends_ns, strict=True):
-            record.work.mark(end_ns)
-            record.rows.clear()
-        timeline.tables["work"] = work_table([record.work for record in records])
+        for rank, end_ns in zip(simulation.ranks, ends_ns, strict=True):
+            rank.record.work.mark(end_ns)
+            rank.record.rows.clear()
+        timeline.tables["work"] = work_table([rank.record.work for rank in simulation.ranks])
         output = [one.output.text() for one in self._hub.of_rank]
         failure, size = simulation.scheduler.failure, len(simulation.ranks)
         about: dict[str, Any] = {"output": tuple(output), "timeline": timeline}
@@ -376,7 +376,7 @@ class _Run:
                 **about,
             )
         if isinstance(failure, _StandstillError):
-            raise RunTimeout(f"The run stands still: {failure.where}. {WHAT_IS_VIRTUAL}", **about)
+            raise RunTimeout(f"The run is stuck: {failure.where}. {WHAT_IS_VIRTUAL}", **about)
         if failure is not None:
             raise failure
         results = [loads_in_notebook(data) for data in self._packed if data is not None]

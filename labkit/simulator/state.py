@@ -165,6 +165,7 @@ class Simulation:
         operators: Address of an operator seen so far -> what is known of it (labkit.simulator.operators).
         draws: Called before a rank uses torch's generator of random numbers, which all ranks have in common.
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
+        makers: Every process group of torch's -> the ranks that made it (labkit.simulator.left_open).
     """
 
     cluster: Cluster
@@ -181,6 +182,7 @@ class Simulation:
     standing_in: Callable[[int], AbstractContextManager[None]] = field(default=lambda rank: nullcontext())
     operators: dict[int, Any] = field(default_factory=dict)
     rpc: Any = None
+    makers: dict[Any, set[int]] = field(default_factory=dict)
 
     def add_ranks(self) -> None:
         """Make the ranks."""

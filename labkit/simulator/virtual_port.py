@@ -177,7 +177,9 @@ class VirtualPort(PortCalls):
 
 def make_port(members: Members) -> VirtualPort:
     """Return the port of a group that torch makes, in the thread of a rank."""
-    world_size = the_rank().simulation.cluster.world_size
-    everybody = len(members.ranks) == world_size
+    rank = the_rank()
+    everybody = len(members.ranks) == rank.simulation.cluster.world_size
     label = "the default group" if everybody else f"the group of ranks {listing(members.ranks)}"
-    return VirtualPort(Group(members.name, members.ranks, label), members.group_rank)
+    group = Group(members.name, members.ranks, label)
+    rank.simulation.makers.setdefault(group, set()).add(rank.rank)
+    return VirtualPort(group, members.group_rank)

@@ -50,12 +50,12 @@ def summary(timeline: Timeline) -> str:
 
     def told(which: npt.NDArray[np.bool_], noun: str) -> str:
         size = format_bytes(int(timeline.bytes[rows[which[kind[rows]]]].sum()))
-        return f"{_count(int(called[which].sum()), noun)} with {size} in all"
+        return f"{_count(int(called[which].sum()), noun)} ({size})"
 
     if called[sends].any():
         parts.append(told(sends, "message"))
     if calls := int(called[~(sends | receives | remote)].sum()):
-        parts.append(f"{_count(calls, 'call')} of collectives")
+        parts.append(_count(calls, "collective call"))
     if called[remote].any():
         parts.append(told(remote, "remote call"))
     # Of real processes it is not recorded when they compute: what is known is when their calls moved bytes.
@@ -67,7 +67,7 @@ def summary(timeline: Timeline) -> str:
     if memory.has_memory(timeline):
         peaks = timeline.tables["memory_peak"]["bytes"]
         if peaks.any():
-            parts.append(f"{_bytes_range(peaks)} of memory at most")
+            parts.append(f"peak memory {_bytes_range(peaks)}")
     lines = [", ".join(parts) + "."]
     lines += [problem.text for problem in timeline.problems[:3]]
     if len(timeline.problems) > 3:

@@ -39,7 +39,10 @@ class Timeline:
             lessons add "stage", "version".
         problems: What is wrong in the record whatever the result was, such as a send nobody received.
         num_ranks: Ranks of the world, also those without a span.
+        is_asked_about: Whether an exercise asks what went wrong in it; its title then names no rank.
     """
+
+    is_asked_about = False
 
     def __init__(
         self,
@@ -207,7 +210,7 @@ class Timeline:
 
         Args:
             question: What is asked, "How much of the time is a bubble?".
-            unit: Of the guess, "%".
+            unit: Unit of the guess, "%".
         """
         return draw("ask", self, question, unit)
 

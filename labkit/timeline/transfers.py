@@ -85,9 +85,7 @@ def derived(timeline: Timeline) -> Table:
     """Return the table "transfer" that follows from which calls met and when each was made."""
     if "call" not in timeline.tables and not (timeline.flow >= 0).any():
         return transfer_table([])  # nothing tells which calls met
-    came, by = timeline.start_ns.copy(), timeline.rank.astype(np.int64)
-    _meet_messages(timeline, came, by)
-    alone = _meet_collectives(timeline, came, by)
+    came, by, alone = _met(timeline)
     served = _served(timeline)
     error = _clock_errors(timeline)
     late = np.flatnonzero((came > timeline.start_ns) & is_call(timeline))
@@ -105,6 +103,19 @@ def derived(timeline: Timeline) -> Table:
         found.append((row, end, end))
         errors.append(0)
     return transfer_table(found, errors)
+
+
+def last_to_come(timeline: Timeline) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return for each span when all its call needs had come, its begin at the earliest, and which rank came last."""
+    came, by, _ = _met(timeline)
+    return came, by
+
+
+def _met(timeline: Timeline) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[int]]:
+    """Return when and with which rank each call had all it needs, and the calls that some member never joined."""
+    came, by = timeline.start_ns.copy(), timeline.rank.astype(np.int64)
+    _meet_messages(timeline, came, by)
+    return came, by, _meet_collectives(timeline, came, by)
 
 
 def _meet_messages(timeline: Timeline, came: npt.NDArray[np.int64], by: npt.NDArray[np.int64]) -> None:

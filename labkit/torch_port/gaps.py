@@ -36,7 +36,7 @@ def check_dense(kind: str, tensor: torch.Tensor) -> None:
         raise RuntimeError(
             f"{kind} got a tensor with gaps in memory, of shape {tuple(tensor.shape)} and strides "
             f"{tensor.stride()}: NCCL refuses it, and gloo reads the memory in between as elements and "
-            "leaves wrong values without a word. Pass tensor.contiguous(), and copy the result back."
+            "silently leaves wrong values. Pass tensor.contiguous(), and copy the result back."
         )
 
 

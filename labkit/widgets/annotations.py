@@ -25,6 +25,7 @@ _SEAM = 6
 _MOST_NAMED = 20_000
 _MOST_ARROWS = 64
 _LINE_OF_TEXT = 8
+_NAME = 46  # pixels of a rank's name, beside those of its lanes
 _LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host", Lane.REGION: "named"}
 
 
@@ -61,7 +62,9 @@ def label_rows(
         if top > 0 and each_lane:
             between = TOP + top - layout.rank_gap / 2
             canvas.line(0, between, LEFT + NUM_COLUMNS, between, GREY, 0.25)
-        canvas.words(12, middle, layout.names.get(rank, f"rank {rank}"), TEXT)
+        name = layout.names.get(rank, f"rank {rank}")
+        x, size = (12, TEXT) if width_of(name, TEXT) < _NAME else (4, SMALL)
+        canvas.words(x, middle, name, size)
         if not each_lane:
             each_busy = busy_ns(timeline).tolist() if each_busy is None else each_busy
             share = each_busy[rank] / max(length_ns, 1)

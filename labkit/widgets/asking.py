@@ -25,7 +25,7 @@ class Asking:
     Attributes:
         figure: What is hidden.
         question: What is asked.
-        unit: Of the guess, or "".
+        unit: Unit of the guess, or "".
         guess: What was guessed, None until then.
     """
 

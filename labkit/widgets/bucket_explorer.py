@@ -71,8 +71,8 @@ def bucket_explorer(
         search_s: Time of DDP's search for unused parameters; without it as measured on a CPU, 2 µs a parameter.
         skew_s: How much later than rank 0 the slowest rank is.
         num_ranks: Number of ranks, 2 to 64.
-        latency_s: Of a message.
-        bandwidth_Bps: Of a link, bytes per second.
+        latency_s: Latency of a message, in seconds.
+        bandwidth_Bps: Rate of a link, bytes per second.
         run: The timeline of a run with spans "forward" and "backward" (and "optimizer"), drawn under the model.
         run_steps: Which of the run's steps are drawn: 0 is the first, -1 the last.
 

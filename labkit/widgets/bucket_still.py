@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from textwrap import wrap
 
-from labkit.plans.bucket_steps import Row
+from labkit.plans.bucket_steps import Row, communication, exposed
+from labkit.units import format_percent
 from labkit.widgets.language import LIGHT, letter, tint
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
+from labkit.words import plural
 
 _COMPUTE = {"F": LIGHT["forward"], "S": LIGHT["host"], "B": LIGHT["backward"], "O": LIGHT["optimizer"]}
 _WIDTH, _LEFT, _RIGHT = 760, 82, 14
@@ -37,7 +39,7 @@ def still(
         return _LEFT + time / end * (_WIDTH - _LEFT - _RIGHT)
 
     of = {index: number for number, bucket in enumerate(plan) for index in bucket}
-    marks: list[Mark] = [Text(10, 18, "Buckets of one step", 14, bold=True), Text(10, 47, "gradients", 11)]
+    marks: list[Mark] = [Text(10, 18, _claim(plan, rows[0][1]), 14, bold=True), Text(10, 47, "gradients", 11)]
     _, begin, over = next(each for each in rows[0][1].compute if each[0] == "B")
     summed, total = 0, sum(sizes)
     for index in reversed(used):
@@ -61,6 +63,13 @@ def still(
     return Scene(_WIDTH, round(y + 10), tuple(marks))
 
 
+def _claim(plan: Sequence[Sequence[int]], row: Row) -> str:
+    """Return how much of the communication backward hides."""
+    comm = communication(row)
+    hidden = format_percent(1 - exposed(row) / comm if comm else 0.0)
+    return f"{plural(len(plan), 'bucket')}: backward hides {hidden} of the communication"
+
+
 def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:
     marks: list[Mark] = [Text(10, y + 14, name, 11), Text(10, y + 35, "all-reduce", 10, fill=GREY)]
     words = {"F": "forward", "S": "search", "B": "backward", "O": "optimizer"}
@@ -76,5 +85,7 @@ def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mar
             marks.append(Text(left + width / 2, y + 36, letter(number), 11, "middle", on=fill))
         if each.end > row.computed:
             marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), RED, 4))
+    if (over := max((each.end for each in row.sent), default=0.0)) > row.computed:
+        marks.append(Text(x(over) + 4, y + 36, "!", 11, fill=RED, bold=True))
     marks.append(Line(((x(row.computed), y - 3), (x(row.computed), y + 45)), INK, 1.2, dashed=True))
     return marks

@@ -9,14 +9,16 @@ from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.plans.buckets import HOOKS, MEMORY_BPS
+from labkit.units import format_time
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.hook_errors import Array, as_ranks, hook_errors, norms, total_error
 from labkit.widgets.language import DASHES, LIGHT, SERIES
+from labkit.widgets.line_names import Ending, names_at
 from labkit.widgets.scene import GREY, INK, Line, Mark, Scene, Text
 
 _MOST_METHODS, _MOST_LOSSES = 8, 200
 COLOURS = (INK, *SERIES)
-_LOW, _HIGH = 1e7, 1e12
+_LOW, _HIGH, _SHOWN = 1e7, 1e12, 1e9
 _WIDTH, _LEFT, _TOP, _TALL = 760, 66, 44, 210
 
 
@@ -77,7 +79,7 @@ def compression_explorer(
             PowerSGD and top 1 % are counted on them; their times are passes over memory, as in ``bucket_explorer``.
         num_ranks: 2 to 128.
         compute_s: Forward and backward of a step.
-        latency_s: Of a message.
+        latency_s: Latency of a message, in seconds.
 
     Raises:
         ConfigError: If there is no method, or a word is not one of these.
@@ -152,6 +154,16 @@ def _in_words(speeds: tuple[float, float] | None) -> str:
     return f"above {low}" if speeds[0] else "at any speed" if speeds[1] == math.inf else f"below {high}"
 
 
+def _claim(names: Sequence[str], times: Sequence[float]) -> str:
+    """Return which method makes a step fastest at the speed that is looked at first, and how much faster."""
+    best = min(range(len(times)), key=times.__getitem__)
+    at = f"At {_SHOWN / 1e9:g} GB/s"
+    if not best:
+        return f"{at} nothing is faster than {names[0]}"
+    faster = times[0] / times[best]
+    return f"{at} {names[best]} makes a step {faster:.{int(faster < 10)}f} times as fast"
+
+
 def _still(methods: Sequence[Method], num_ranks: int, compute_s: float, latency_s: float, sentence: str) -> Scene:
     speeds = [_LOW * (_HIGH / _LOW) ** (k / 50) for k in range(51)]
     curves = [[each.step_s(compute_s, num_ranks, latency_s, speed) for speed in speeds] for each in methods]
@@ -161,20 +173,26 @@ def _still(methods: Sequence[Method], num_ranks: int, compute_s: float, latency_
     def y(seconds: float) -> float:
         return _TOP + _TALL * (1 - (math.log10(seconds) - low) / ((high - low) or 1))
 
-    marks: list[Mark] = [Text(10, 20, "A step against the link's speed", 14, bold=True)]
+    times = [each.step_s(compute_s, num_ranks, latency_s, _SHOWN) for each in methods]
+    marks: list[Mark] = [
+        Text(10, 20, _claim([each.name for each in methods], times), 14, bold=True),
+        Text(_LEFT, _TOP - 8, "time of a step", 10.5, fill=GREY),
+    ]
     for power in range(math.ceil(low), math.floor(high) + 1):
         marks.append(Line(((_LEFT, y(10.0**power)), (_LEFT + wide, y(10.0**power))), LIGHT["line"], 0.5))
-        marks.append(Text(_LEFT - 6, y(10.0**power) + 4, f"{10.0 ** (power + 3):g} ms", 10.5, "end"))
+        marks.append(Text(_LEFT - 6, y(10.0**power) + 4, format_time(10.0 ** (power + 9)), 10.5, "end"))
     for power in range(7, 13):
         x = _LEFT + (power - 7) / 5 * wide
         marks.append(Text(x, _TOP + _TALL + 18, f"{10.0 ** (power - 9):g}", 10.5, "middle"))
     marks.append(Text(_LEFT + wide / 2, _TOP + _TALL + 34, "link, GB/s", 11, "middle"))
     marks.append(Line(((_LEFT, _TOP + _TALL), (_LEFT + wide, _TOP + _TALL)), INK))
+    here = _LEFT + math.log(_SHOWN / _LOW) / math.log(_HIGH / _LOW) * wide
+    marks.append(Line(((here, _TOP), (here, _TOP + _TALL)), INK, dashed=True))
+    endings: list[Ending] = []
     for place, (each, curve) in enumerate(zip(methods, curves, strict=True)):
         points = tuple((_LEFT + k / 50 * wide, y(seconds)) for k, seconds in enumerate(curve))
         marks.append(Line(points, COLOURS[place % 8], 2.5, dash=DASHES[place % 8]))
-        right, top = _LEFT + wide + 16, 60 + 18 * place
-        marks.append(Line(((right, top), (right + 28, top)), COLOURS[place % 8], 3, dash=DASHES[place % 8]))
-        marks.append(Text(right + 34, top + 4, each.name, 11))
+        endings.append(Ending(each.name, points[-1][1], COLOURS[place % 8], DASHES[place % 8]))
+    marks += names_at(endings, _LEFT + wide, _TOP, _TOP + _TALL)
     marks.append(Text(10, _TOP + _TALL + 54, sentence, 11, fill=GREY))
     return Scene(_WIDTH, _TOP + _TALL + 64, tuple(marks))

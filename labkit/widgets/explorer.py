@@ -56,7 +56,7 @@ class Explorer:
 
         Args:
             question: What is asked, "Which bubble do 16 microbatches have?".
-            unit: Of the guess, "%".
+            unit: Unit of the guess, "%".
         """
         return Asking(self, question, unit)
 

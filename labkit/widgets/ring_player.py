@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ def player_of_plans(
         plan: plan(rank, world_size), or one plan for each rank, or None.
         num_ranks: How many to begin with.
         num_bytes: Size of the tensor for the times.
-        latency_s: Of a message.
+        latency_s: Latency of a message, in seconds.
         bandwidth: Of a link, bytes per second.
         num_chunks: Of the ring, 1 to 16; 0: as many as ranks.
 
@@ -157,6 +158,17 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+def _claim(played: Outcome) -> str:
+    """Return what the plan costs; of one that is wrong, how far it comes."""
+    complete, every = played.num_complete(), played.num_ranks * played.num_chunks
+    if played.faults or complete < every:
+        few, become = (f"Only {complete}", "become") if complete > 1 else ("Only 1" if complete else "None", "becomes")
+        return f"{few} of {every} chunks {become} complete"
+    sent = Counter(transfer.src for step in played.steps for transfer in step.transfers)
+    share = f"{max(sent.values(), default=0)}/{played.num_chunks}"
+    return f"{played.num_ranks} ranks sum a tensor in {len(played.steps)} steps; each sends {share} of it"
+
+
 def _still(played: Outcome, source: str) -> Scene:
     """Return what every rank holds at the start and after each step, as small tables side by side."""
     size, panels, across = played.num_ranks, len(played.steps) + 1, played.num_chunks
@@ -165,7 +177,7 @@ def _still(played: Outcome, source: str) -> Scene:
     cell = min((_WIDTH - 40) / in_a_row / (across + 0.9), 30.0)
     wide, tall = cell * (across + 0.9), cell * size + 34
     marks: list[Mark] = [
-        Text(12, 20, "Ring all-reduce: contributions in each chunk", 14, bold=True),
+        Text(12, 20, _claim(played), 14, bold=True),
         Text(12, 37, f"{size} ranks, {source}; a row is a rank, a column a chunk", 11, fill=GREY),
     ]
     first = next((step for step in played.steps if any(write.content.wrong for write in step.writes)), None)

@@ -15,6 +15,7 @@ from labkit.units import format_percent
 from labkit.widgets.colours import between
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import DASHES, FRESH, LIGHT, SERIES, STALE
+from labkit.widgets.line_names import Ending, names_at
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
 
 COLOURS = (INK, *SERIES)
@@ -62,13 +63,13 @@ def staleness_view(
             updates any whole number, which is held against what happened.
         num_workers: Workers of the simulation, 1 to 8.
         straggler: How many times slower worker 0 is in the simulation, 1 to 8.
-        delay: Of the simulated network, in computing times.
+        delay: Delay of the simulated network, in computing times.
         lr: Learning rate of the simulation; a synchronous server applies it to the mean of all gradients.
         divided: By what the rate of a single gradient is divided: "nothing", "workers" or "staleness".
         drop: Gradients staler than this are dropped by the simulated server: 0, 1, 2, 4 or 8; None: none is.
-        law: Of the simulated computing times: "equal", "±25 %" or "exponential".
+        law: Distribution of the simulated computing times: "equal", "±25 %" or "exponential".
         num_bytes: Size of the weights, to count what is pulled and pushed; 4 MB in the simulation.
-        seed: Of the simulation.
+        seed: Seed of the simulation.
 
     Raises:
         ConfigError: If there are no updates or more than 400, or something is not a record.
@@ -117,7 +118,7 @@ def staleness_view(
 
 def _name(bound: int | str) -> str:
     names = {"sync": "synchronous", "async": "asynchronous"}
-    return f"ahead by {bound}" if isinstance(bound, int) else names.get(bound, bound)
+    return f"≤ {bound} ahead" if isinstance(bound, int) else names.get(bound, bound)
 
 
 def _numbers(run: ServerRun, delay: float = 0.0) -> dict[str, Any]:
@@ -139,8 +140,8 @@ def _sentence(run: ServerRun, delay: float = 0.0) -> str:
     told += f"; workers wait {format_percent(numbers['waiting'])} of the time" if run.timed else ""
     told += f"; loss {numbers['loss']:.3g} at the end" if run.losses else ""
     sentence = (
-        f"{len(updates) - numbers['dropped']} updates of {1 + max(u.worker for u in updates)} workers: staleness "
-        f"{numbers['mean']:.2f} in the mean, {numbers['most']} at most{told}."
+        f"{len(updates) - numbers['dropped']} updates of {1 + max(u.worker for u in updates)} workers: mean staleness "
+        f"{numbers['mean']:.2f}, at most {numbers['most']}{told}."
     )
     if numbers["missing"]:
         sentence += f" The record lacks update {', '.join(numbers['missing'])}."
@@ -164,6 +165,15 @@ def waiting_share(updates: Sequence[Update], delay: float = 0.0) -> float:
     return max(1 - busy / whole, 0.0) if whole else 0.0
 
 
+def _claim(run: ServerRun) -> str:
+    """Return how old the gradients are that were applied."""
+    applied = [update.staleness for update in run.updates if not update.dropped]
+    name = run.name[0].upper() + run.name[1:]
+    if not applied:
+        return f"{name}: nothing applied yet"
+    return f"{name}: a gradient is {sum(applied) / len(applied):.1f} updates old on average, {max(applied)} at most"
+
+
 def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
     updates = runs[0].updates
     applied = [update for update in updates if not update.dropped]
@@ -173,7 +183,7 @@ def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
     def x(time: float) -> float:
         return _LEFT + time / end * wide
 
-    marks: list[Mark] = [Text(10, 20, "Staleness of each update", 14, bold=True), Text(10, top + 8, "server", 11)]
+    marks: list[Mark] = [Text(10, 20, _claim(runs[0]), 14, bold=True), Text(10, top + 8, "server", 11)]
     marks.append(Line(((_LEFT, top + 4), (_LEFT + wide, top + 4)), GREY))
     marks += [Line(((x(u.end), top - 2), (x(u.end), top + 10)), INK) for u in applied]
     marks += [Line(((x(time), top - 9), (x(time), top + 17)), RED, 3, dashed=True) for time, _ in runs[0].gaps]
@@ -219,15 +229,13 @@ def _curves(runs: Sequence[ServerRun], top: float) -> list[Mark]:
         Text(_LEFT + wide, top + 124, f"time {end:.3g}", 10, "end", GREY),
         Line(((_LEFT, top + 110), (_LEFT + wide, top + 110)), INK),
     ]
+    endings: list[Ending] = []
     for place, run in enumerate(runs):
         colour, dash, points = COLOURS[place % 8], DASHES[place % 8], []
         for time, _, loss in run.losses:
             high = min(max((math.log10(max(loss, _LEAST_LOSS)) - low) / span, 0.0), 1.0) if loss < _MOST_LOSS else 1.0
             points.append((_LEFT + time / end * wide, top + 110 - 100 * high))
         marks.append(Line(tuple(points), colour, 3 if place == 0 else 2, dash=dash))
-        y = top + 16 + 17 * place
-        marks.append(
-            Line(((_LEFT + wide + 14, y), (_LEFT + wide + 36, y)), COLOURS[place % 8], 3, dash=DASHES[place % 8])
-        )
-        marks.append(Text(_LEFT + wide + 41, y + 4, run.name[:14], 10.5))
-    return marks
+        if points:
+            endings.append(Ending(run.name[:14], points[-1][1], colour, dash))
+    return marks + names_at(endings, _LEFT + wide, top + 4, top + 110)

@@ -226,7 +226,8 @@ def title_of(timeline: Timeline) -> str:
 def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
     """Return the timeline with one more span of no length, which paints nothing, so that it lasts this long."""
     end = timeline.extent_ns[0] + span_ns
-    last: dict[str, Any] = {"rank": timeline.rank[0], "lane": timeline.lane[0], "start_ns": end, "end_ns": end}
+    lane = timeline.lane[int((timeline.lane != Lane.REGION).argmax())]  # a region would have a bracket
+    last: dict[str, Any] = {"rank": timeline.rank[0], "lane": lane, "start_ns": end, "end_ns": end}
     last |= {"name": "", "kind": "span", "bytes": 0, "peer": -1, "flow": -1}
     columns = {key: np.append(getattr(timeline, key), last[key]) for key in COLUMNS}
     return Timeline(**columns, tables=timeline.tables, problems=timeline.problems, num_ranks=timeline.num_ranks)

@@ -98,7 +98,7 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
         )
         bars.append(
             Bar(
-                f"a further submission {what}, at most 0.15x the faster of the others",
+                f"one more submission {what}, at most 0.15x the faster of the others",
                 ratio(found["labkit"][1], best[1]),
                 0.15,
             )

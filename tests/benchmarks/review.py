@@ -35,7 +35,7 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
     ours, other = found["labkit review"], found["formgrader"]
     bars = [
         Bar(f"{what}, at {students} answers, at most formgrader's", ratio(ours and ours[at], other and other[at]), 1)
-        for at, what in enumerate(("opening the page", "points given until the next answer can be read"))
+        for at, what in enumerate(("opening the page", "from giving points to reading the next answer"))
     ]
     return text, bars, {"students": students, "seconds": found}
 

@@ -101,5 +101,5 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         rows.append([kind, f"{real[kind][-1]:.5f}"])
     text += [f"loss after {num_steps} steps on two real processes", table(["", "loss"], rows)]
     apart = max(abs(losses[-1] - real["DDP"][-1]) for losses in real.values())
-    bars.append(Bar("losses of all six lie at most so far apart", apart, 1e-3))
+    bars.append(Bar("largest difference between the losses of all six", apart, 1e-3))
     return "\n".join(text), bars, {"virtual": figures, "real": real}

@@ -111,7 +111,7 @@ def report(asked: list[Experiment], host: Hardware) -> tuple[str, list[Bar], dic
         ("DDP steps of three models", [one for one in asked if one.name.startswith("DDP") and one.fair]),
         ("rings and all_reduce over sizes", [one for one in asked if "ring" in one.name or "gloo" in one.name]),
         ("a pipeline of two stages", [one for one in asked if "pipeline" in one.name]),
-        ("all that is fair", [one for one in asked if one.fair]),
+        ("all rows that have a limit", [one for one in asked if one.fair]),
     ):
         fair = [one for one in some if one.fair]
         spread = median(one.spread for one in fair)

@@ -269,7 +269,7 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         *(Bar(f"static picture of {size:,} spans, ms, at most 100", median(static[size]), 100) for size in static),
         Bar("the larger of the two, KB, at most 60", max(map(len, picture.values())) / 1e3, 60),
         Bar("JavaScript of all views as sent, kB, at most 150", scripts / 1e3, 150),
-        Bar("hosts asked other than this one, at most 0", len(outside), 0),
+        Bar("hosts contacted besides this one, at most 0", len(outside), 0),
     ]
     peer = pages["bokeh"][SIZES[-1]]["first_ms"]
     bars.append(Bar("first paint at 100,000 spans over bokeh's, at most 1", ours["first_ms"] / peer, 1))

@@ -164,7 +164,7 @@ def test_a_taken_name_a_wrong_link_and_a_dead_board_are_told_at_joining(board: R
     board.send("cy", "naive_all_reduce", True)
     with pytest.raises(ConfigError, match="somebody else in this class is called 'cy'"):
         labkit.join_class(board.link, "cy")
-    with pytest.raises(ConfigError, match="this is no class of this board"):
+    with pytest.raises(ConfigError, match="this board has no such class"):
         labkit.join_class(re.sub(r"/c/.*", "/c/aaaaa-bbbbb", board.link), "cy")
     stop(board)
     with pytest.raises(EnvironmentProblem, match=r"did not answer \([^)]*\)\. Compare the link with the one on the"):
@@ -188,7 +188,7 @@ def test_what_answers_and_is_no_board_is_told_at_joining(own_home: Path, status:
 
     with http.server.HTTPServer(("127.0.0.1", 0), LoginPage) as server:
         threading.Thread(target=server.handle_request).start()
-        with pytest.raises(EnvironmentProblem, match=rf"is no class board \(HTTP {status}\)\. Compare the link"):
+        with pytest.raises(EnvironmentProblem, match=rf"is not a class board \(HTTP {status}\)\. Compare the link"):
             labkit.join_class(f"http://127.0.0.1:{server.server_port}/c/aaaaa-bbbbb", "ada")
     assert not own_home.exists()
 

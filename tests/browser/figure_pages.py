@@ -17,6 +17,12 @@ def number(page: Any, label: str) -> str:
     return str(page.text_content(f'[data-number="{label}"]'))
 
 
+def open_more(page: Any) -> None:
+    """Show a timeline's seldom wanted controls, where they are hidden; `page` may be a part of one."""
+    for closed in page.locator(".labkit-main > button[aria-expanded=false]").all():
+        closed.click()
+
+
 def set_slider(page: Any, key: str, position: float) -> None:
     """Move a slider as its reader would; of words, press the one at this position."""
     script = """(control, to) => {

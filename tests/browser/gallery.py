@@ -32,15 +32,10 @@ from labkit.widgets.sharding_player import sharding_player
 from labkit.widgets.staleness_view import staleness_view
 from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_page import view
-from tests.browser.figure_pages import ILLEGAL, PAGE
+from tests.browser.figure_pages import ILLEGAL, PAGE, set_slider
 from tests.widgets import ring_programs
 
 WIDTHS, THEMES = (700, 1440), ("light", "dark")
-MOVE = """([key, to]) => {
-  const at = document.querySelector(`[data-key=${key}]`);
-  at.value = to;
-  at.dispatchEvent(new Event("input", { bubbles: true }));
-}"""
 GAP = [(0, 0, 0, 0), (1, 1, 0, 1), (4, 0, 1, 4), (5, 2, 1, 5)]
 Do = tuple[Any, ...]
 """Keys to press in the picture, or (slider, position)."""
@@ -156,7 +151,7 @@ def shoot(browser: Any, folder: Path, name: str, body: str, doing: tuple[Do | st
             page.wait_for_selector("[data-painted], .labkit-figure[data-live] svg[role=img]")
             for each in doing:
                 if isinstance(each, tuple):
-                    page.evaluate(MOVE, list(each))
+                    set_slider(page, *each)
                 else:
                     page.press("canvas, [data-part=stage]", each)
             page.wait_for_timeout(60)

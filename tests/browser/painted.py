@@ -16,13 +16,13 @@ from labkit.timeline.transfers import moving
 from labkit.widgets.palette import BLOCKED
 from labkit.widgets.pixel_shares import share_matrix
 
-LEFT, RIGHT = 112, 54
+LEFT, RIGHT = 124, 54
 READ = """(root) => {
   const view = root.labkit, { state, canvas } = view;
   if (state.arrows) view.press("a");
   view.press("Home");
   view.draw();
-  const columns = Math.round((state.width - 112 - 54) * state.ratio), x = Math.round(112 * state.ratio);
+  const columns = Math.round((state.width - 124 - 54) * state.ratio), x = Math.round(124 * state.ratio);
   const context = canvas.getContext("2d");
   const ground = [1, 3, 5].map((at) => parseInt(state.theme.band.slice(at, at + 2), 16));
   const line = (y) => {

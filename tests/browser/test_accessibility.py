@@ -155,6 +155,7 @@ def test_the_table_of_a_timeline_says_every_bar_and_the_explorers_tables_have_he
         ["1", "recv", "recv", "500 µs", "1.5 ms"],
     ]
     page = opened("explorers")
+    page.click("summary >> nth=0")
     page.click("[data-act=table] >> nth=0")
     heads = "each => each.map(head => head.scope + ' ' + head.textContent)"
     assert page.eval_on_selector_all("[data-part=table]:not([hidden]) th", heads)[:2] == ["col rank", "col chunk A"]

@@ -88,6 +88,18 @@ def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Op
     assert still.get_attribute(".labkit-figure", "data-step") == "4"
 
 
+def test_under_reduced_motion_a_figure_is_a_filmstrip_that_marks_where_its_reader_stands(show: Open) -> None:
+    page = show(labkit.figure("ring"), reduced_motion="reduce")
+    told = "texts => texts.map(each => each.textContent).filter(words => /^[0-9]+[.] /.test(words))"
+    for frames in ("1468", "1358"):
+        shown = page.eval_on_selector_all("svg[role=img] text", told)
+        marked = page.eval_on_selector_all("svg[role=img] text.bold", told)
+        step = int(page.get_attribute(".labkit-figure", "data-step"))
+        assert "".join(words[0] for words in shown) == frames
+        assert marked == [f"{step + 1}. {page.inner_text('[data-part=say]')}"]
+        page.click("[data-act=next]")
+
+
 def test_sliders_recompute_the_formula_at_once(show: Open) -> None:
     page = show(ring_player(num_ranks=4, num_bytes=1e9, latency_s=1e-6, bandwidth_Bps=1e11))
     assert number(page, "2(N−1)(α + B/Nβ)") == "15 ms"
@@ -216,7 +228,7 @@ def test_under_a_bound_nobody_is_further_ahead(show: Open) -> None:
 def test_losses_of_three_servers_stand_on_one_axis_and_answer_the_sliders(show: Open) -> None:
     page = show(staleness_view(num_workers=8, straggler=1, lr=0.4, divided="nothing"))
     lines = "each => each.map(line => line.dataset.run)"
-    assert page.eval_on_selector_all("[data-run]", lines) == ["asynchronous", "synchronous", "ahead by 2"]
+    assert page.eval_on_selector_all("[data-run]", lines) == ["asynchronous", "synchronous", "≤ 2 ahead"]
 
     def loss(name: str) -> float:
         each = "each => each.map(dd => [dd.dataset.number, dd.textContent])"

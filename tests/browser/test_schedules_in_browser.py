@@ -17,7 +17,8 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     page = show(schedule_explorer())
     shares = "each => each.map(words => +words.dataset.bubble)"
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
-    assert page.inner_text("header b") == "gpipe idles 27.3 % and holds 8; one_f_one_b idles 27.3 % and holds 4"
+    title = "gpipe idles 27.3 %, holds 8 microbatches; one_f_one_b idles 27.3 %, holds 4 microbatches"
+    assert page.inner_text("header b") == title
     set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
     assert page.inner_text("header b").startswith("gpipe idles 46.7 %")
@@ -63,7 +64,7 @@ def test_an_operation_dragged_to_another_place_is_checked_at_once(show: Open) ->
     unit = page.locator('[data-op="1:B0"]').bounding_box()["width"] / 2
     drag(page, "1:B0", 2 * unit)  # behind F1
     assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
-    assert page.inner_text("[data-part=say]").startswith("schedule 0, edited, can be carried out: bubble 33.3 %")
+    assert page.inner_text("[data-part=say]").startswith("schedule 0, edited, still runs: bubble 33.3 %")
     drag(page, "1:B0", -3 * unit)  # before F0
     assert page.inner_text("[data-part=say]") == "Stage 1: B0 stands before F0. Chosen: B0 of stage 1."
     page.click("text=Undo edits")
@@ -77,7 +78,7 @@ def test_a_schedule_reflows_while_an_operation_is_dragged_and_before_it_is_let_g
     unit = page.locator('[data-op="1:B0"]').bounding_box()["width"] / 2
     take(page, '[data-op="1:B0"]', 2 * unit)
     assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
-    assert page.inner_text("[data-part=say]").startswith("schedule 0, edited, can be carried out")
+    assert page.inner_text("[data-part=say]").startswith("schedule 0, edited, still runs")
     page.mouse.up()
     assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
 
@@ -131,8 +132,8 @@ def test_a_deadlock_made_with_the_keys_is_named(show: Open) -> None:
 def test_memory_and_the_critical_path_are_drawn_when_asked_for(show: Open) -> None:
     page = show(schedule_explorer(num_stages=4, num_microbatches=8, memory_limit=4))
     assert page.eval_on_selector_all("[data-limit]", "each => each.length") == 8
-    assert number(page, "gpipe: fits into memory") == "✗ stage 0, 1, 2, 3"
-    assert number(page, "one_f_one_b: fits into memory") == "✓"
+    assert number(page, "gpipe: fits in memory") == "✗ stage 0, 1, 2, 3"
+    assert number(page, "one_f_one_b: fits in memory") == "✓"
     page.focus("[data-part=stage]")
     page.keyboard.press("c")
     marked = page.eval_on_selector_all("[data-critical]", "each => each.map(cell => cell.dataset.op)")

@@ -12,7 +12,7 @@ import pytest
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
 from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_page import view
-from tests.browser.figure_pages import Open
+from tests.browser.figure_pages import Open, open_more
 
 pytestmark = [pytest.mark.browser]
 
@@ -49,6 +49,7 @@ def _numbers(page: Any) -> dict[str, list[str]]:
 
 
 def _words(page: Any, path: Path) -> list[str | None]:
+    open_more(page)
     with page.expect_download() as download:
         page.select_option("select[aria-label=Export]", "SVG")
     download.value.save_as(path)
@@ -90,6 +91,7 @@ def test_two_runs_are_told_apart_in_numbers_strip_cursor_table_and_files(opened:
 
     words = _words(page, tmp_path / "view.svg")
     assert {"before", "after", "busy"} <= set(words) and "ratio" not in words
+    open_more(page)
     with page.expect_download() as download:
         page.select_option("select[aria-label=Export]", "Chrome trace")
     trace = json.loads(Path(download.value.path()).read_text())["traceEvents"]

@@ -18,7 +18,7 @@ import labkit
 from labkit.timeline import COMMUNICATION, COMPUTE, REGION, Timeline
 from labkit.timeline.memory import memory_curve
 from labkit.timeline.metrics import busy_share
-from tests.browser.figure_pages import Open
+from tests.browser.figure_pages import Open, open_more
 
 pytestmark = [pytest.mark.browser]
 
@@ -78,15 +78,15 @@ def test_the_strip_shows_how_busy_the_run_is_and_moves_the_window(opened: Any) -
     # Computing and communicating are two rows of each rank: one of four is filled, two while the message moves.
     assert busy[columns // 8] == pytest.approx(0.25) and busy[int(0.6 * columns)] == pytest.approx(0.5)
     assert busy.mean() == pytest.approx((4 + 2 + 2 + 2) / 8 / 4, abs=0.01)
-    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[112, 0, v.strip.width - 166, 26]"))
+    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.strip.width - 178, 26]"))
     assert painted.sum() == 0 or painted.max() <= 26  # covered by the window's shade while all is in view
     page.evaluate(f"() => {VIEW}.show({2 * MS}, {4 * MS})")
-    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[112, 0, v.strip.width - 166, 26]"))
+    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.strip.width - 178, 26]"))
     outside = [x for x in range(columns) if not 0.23 * columns < x < 0.52 * columns]
     assert np.abs(painted[outside] - 22 * busy[outside]).max() <= 2
 
     box = page.locator("canvas.labkit-strip").bounding_box()
-    at = lambda time: box["x"] + 112 + time / 8 * columns  # noqa: E731  (ms)
+    at = lambda time: box["x"] + 124 + time / 8 * columns  # noqa: E731  (ms)
     for begin, end in ((3.0, 5.0), (6.0, 7.0)):  # its middle moves the window, its edge makes it longer
         page.mouse.move(at(begin), box["y"] + 10)
         page.mouse.down()
@@ -108,6 +108,7 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
     timeline = labkit.run(holds_memory, on=labkit.virtual(2)).timeline
     page = opened(timeline)
     assert _of(page, "v.state.layout.memories") == []
+    open_more(page)
     page.click("text=Memory")
     places = _of(page, "v.state.layout.memories")
     assert [place["rank"] for place in places] == [0, 1]
@@ -115,7 +116,7 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
     assert most >= 4 * 4_000_000
     for place in places:
         times, held = memory_curve(timeline, place["rank"])
-        box = f"[112, {round(place['y'])}, v.canvas.width - 166, {place['height']}]"
+        box = f"[124, {round(place['y'])}, v.canvas.width - 178, {place['height']}]"
         painted = _pixels(page, "v.canvas", "v.state.theme.memory", box)
         low, high = _of(page, "v.state.view")
         edges = timeline.start_ns.min() + low + np.linspace(0, high - low, len(painted) + 1)
@@ -129,10 +130,10 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
 @pytest.mark.long
 def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened: Any) -> None:
     page = opened(steps())
-    scale = (_of(page, "v.state.width") - 166) / (8 * MS)
+    scale = (_of(page, "v.state.width") - 178) / (8 * MS)
     rows = _of(page, "v.state.layout.rows.map(({ y, bar, row }) => [row.rank, row.lane, y, bar])")
     (place,) = [each for each in rows if each[:2] == [1, COMPUTE]]
-    edge, reach = 112 + 6 * MS * scale, 0.2 * MS * scale
+    edge, reach = 124 + 6 * MS * scale, 0.2 * MS * scale
     ground = "v.state.theme.band"
     box = f"[{round(edge - 3 * reach)}, {round(place[2])}, {round(3 * reach) - 1}, {place[3]}]"
     free = np.array(_pixels(page, "v.canvas", ground, box))
@@ -146,8 +147,8 @@ def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened:
 
 def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     page = opened(steps())
-    columns = """[...Array(v.canvas.width - 166).keys()].map((x) =>
-      v.canvas.getContext("2d").getImageData(112 + x, 0, 1, v.canvas.height).data.join())"""
+    columns = """[...Array(v.canvas.width - 178).keys()].map((x) =>
+      v.canvas.getContext("2d").getImageData(124 + x, 0, 1, v.canvas.height).data.join())"""
     plain = _of(page, columns)
     page.press("canvas", "c")
     assert page.inner_text(".labkit-detail").startswith("Critical path, 8 ms")
@@ -155,7 +156,7 @@ def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     assert changed.mean() > 0.95  # from the first begin to the last end
     on_edge = """[[0, 0.25], [1, 0.875], [1, 0.4]].map(([rank, share]) => {
       const { y } = v.state.layout.rows.find(({ row }) => row.rank === rank && row.lane === 0);
-      const x = Math.round(112 + share * (v.canvas.width - 166));
+      const x = Math.round(124 + share * (v.canvas.width - 178));
       const [r, g, b] = v.canvas.getContext("2d").getImageData(x, y + 1, 1, 1).data;
       return "#" + [r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("") === v.state.theme.path;
     })"""
@@ -167,6 +168,7 @@ def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
 def test_the_table_lists_the_events_in_view_for_a_screen_reader(opened: Any) -> None:
     page = opened(steps())
     assert not page.is_visible(".labkit-table")
+    open_more(page)
     page.click("button:has-text('Table')")
     page.wait_for_selector(".labkit-table td")  # it is written at the next frame
     rows = [row.split("\t") for row in page.locator(".labkit-table tr").all_inner_texts()]
@@ -183,6 +185,7 @@ def test_the_table_lists_the_events_in_view_for_a_screen_reader(opened: Any) -> 
 
 
 def _export(page: Any, kind: str, path: Path) -> bytes:
+    open_more(page)
     with page.expect_download() as download:
         page.select_option("select[aria-label=Export]", kind)
     download.value.save_as(path)
@@ -196,9 +199,9 @@ def test_each_of_the_four_files_opens_and_says_what_the_view_says(opened: Any, b
     image = Image.open(io.BytesIO(_export(page, "PNG", tmp_path / "view.png"))).convert("RGB")
     blue = tuple(int(_of(page, "v.state.theme.colours[0]")[at : at + 2], 16) for at in (1, 3, 5))
     place = _of(page, "v.state.layout.rows[0].y")
-    width = _of(page, "v.state.width") - 166
+    width = _of(page, "v.state.width") - 178
     line = [
-        image.getpixel((112 + x, image.height - _of(page, "v.canvas.height") + round(place) + 1)) for x in range(width)
+        image.getpixel((124 + x, image.height - _of(page, "v.canvas.height") + round(place) + 1)) for x in range(width)
     ]
     assert np.mean([colour == blue for colour in line]) == pytest.approx(0.5, abs=0.02)  # 4 of 8 ms
 
@@ -272,7 +275,7 @@ def test_many_ranks_are_a_cluster_the_slowest_and_outliers_first_and_all_on_the_
     page = opened(timeline)
     assert len(timeline) == 9984
     assert _of(page, "v.state.layout.heads.map(({ text }) => text)") == [
-        "slowest: computes 2.2 × as long as the middle rank", "outliers", "the others",
+        "slowest: computes 2.2 × as long as the median rank", "outliers", "the others",
     ]  # fmt: skip
     assert _of(page, "v.state.layout.rows.map(({ row }) => row.rank)") == [13, 13, 40, 40, 0, 0]  # the rest is alike
     page.press("canvas", "f")
@@ -285,6 +288,7 @@ def test_many_ranks_are_a_cluster_the_slowest_and_outliers_first_and_all_on_the_
     page.press("canvas", ">")  # the other axis
     page.press("canvas", ">")
     assert _of(page, "v.state.layout.rows.at(-1).bar") > before
+    open_more(page)
     page.click("text=Cluster")
     assert _of(page, "v.state.layout.heads") == []
 
@@ -292,7 +296,7 @@ def test_many_ranks_are_a_cluster_the_slowest_and_outliers_first_and_all_on_the_
 def test_the_collective_under_the_pointer_lights_up_on_every_rank_and_is_told_beside_it(opened: Any) -> None:
     page = opened(cluster(4, 3))
     row = "v.state.layout.rows.find(({ row }) => row.rank === 2 && row.lane === 1)"
-    x, y = 112 + (_of(page, "v.state.width") - 166) * 9.9 / 33, _of(page, f"{row}.y + 3")
+    x, y = 124 + (_of(page, "v.state.width") - 178) * 9.9 / 33, _of(page, f"{row}.y + 3")
     page.hover("canvas >> nth=0", position={"x": x, "y": y})
     page.wait_for_function(f"() => {VIEW}.state.lit.size === 4")
     begins, names = "v.state.runs[0].start[at]", "v.state.runs[0].labels[v.state.runs[0].label[at]][0]"
@@ -316,7 +320,7 @@ def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: 
     (place,) = [each for each in _of(page, "v.state.layout.rows.map(({ row, y, bar }) => [row.lane, y, bar])")
                 if each[0] == COMMUNICATION]  # fmt: skip
     _, y, bar = place
-    red = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", f"[112, {y + bar - 2}, v.canvas.width - 166, 2]"))
+    red = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", f"[124, {y + bar - 2}, v.canvas.width - 178, 2]"))
     columns = len(red)
     # The all_reduce lasts from 4 to 10 ms; the rank computes until 8.
     assert red[: int(0.79 * columns)].max() == 0 and red[int(0.81 * columns) : int(0.99 * columns)].min() > 0

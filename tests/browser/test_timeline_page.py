@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.figure_pages import Open
+from tests.browser.figure_pages import Open, open_more
 from tests.timeline.small_timelines import exchange
 
 pytestmark = [pytest.mark.browser]
@@ -18,6 +18,7 @@ VIEW = "document.querySelector('.labkit-timeline').labkit"
 
 
 def _export(page: Any, kind: str, path: Path) -> str:
+    open_more(page)
     with page.expect_download() as download:
         page.select_option("select[aria-label=Export]", kind)
     download.value.save_as(path)
@@ -37,12 +38,55 @@ def test_it_exports_pictures_a_trace_and_itself(open_timeline: Open, tmp_path: P
     assert {"rank 0", "rank 1", "compute", "forward", "isend 1", "recv 0", "time (ms)"} <= set(words)
     theme = page.evaluate(f"() => {VIEW}.state.theme")
     strokes = {each.get("stroke") for each in drawing.iter("{http://www.w3.org/2000/svg}path")}
-    assert {theme["arrow"], theme["path"], theme["alarm"]} <= strokes  # a message, the critical path, the frame
+    assert {theme["arrow"], theme["path"], theme["ink"]} <= strokes  # a message, the critical path, the frame
     _export(page, "HTML", tmp_path / "again.html")
     again = open_timeline(tmp_path / "again.html")
     assert again.evaluate(f"() => {VIEW}.state.runs[0].start.length") == 3
     again.press("canvas", "c")
     assert "Critical path, 2 ms" in again.inner_text(".labkit-detail")
+
+
+FIRST = """async () => {
+  const old = document.querySelector(".labkit-timeline").labkit, root = document.createElement("div");
+  window.fired = 0;
+  for (let k = 0; k < 9; k++) setTimeout(() => window.fired++, 300);
+  document.body.append(root);
+  const view = new old.constructor(root, { runs: old.packed });
+  await new Promise(requestAnimationFrame);
+  const { data } = view.canvas.getContext("2d").getImageData(0, 0, view.canvas.width, view.canvas.height);
+  return [new Set(new Uint32Array(data.buffer)).size > 5, root.dataset.painted ?? ""];
+}"""
+
+
+def test_the_picture_is_seen_before_its_numbers_are_counted_and_no_other_timer_is_cleared(
+    open_timeline: Open, tmp_path: Path
+) -> None:
+    exchange().to_html(tmp_path / "page.html")
+    page = open_timeline(tmp_path / "page.html")
+    assert page.evaluate(FIRST) == [True, ""]
+    page.wait_for_function(
+        "() => document.querySelectorAll('.labkit-timeline[data-painted][data-numbers]').length === 2"
+    )
+    page.evaluate("() => document.querySelectorAll('.labkit-timeline')[1].labkit.draw()")
+    page.wait_for_function("() => window.fired === 9")
+
+
+def test_it_opens_with_zoom_and_path_and_a_key_shows_the_rest_under_more(open_timeline: Open, tmp_path: Path) -> None:
+    exchange().to_html(tmp_path / "page.html")
+    page = open_timeline(tmp_path / "page.html")
+    seen = "[...document.querySelectorAll('button, select, input')].filter((each) => each.checkVisibility())"
+    names = f"{seen}.map((each) => each.ariaLabel ?? each.textContent)"
+    first = ["Fit", "−", "+", "Critical path", "More"]
+    assert page.evaluate(names) == first
+    more = page.get_by_role("button", name="More")
+    assert more.get_attribute("aria-expanded") == "false"
+    more.press("Enter")
+    assert more.get_attribute("aria-expanded") == "true"
+    assert page.evaluate(names) == [*first, "Arrows", "Table", "Export", "Keys"]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Arrows"
+    more.press(" ")
+    assert page.evaluate(names) == first and more.get_attribute("aria-expanded") == "false"
 
 
 @pytest.mark.long
@@ -71,7 +115,7 @@ def test_where_less_motion_is_asked_for_the_cursor_does_not_run(open_timeline: O
     exchange().to_html(tmp_path / "page.html")
     page = open_timeline(tmp_path / "page.html", reduced_motion="reduce")
     page.press("canvas", " ")
-    assert "less motion" in page.inner_text(".labkit-detail")
+    assert "reduced motion" in page.inner_text(".labkit-detail")
     assert page.evaluate(f"() => {VIEW}.playing ?? null") is None
     page.press("canvas", "]")
     assert page.inner_text(".labkit-detail").startswith("500 µs: rank 0: forward, rank 1: recv")

@@ -87,7 +87,7 @@ def test_a_why_is_told_the_reason_right_or_wrong(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(answering, "_folder", lambda exercise_id: tmp_path)
     assert repr(labkit.answer("if_doubled", None)) == "N doubles?\n  Put a number in place of None."
     assert repr(labkit.answer("if_doubled", 2.1)) == "Right. Twice the steps."
-    assert repr(labkit.answer("if_doubled", 4)) == "Not so: it is 2.0. Twice the steps."
+    assert repr(labkit.answer("if_doubled", 4)) == "No, it is 2.0. Twice the steps."
     (tmp_path / KEY).unlink()
     assert "counts when you hand in" in repr(labkit.answer("if_doubled", 4))
 

@@ -119,7 +119,7 @@ def test_cases_with_more_ranks_than_gpus_are_left_out_in_words() -> None:
     assert on_gpus(CASES, "cuda", host_with(4)) == (CASES, "")
     kept, words = on_gpus(CASES, "cuda", host_with(2))
     assert [case.name for case in kept] == ["2 ranks"]
-    assert words == "Left out, for they have more ranks than the 2 GPUs here: 3 ranks and 4 ranks."
+    assert words == "Left out, because they need more than the 2 GPUs here: 3 ranks and 4 ranks."
 
 
 def test_no_room_is_refused_with_the_numbers() -> None:

@@ -54,7 +54,7 @@ def test_a_time_that_nobody_says_is_unknown_and_costs_nothing(book: Gradebook) -
     assert recorded.unknown == ("ada",)
     [grade] = book.grades(LESSON)
     assert (grade.score, grade.percent_lost, grade.handed_in_at) == (12, 0, None)
-    assert any("handed in at a time nobody knows" in words for _, words in book.history(LESSON, "ada"))
+    assert any("handed in at an unknown time" in words for _, words in book.history(LESSON, "ada"))
 
 
 def test_a_penalty_is_undone_by_the_right_time_with_a_reason(book: Gradebook) -> None:

@@ -33,7 +33,7 @@ def test_a_number_is_that_of_the_course_here_and_no_longer_what_it_once_was(tmp_
     book = Gradebook(f"sqlite:///{tmp_path / 'book.db'}")
     book.record([graded("07_ring_all_reduce")])
     assert lesson_named(book, "02") == lesson_named(book, "2") == "ring_all_reduce"
-    with pytest.raises(ConfigError, match="you can name the lessons that the gradebook has: ring_all_reduce"):
+    with pytest.raises(ConfigError, match="no lesson '99': the gradebook has ring_all_reduce"):
         lesson_named(book, "99")
     book.close()
 

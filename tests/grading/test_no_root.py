@@ -96,7 +96,7 @@ def test_a_file_that_swells_ends_the_reading_process_and_costs_nobody_else_anyth
 
 def test_limits_hold_in_the_other_process(tmp_path: Path) -> None:
     with FileReader(Limits(notebook_cells=1)) as files:
-        assert "at most 1 are read" in files.read(written(tmp_path, '{"cells": [' + CELL + ", " + CELL + "]}")).problem
+        assert "the limit is 1." in files.read(written(tmp_path, '{"cells": [' + CELL + ", " + CELL + "]}")).problem
 
 
 @ROOT_ALONE

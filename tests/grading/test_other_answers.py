@@ -101,7 +101,7 @@ def test_literals_are_taken_and_nothing_else_of_the_cell(handed_out: dict[str, A
 def test_what_is_no_literal_is_not_taken(handed_out: dict[str, Any], tmp_path: Path, rank: str) -> None:
     rebuilt = rebuilt_with(handed_out, tmp_path, find_who_waits=FIND.format(rank))
     assert rebuilt.answered == {} and "who_waits" in rebuilt.unchanged
-    assert any("no plain value" in note for note in rebuilt.notes)
+    assert any("not a plain value" in note for note in rebuilt.notes)
 
 
 def test_the_classs_key_decides(lesson_course: Course, handed_out: dict[str, Any], tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from grading.small_lesson import RIGHT
+from labkit.checks.case import Failure
+from labkit.checks.exercise import speaks_for_itself
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.limits import Limits
@@ -66,6 +69,13 @@ FAILURES = {
         "def double(x):\n    return torch.ones(1 << 40)\n",
     ),
 }
+
+
+def test_what_communication_refuses_is_no_plain_python_error(probe: Probe) -> None:
+    source = RIGHT["shift"].replace("torch.empty_like(x)", "torch.empty(1)")
+    failure = probe("shift", {"shift": source}, case=1).failure
+    assert failure is not None and "which asked for 4 bytes" in failure["message"]
+    assert not speaks_for_itself(Failure(**failure)), "its hint comes from the table of mistakes"
 
 
 @pytest.mark.parametrize("name", FAILURES)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from labkit.checks.case import Failure
+from labkit.checks.failures import sizes_differ
 from labkit.grading.limits import Limits
 from labkit.grading.relay.records import Deadlock, RelayError
 from labkit.grading.relay.server import Relay
@@ -140,8 +142,9 @@ def test_ranks_in_different_collectives_are_told_at_once() -> None:
 def test_sizes_that_differ_are_an_error_that_names_both() -> None:
     ranks = Ranks(2)
     ranks.post(0, "send", 1, size=12)
-    with pytest.raises(RelayError, match="rank 0 sent 12 bytes to rank 1, which asked for 8 bytes"):
+    with pytest.raises(RelayError, match="rank 0 sent 12 bytes to rank 1, which asked for 8 bytes") as told:
         ranks.post(1, "recv", 0, size=8)
+    assert sizes_differ(Failure("exception", 0, str(told.value)))
     assert ranks.relay.wire().problems_of("size_mismatch")
 
 

@@ -102,7 +102,7 @@ def test_feedback_escapes_all_a_student_made_and_loads_nothing() -> None:
 
 def test_feedback_says_for_each_exercise_what_was_tried_what_came_back_and_the_hint() -> None:
     page = feedback_html(result(), "Lesson").decode()
-    assert "2 of 4 exercises work. For the one that does not yet" in page and "1 is not started." in page
+    assert "2 of 4 exercises work. For the one that does not work yet" in page and "1 is not started." in page
     for words in ("3 ranks, Rank 0", "<pre>line two</pre>", "Where to look.", "1 more not tried", "(bonus)"):
         assert words in page
 

@@ -191,4 +191,4 @@ def test_from_roster_to_sheets_on_the_command_line(tmp_path: Path) -> None:
     assert '"Lovelace, Ada",12345,s1,ada@example.org,Tuesday,12' in (tmp_path / "filled.csv").read_text()
     assert '"Hopper, Grace",12346,s2,grace@example.org,Tuesday,\n' in (tmp_path / "filled.csv").read_text()
     said = labkit("gradebook", "export", out, "--lesson", "02", "--moodle", str(tmp_path / "moodle.csv"), code=1)
-    assert "Ada Lovelace has 12, the sheet's most is 10" in said and "Linus T. has a grade and no row" in said
+    assert "Ada Lovelace has 12, the sheet allows at most 10" in said and "Linus T. has a grade and no row" in said

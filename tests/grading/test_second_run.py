@@ -76,6 +76,14 @@ def test_a_mistake_of_its_own_costs_its_points(graded: dict[str, tuple[dict[str,
     assert "costs points twice" not in page
 
 
+def test_a_hint_names_a_mistake_of_its_own_and_none_that_was_made_elsewhere(
+    graded: dict[str, tuple[dict[str, float], str]],
+) -> None:
+    hint = "Rank 0 gets what the last rank had."
+    assert hint in graded["wrong"][1]
+    assert hint not in graded["stands"][1]
+
+
 def test_no_word_of_the_run_with_reference_answers_comes_out(graded: dict[str, tuple[dict[str, float], str]]) -> None:
     points, page = graded["leaks"]
     assert points["shift"] == 0.0

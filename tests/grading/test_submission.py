@@ -27,7 +27,7 @@ def test_files_and_folders_are_named_without_their_ending(tmp_path: Path) -> Non
     found, notes = find_submissions([tmp_path], "90_small")
     assert names(found) == ["alice", "bob", "carol"]
     assert not any(submission.problem for submission in found)
-    assert notes == [f"{tmp_path}: passed over, neither notebook nor folder: scores.json"]
+    assert notes == [f"{tmp_path}: skipped, because they are neither notebooks nor folders: scores.json"]
 
 
 def test_folders_named_one_by_one_keep_their_names(tmp_path: Path) -> None:
@@ -119,14 +119,14 @@ BAD_FILES = {
     "white": (b"  \n", "The file is empty"),
     "cut off": (json.dumps(notebook()).encode()[:500], "cut off or damaged"),
     "binary": (bytes(range(256)), "not text"),
-    "a list": (b"[1, 2]", "JSON, but no notebook"),
+    "a list": (b"[1, 2]", "JSON, but not a notebook"),
     "no cells": (b'{"metadata": {}}', "no cells"),
     "zero cells": (b'{"cells": []}', "has no cells"),
     "cells of numbers": (b'{"cells": [1, null, {"cell_type": 3}]}', "has no cells"),
     "too deep for the parser": (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
     "too deep for us": (b'{"cells": ' + b"[" * 200 + b"]" * 200 + b"}", "nested too deeply"),
     "huge number": (b'{"cells": ' + b"9" * 10_000 + b"}", "cut off or damaged"),
-    "too many cells": (json.dumps({"cells": [{}] * 3000}).encode(), "3000 cells; at most 2000"),
+    "too many cells": (json.dumps({"cells": [{}] * 3000}).encode(), "3000 cells; the limit is 2000"),
 }
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.ipynb"
     with open(path, "wb") as file:
         file.truncate(500 << 20)
-    assert "The notebook has 524 MB" in read_submission(Submission("x", path)).problem
+    assert "The notebook is 524 MB large" in read_submission(Submission("x", path)).problem
 
 
 def test_a_damaged_notebook_gives_what_can_be_read(tmp_path: Path) -> None:
@@ -207,4 +207,4 @@ def test_a_folder_that_becomes_a_link_after_it_was_found_is_not_followed(tmp_pat
     assert read_submission(found).cells and found.name == "ada"
     (tmp_path / "in" / "ada").rename(tmp_path / "in" / "was-ada")
     (tmp_path / "in" / "ada").symlink_to(tmp_path / "elsewhere")
-    assert "is a link now" in read_submission(found).problem
+    assert "has become a link" in read_submission(found).problem

@@ -292,7 +292,9 @@ def test_a_bus_error_says_how_much_room_there_is() -> None:
             file.truncate(0)
             mapped[0]
 
-    with pytest.raises(RankFailed, match=r"killed by SIGBUS: .*a full\s+/dev/shm .*/dev/shm has .* free"):
+    with pytest.raises(
+        RankFailed, match=r"killed by SIGBUS: .*/dev/shm or the temporary folder is full .*/dev/shm has .* free"
+    ):
         labkit.run(work, on=labkit.local(1))
 
 

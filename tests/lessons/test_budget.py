@@ -60,17 +60,17 @@ def test_the_core_ends_at_the_heading_above_the_first_bonus() -> None:
 
 def test_an_exercise_of_the_core_below_a_bonus_is_told() -> None:
     found = budget(lesson_of(exercise("more", 9, " bonus=true"), exercise("first", 4)))
-    assert "an exercise of the core stands below a bonus" in list(found.excesses())
+    assert "a core exercise comes after a bonus exercise" in list(found.excesses())
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("words", "1,801 words of prose, and 1,800 are the most"),
+        ("words", "1,801 words of prose, and the limit is 1,800"),
         ("code_lines", "81 lines of given code"),
         ("cells", "91 cells"),
         ("exercises", "7 exercises"),
-        ("declared", "76 minutes, and 75 are the most"),
+        ("declared", "76 minutes, and the limit is 75"),
     ],
 )
 def test_more_than_an_hour_holds_is_told(name: str, says: str) -> None:
@@ -100,7 +100,7 @@ def test_check_fails_past_the_limits_and_without_a_promise(course: Path) -> None
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("minutes=3", "minutes=80"), encoding="utf-8")
     build(course, execute=False)
-    assert any("and 75 are the most" in str(drift) for drift in check(course))
+    assert any("and the limit is 75" in str(drift) for drift in check(course))
     path.write_text(text.replace("[[minutes]]", "some"), encoding="utf-8")
     build(course, execute=False)
     assert any("does not say how long it takes" in str(drift) for drift in check(course))

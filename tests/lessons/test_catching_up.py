@@ -45,7 +45,7 @@ def test_without_a_pack_the_next_notebook_is_put_there_and_nothing_else_changes(
     assert (folder / "04_ddp.ipynb").read_bytes() == (ROOT / "notebooks" / "04_ddp.ipynb").read_bytes()
     assert (folder / RING).read_bytes() == before
     assert said[0] == "04_ddp.ipynb: a fresh copy."
-    assert "torch's own stands in" in said[1]
+    assert "torch's own is used" in said[1]
 
 
 def test_a_notebook_that_was_begun_stays(folder: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_never_executed_notebook_is_found_and_run(course: Path) -> None:
             "mine",
             "is not in the source (an id from another program, or a cell added by hand)",
         ),
-        (lambda nb: nb["cells"].insert(0, nb["cells"].pop()), "code-", "stands in another place than in the source"),
+        (lambda nb: nb["cells"].insert(0, nb["cells"].pop()), "code-", "is not where the source has it"),
         (lambda nb: nb["metadata"].update(odd=1), None, "its metadata differs"),
         (lambda nb: nb["metadata"]["kernelspec"].update(name="other"), None, "its metadata differs"),
     ],

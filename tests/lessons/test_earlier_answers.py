@@ -29,9 +29,7 @@ def _write(folder: Path, *, answered: bool) -> None:
 
 def test_without_the_notebook_torchs_own_stands_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path) is dist.all_reduce
-    assert (
-        "no notebook with this exercise lies beside this one; using all_reduce in its place." in capsys.readouterr().out
-    )
+    assert "no notebook in this folder has this exercise; using all_reduce in its place." in capsys.readouterr().out
 
 
 def test_a_stub_is_no_function_of_yours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_another_picture_is_drift(kinds: Path) -> None:
     change(kinds, name, outputs=[output | {"data": output["data"] | {"image/png": "aGVsbG8="}}])
     assert [each.cell for each in check(kinds)] == [name]
     change(kinds, name, outputs=[])
-    assert [each.why for each in check(kinds)] == ["lacks its figure's picture"]
+    assert [each.why for each in check(kinds)] == ["has no picture of its figure"]
 
 
 @pytest.mark.long

@@ -92,7 +92,7 @@ WRONG = {
     ),
     "marker of another exercise": (
         exercise_cell(body=BODY.replace("halve", "third")),
-        r":6: BEGIN SOLUTION third in the cell of exercise halve; make them alike",
+        r":6: BEGIN SOLUTION third in the cell of exercise halve; use the same name in both",
     ),
     "marker in a cell without the tag": (
         "# %%\ndef f():\n    # BEGIN SOLUTION halve\n    return 1\n    # END SOLUTION\n",
@@ -132,13 +132,13 @@ WRONG = {
     "broken header": ('# %% tags=["exercise" points=3\n1\n', r":4: cannot read .* in the cell's header"),
     "answer outside markers": (
         exercise_cell(HEADER.replace('["f"]', '["f", "g"]'), BODY + "\n\ndef g():\n    return 2\n"),
-        r":11: the answer of g stands outside the markers; enclose it in `# BEGIN SOLUTION halve",
+        r":11: the answer of g is outside the markers; enclose it in `# BEGIN SOLUTION halve",
     ),
     "private answer outside markers": (
         exercise_cell(body=BODY + "\n\ndef _part():\n    return 2\n"),
-        r":11: the answer of _part stands outside the markers",
+        r":11: the answer of _part is outside the markers",
     ),
-    "nothing cut": (exercise_cell(body="def f():\n    return 1\n"), r":5: the answer of f stands outside the markers"),
+    "nothing cut": (exercise_cell(body="def f():\n    return 1\n"), r":5: the answer of f is outside the markers"),
     "signature cut": (
         exercise_cell(body="# BEGIN SOLUTION halve\ndef f():\n    return 1\n# END SOLUTION\n"),
         r":6: the markers cut f with its signature; put them inside the function",

@@ -99,7 +99,7 @@ def test_again_there_is_nothing_to_do(begun: Path) -> None:
     before = (begun / "02_ring_all_reduce.ipynb").read_bytes()
     said: list[str] = []
     upgrade(begun, said.append)
-    assert said == ["No notebook here is of the first edition."]
+    assert said == ["There is no notebook of the first edition here."]
     assert (begun / "02_ring_all_reduce.ipynb").read_bytes() == before
 
 
@@ -126,8 +126,8 @@ def test_marks_go_over_and_nothing_else_changes(tmp_path: Path) -> None:
     gradebook.record([GradedSubmission("ada", "02_ring_all_reduce", "a" * 64, "b" * 64, exercises)])
     before = gradebook.grades("02_ring_all_reduce")
     gradebook.close()
-    assert upgrade_book(str(book)) == "2 marks of 2 exercises have their names now."
-    assert upgrade_book(f"sqlite:///{book}") == "0 marks of 0 exercises have their names now."
+    assert upgrade_book(str(book)) == "2 marks of 2 exercises now have the exercises' names."
+    assert upgrade_book(f"sqlite:///{book}") == "0 marks of 0 exercises now have the exercises' names."
     engine = create_engine(f"sqlite:///{book}")
     with Session(engine) as session:
         assert set(session.scalars(select(Mark.exercise))) == {"ring_plan", "hierarchical_all_reduce"}

@@ -38,7 +38,8 @@ def test_a_plan_is_the_same_as_records_and_as_data() -> None:
 def test_a_send_takes_what_the_chunk_held_before_the_step() -> None:
     outcome = execute([[Send(0, 0, 1), Recv(0, 1, 1)], [Send(0, 1, 0), Recv(0, 0, 0)]], 2)
     assert outcome.contents()[0] == [Content((1, 0)), Content((0, 1))]
-    assert outcome.faults[0] == Fault("missing", "At the end c0 on rank 0 lacks rank 1 (and 1 more of its chunks).", 0)
+    text = "At the end c0 on rank 0 lacks the contribution of rank 1, and 1 more of its chunks lack some."
+    assert outcome.faults[0] == Fault("missing", text, 0)
 
 
 def test_a_contribution_added_twice_is_named_with_step_rank_and_chunk() -> None:
@@ -77,7 +78,7 @@ def test_what_is_wrong_in_one_step_does_not_end_the_others() -> None:
     outcome = execute(plans)
     assert [fault.text for fault in outcome.faults] == [
         "Step 5: rank 3 sends c2 to rank 0, which does not receive it.",
-        "At the end c2 on rank 0 lacks rank 1.",
+        "At the end c2 on rank 0 lacks the contribution of rank 1.",
     ]
     assert outcome.num_complete() == 15
 
@@ -127,7 +128,7 @@ def test_steps_that_go_back_are_named() -> None:
 def test_sending_and_receiving_one_chunk_in_a_step_is_a_race() -> None:
     assert first([[Send(0, 0, 1), Recv(0, 0, 1)], [Send(0, 0, 0), Recv(0, 0, 0)]], 1) == Fault(
         "race",
-        "Step 0: rank 0 sends c0 to rank 1 and receives into it; which of the two comes first is not said.",
+        "Step 0: rank 0 sends c0 to rank 1 and receives into it; the plan does not say which comes first.",
         0,
         0,
     )

@@ -64,20 +64,50 @@ def test_without_a_command_a_short_guide_names_commands_that_are_there() -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "said", "command"),
     [
-        (["grad"], "labkit: No such command 'grad'. Did you mean"),
-        (["grade"], "labkit: Missing option '--lesson'."),
-        (["doctor", "--colour"], "labkit: No such option: --colour"),
-        (["gradebook", "deadline", "2030-01-01"], "labkit: Missing option '--lesson'."),
+        (["grad"], "labkit: No such command 'grad'. Did you mean", "labkit"),
+        (["grade"], "labkit: Missing option '--lesson'.", "labkit grade"),
+        (["doctor", "--colour"], "labkit: No such option: --colour", "labkit doctor"),
+        (["gradebook", "deadline", "2030-01-01"], "labkit: Missing option '--lesson'.", "labkit gradebook deadline"),
+        (["gradebook", "show", "--lesson"], "labkit: Option '--lesson' requires", "labkit gradebook show"),
     ],
 )
-def test_a_command_that_is_called_wrongly_says_so_in_the_one_form(asked: list[str], said: str) -> None:
+def test_a_command_that_is_called_wrongly_says_so_in_the_one_form(asked: list[str], said: str, command: str) -> None:
     ended = _labkit(*asked)
     assert ended.returncode == 2
     first, second = ended.stderr.splitlines()
     assert first.startswith(said)
-    assert re.fullmatch(r"`labkit[a-z ]* --help` shows how it is called, with an example\.", second)
+    assert second == f"`{command} --help` shows how to call it, with an example."
+
+
+def test_a_file_that_cannot_be_written_is_named_in_the_one_form(tmp_path: Path) -> None:
+    out = tmp_path / "nowhere" / "02.pack"
+    ended = CliRunner().invoke(cli.app, ["pack", "02", "--out", str(out)])
+    assert ended.exit_code == 2
+    assert ended.output.startswith(f"labkit: {out} cannot be read or written (No such file or directory); name another")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["launch", "here"], "that is a folder; give the path of a Python file."),
+        (["calibrate", "--out", "here"], "here could not be written: it is a folder; name a file in it"),
+        (["board", "--port", "99999"], "Input should be less than or equal to 65535"),
+        (["upgrade", "--book", "none.db"], "there is no gradebook none.db; name the file"),
+        (["upgrade", "--book", "text"], "file is not a database. Check that it is a gradebook that labkit wrote"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "text").write_text("no database")
+    ended = CliRunner().invoke(cli.app, asked)
+    assert said in ended.output + str(ended.exception)
+    assert ended.exit_code == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"here", "text"}
 
 
 def test_no_color_leaves_no_colour_even_where_it_is_forced() -> None:

@@ -77,6 +77,12 @@ def test_ranks_that_cannot_talk_stop_the_labs(monkeypatch: pytest.MonkeyPatch) -
     assert "no rank can go on" in finding.cost
 
 
+def test_only_the_full_repository_is_told_of_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert [finding.topic for finding in doctor._browser()] == ["Chromium"]
+    monkeypatch.setattr(doctor, "__file__", str(tmp_path / "labkit" / "doctor.py"))
+    assert doctor._browser() == []
+
+
 def test_the_last_line_says_whether_labs_can_run() -> None:
     good = Finding("Python", "ok", "Python 3.11")
     lacking = Finding("bubblewrap", "missing", "No bubblewrap", "Only grading wants it.")

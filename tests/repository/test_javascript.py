@@ -74,7 +74,7 @@ def test_a_program_that_is_older_than_its_sources_edited_or_of_no_source_is_name
     told = {Path(each.file).name: each.why for each in bundles.drift(course)}
     assert told == {
         "figure.css": "is missing",
-        "old.js": f"no file of this name lies in {bundles.SOURCES.as_posix()}",
+        "old.js": f"no file of this name is in {bundles.SOURCES.as_posix()}",
         "ring_player.js": "is not what its sources make",
         "timeline.js": "was edited by hand",
     }

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 
 import labkit
+from labkit.checks.case import Failure
+from labkit.checks.failures import sizes_differ
 from labkit.errors import RankFailed, RunTimeout
 
 
@@ -93,8 +95,9 @@ def test_ends_of_a_message_that_do_not_fit_are_explained() -> None:
         else:
             dist.send(torch.ones(4), 1)
 
-    with pytest.raises(RankFailed, match=r"Rank 0 sent 4 x float32 to rank 1 .* receives into 3 x float32"):
+    with pytest.raises(RankFailed, match=r"Rank 0 sent 4 x float32 to rank 1 .* receives into 3 x float32") as told:
         _run(differ, 2)
+    assert sizes_differ(Failure("exception", 0, str(told.value)))
 
 
 def test_a_buffer_written_while_it_is_being_sent_is_told_with_both_lines() -> None:
@@ -171,6 +174,17 @@ def test_a_collective_that_one_rank_never_called_is_listed() -> None:
         ("unmatched_collective", 2),
     ]
     assert "rank 0 never did" in problems[0].text
+
+
+def test_a_group_that_one_of_its_ranks_never_made_is_listed() -> None:
+    def forget() -> None:
+        dist.new_group([0, 2])
+        if dist.get_rank() == 0:
+            dist.new_group([0, 1])
+
+    (problem,) = _run(forget).timeline.problems  # type: ignore[union-attr]
+    assert (problem.kind, problem.rank) == ("unmatched_group", 0)
+    assert "rank 1 never did" in problem.text
 
 
 def test_the_rank_that_raised_is_first_with_its_own_traceback_and_no_line_of_ours() -> None:

@@ -232,6 +232,32 @@ def test_folder_environment_and_settings_of_torch_are_each_ranks_own(tmp_path: P
     assert not {"OURS", "RANK"} & set(os.environ) and _of_c_library("RANK") is _of_c_library("OURS") is None
 
 
+def test_c_code_reads_names_as_ranks_change_lengthen_and_remove_them() -> None:
+    def change() -> list[tuple[bytes | None, ...]]:
+        rank = dist.get_rank()
+        seen: list[tuple[bytes | None, ...]] = []
+        for turn in range(3):
+            dist.barrier()
+            seen.append((_of_c_library("RANK"), _of_c_library("LOCAL_RANK"), _of_c_library("OURS")))
+            if (rank, turn) == (0, 0):
+                os.environ["RANK"], os.environ["OURS"] = "longer by far than a number " * 4, "a"
+            if (rank, turn) == (1, 0):
+                del os.environ["LOCAL_RANK"]
+            if (rank, turn) == (0, 1):
+                os.environ["OURS"] = "longer"
+            if (rank, turn) == (1, 1):
+                os.environ["LOCAL_RANK"] = "here again"
+        return seen
+
+    long = b"longer by far than a number " * 4
+    assert _run(change).results == [
+        [(b"0", b"0", None), (long, b"0", b"a"), (long, b"0", b"longer")],
+        [(b"1", b"1", None), (b"1", None, None), (b"1", b"here again", None)],
+        [(b"2", b"2", None)] * 3,
+    ]
+    assert not {"OURS", "RANK"} & set(os.environ) and _of_c_library("RANK") is _of_c_library("OURS") is None
+
+
 def test_loss_parallel_in_one_rank_is_none_of_another() -> None:
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor.parallel import loss_parallel

@@ -289,7 +289,7 @@ def test_distributed_autograd_is_refused_in_words(name: str) -> None:
     def use() -> None:
         getattr(dist_autograd, name)(0)
 
-    with pytest.raises(RankFailed, match=f"dist_autograd.{name} is not there on the virtual cluster"):
+    with pytest.raises(RankFailed, match=f"dist_autograd.{name} does not exist on the virtual cluster"):
         _run(use)
 
 
@@ -300,7 +300,7 @@ def test_distributed_optimizer_is_refused_in_words() -> None:
     def use() -> None:
         DistributedOptimizer(torch.optim.SGD, [], lr=0.1)
 
-    with pytest.raises(RankFailed, match="DistributedOptimizer is not there on the virtual cluster"):
+    with pytest.raises(RankFailed, match="DistributedOptimizer does not exist on the virtual cluster"):
         _run(use)
 
 

@@ -74,7 +74,7 @@ def test_chrome_shows_a_counter_for_each_rank_with_the_most_at_each_time(tmp_pat
 
 
 def test_the_sentence_says_the_most_memory() -> None:
-    assert "300 B to 500 B of memory at most" in _timeline().summary()
+    assert "peak memory 300 B to 500 B" in _timeline().summary()
 
 
 def test_a_timeline_without_memory_says_so() -> None:

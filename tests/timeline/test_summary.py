@@ -22,15 +22,15 @@ def of(*kinds: str, num_bytes: int = 1000) -> str:
 def test_each_kind_of_call_is_counted_by_its_own_name() -> None:
     said = of("send", "isend", "recv", "irecv", "all_reduce", "barrier", "rpc_sync", "rpc_async", "remote", "to_here")
     assert said.startswith(
-        "1 rank, 10 µs, blocked 0 % of the time, 2 messages with 2 KB in all, 2 calls of collectives, "
-        "4 remote calls with 4 KB in all, bytes moving 100 % of the time"
+        "1 rank, 10 µs, blocked 0 % of the time, 2 messages (2 KB), 2 collective calls, "
+        "4 remote calls (4 KB), bytes moving 100 % of the time"
     )
 
 
 def test_what_is_not_there_is_not_counted_and_one_is_singular() -> None:
-    assert of("rpc_sync").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 remote call with 1 KB in all, bytes")
-    assert of("broadcast").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 call of collectives, bytes")
-    assert of("isend").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 message with 1 KB in all, bytes")
+    assert of("rpc_sync").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 remote call (1 KB), bytes")
+    assert of("broadcast").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 collective call, bytes")
+    assert of("isend").startswith("1 rank, 1 µs, blocked 0 % of the time, 1 message (1 KB), bytes")
 
 
 def test_waiting_and_serving_are_no_calls() -> None:
@@ -52,5 +52,5 @@ def test_a_run_with_rpc_says_remote_calls() -> None:
     assert run.results == [4.0, 8.0]
     calls = int(sum(run.timeline.kind == "rpc_sync"))
     assert calls == 2
-    assert f"{calls} remote calls with " in run.timeline.summary()
-    assert "2 calls of collectives" in run.timeline.summary()
+    assert f"{calls} remote calls (" in run.timeline.summary()
+    assert "2 collective calls" in run.timeline.summary()

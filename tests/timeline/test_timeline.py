@@ -131,7 +131,7 @@ def test_repr_and_sentence_hold_numbers_and_no_addresses() -> None:
     assert repr(exchange()) == "Timeline(2 ranks, 2 ms)"
     assert repr(Timeline()) == "Timeline(0 ranks, nothing recorded)"
     assert exchange().summary() == (
-        "2 ranks, 2 ms, blocked 12 % of the time (each rank 0 to 25 %), 1 message with 4 KB in all, "
+        "2 ranks, 2 ms, blocked 12 % of the time (each rank 0 to 25 %), 1 message (4 KB), "
         "ranks busy 50 to 100 % of the time, "
         "0 % of communication hidden under computation.\nRank 0 sent and nobody received."
     )

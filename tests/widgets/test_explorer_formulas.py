@@ -189,7 +189,7 @@ def test_staleness_is_counted_as_in_the_records(evaluate: Evaluate) -> None:
         numbers = figure.numbers
         assert (numbers["mean"], numbers["p95"], numbers["most"]) == (pytest.approx(mean), enough, taus[-1])
         assert (found["95 %"], found["most"], found["updates"]) == (enough, taus[-1], len(taus))
-        assert float(found["staleness mean"]) == pytest.approx(mean, abs=0.006)
+        assert float(found["mean staleness"]) == pytest.approx(mean, abs=0.006)
         assert found["pulled and pushed"] == f"{float(f'{2 * len(taus):.3g}'):g} MB"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -36,8 +37,38 @@ def test_the_rank_that_works_while_the_others_stand_still_is_named() -> None:
     timeline = labkit.run(_to_rank_0, on=labkit.virtual(6)).timeline
     assert timeline is not None
     still = wait_ns(timeline)[1:].mean() / timeline.makespan_ns
-    assert finding(timeline) == f"Rank 0 works; the others stand still {100 * still:.0f} % of the time"
+    assert finding(timeline) == f"Rank 0 works; the others are blocked {100 * still:.0f} % of the time"
     assert title_of(timeline) == finding(timeline)
+
+
+def test_the_rank_that_comes_last_to_the_call_the_others_stand_in_is_named() -> None:
+    begins, ends = [0, 0, 0, 70, 60, 80], [70, 60, 80, 100, 100, 100]
+    lanes, kinds = [COMPUTE] * 3 + [COMMUNICATION] * 3, ["span"] * 3 + ["all_reduce"] * 3
+    call = {"span": np.arange(3, 6), "group": np.array(["all"] * 3), "number": np.zeros(3, int), "blocking": np.ones(3)}
+    timeline = Timeline([0, 1, 2] * 2, lanes, begins, ends, kinds, kinds, tables={"call": call})
+    assert finding(timeline) == "Rank 2 comes last; the others wait 15 % of the time for it"  # 10 and 20 of 100
+    timeline.is_asked_about = True
+    assert finding(timeline) == "Ranks are blocked 0 to 20 % of the time"
+
+
+def test_where_nobody_is_waited_for_it_says_how_long_all_stand_still_or_what_communication_costs() -> None:
+    assert finding(labkit.recorded("slow_ring")) == "Every rank is blocked 25 to 26 % of the time"
+
+    def step(compute_end: int) -> Timeline:
+        lanes, kinds = [COMPUTE, COMMUNICATION] * 2, ["span", "all_reduce"] * 2
+        return Timeline([0, 0, 1, 1], lanes, [0, 5 * MS] * 2, [compute_end, 10 * MS] * 2, kinds, kinds)
+
+    assert finding(step(5 * MS)) == "Communication takes 50 % of the time, and none of it is hidden"
+    assert finding(step(8 * MS)) == "Computation hides 60 % of communication; the rest takes 20 % of the time"
+    assert finding(step(10 * MS)) == "Computation hides all communication, 50 % of the time"
+
+
+def test_a_recorded_run_that_a_question_is_asked_of_names_no_rank() -> None:
+    for asked in ("who_waits", "hot_spot", "late_rank"):
+        timeline = labkit.recorded(asked)
+        assert "ank " not in title_of(timeline)
+        timeline.is_asked_about = False
+        assert finding(timeline).startswith("Rank ")
 
 
 def test_a_run_without_waiting_is_titled_by_its_size() -> None:

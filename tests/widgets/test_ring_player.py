@@ -132,7 +132,7 @@ def test_a_forgotten_reduce_loses_contributions() -> None:
 
     texts = _with(change)
     assert len(texts) == 4
-    assert texts[0].startswith("At the end c") and "lacks rank" in texts[0]
+    assert texts[0].startswith("At the end c") and "lacks the contribution" in texts[0]
 
 
 def test_a_number_outside_says_to_take_it_modulo() -> None:

@@ -136,9 +136,7 @@ def test_a_span_whose_gradient_is_in_no_record_was_dropped_and_bytes_asked_are_c
     records = [(0, 0, 0, 0), (1, 1, 0, 0), (2, 0, 1, 1), (3, 1, 1, 1)]
     figure = staleness_view(Ran([Trained(records, [])], timeline))
     assert figure.numbers["dropped"] == 2
-    assert figure.sentence.startswith(
-        "4 updates of 3 workers: staleness 0.00 in the mean, 0 at most; 2 gradients dropped; "
-    )
+    assert figure.sentence.startswith("4 updates of 3 workers: mean staleness 0.00, at most 0; 2 gradients dropped; ")
     (run,) = figure.data["runs"]
     assert [row[:3] for row in run["updates"] if row[5:]] == [[2, 0, 1], [2, 1, 2]]
     assert run["sent"] == 168
@@ -186,7 +184,7 @@ def test_bounded_delay_holds_staleness_down_where_counting_pushes_does_not() -> 
     """Eight workers, one four times slower: one push ahead allows a staleness of 21, a delay of 4 at most 8."""
     pushes, delay = (simulate(8, bound, 4.0, 0.1, 0, 200) for bound in (1, "delay 4"))
     assert max(update.staleness for update in pushes) > 8 >= max(update.staleness for update in delay)
-    assert staleness_view(bound="delay 4").sentence.startswith("60 updates of 4 workers: staleness ")
+    assert staleness_view(bound="delay 4").sentence.startswith("60 updates of 4 workers: mean staleness ")
     assert next(iter(staleness_view(bound="delay 4").numbers["runs"])) == "delay 4"
 
 

@@ -15,6 +15,7 @@ from labkit.widgets import guess_picture, plots
 from labkit.widgets.colours import ARROW, GREY, INK, RED, ink_on, still_fill, still_ink
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import DARK, FRESH, LIGHT, SERIES, STALE
+from labkit.widgets.line_names import Ending, names_at
 from labkit.widgets.palette import CATEGORIES
 from labkit.widgets.scene import Rect, Text
 from labkit.widgets.static_timeline import draw, encoded, of_few_colours, to_png
@@ -121,7 +122,7 @@ def test_few_colours_leave_words_grey_idle_empty_and_a_bar_s_colour_true() -> No
     assert (opacity_of(few)[opacity_of(whole) == 0] == 0).all()
     for ground in GROUNDS:
         apart = np.abs(on_ground(few, ground).astype(int) - on_ground(whole, ground))
-        assert apart.max() < 110 and apart.mean() < 0.5
+        assert apart.max() < 110 and apart.mean() < 0.6
 
 
 def test_a_guess_and_a_figure_of_matplotlib_have_no_slab_and_the_figure_is_left_as_it_was() -> None:
@@ -147,3 +148,17 @@ def test_a_guess_and_a_figure_of_matplotlib_have_no_slab_and_the_figure_is_left_
 def test_the_freshest_gradient_has_an_edge_for_it_is_near_white() -> None:
     rects = [mark for mark in _view("staleness").scene.marks if isinstance(mark, Rect)]
     assert _least(FRESH) < 1.4 and {mark.stroke for mark in rects} == {LIGHT["ink"]}
+
+
+def test_a_still_s_title_is_computed_and_no_line_s_name_lies_over_another() -> None:
+    titles = {name: _view(name).scene.marks[0] for name in EXPLORERS if name != "schedule"}
+    assert {name: title.words for name, title in titles.items() if isinstance(title, Text)} == {
+        "ring": "4 ranks sum a tensor in 6 steps; each sends 6/4 of it",
+        "staleness": "Asynchronous: a gradient is 2.8 updates old on average, 10 at most",
+        "buckets": "5 buckets: backward hides 80 % of the communication",
+        "compression": "At 1 GB/s top 1 % makes a step 4.6 times as fast",
+        "sharding": "ZeRO-3 holds 8 times less than DDP and sends half as much again",
+    }
+    endings = [Ending(str(at), at, INK, "") for at in (40.0, 90.0, 92.0, 99.0)]
+    heights = sorted(mark.y for mark in names_at(endings, 0, 30, 100) if isinstance(mark, Text))
+    assert min(np.diff(heights)) >= 15 and heights[0] - 4 >= 30 and heights[-1] - 4 <= 100

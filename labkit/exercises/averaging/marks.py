@@ -15,6 +15,7 @@ from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.averaging.stretches import in_another_order, of_backward, partition, stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, waits_in_backward
 from labkit.plans.buckets import broken_rules
+from labkit.words import number
 
 FROZEN = ("fixed.weight", "fixed.bias")
 BUFFERS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
@@ -51,16 +52,16 @@ def factor(of: Callable[[int], float]) -> Seen:
     """Return a test: every trained parameter's gradient is of(N) times the mean."""
 
     def seen(case: Case, got: Got, wire: Wire) -> bool:
-        wanted = f"x {_text(of(case.world_size))}"
+        wanted = times(of(case.world_size))
         used = {n: m for n, m in gradient_marks(case, got).items() if n not in SPARE}
         return bool(used) and all(marks == {wanted} for marks in used.values())
 
     return seen
 
 
-def _text(value: float) -> str:
-    rounded = round(value, 6)
-    return str(int(rounded)) if float(rounded).is_integer() else f"{rounded:.7g}"
+def times(value: float) -> str:
+    """Return the mark of a gradient that is so many times the mean."""
+    return f"x {number(round(value, 6))}"
 
 
 def constant_divisor(case: Case, got: Got, wire: Wire) -> bool:
@@ -175,9 +176,9 @@ def partly_right(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether some elements of one gradient are right and others are not."""
     if not isinstance(got, tuple):
         return False
-    for number in range(len(steps_of(case))):
+    for step in range(len(steps_of(case))):
         for values, wanted in zip(got, truth(case).expected, strict=True):
-            came, right = (at(each, ("steps", number, "gradients")) for each in (values, wanted))
+            came, right = (at(each, ("steps", step, "gradients")) for each in (values, wanted))
             for name, gradient in right.items():
                 mine = came.get(name) if isinstance(came, dict) else None
                 if isinstance(mine, Tensor) and isinstance(gradient, Tensor):
@@ -290,7 +291,7 @@ TORCH = Mark(
     wraps_torch,
 )
 TOO_EARLY = Mark(
-    "a hook before the gradient is there",
+    "a hook before the gradient is written",
     "A gradient is None in your hook. register_hook calls before parameter.grad is written; what you need is "
     "register_post_accumulate_grad_hook, which calls afterwards.",
     lambda case, got, wire: (

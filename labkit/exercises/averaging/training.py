@@ -112,8 +112,8 @@ def _unwaited(wire: Wire) -> Finding | None:
         if call.waited is None and call.kind != "barrier":
             return Finding(
                 "",
-                message=f"Nobody saw rank {call.rank} wait for one of its {call.kind}s of {call.bytes} bytes: what it "
-                "reads afterwards may be old.",
+                message=f"Rank {call.rank} was not seen to wait for one of its {call.kind}s of {call.bytes} bytes: "
+                "what it reads afterwards may be old.",
                 rank=call.rank,
                 call=call.sequence,
             )
@@ -229,7 +229,7 @@ def _buckets(case: Case, rank: int, step: int, calls: list[tuple[str, Collective
     if plan is None:
         return Finding(
             "",
-            message=f"The gradients are right, but the all_reduces of rank {rank} are no buckets of consecutive "
+            message=f"The gradients are right, but the all_reduces of rank {rank} are not buckets of consecutive "
             f"parameters from the last to the first: {sum(pieces)} bytes travelled, the trained parameters have "
             f"{sum(sizes)}.",
             expected=f"buckets cut from {list(reversed(sizes))} bytes, cap {cap}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from labkit.checks.case import Case, Got
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
+from labkit.exercises.averaging.naming import Mark
 from labkit.exercises.averaging.training import steps_of
 
 
@@ -17,6 +18,22 @@ def left_behind(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
+def mean_over_passes(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the first step that is wrong holds what its passes added up, divided by their number."""
+    for number, step in enumerate(steps_of(case)):
+        found = [names for name, names in marks.gradient_marks(case, got, number).items() if name not in marks.SPARE]
+        if any(names != {"mean"} for names in found):
+            passes = 1 + int(step.get("quiet", 0))
+            return passes > 1 and all(names == {marks.times(1 / passes)} for names in found)
+    return False
+
+
+PASSES = Mark(
+    "mean over the passes",
+    "The gradients are divided by the number of backward passes: no_sync only puts off the message, and passes add "
+    "up. Whoever wants their mean divides each loss.",
+    mean_over_passes,
+)
 COMMON = (
     marks.TORCH,
     marks.TO_ONE,

@@ -89,7 +89,7 @@ def findings(case: Case, got: tuple[Values, ...], look: Callable[[Compressed], I
         if not bool(one.unpacked.isfinite().all()):
             zero = not bool(one.gradient.any())
             given = "a gradient of zeros" if zero else "finite numbers"
-            message = f"{one.name} made {given} into numbers that are not finite."
+            message = f"{one.name} turned {given} into numbers that are not finite."
             yield Finding("zero over zero" if zero else "infinite", message)
         yield from look(one)
 

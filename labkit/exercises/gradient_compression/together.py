@@ -68,7 +68,7 @@ def wrong_together(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
         if not isinstance(means, list) or len(means) != count:
             came = plural(len(means), "mean") if isinstance(means, list) else means or "nothing"
             message = f"Rank {rank}: average_together returned {came} for {plural(count, 'tensor')}."
-            yield Finding("no list of means", message, rank=rank)
+            yield Finding("not a list of means", message, rank=rank)
         yield from _wrong_calls(wire, rank, count)
         if got[rank]["changed"]:
             message = f"Rank {rank}: average_together changed the tensors it was given."
@@ -114,7 +114,7 @@ MISTAKES = {
     NOT_FLAT: "Tensors of different shapes cannot be joined as they are: flatten each first.",
     WHOLE_WORLD: "Only the ranks of the group take part: hand group=group to dist.all_reduce, and group to "
     "dist.get_world_size.",
-    "no list of means": "average_together returns a list, a mean for each tensor, in their order.",
+    "not a list of means": "average_together returns a list, a mean for each tensor, in their order.",
     "no all-reduce": "Start one dist.all_reduce, on all tensors joined: it adds in place.",
     "tensors changed": "The input tensors were changed. torch.cat makes a copy; reduce that.",
     "sum instead of mean": "The sum came back: divide by dist.get_world_size(group).",

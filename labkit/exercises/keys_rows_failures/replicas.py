@@ -124,7 +124,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding("", text(came, "words"))
     elif "problem" in came:
         blocked = came["problem"] == "blocked"
-        words = "did not come back" if blocked else f"returned a {came.get('form')}, no Future"
+        words = "did not come back" if blocked else f"returned a value of type {came.get('form')}, not a Future"
         name = "waits inside push" if blocked else "returns no Future"
         yield Finding(name, f"{_story(case, integer(came, 'step'))} The last push {words}.")
     elif "dies_after_s" in case.inputs[0]:
@@ -140,11 +140,12 @@ def _story(case: Case, until: int) -> str:
     said = []
     for word in words:
         if word[0] == "w":
-            said.append("worker {} pushes number {}".format(*word[1:].split(".")))
+            said.append("worker {} pushes its gradient {}".format(*word[1:].split(".")))
         else:
             verb = "answers" if word[0] == "a" else "fails"
             said.append(f"the backup {verb} its push {int(word[1:]) + 1}")
-    return f"{'; '.join(said)}."
+    story = "; ".join(said)
+    return f"{story[0].upper()}{story[1:]}."
 
 
 def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
@@ -184,7 +185,7 @@ def _mistake_of(case: Case, came: Values) -> str:
     if case.inputs[0]["with_backup"]:
         passed_on = len(listed(came, "backup"))
         if not passed_on:
-            return "the backup is told nothing"
+            return "nothing is pushed to the backup"
         if passed_on < len(pushes) and _repeated(case):
             return "a repeated gradient is not passed on"
         if any(step["answered"] for step, told in zip(steps, script_of(case), strict=True) if told["op"] == "push"):
@@ -243,20 +244,25 @@ def _of_calls(who: str, came: Sequence[Any], wanted: Sequence[Any], name: str = 
             yield Finding(name, f"{who} was pushed another gradient than the one that came.")
 
 
+def _did(answer: object) -> str:
+    raised = str(answer).endswith(" raised")
+    return f"raised {str(answer).removesuffix(' raised')}" if raised else f"gave {answer}"
+
+
 def _of_safely(case: Case, came: Values) -> Iterator[Finding]:
     inputs = case.inputs[0]
     push = {"worker": inputs["worker"], "number": inputs["number"], "gradient": inputs["gradient"]}
     right = cast(list[dict[str, Any]], expected(case)[0]["found"])
     for behaviours, mine, wanted in zip(cast(Any, inputs["behaviours"]), records(came, "found"), right, strict=True):
-        story = f"Replicas that {', '.join({'raise': 'cannot be reached'}.get(each, each) for each in behaviours)}:"
+        story = f"Replicas that {' and '.join({'raise': 'cannot be reached'}.get(each, each) for each in behaviours)}:"
         if wanted["answer"] is None and mine["answer"] != "RuntimeError raised":
-            said = f"{story} push_safely gave {mine['answer']}; it should raise a RuntimeError."
-            yield Finding("nobody answers, and nobody says so", said)
+            said = f"{story} push_safely {_did(mine['answer'])}; it should raise a RuntimeError."
+            yield Finding("no error when nobody answers", said)
         if wanted["answer"] is not None and mine["answer"] != wanted["answer"]:
             name = {0: "does not wait for the answer", "RuntimeError raised": "stops at the first replica"}
             if "fail" not in behaviours and "raise" not in behaviours and mine["answer"] == 1:
                 name = {1: "returns the answer"}
-            said = f"{story} push_safely gave {mine['answer']}, expected {wanted['answer']}."
+            said = f"{story} push_safely {_did(mine['answer'])}, expected {wanted['answer']}."
             yield Finding(name.get(cast(Any, mine["answer"]), ""), said)
         for place, noted in enumerate(listed(mine, "pushed")):
             yield from _of_calls(f"{story} replica {place}", noted, [push] if place < wanted["asked"] else [])

@@ -189,7 +189,7 @@ def found_in_script(
     for words in texts(came, "loose"):
         method, verb, name = words.split()
         if answers_run_free or (verb, name) != ("reads", "weight"):
-            said = f"{method} {verb} self.{name}, and self.lock is not held: another call may be in the midst of it."
+            said = f"{method} {verb} self.{name} without holding self.lock: another call may be halfway through it."
             yield Finding(UNLOCKED, said)
 
 

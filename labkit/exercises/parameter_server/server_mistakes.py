@@ -27,11 +27,11 @@ PROBLEMS = {
     "blocked": "waits inside push",
     "unmarked": "not marked as answered later",
     "no future": "returns no Future",
-    "form": "the answer is no pair",
+    "form": "the answer is not a pair",
 }
 """What the driver meets, and the mistake behind it."""
 _HINTS = {
-    TWICE_LOCKED: "This call holds self.lock and takes it again: it would wait for itself for ever. pull() takes it "
+    TWICE_LOCKED: "This call holds self.lock and takes it again: it would wait for itself forever. pull() takes it "
     "too. Under the lock, write self.version, self.weight.clone() in place of self.pull().",
     PROBLEMS["blocked"]: "push must come back at once, with a Future; whoever brings the last gradient completes it. A "
     "call that waits keeps a thread of the server busy.",

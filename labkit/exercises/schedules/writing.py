@@ -46,7 +46,7 @@ def finding(wrong: Wrong) -> Find:
             words = zip(pipeline, ("stages", "microbatches", "chunks"), strict=False)
             head = ", ".join(f"{value} {name}" for value, name in words)
             if any("None" in str(order) for order in orders if isinstance(order, str)):
-                yield Finding(NOTHING, f"{head}: None came back.")
+                yield Finding(NOTHING, f"{head}: the function returned None.")
             for each in wrong(orders, pipeline):
                 yield replace(each, message=f"{head}: {each.message}")
 

@@ -11,12 +11,13 @@ from labkit.exercises.stages.sayings import said
 from labkit.plans.pipeline import Schedule
 from labkit.plans.pipeline_records import read_records
 from labkit.plans.pipeline_timing import place
+from labkit.words import plural
 
 NO_ORDERS, NO_WORK, TWICE, LEFT_OUT, STUCK = (
-    "no list of records", "work that is not there", "work twice", "work left out", "nobody can go on",
+    "not a list of records", "work that is not there", "work twice", "work left out", "nobody can go on",
 )  # fmt: skip
 HINTS = {
-    NO_ORDERS: "There is one list for each stage, and what stands in it are that stage's records, Forward(m) and "
+    NO_ORDERS: "There is one list for each stage, and it holds that stage's records, Forward(m) and "
     "Backward(m). Join lists with +=; append puts a list into the list.",
     NO_WORK: "There are Forward and Backward here, of microbatches 0 to M-1. Messages are put in later.",
     TWICE: "Each stage runs each microbatch forward once and backward once.",
@@ -46,11 +47,11 @@ def wrong_work(
         num_chunks: Chunks of a stage.
     """
     if orders is None:
-        yield Finding(NOTHING, "None came back.")
+        yield Finding(NOTHING, "The function returned None.")
         return
     if not isinstance(orders, list) or len(orders) != num_stages:
-        what = f"{len(orders)} lists" if isinstance(orders, list) else str(orders)
-        yield Finding(NO_ORDERS, f"{what} came back; {num_stages} stages want a list each.")
+        what = plural(len(orders), "list") if isinstance(orders, list) else str(orders)
+        yield Finding(NO_ORDERS, f"The function returned {what}, not one list for each of {num_stages} stages.")
         return
     wanted = {(kind, chunk, number) for kind in kinds for chunk in range(num_chunks) for number in range(count)}
     for stage, order in enumerate(orders):
@@ -73,7 +74,8 @@ def wrong_work(
         if missing:
             kind, chunk, number = missing[0]
             where = f"chunk={chunk}, " if num_chunks > 1 else ""
-            text = f"Stage {stage} never runs {kind}({where}microbatch={number}); {len(missing)} are missing in all."
+            text = f"Stage {stage} never runs {kind}({where}microbatch={number})"
+            text += f" and {len(missing) - 1} more." if len(missing) > 1 else "."
             yield Finding(LEFT_OUT, text)
 
 
@@ -106,7 +108,7 @@ def holds_more(schedule: Schedule, limit: Callable[[int], int], name: str) -> It
     for stage in range(len(schedule.stages)):
         most, bound = round(schedule.peak(stage)), limit(stage)
         if most > bound:
-            text = f"Stage {stage} holds {most} microbatches at once: gone forward, not yet backward."
+            text = f"Stage {stage} holds {most} microbatches at once, forward done and backward not."
             yield Finding(name, text, f"at most {bound}", str(most))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from labkit.checks.blame import Sign
 from labkit.checks.case import Case, Failure
+from labkit.checks.failures import sizes_differ
 from labkit.checks.hanging import hangs, waits_in
 from labkit.checks.wire import Wire
 from labkit.errors import NoSuchRank
@@ -15,14 +16,14 @@ LIBRARY, NO_LEAF, DETACHED = "calls a collective", "no gradient for what entered
 FORWARD_ONLY, LAST_ONLY = "forward only", "only the last stage has gradients"
 NOT_SCALED, MEAN_OF_MEANS, SUM_OF_SAMPLES = "loss not scaled", "mean of means", "sum over the samples"
 SCALED_AGAIN, PIPELINE_SHARE = "scaled twice or in another place", "scaled by the number of stages"
-FORGOT_OLD, OVERWRITTEN = "gradients that were there are lost", "overwritten instead of accumulated"
+FORGOT_OLD, OVERWRITTEN = "earlier gradients are lost", "overwritten instead of accumulated"
 FIRST_AGAIN, NOT_FOLLOWED = "the same microbatch again", "the schedule is not followed"
 KEPT, NOT_CONTIGUOUS = "keeps what it no longer needs", "not contiguous"
 GLOBAL_RANKS, SENDS_WAIT = "peers taken as ranks of the world", "blocking sends face each other"
 NOBODY_SENDS, MESSAGES_MISSING = "waits for a message that nobody sends", "messages left out"
 ROOM, FLOAT32, NO_TENSOR = "room of another size", "counted in float32", "the loss is a number"
 NOT_WAITED, FORWARD_AGAIN = "not waited for", "forward more than once"
-STILL_ATTACHED = "the loss drags its graph along"
+STILL_ATTACHED = "the loss keeps its graph"
 
 _HINTS = {
     LIBRARY: "A collective of torch.distributed was called: a pipeline needs point-to-point messages only, and a "
@@ -44,8 +45,7 @@ _HINTS = {
     "else.",
     PIPELINE_SHARE: "The gradients are divided by the number of stages: stages do not share samples; only "
     "microbatches do.",
-    FORGOT_OLD: "Gradients that were there before are gone: backward adds to .grad by itself; do not set it to zero "
-    "or None.",
+    FORGOT_OLD: "Earlier gradients are gone: backward adds to .grad by itself; do not set it to zero or None.",
     OVERWRITTEN: "Only the last microbatch's gradient is there: add up over the microbatches, as backward does by "
     "itself.",
     FIRST_AGAIN: "Every microbatch that reaches the last stage has the inputs of microbatch 0: use record.microbatch, "
@@ -76,8 +76,8 @@ _HINTS = {
     "sample of the microbatch; a gradient is like the output that left.",
     FLOAT32: "The gradients are right to six digits: somewhere on the way a number was a float32 tensor. Weigh with "
     "Python's own numbers (item(), or sizes as they are), or with tensors of the gradients' dtype.",
-    NO_TENSOR: "Return the loss as a tensor, detached. item() and float() stop the process until the number is there.",
-    NOT_WAITED: "A message was used, or the function ended, before it was there: call wait() on what irecv returned "
+    NO_TENSOR: "Return the loss as a tensor, detached. item() and float() stop the process until the number is known.",
+    NOT_WAITED: "A message was used, or the function ended, before it arrived: call wait() on what irecv returned "
     "before you use the tensor, and on what isend returned before you return.",
     FORWARD_AGAIN: "Gradients are right, and yet the module did not run just once for each microbatch, or a copy of it "
     "ran: BatchNorm would count every call. sizes, sample and the output itself tell every shape that you need.",
@@ -121,11 +121,6 @@ _NO_SUCH_PEER = (
 )
 
 
-def other_size(case: Case, failure: Failure, wire: Wire) -> bool:
-    """Return whether the two ends of a message disagreed about its size."""
-    return any(words in failure.message for words in ("disagree about the size", "which asked for"))
-
-
 IN_THE_CODE: Mapping[str, Sign] = {
     LIBRARY: lambda case, failure, wire: bool(wire.collectives),
     NO_LEAF: lambda case, failure, wire: (
@@ -140,7 +135,7 @@ ON_THE_WAY: Mapping[str, Sign] = {
     ),
     SENDS_WAIT: lambda case, failure, wire: waits(case, failure, "send"),
     NOBODY_SENDS: lambda case, failure, wire: waits(case, failure, "recv"),
-    ROOM: other_size,
+    ROOM: lambda case, failure, wire: sizes_differ(failure),
 }
 CERTAIN = frozenset({NO_LEAF, DETACHED, NOT_CONTIGUOUS})
 """Mistakes that a plain Python error bears the sign of."""

@@ -37,7 +37,8 @@ def find_of(expected: Expected, call: Callable[[Case, int], str], looks: Mapping
             if not same(mine, value):
                 names = (name for name, look in looks.items() if look(case, came, right))
                 shown, wanted = in_words(mine), in_words(value)
-                text = f"{call(case, place)} gave {shown}, expected {wanted}."
+                did = "raised" if isinstance(mine, dict) else "gave"
+                text = f"{call(case, place)} {did} {shown}, expected {wanted}."
                 yield Finding(next(names, ""), text, wanted, shown)
 
     return find
@@ -68,9 +69,11 @@ def same(mine: Value, value: Value) -> bool:
 def in_words(value: Value) -> str:
     """Return a value as a message shows it."""
     if isinstance(value, dict):
-        return f"{value['raised']} raised"
+        return f"{'an' if str(value['raised'])[:1] in 'AEIOU' else 'a'} {value['raised']}"
     if value is None:
         return "nothing (None)"
+    if isinstance(value, str) and value.startswith("a "):  # what came instead of a value, in words
+        return value
     return f"{value!r}"[:120]
 
 

@@ -12,7 +12,7 @@ import torch
 from labkit.checks import traffic, values
 from labkit.checks.blame import Sign, blaming
 from labkit.checks.case import Case, Failure
-from labkit.checks.failures import NOBODY_EXPECTED, SIZES_DIFFER
+from labkit.checks.failures import NOBODY_EXPECTED, sizes_differ
 from labkit.checks.finding import Blame
 from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
 from labkit.checks.wire import Wire
@@ -126,7 +126,7 @@ def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
         return numel < size
     said = failure.message.lower()
     words = ("size", "shape", "divi", "multiple", "chunk")
-    return numel % size != 0 and SIZES_DIFFER not in failure.message and any(word in said for word in words)
+    return numel % size != 0 and not sizes_differ(failure) and any(word in said for word in words)
 
 
 def _is_wide(case: Case) -> bool:
@@ -157,10 +157,8 @@ MARKS: Mapping[str, Mark] = {
 
 SIGNS: Mapping[str, Sign] = {
     traffic.LIBRARY: lambda case, failure, wire: bool(wire.collectives),
-    "buffer of another type": lambda case, failure, wire: (
-        _is_wide(case) and (SIZES_DIFFER in failure.message or "which receives into" in failure.message)
-    ),
-    "sizes disagree": lambda case, failure, wire: SIZES_DIFFER in failure.message,
+    "buffer of another type": lambda case, failure, wire: _is_wide(case) and sizes_differ(failure),
+    "sizes disagree": lambda case, failure, wire: sizes_differ(failure),
     "a rank that is not there": looks_for_a_stranger,
     traffic.IN_FLIGHT: lambda case, failure, wire: bool(wire.problems_of("changed_in_flight")),
     "everybody sends first": lambda case, failure, wire: waits_in(failure, "send"),

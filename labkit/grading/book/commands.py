@@ -100,7 +100,7 @@ def record(
     if recorded.unknown:
         names = ", ".join(recorded.unknown[:12]) + (", ..." if len(recorded.unknown) > 12 else "")
         typer.echo(
-            f"labkit: nobody says when {recorded.num_unknown} of {len(results)} files were handed in ({names}); "
+            f"labkit: it is unknown when {recorded.num_unknown} of {len(results)} files were handed in ({names}); "
             "nothing is deducted for them. Give --handed-in, or labkit gradebook handed-in for one",
             err=True,
         )
@@ -113,13 +113,13 @@ def _whose_in_gradescope(name: str) -> str:
     from labkit.grading.book.file_names import of_system
 
     named = of_system(name)
-    told = "; whose it is, Gradescope's grades say (Download Grades): labkit roster import FILE"
+    told = "; Gradescope's grades (Download Grades) say whose it is: labkit roster import FILE"
     return told if named is not None and named.system == "Gradescope" else ""
 
 
 @app.command(epilog="Example: labkit gradebook adjust grace 4 --lesson 02 --reason 'explained the ring in class'")
 def adjust(
-    student: Annotated[str, typer.Argument(help="As in the gradebook.")],
+    student: Annotated[str, typer.Argument(help="The student's name, address, login or number.")],
     points: Annotated[float, typer.Argument(help="Points to add; to subtract, a negative number after --.")],
     lesson: Lesson,
     reason: Annotated[str, typer.Option(help="Why; it is kept in the history.")],
@@ -142,8 +142,8 @@ def deadline(
     ],
     student: Annotated[str, typer.Option(help="An extension for this student alone.")] = "",
     grace_minutes: Annotated[float, typer.Option(help="Minutes after the deadline that cost nothing.")] = 0.0,
-    percent_per_day: Annotated[float, typer.Option(help="What each day, once it has begun, costs.")] = 10.0,
-    percent_at_most: Annotated[float, typer.Option(help="The most that lateness costs.")] = 100.0,
+    percent_per_day: Annotated[float, typer.Option(help="What each day that has begun costs, in percent.")] = 10.0,
+    percent_at_most: Annotated[float, typer.Option(help="The most that lateness can cost, in percent.")] = 100.0,
     book: Url = DEFAULT,
     preview: Preview = False,
     keep: Keep = "best",
@@ -166,7 +166,7 @@ def deadline(
 
 @app.command("handed-in", epilog="Example: labkit gradebook handed-in ada 2026-12-02T17:59 --lesson 02 --reason mail")
 def handed_in_at(
-    student: Annotated[str, typer.Argument(help="As in the gradebook.")],
+    student: Annotated[str, typer.Argument(help="The student's name, address, login or number.")],
     at: Annotated[
         str, typer.Argument(help="2026-12-01T17:20 in the class's time zone, with an offset, or the word unknown.")
     ],
@@ -220,7 +220,7 @@ def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
         if grade.handed_in_at:
             notes.append(f"handed in {shown(grade.handed_in_at, class_zone)}")
         elif grade.num_attempts:
-            notes.append("marked late, nobody says when" if grade.marked_late else "nobody says when it was handed in")
+            notes.append("marked late, hand-in time unknown" if grade.marked_late else "hand-in time unknown")
         notes += [f"late, {grade.percent_lost:g} % off"] if grade.percent_lost else []
         notes += [f"adjusted by {grade.adjusted:+g}"] if grade.adjusted else []
         typer.echo(f"{grade.student:{width}}  {grade.score:6g} of {grade.max_score:g}  ({', '.join(notes)})")
@@ -228,7 +228,9 @@ def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
 
 @app.command(epilog="Example: labkit gradebook history grace --lesson 02")
 def history(
-    student: Annotated[str, typer.Argument(help="As in the gradebook.")], lesson: Lesson, book: Url = DEFAULT
+    student: Annotated[str, typer.Argument(help="The student's name, address, login or number.")],
+    lesson: Lesson,
+    book: Url = DEFAULT,
 ) -> None:
     """Print everything recorded about one student's lesson, oldest first."""
     with opened_book(book) as opened:
@@ -240,7 +242,7 @@ def history(
 @app.command("close-case", epilog="Example: labkit gradebook close-case 3f2a --note 'they told us: a pair'")
 def close_case(
     case: Annotated[str, typer.Argument(help="As labkit copies prints it, such as 3fa91c20.")],
-    note: Annotated[str, typer.Option(help="What came of it.")],
+    note: Annotated[str, typer.Option(help="What you decided, and why.")],
     book: Url = DEFAULT,
 ) -> None:
     """Close a case of submissions that are alike, with a note."""
@@ -374,10 +376,11 @@ def lesson_named(opened: Gradebook, wanted: str) -> str:
 
     try:
         return find_course(wanted, None).slug
-    except ConfigError as error:
-        there = ", ".join(recorded) or "nothing yet"
+    except ConfigError:
+        there = ", ".join(recorded) or "no lesson yet"
         raise ConfigError(
-            f"{error} Without a course, you can name the lessons that the gradebook has: {there}."
+            f"there is no lesson {wanted!r}: the gradebook has {there}, and no course in this folder has it either; "
+            "name one that the gradebook has, or run the command in the course's folder"
         ) from None
 
 

@@ -112,7 +112,8 @@ class Database:
             ) from None
         except SQLAlchemyError as error:
             raise EnvironmentProblem(
-                f"the gradebook {self._shown} failed, and nothing in it was changed: {error}"
+                f"the gradebook {self._shown} failed, and nothing in it was changed: {getattr(error, 'orig', error)}. "
+                "Check that it is a gradebook that labkit wrote"
             ) from None
 
 

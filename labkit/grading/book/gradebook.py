@@ -348,7 +348,7 @@ class Gradebook(Roster):
         named = of_system(submission.name)
         late = at is None and named is not None and named.late
         if at is None:
-            source = f"nobody says when; {named.system} marks it late" if named and late else "nobody says when"
+            source = f"hand-in time unknown; {named.system} marks it late" if named and late else "hand-in time unknown"
         time = HandedIn(handed_in_at=at, marked_late=late, source=source, reason="", recorded_at=now)
         return Attempt(
             lesson=submission.lesson, student=student, submission_sha256=submission.submission_sha256,
@@ -362,4 +362,4 @@ class Gradebook(Roster):
 
 
 def _when(moment: datetime | None, zone: tzinfo) -> str:
-    return shown(moment, zone) if moment else "at a time nobody knows"
+    return shown(moment, zone) if moment else "at an unknown time"

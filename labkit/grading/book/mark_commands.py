@@ -65,7 +65,7 @@ def page(
 
 @app.command(epilog="Example: labkit gradebook comment ada 'Short, and easy to read.' --lesson 02 --exercise ring_sum")
 def comment(
-    student: Annotated[str, typer.Argument(help="As in the gradebook.")],
+    student: Annotated[str, typer.Argument(help="The student's name, address, login or number.")],
     words: Annotated[str, typer.Argument(help="What the student will read.")],
     lesson: Lesson,
     exercise: Annotated[str, typer.Option(help="The exercise's name, such as ring_sum.")] = "",
@@ -84,7 +84,9 @@ def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
     with opened_book(book) as opened:
         people = opened.people()
         if not people:
-            raise ConfigError("without a roster nobody can be missing; first run: labkit roster import FILE")
+            raise ConfigError(
+                "without a roster labkit cannot know who is missing; first run: labkit roster import FILE"
+            )
         grades = opened.grades(lesson_named(opened, lesson))
     nobody = [grade.student for grade in grades if not grade.num_attempts]
     for name in nobody:

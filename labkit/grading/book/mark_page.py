@@ -121,7 +121,7 @@ def attempts(book: Gradebook, lesson: str, grade: Grade) -> list[Tried]:
                 Tried(
                     number,
                     sum(mark.points for mark in marks.values()),
-                    shown(row.when, zone) if row.when else "at a time nobody knows",
+                    shown(row.when, zone) if row.when else "at an unknown time",
                     row.submission_sha256,
                     number == grade.attempt,
                     page_of(report) if report else None,

@@ -65,7 +65,10 @@ def read_roster(path: Path) -> list[Entry]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as a roster ({error})") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise ConfigError(
+            f"{path} cannot be read as a roster ({why}); name the file that your system exported"
+        ) from None
     reader = csv.DictReader(io.StringIO(text, newline=""))
     columns = set(reader.fieldnames or ())
     for needed, read in _FORMS:

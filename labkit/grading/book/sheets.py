@@ -151,7 +151,7 @@ def _filled(
             if re.fullmatch(r"\d+([.,]\d+)?", most.strip()) and score > float(most.replace(",", ".")):
                 score = float(most.replace(",", "."))
                 capped.append(
-                    f"{mine[0].student} has {mine[0].score:g}, the sheet's most is {score:g}, which was written"
+                    f"{mine[0].student} has {mine[0].score:g}, the sheet allows at most {score:g}, which was written"
                 )
             row[column] = f"{score:g}"
             taken.add(mine[0].student)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy import create_engine, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from labkit.errors import EnvironmentProblem
+from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.book.database import Database
 from labkit.grading.book.tables import Mark
 from labkit.lessons.first_edition import SLUGS
@@ -21,9 +23,12 @@ def upgrade_book(book: str) -> str:
         book: A file, or SQLAlchemy's URL.
 
     Raises:
+        ConfigError: If there is no such file.
         EnvironmentProblem: If the database fails; it is then as it was.
     """
     url = book if "://" in book else f"sqlite:///{book}"
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        raise ConfigError(f"there is no gradebook {book}; name the file that labkit wrote, or a database's URL.")
     Database(url).close()  # brings tables and the keys of lessons to this layout
     engine = create_engine(url)
     try:
@@ -40,4 +45,4 @@ def upgrade_book(book: str) -> str:
         raise EnvironmentProblem(f"the gradebook {book} failed, and nothing in it was changed: {error}") from None
     finally:
         engine.dispose()
-    return f"{num_marks} marks of {len(names)} exercises have their names now."
+    return f"{num_marks} marks of {len(names)} exercises now have the exercises' names."

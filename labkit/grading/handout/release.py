@@ -113,7 +113,7 @@ def release(
         if found:
             more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             listed = "\n  ".join(map(str, found[:_SHOWN]))
-            anew = "\nNotebooks that were worked in: `labkit build --no-execute` writes them anew."
+            anew = "\nNotebooks that were worked in: `labkit build --no-execute` writes them again."
             raise LessonError(f"nothing was released, because students would have got:\n  {listed}{more}{anew}")
         files = sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
         (bundle / _LIST).write_text(json.dumps(files, indent=1) + "\n", encoding="utf-8")

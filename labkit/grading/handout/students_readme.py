@@ -15,8 +15,8 @@ LESSONS
 PAGES
 ## Begin
 
-You need Python 3.11, 3.12, 3.13 or 3.14, 4 GB of memory and 3 GB of disk. A GPU is not needed. The first time, some
-500 MB are fetched (on Linux several GB, but see below), so do it at home.
+You need Python 3.11, 3.12, 3.13 or 3.14, 4 GB of memory and 3 GB of disk, and no GPU. The first start downloads some
+500 MB (on Linux several GB, unless you follow the first note below), so do it at home.
 
 **Linux and macOS**, in a terminal, in this folder:
 
@@ -58,10 +58,10 @@ Stuck? `labkit.hint("EXERCISE")` gives a nudge, then the idea, then almost the l
 
 | in a terminal | what it does |
 |---|---|
-| `labkit doctor` | what your machine lacks; for your instructor: `labkit doctor --json > NAME.json` |
-| `labkit reset EXERCISE` | begins one exercise again; your notebook as it was goes into `notebooks/kept/` |
-| `labkit catch-up LESSON` | makes you ready for a lesson before you finish the last; what you wrote stays |
-| `labkit catch-up LESSON --pack FILE` | with answers your instructor handed out; marked, they may earn less |
+| `labkit doctor` | says what your machine lacks; for your instructor: `labkit doctor --json > NAME.json` |
+| `labkit reset EXERCISE` | starts one exercise over; your notebook as it was goes into `notebooks/kept/` |
+| `labkit catch-up LESSON` | gets you ready for a lesson before you have finished the last; what you wrote stays |
+| `labkit catch-up LESSON --pack FILE` | also fills in answers your instructor handed out; they may earn less |
 EXPORT
 In class, your instructor may show a link. In any notebook:
 

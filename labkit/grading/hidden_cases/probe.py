@@ -142,7 +142,7 @@ class CaseRun:
                 "rank": error.rank,
                 "message": sentence(error.text),
                 "detail": "",
-                "error": "",
+                "error": "RuntimeError",  # what torch.distributed raises for the same
             }
         except TemplateGoneError:
             failure = gone_words()

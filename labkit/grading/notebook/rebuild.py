@@ -137,8 +137,8 @@ def _source_of(
         )
     if len(taken.source.encode()) > limits.cell_source_bytes:
         notes.append(
-            f"Exercise {number}: its cell has {len(taken.source) >> 10} KB; "
-            f"at most {limits.cell_source_bytes >> 10} KB are taken, so it counts as not done."
+            f"Exercise {number}: its cell is {len(taken.source) >> 10} KB long; "
+            f"the limit is {limits.cell_source_bytes >> 10} KB, so it counts as not done."
         )
         return None
     return taken.source
@@ -164,7 +164,7 @@ def _answer(
     """Take the literals of a learner's answer, for the fields that the notebook asks for."""
     ours, theirs = read_answer(cell.source), _sane_answer(source, exercise)
     if ours is None or theirs is None:
-        notes.append(f"Exercise {number}: its answer is no plain value such as 3 or 'send', so it was not taken.")
+        notes.append(f"Exercise {number}: its answer is not a plain value such as 3 or 'send', so it does not count.")
         unchanged.append(exercise)
         return
     if unasked := [name for name in theirs.fields if name not in ours.fields]:
@@ -195,7 +195,7 @@ def _predict(
         return
     value = _literal(found[0].source, ours)
     if value is _NO_LITERAL:
-        notes.append(f"The prediction {ours.name} is not a plain value such as 0.5, so it was not taken.")
+        notes.append(f"The prediction {ours.name} is not a plain value such as 0.5, so it does not count.")
         return
     predictions[ours.name] = replace(ours, value=value)
     cell.source = ours.source(value)

@@ -33,8 +33,8 @@ def _opening(result: StudentResult) -> str:
     words = [f"{passed} of {total} exercises work." if passed else "No exercise passes all its hidden cases yet."]
     if failed:
         words.append(
-            f"For the {'one that does' if failed == 1 else f'{failed} that do'} not yet, "
-            "you find below what was tried, what came back, and where to look."
+            f"For the {'one that does' if failed == 1 else f'{failed} that do'} not work yet, "
+            "see below what was tried, what came back, and where to look."
         )
     if open_:
         words.append(f"{open_} {'is' if open_ == 1 else 'are'} not started.")

@@ -111,9 +111,9 @@ class _Handler(GuardedHandler):
     def prepare(self) -> None:
         # A page of elsewhere whose name was made to mean this machine sends its own name for the host.
         if self.request.host_name not in ("127.0.0.1", "localhost"):
-            self.refuse(403, "this page is for this machine")
+            self.refuse(403, "this page can only be opened on this machine")
         elif not hmac.compare_digest(self.path_args[0].encode(), self.review.token.encode()):
-            self.refuse(403, "this is not the link that labkit review has told")
+            self.refuse(403, "this is not the link that labkit review printed")
 
 
 class _Page(_Handler):
@@ -138,7 +138,7 @@ class _Give(_Handler):
         except EnvironmentProblem as error:
             self.refuse(500, str(error))
         except (ValueError, RecursionError):
-            self.refuse(400, "the body is no JSON")
+            self.refuse(400, "the body is not JSON")
         else:
             self.finish(self.review.state())
 

@@ -79,7 +79,9 @@ def gpus_for_grading(sandbox: str) -> tuple[str, ...]:
         raise EnvironmentProblem(f"--device cuda needs a GPU here, but {found}. {_WITHOUT}")
     whole = tuple(name for name in here.names if not name.startswith("MIG-"))
     if not whole:
-        raise EnvironmentProblem(f"--device cuda needs a whole GPU, but here are only parts of one (MIG). {_WITHOUT}")
+        raise EnvironmentProblem(
+            f"--device cuda needs a whole GPU, but this machine has only parts of one (MIG). {_WITHOUT}"
+        )
     if sandbox == "none":
         return whole
     said = {gpu: problem_inside(gpu) for gpu in whole}

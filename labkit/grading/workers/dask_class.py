@@ -169,7 +169,8 @@ class DaskClass:
             return None
         if "crashed" in answer:
             print(
-                f"grading {submission.name} failed, by a fault of the grader:\n{answer['traceback']}", file=sys.stderr
+                f"grading {submission.name} failed because of a fault in the grader:\n{answer['traceback']}",
+                file=sys.stderr,
             )
             self._report_problem(submission, fault_words(answer["crashed"]))
             return None

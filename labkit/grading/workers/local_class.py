@@ -141,7 +141,7 @@ class LocalClass:
         """Tell of a fault in the grader itself: this submission has no score yet, the others are graded."""
         submission = busy.submission
         assert submission is not None
-        print(f"grading {submission.name} failed, by a fault of the grader:\n{trace}", file=sys.stderr)
+        print(f"grading {submission.name} failed because of a fault in the grader:\n{trace}", file=sys.stderr)
         self._report_problem(submission, fault_words(error))
         self._hand_out(busy)
 

@@ -37,7 +37,7 @@ def refuse_open_doors(scheduler: str, hosts: list[str], *, insecure: bool, publi
         scheduler: The scheduler's address.
         hosts: Addresses of all hosts.
         insecure: Whether to go on without TLS.
-        public: Whether to go on with addresses that the whole internet may reach.
+        public: Whether to go on with addresses that the whole internet can reach.
 
     Raises:
         ConfigError: If the cluster has no TLS, or a host listens at a public address.
@@ -45,8 +45,8 @@ def refuse_open_doors(scheduler: str, hosts: list[str], *, insecure: bool, publi
     away = [host for host in hosts if not is_loopback(host)]
     if away and not scheduler.startswith("tls://") and not insecure:
         raise ConfigError(
-            f"{scheduler} has no TLS, and its hosts are not this machine ({', '.join(away)}): whoever reaches it could "
-            "run programs there and read your data. Start scheduler and workers with certificates (--tls-cert, "
+            f"{scheduler} has no TLS, and its hosts are not this machine ({', '.join(away)}): anyone who can reach "
+            "it can run programs there and read your data. Start scheduler and workers with certificates (--tls-cert, "
             "--tls-key, --tls-ca-file; the address then begins with tls://), or say insecure=True on a network that "
             "is yours alone."
         )

@@ -26,7 +26,7 @@ class Options:
     Attributes:
         interface: The network interface that ranks talk over, "" for that of each Dask worker's address.
         insecure: Whether to go on without TLS.
-        public: Whether to go on with addresses that the whole internet may reach.
+        public: Whether to go on with addresses that the whole internet can reach.
     """
 
     interface: str = ""

@@ -106,7 +106,7 @@ class RemoteRanks(RankProcesses):
         """Return what ranks sent since; note exits, logs and times.
 
         Raises:
-            HostLost: If a host cannot be heard any more.
+            HostLost: If a host no longer answers.
             EnvironmentProblem: If a host could not start its ranks.
         """
         for host in self._hosts:

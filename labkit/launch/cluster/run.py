@@ -32,7 +32,7 @@ def launch_on_hosts(
     Raises:
         ConfigError: If the function, an argument or a result cannot travel.
         EnvironmentProblem: If a host cannot take part.
-        HostLost: If a host cannot be heard any more.
+        HostLost: If a host no longer answers.
         RankFailed: If a rank failed.
         RunTimeout: If the time limit passed, or no rank could go on.
     """
@@ -113,7 +113,7 @@ def place_on_hosts(hosts: Hosts, ranks_per_host: int | None, device: str) -> Pla
         return placements[0]
     least = min(range(len(found)), key=lambda number: num_each[number])
     here = placements[least]
-    note = f"host {names[least]} has the fewest GPUs ({num_each[least]}), and all hosts do as it does. {here.note}"
+    note = f"host {names[least]} has the fewest GPUs ({num_each[least]}), so every host uses as many. {here.note}"
     return Placement("gloo" if any(each.backend == "gloo" for each in placements) else here.backend, here.devices, note)
 
 

@@ -28,10 +28,10 @@ def _answer(body: str) -> str:
 
 
 _NAIVE = "ring(list(range(num_ranks)), num_ranks)"
-wrong("returns nothing", "no list of plans", _answer(f"plans = {_NAIVE}"))
-wrong("a dict of plans", "no list of plans", _answer(f"return dict(enumerate({_NAIVE}))"))
+wrong("returns nothing", "not a list of plans", _answer(f"plans = {_NAIVE}"))
+wrong("a dict of plans", "not a list of plans", _answer(f"return dict(enumerate({_NAIVE}))"))
 wrong("rank 0's plan alone", "one plan for each rank", _answer(f"return {_NAIVE}[:1]"))
-wrong("a plan is None", "no list of records", _answer(f"return [*{_NAIVE}[1:], None]"))
+wrong("a plan is None", "not a list of records", _answer(f"return [*{_NAIVE}[1:], None]"))
 wrong(
     "the nodes never talk",
     "a contribution is missing",

@@ -30,7 +30,7 @@ changed(
 )
 changed("the whole batch to each", "every device gets all", (CUT, "[tensor] * len(devices)"))
 changed("every n-th", "in turns", (CUT, "[tensor[i::count] for i in range(count)]"))
-changed("lists of tensors", "pieces that are no dicts", (PIECES, LISTS))
+changed("lists of tensors", "pieces that are not dicts", (PIECES, LISTS))
 changed("the first tensor only", "keys lost", ("batch.items()", "list(batch.items())[:1]"))
 changed("pieces stay", "not on its device", ("parts[i].to(devices[i])", "parts[i]"))
 changed("pieces detached", "gradients cut off", ("parts[i].to(devices[i])", "parts[i].detach().to(devices[i])"))

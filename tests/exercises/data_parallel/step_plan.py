@@ -45,7 +45,7 @@ wrong_plan(
 )
 wrong_plan(
     "the model is there already",
-    "the model stays at home",
+    "the model is not copied",
     ("return plan", 'return [m for m in plan if m.what != "model"]'),
 )
 wrong_plan("all inputs to all", "the whole batch for everyone", ("sizes[d] * input_bytes", "sum(sizes) * input_bytes"))

@@ -104,6 +104,6 @@ overlapped(
 )
 overlapped(
     "a hook of the tensor",
-    "a hook before the gradient is there",
+    "a hook before the gradient is written",
     ("parameter.register_post_accumulate_grad_hook(self.on_gradient)", "parameter.register_hook(self.on_gradient)"),
 )

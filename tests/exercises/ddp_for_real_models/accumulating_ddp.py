@@ -25,4 +25,13 @@ changed(
     "accumulation is wrong",
     (SENDS, SENDS + "\n        else:\n            parameter.grad = None"),
 )
-changed("no decorator", "a generator is no context", ("    @contextmanager\n", ""))
+COUNTS = """
+    def forward(self, *args, **kwargs):
+        self.passes = getattr(self, "passes", 0) + 1
+        return super().forward(*args, **kwargs)
+
+    def pack(self):
+        passes, self.passes = self.passes, 0
+        return super().pack() / passes"""
+changed("divided by all passes", "mean over the passes", (SENDS, f"{SENDS}\n{COUNTS}"))
+changed("no decorator", "no context manager", ("    @contextmanager\n", ""))

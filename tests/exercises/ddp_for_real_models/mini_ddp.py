@@ -55,6 +55,18 @@ changed(
     ("for buffer in self.module.buffers():", "for buffer in [*self.module.buffers(), *self.trained]:"),
     (BROADCAST, "                dist.broadcast(buffer.detach(), src=0)"),
 )
+changed(
+    "divided by all passes",
+    "mean over the passes",
+    (
+        "        return super().forward",
+        "        self.passes = getattr(self, 'passes', 0) + 1\n        return super().forward",
+    ),
+    (
+        "        sizes = [p.numel()",
+        "        self.flat /= max(getattr(self, 'passes', 1), 1)\n        self.passes = 0\n        sizes = [p.numel()",
+    ),
+)
 wrong(
     "only what I have",
     "an unused parameter is left out",

@@ -28,7 +28,7 @@ changed(
 )
 changed(
     "the bucket's number alone",
-    "a residual of a bucket that is no more",
+    "the residual of an old bucket",
     (KEY, "key = bucket.index()"),
 )
 changed("one key", "one key for several buckets", (KEY, "key = bucket.buffer().numel() // 1000"))

@@ -33,7 +33,7 @@ changed(
 )
 changed(
     "pieces of one size",
-    "no list of means",
+    "not a list of means",
     (".split([tensor.numel() for tensor in tensors])", ".split(tensors[0].numel())"),
     ("zip(means, tensors, strict=True)]", "zip(means, tensors) if mean.numel() == tensor.numel()]"),
 )
@@ -80,7 +80,7 @@ changed(
 )
 changed(
     "a new Q each time",
-    "begins anew in every call",
+    "starts over in every call",
     ("        if self.qs is None:\n", "        if True:\n            self.seed += 1\n"),
 )
 changed(
@@ -89,7 +89,7 @@ changed(
     ("[Packet(pair,", "[Packet((pair[0] @ pair[1].T,),"),
     ("        p, q = packet.parts\n        return (p @ q.T)", "        return packet.parts[0]"),
 )
-changed("gradients as they come", "a gradient is no matrix", (RESHAPED, "matrices = gradients"))
+changed("gradients as they come", "a gradient that is not a matrix", (RESHAPED, "matrices = gradients"))
 changed(
     "one Q for all",
     "no Q for each matrix",

@@ -16,8 +16,8 @@ changed("oldest first", "the oldest", (", reverse=True", ""))
 changed("no try", "a damaged file ends it",
         ("        try:\n            found = torch.load(path, weights_only=True)\n        except Exception:  # damaged in any way: an older one will do\n            continue\n",
          "        found = torch.load(path, weights_only=True)\n"))  # fmt: skip
-changed("takes what it finds", "what broke off is taken for whole",
+changed("takes what it finds", "an incomplete file is taken for whole",
         ("            continue\n", "            return int(path.stem), torch.zeros(0)\n"))  # fmt: skip
-changed("no fsync", "not brought to the disk", ("        os.fsync(file.fileno())\n", ""))
-changed("writes in place", "written in the place of the old one",
+changed("no fsync", "not flushed to the disk", ("        os.fsync(file.fileno())\n", ""))
+changed("writes in place", "written over the old one",
         ("unfinished.open(", "path.open("), ("    unfinished.replace(path)\n", ""))  # fmt: skip

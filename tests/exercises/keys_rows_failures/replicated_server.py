@@ -26,7 +26,7 @@ changed(
 )
 changed("passes on new ones only", "a repeated gradient is not passed on",
         ("            version = self.version\n", "            else:\n                known: Future = Future()\n                known.set_result(self.version)\n                return known\n            version = self.version\n"))  # fmt: skip
-changed("tells nobody", "the backup is told nothing", ("if self.backup is not None:", "if False:"))
+changed("tells nobody", "nothing is pushed to the backup", ("if self.backup is not None:", "if False:"))
 changed("hides the failure", "the backup's failure is hidden",
         ("lambda answer: answer.value() and version", "lambda answer: version"))  # fmt: skip
 changed(
@@ -37,7 +37,7 @@ changed(
 changed("pushes to all", "asks everybody",
         ("    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        return place\n",
          "    answered = []\n    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        answered.append(place)\n    if answered:\n        return answered[0]\n"))  # fmt: skip
-changed("says nothing", "nobody answers, and nobody says so",
+changed("says nothing", "no error when nobody answers",
         ("    raise RuntimeError(f\"gradient {number} of worker {worker}: none of {len(replicas)} replicas answers\")\n", "    return -1\n"))  # fmt: skip
 changed("numbers the retry anew", "another number for the retry",
         ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number + place, gradient).wait()"))  # fmt: skip

@@ -16,7 +16,7 @@ changed("pushes the whole", "rows not divided", ("rows.grad / num_workers", "row
 changed("divides twice", "rows divided twice", ("rows.grad / num_workers", "rows.grad / num_workers**2"))
 changed("no zero_grad", "gradients of the step before are still there", ("    optimizer.zero_grad()\n", ""))
 changed("pushes nothing", "nothing was pushed", ("    push(keys.flatten(), rows.grad / num_workers)\n", ""))
-changed("attached", "the loss hangs on its graph", ("return loss.detach()", "return loss"))
+changed("attached", "the loss keeps its graph", ("return loss.detach()", "return loss"))
 changed("the world", "all ranks in place of the group", ("group=group", "group=None"))
 
 changed(

@@ -18,11 +18,11 @@ LEAVE = "            del self.clocks[worker]\n            answer_who_may_go(self
 changed("asynchronous", "answers too early", (FIND, "True"))
 changed("strictly less", "one step too late", (FIND, FIND.replace("<=", "<")))
 changed("one more", "answers too early", (FIND, FIND.replace("server.bound", "server.bound + 1")))
-changed("looks at the pusher only", "only the one who pushes is let go",
+changed("looks at the pusher only", "releases only the worker that pushes",
         ("            answer_who_may_go(self)\n        return future",
          "            if self.clocks[worker] - min(self.clocks.values()) <= self.bound:\n                self.waiting.pop(worker).set_result((self.version, self.weight.clone()))\n        return future"))  # fmt: skip
-changed("leave does nothing", "who has left is waited for", (LEAVE, "            pass\n"))
-changed("leave lets nobody go", "leaving lets nobody go", (LEAVE, "            del self.clocks[worker]\n"))
+changed("leave does nothing", "waits for a worker that has left", (LEAVE, "            pass\n"))
+changed("leave lets nobody go", "leaving releases nobody", (LEAVE, "            del self.clocks[worker]\n"))
 changed("mean clock", "compared with the mean",
         ("min(server.clocks.values(), default=0)", "sum(server.clocks.values()) / max(1, len(server.clocks))"))  # fmt: skip
 changed("the answer of the push", "the weights of the push",

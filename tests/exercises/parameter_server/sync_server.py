@@ -45,7 +45,7 @@ changed(
     "returns no Future",
     ("        return future\n", "        return self.version, self.weight\n"),
 )
-changed("weights alone", "the answer is no pair",
+changed("weights alone", "the answer is not a pair",
         ("future.set_result((self.version, self.weight.clone()))", "future.set_result(self.weight.clone())"))  # fmt: skip
 changed("adds up without a lock", "without a lock", LOCK,
     ("self.gradients: dict[int, Tensor] = {}", "self.total, self.count = torch.zeros_like(weight), 0"),

@@ -25,8 +25,8 @@ plan("the last group is lost", "work left out",
      f"return [{GROUPS.replace('range(0, M, L)', 'range(0, M - L, L)')} for stage in range(P)]")  # fmt: skip
 plan("a group beyond the end", "work that is not there",
      f"return [{GROUPS.replace('min(g + L, M)', 'g + L')} for stage in range(P)]")  # fmt: skip
-plan("one stage's list", "no list of records", f"return {GROUPS}")
-plan("lists appended", "no list of records", """order = []
+plan("one stage's list", "not a list of records", f"return {GROUPS}")
+plan("lists appended", "not a list of records", """order = []
     for m in range(M):
         order.append([Forward(m), Backward(m)])
     return [order for stage in range(P)]""")  # fmt: skip

@@ -22,7 +22,7 @@ changed("a run to see the shape", "forward more than once",
         ("torch.empty_like(left, memory", "torch.empty_like(module(entered), memory"))  # fmt: skip
 changed("sends a view", "not contiguous", ("left.detach().contiguous()", "left.detach()"))
 changed("the first stage receives too", "the first stage receives", ("    if stage == 0:\n", "    if False:\n"))
-changed("sets gradients to zero first", "gradients that were there are lost",
+changed("sets gradients to zero first", "earlier gradients are lost",
         ("    loss, gradient = None, None\n", "    loss, gradient = None, None\n    module.zero_grad()\n"))  # fmt: skip
 changed("divides by the number of stages", "scaled by the number of stages",
         ("loss_fn(left, targets)", "loss_fn(left, targets) / dist.get_world_size()"))  # fmt: skip
@@ -31,4 +31,4 @@ changed("does not send the gradient on", "waits for a message that nobody sends"
 changed("room of torch's default dtype", "room of another size",
         ("torch.empty_like(left, memory_format=torch.contiguous_format)", "torch.empty(left.shape)"))  # fmt: skip
 changed("a number", "the loss is a number", ("loss = left.detach()", "loss = left.item()"))
-changed("the loss as it is", "the loss drags its graph along", ("loss = left.detach()", "loss = left"))
+changed("the loss as it is", "the loss keeps its graph", ("loss = left.detach()", "loss = left"))

@@ -22,7 +22,7 @@ changed("sends back zeros", "only the last stage has gradients",
 changed("the loss as it is", "loss not scaled", (SCALE, ""))
 changed("divided by M", "mean of means", (SCALE, " / len(sizes)"))
 changed("times the samples", "sum over the samples", (SCALE, " * sizes[m]"))
-changed("sets gradients to zero first", "gradients that were there are lost",
+changed("sets gradients to zero first", "earlier gradients are lost",
         ("    total = None\n", "    total = None\n    module.zero_grad()\n"))  # fmt: skip
 changed("zero_grad before each backward", "overwritten instead of accumulated",
         ("                torch.autograd.backward(", "                module.zero_grad()\n                torch.autograd.backward("))  # fmt: skip  # noqa: E501
@@ -71,7 +71,7 @@ changed(
 )
 changed("weighs by float32", "counted in float32",
         (SCALE, " * (torch.tensor(sizes, dtype=torch.float32)[m] / sum(sizes)).double()"))  # fmt: skip
-changed("the loss keeps its graph", "the loss drags its graph along",
+changed("the loss keeps its graph", "the loss keeps its graph",
         ("total = left[m].detach() if total is None else total + left[m].detach()",
          "total = left[m] if total is None else total + left[m]"))  # fmt: skip
 changed("adds up numbers", "the loss is a number",

@@ -22,7 +22,7 @@ def one_f_one_b(stage, num_stages, num_microbatches):
     M = num_microbatches
     return [Forward(m) for m in range(M)] + [Backward(m) for m in reversed(range(M))]
 """)  # fmt: skip
-wrong("strings", "no list of records", """
+wrong("strings", "not a list of records", """
 def one_f_one_b(stage, num_stages, num_microbatches):
     return [f"F{m}" for m in range(num_microbatches)] + [f"B{m}" for m in range(num_microbatches)]
 """)  # fmt: skip

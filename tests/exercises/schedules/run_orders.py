@@ -25,6 +25,6 @@ changed("kept by microbatch", "chunks share a place",
          'chunk, m = getattr(record, "chunk", 0), record.microbatch\n        key = m'))  # fmt: skip
 changed(
     "nobody waits for sends",
-    "read before it was there",
+    "read before it arrived",
     ("    for work in sent:\n        work.wait()\n", ""),
 )

@@ -92,4 +92,9 @@ changed(
         "        for unit in self.units:\n            unit.free()\n            unit.finish",
     ),
 )
+changed(
+    "frees the root after forward",
+    "the root freed too soon",
+    ("        if not torch.is_grad_enabled():\n            self.root.free()\n", "        self.root.free()\n"),
+)
 changed("the wrapper's names", "other names", ("return {name: full", 'return {f"module.{name}": full'))

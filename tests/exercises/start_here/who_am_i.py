@@ -30,7 +30,7 @@ wrong(
 )
 wrong(
     "one machine only",
-    "the world ends at the machine",
+    "only the ranks of one machine",
     'environ["WORLD_SIZE"]\nreturn int(environ["RANK"]), int(environ["LOCAL_WORLD_SIZE"])',
 )
 wrong(

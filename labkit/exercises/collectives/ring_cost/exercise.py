@@ -47,7 +47,7 @@ WRONG = {
     "no rounding up": WrongFormula(
         "tree_seconds",
         lambda b, n, a, w: 2 * math.log2(n) * (a + b / w),
-        "tree_seconds takes log2 N as it is; a tree has whole rounds: math.ceil(math.log2(N)).",
+        "tree_seconds does not round log2 N; a tree has whole rounds: math.ceil(math.log2(N)).",
     ),
     "rounded down": WrongFormula(
         "tree_seconds",

@@ -23,7 +23,7 @@ NUM_BYTES = 64 * 10**6
 MOST_CHUNKS, MOST_RECORDS = 64, 2000
 
 _NO_PLANS, _NUMBER, _CHUNKS, _LONG, _FAULTY, _LOST, _TWICE, _SAME, _ALONE, _OUTSIDE, _BACK = (
-    "no list of plans", "one plan for each rank", "too many chunks", "too many records", "no list of records",
+    "not a list of plans", "one plan for each rank", "too many chunks", "too many records", "not a list of records",
     "a contribution is missing", "a contribution counts twice", "a chunk is sent and received in one step",
     "a message without a partner", "no such peer or chunk", "steps go back",
 )  # fmt: skip
@@ -43,7 +43,7 @@ MISTAKES = {
     _ALONE: "Every Send needs a Recv of the same chunk on the other side, and messages between two ranks arrive in the "
     "order in which they were sent.",
     _OUTSIDE: "Peers are ranks of this cluster, 0 to num_ranks - 1, and nobody sends to itself.",
-    _BACK: "Records stand in the order of their steps.",
+    _BACK: "List the records in the order of their steps.",
 }
 _OF_FAULT = {
     "no_plan": _FAULTY, "outside": _OUTSIDE, "itself": _OUTSIDE, "backwards": _BACK, "race": _SAME,

@@ -133,7 +133,7 @@ _IN_TURN, _NOT_JOINED, _LOST, _ORDER, _KEYWORDS, _GRADIENTS = (
 )  # fmt: skip
 _SWALLOWED, _ANOTHERS, _TYPE, _LINE, _EARLY, _FOR_EVER = (
     "an exception swallowed", "another replica's exception", "another type", "the line is lost",
-    "raised before the others ended", "waits for ever",
+    "raised before the others ended", "waits forever",
 )  # fmt: skip
 MISTAKES = {
     _IN_TURN: (

@@ -163,7 +163,7 @@ MISTAKES = {
         "its own copy. Replace the weight everywhere it is used; a memo keyed by id does that."
     ),
     _ALL_BUFFERS: "Every replica wrote into the module's buffers. Only replica 0 may: give the others copies, "
-    "buffer.to(device, copy=True); a plain .to(device) returns the same tensor where it lies there already.",
+    "buffer.to(device, copy=True); a plain .to(device) returns the same tensor if it is on that device already.",
     _NO_BUFFERS: (
         "The module's buffers did not change: what BatchNorm learned in this step is lost. Replica 0 must hold the "
         "module's own buffers, not copies."

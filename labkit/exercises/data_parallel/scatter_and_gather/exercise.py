@@ -23,7 +23,7 @@ from labkit.words import plural
 
 _CHUNK, _EMPTY, _LOST, _ALL, _TURNS, _NOT_DICTS, _KEYS, _STAYED, _CUT_OFF = (
     "pieces as chunk cuts them", "empty pieces", "samples lost", "every device gets all", "in turns",
-    "pieces that are no dicts", "keys lost", "not on its device", "gradients cut off",
+    "pieces that are not dicts", "keys lost", "not on its device", "gradients cut off",
 )  # fmt: skip
 _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
     "stack for cat", "along another dimension", "mixed instead of joined", "in another order", "only the first",

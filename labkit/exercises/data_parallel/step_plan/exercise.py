@@ -60,7 +60,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         shown, right = f"step_plan({', '.join(map(str, call))})", right_plan(*call)
         if not _is_plan(plan):
             name = _NOTHING if plan is None else _NO_MOVES
-            yield Finding(name, f"{shown} gave {plan!r:.80}, expected a list of Moves whose numbers are integers.")
+            came = plan if isinstance(plan, str) else repr(plan)
+            came = came if len(came) <= 80 else f"{came[:77]}..."
+            yield Finding(name, f"{shown} gave {came}, expected a list of Moves whose numbers are integers.")
             continue
         place = next((at for at, pair in enumerate(zip(plan, right, strict=False)) if pair[0] != pair[1]), None)
         if place is None:
@@ -119,7 +121,7 @@ def _sizes_of_first(sizes: list[int]) -> list[int]:
 
 _NOTHING, _NO_MOVES, _TO_ITSELF, _BACKWARD, _OUTPUT_GRADIENTS, _AT_HOME = (
     "returns nothing", "no Moves", "moves to itself", "backward forgotten", "output gradients forgotten",
-    "the model stays at home",
+    "the model is not copied",
 )  # fmt: skip
 _ORDER, _OTHER_WAY, _ALL, _EQUAL, _AS_MODEL = (
     "another order", "the wrong way", "the whole batch for everyone", "equal pieces assumed",

@@ -190,8 +190,9 @@ EXERCISE = Exercise(
     ),
     hints=(
         "all_reduce adds. Who divides, and by what? And which parameters have no gradient at all?",
-        "For each parameter that needs a gradient: where this rank has none, put zeros, for another rank may have one "
-        "and all must call all_reduce equally often. Then all_reduce parameter.grad and divide it by the world size.",
+        "For each parameter that needs a gradient: where this rank has none, put zeros, because another rank may have "
+        "one, and all must call all_reduce equally often. Then all_reduce parameter.grad and divide it by the "
+        "world size.",
         "if p.grad is None: p.grad = torch.zeros_like(p); dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
     ),
     **by_marks(wrong_averages, MARKS),

@@ -48,7 +48,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     step, plan = asked(case), got[0]["plan"]
     count = len(step.num_bytes)
     if not isinstance(plan, list) or any(type(index) is not int for bucket in cast(Any, plan) for index in bucket):
-        yield Finding(_FORM, f"That is no list of lists of indices: {plan!r:.60}.")
+        came = plan if isinstance(plan, str) else repr(plan)
+        shown = came if len(came) <= 60 else f"{came[:57]}..."
+        yield Finding(_FORM, f"bucket_design returned {shown}, not a list of lists of indices.")
         return
     flat = [index for bucket in cast(Plan, plan) for index in bucket]
     outside = [index for index in flat if not 0 <= index < count]

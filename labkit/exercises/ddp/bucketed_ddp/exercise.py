@@ -63,7 +63,7 @@ MARKS = (
     ),
     Mark(
         "every hook has the last index",
-        "A bucket was packed before all its gradients were there. Your hooks are lambdas made in a loop: each looks "
+        "A bucket was packed before all its gradients were ready. Your hooks are lambdas made in a loop: each looks "
         "up the index when it is called, and by then it is the last one. partial(self.on_gradient, index) stores it "
         "right away.",
         lambda case, got, wire: (
@@ -73,7 +73,7 @@ MARKS = (
     ),
     Mark(
         "packed too early",
-        "A bucket was packed before all its gradients were there: count down the bucket of the parameter whose "
+        "A bucket was packed before all its gradients were ready: count down the bucket of the parameter whose "
         "hook was called, and pack at zero.",
         marks.says("NoneType", kind="exception"),
         certain=True,

@@ -11,7 +11,7 @@ from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.stretches import stretches
 from labkit.exercises.averaging.training import steps_of, wrong_training
-from labkit.exercises.averaging.wrappers import COMMON
+from labkit.exercises.averaging.wrappers import COMMON, PASSES
 from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import drive
 
 
@@ -51,9 +51,8 @@ def _last_pass_only(case: Case, got: Got, wire: Wire) -> bool:
 
 MARKS = (
     Mark(
-        "a generator is no context",
-        "with ddp.no_sync() wants a context manager: a function that yields becomes one by @contextmanager above "
-        "its def.",
+        "no context manager",
+        "with ddp.no_sync() needs a context manager: put @contextmanager above the def of a function that yields.",
         marks.says("context manager"),
         certain=True,
     ),
@@ -75,11 +74,12 @@ MARKS = (
         _never_left,
         certain=True,
     ),
+    PASSES,
     *COMMON,
     Mark(
         "accumulation is wrong",
         "The averaged gradient is not that of all backward passes of the step together: the last pass must send "
-        "what parameter.grad holds by then, all passes added up, undivided by their number.",
+        "what parameter.grad holds by then, all passes added up, not divided by their number.",
         _last_pass_only,
     ),
     marks.STALE,

@@ -14,7 +14,7 @@ from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.averaging.replay import expected, models_of
 from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
-from labkit.exercises.averaging.wrappers import COMMON, left_behind
+from labkit.exercises.averaging.wrappers import COMMON, PASSES, left_behind
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 
 
@@ -117,6 +117,7 @@ def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
 
 
 MARKS = (
+    PASSES,
     *COMMON,
     Mark(
         "an unused parameter gets zeros",
@@ -133,7 +134,7 @@ MARKS = (
     Mark(
         "no gradient to copy into",
         "Another rank used the parameter and this one did not, so its grad is None and there is no tensor to copy "
-        "into: make a copy of the average its parameter.grad.",
+        "into: set parameter.grad to a copy of the average.",
         marks.says("NoneType", "copy_"),
         certain=True,
     ),
@@ -163,7 +164,7 @@ MARKS = (
     Mark(
         "only the last pass tells who used what",
         "A parameter used in an earlier pass, inside no_sync, was used in this step: its gradient is waiting in grad, "
-        "and needs the mean as any other.",
+        "and needs the mean like any other.",
         _last_pass_only,
     ),
     Mark(

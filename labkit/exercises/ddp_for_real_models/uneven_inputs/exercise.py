@@ -81,7 +81,7 @@ def wrong_models(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Fi
     steps = _trained(case)[0]
     if any(values.get("steps") != steps for values in got):
         came = [values.get("steps") for values in got]
-        yield Finding("", f"The models are right; the number of steps is {steps} on every rank, and came as {came}.")
+        yield Finding("", f"The models are right, but every rank takes {steps} steps, and the ranks returned {came}.")
 
 
 def _as_if(rule: str) -> Seen:
@@ -163,7 +163,7 @@ EXERCISE = Exercise(
     visible=(
         uneven_case("3 ranks with 2, 3 and 1 batches", 401, [2, 3, 1]),
         uneven_case("2 ranks, one has nothing at all", 402, [0, 2]),
-        uneven_case("3 ranks, as many each", 403, [2, 2, 2]),
+        uneven_case("3 ranks, the same number each", 403, [2, 2, 2]),
     ),
     hints=(
         "How does a rank learn that somebody still has data? And what must a rank without data still do in each step?",

@@ -113,7 +113,7 @@ def _wrong_weights(
         if place < len(slopes):
             old = tensors(before, "weights")[place] if before is not None else torch.ones_like(wanted)
             name = _named(place, old, _LR * slopes[place], weight, right) or name
-        yield wrong_value(name, f"{where}: the weight of group {place} after it", weight, wanted)
+        yield wrong_value(name, f"{where}: the weight of group {place} afterwards", weight, wanted)
 
 
 def _named(place: int, old: Tensor, move: Tensor, weight: Tensor, right: Values) -> str:
@@ -136,7 +136,7 @@ def _wrong_scale(where: str, right: Values, mine: Values, bad_before: bool) -> I
         name = "the scale never grows" if math.isclose(came, number(right, "asked")) else "another scale"
     else:
         name = "good steps are counted across a bad one" if bad_before else "the scale grows too early"
-    yield Finding(name, f"{where}: the scale is {came:g} after it.", f"{wanted:g}", f"{came:g}")
+    yield Finding(name, f"{where}: the scale is {came:g} afterwards.", f"{wanted:g}", f"{came:g}")
 
 
 MISTAKES = {
@@ -146,7 +146,7 @@ MISTAKES = {
     "unscaled with the next scale": "The gradients were divided by the new scale. They belong to the scale of their "
     "loss: divide first, then double.",
     "the loss is not scaled": "scaled(loss) is loss times self.scale.",
-    "not a number goes unnoticed": "NaN slips through: isinf does not see it, and NaN compares with nothing. "
+    "not a number goes unnoticed": "NaN slips through: isinf does not see it, and no comparison with it is true. "
     "isfinite sees both.",
     "infinity goes unnoticed": "An infinite gradient was stepped on: isnan does not see it. isfinite sees both, and "
     "-inf too.",

@@ -43,10 +43,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 _LOOPS = {
-    "whole": ("The loop to the end", "hangs at the end", "raises"),
+    "whole": ("A loop over all batches", "hangs at the end", "raises"),
     "none": ("A loop over no batches", "hangs at the end", "raises"),
-    "failing": ("A loop into an error", "hangs at the error", "hangs at the error"),
-    "left": ("A loop that is left", "the thread stays", "raises"),
+    "failing": ("A loop over an iterable that raises", "hangs at the error", "hangs at the error"),
+    "left": ("A loop that is left early", "the thread stays", "raises"),
 }
 """Of each loop its name in words, and the mistakes if it hangs and if it raises."""
 
@@ -88,7 +88,7 @@ def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
         message = f"While the loop held its first batch, {fetched} batches were fetched with a depth of {depth}."
         yield Finding("too far ahead", message, f"at most {depth + 2}", f"{fetched}")
     if flag(left, "alive"):
-        yield Finding("the thread stays", "The generator was closed, and the thread still lives.")
+        yield Finding("the thread stays", "The generator was closed, and its thread is still running.")
 
 
 MISTAKES = {

@@ -58,11 +58,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if facts.peak_mb <= limit:
         return
     held = sum(sizes[each] for each in kept if each <= facts.fullest)
-    where = f"behind tensor {facts.fullest}" if facts.fullest >= 0 else "before the first kept one"
+    where = f"after tensor {facts.fullest}" if facts.fullest >= 0 else "before the first kept tensor"
     name = "too much between" if sum(sizes[each] for each in kept) <= limit else "too much kept"
     yield Finding(
         name,
-        f"{facts.peak_mb:,} MB at most, {where}: {held:,} MB kept up to there, {facts.peak_mb - held:,} MB computed "
+        f"The peak is {facts.peak_mb:,} MB, {where}: {held:,} MB kept so far, {facts.peak_mb - held:,} MB computed "
         "again.",
         f"at most {limit:,} MB",
         f"{facts.peak_mb:,} MB",

@@ -295,7 +295,7 @@ def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor) -> str:
 MISTAKES = {
     **gathered.MISTAKES,
     **sparse.MISTAKES,
-    "a residual of a bucket that is no more": (
+    "the residual of an old bucket": (
         "DDP rebuilds its buckets after the first step, so bucket 0 has another size then. Put the size into the key: "
         "(bucket.index(), bucket.buffer().numel())."
     ),
@@ -322,7 +322,7 @@ MISTAKES = {
     "number of ranks.",
     "more than packets travels": "More bytes travel than the packets have: compress first, unpack after the exchange.",
     "waits inside the hook": (
-        "The hook waits before it returns, so backward stands still and nothing overlaps: async_op=True, no wait() "
+        "The hook waits before it returns, so backward stops and nothing overlaps: async_op=True, no wait() "
         "for a work or for its future, and put the rest into .then(...)."
     ),
     "sum instead of mean": "The sum over the ranks came back: a hook must give the mean, and DDP has not divided.",
@@ -336,7 +336,7 @@ MISTAKES = {
 }
 
 SIGNS = {
-    "a residual of a bucket that is no more": ("a bucket of another size",),
+    "the residual of an old bucket": ("a bucket of another size",),
     "the other parts are added too": ("only the first part may be added",),
     "added what cannot be added": ("starts were added up",),
     **gathered.SIGNS,
@@ -374,7 +374,7 @@ EXERCISE = Exercise(
             "3 ranks, three buckets that may be added, and no waiting", 664, 3, ROUNDING, [(5, 9, 4)] * 2, overlap=True
         ),
         hook_case(
-            "3 ranks, buckets built anew after the first step", 665, 3, WINDOW, [(60, 40), (40, 30, 30), (40, 30, 30)]
+            "3 ranks, buckets rebuilt after the first step", 665, 3, WINDOW, [(60, 40), (40, 30, 30), (40, 30, 30)]
         ),
         hook_case("4 ranks, of which 0, 1 and 3 take part", 667, 4, WINDOW, [(40,)], group=(0, 1, 3)),
         ddp_case("3 ranks under torch's DDP, two steps", 666, 3),

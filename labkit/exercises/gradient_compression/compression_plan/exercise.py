@@ -16,6 +16,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression.compression_plan.driver import drive
 from labkit.exercises.gradient_compression.compression_plan.families import FAMILIES, naive, plan_of, warmed_up
 from labkit.plans.compressed_steps import BITS, Plan, final_loss, packet_bytes, plan_bytes
+from labkit.words import plural
 
 NO_LAYER, TOO_MANY_BYTES = "not one pair a layer", "over the budget"
 
@@ -48,14 +49,14 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     sizes, steps = listed(case.inputs[0], "sizes"), integer(case.inputs[0], "num_steps")
     plan = listed(got[0], "plan")
     if len(plan) != steps:
-        yield Finding("another number of steps", f"The plan has {len(plan)} steps, the training {steps}.")
+        yield Finding("another number of steps", f"The plan has {plural(len(plan), 'step')}, the training {steps}.")
     for number, step in enumerate(plan):
         if len(step) != len(sizes):
-            yield Finding(NO_LAYER, f"Step {number} of the plan has {len(step)} pairs for {len(sizes)} layers.")
+            yield Finding(NO_LAYER, f"Step {number} has {plural(len(step), 'pair')} for {len(sizes)} layers.")
         for layer, ((entries, bits), size) in enumerate(zip(step, sizes, strict=True)):
             where = f"Step {number}, layer {layer}"
             if bits not in BITS or isinstance(bits, bool):
-                yield Finding("no such width", f"{where}: {bits} bits; there are {', '.join(map(str, BITS))}.")
+                yield Finding("no such width", f"{where}: {bits} bits; an entry can have {', '.join(map(str, BITS))}.")
             if not isinstance(entries, int):
                 yield Finding("a share of entries", f"{where}: {entries} entries; a plan has whole numbers.")
             if not 0 <= entries <= size:

@@ -78,7 +78,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield wrong_value(_wrong_packet(case, right, back, last), f"{where}: what was unpacked", back, right.back)
         kept = came["residual"]
         if not isinstance(kept, Tensor) or kept.shape != right.after.shape or kept.dtype != right.after.dtype:
-            yield Finding("no residual under the key", f"{where}: residuals[key] is no tensor like the gradient.")
+            yield Finding("no residual under the key", f"{where}: residuals[key] is not a tensor like the gradient.")
         elif not near(kept, right.after):
             yield wrong_value(_wrong_residual(case, right, kept), f"{where}: the residual", kept, right.after)
         last = right.after

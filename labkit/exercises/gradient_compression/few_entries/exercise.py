@@ -80,7 +80,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     yield from _lots(case, got)
     for one in compressed(case, got):
         if one.result["disturbed"]:
-            message = f"After {one.name}, torch's own generator stands elsewhere than before."
+            message = f"{one.name} changes the state of torch's own generator."
             yield Finding("the global generator is disturbed", message)
 
 
@@ -141,7 +141,7 @@ def _lots(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
             yield Finding("the same places in every call", message)
         if len(runs) == 2 and runs[0] != runs[1]:
             first, second = runs[0][0][:8], runs[1][0][:8]
-            message = f"Two ranks with the seed {seed} kept other places: {first} and {second} in the first call."
+            message = f"Two ranks with the seed {seed} kept different places in the first call: {first}, {second}."
             yield Finding("the seed is not used", message)
     if any(a == b for a, b in pairwise(runs[0] for runs in same.values())):
         yield Finding("every seed draws the same", "RandomK kept the same places with another seed.")

@@ -92,7 +92,7 @@ def _cast(one: Compressed) -> Iterator[Finding]:
     if bool(((back.double() - held).abs() > allowed).any()):
         yield wrong_value("a wrong entry", f"Cast({kind})", back, held)
     if torch.equal(back, gradient) and part_bytes(one.parts) > 2 * gradient.numel():
-        yield Finding("nothing is cast", f"Cast({kind}) sends {one.parts[0].dtype}: 16 bits are asked for.")
+        yield Finding("nothing is cast", f"Cast({kind}) sends {one.parts[0].dtype}; it should send 16 bits an entry.")
     yield from too_large(one, 2 * gradient.numel(), "too many bytes")
     yield from too_small(one, 2 * gradient.numel())
 

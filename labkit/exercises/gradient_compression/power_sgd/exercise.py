@@ -27,7 +27,7 @@ from labkit.exercises.gradient_compression.together import NOT_FLAT, WHOLE_WORLD
 
 _NEAR_BEST = 1.05
 _ROUNDING = 1e-7
-_NO_PRODUCT, _NO_MATRIX, _NO_Q = "no product", "a gradient is no matrix", "no Q for each matrix"
+_NO_PRODUCT, _NO_MATRIX, _NO_Q = "no product", "a gradient that is not a matrix", "no Q for each matrix"
 
 
 def power_case(
@@ -189,11 +189,11 @@ def _too_much_lost(case: Case, came: list[dict[str, Value]]) -> Iterator[Finding
         off, least = float((last - mean).norm()), float((_best(mean, integer(case.inputs[0], "rank")) - mean).norm())
         if least <= _ROUNDING * length:
             if not near(last, mean, _ROUNDING):
-                message = f"{what}: its mean has so low a rank that it should come back as it is; what came"
+                message = f"{what}: its mean has so low a rank that it should come back unchanged; what came"
                 yield wrong_value(_named(case, last, mean), message, last, mean)
         elif off > _NEAR_BEST * least:
             yield Finding(
-                "begins anew in every call",
+                "starts over in every call",
                 f"{what}: after {len(came)} calls with the same bucket, {off:.3g} of its length {length:.3g} is lost; "
                 f"the best matrices of this rank lose {least:.3g}.",
                 f"at most {_NEAR_BEST * least:.3g}",
@@ -253,7 +253,7 @@ MISTAKES = {
     "P is not orthonormal": "Make P's columns orthonormal after averaging: torch.linalg.qr(p)[0]. The mean of "
     "orthonormal matrices is not orthonormal.",
     "the sum came back": "The sum of the matrices came back.",
-    "nothing comes back": "Zeros came back: the first Q must be drawn at random, for what is zero stays zero.",
+    "nothing comes back": "Zeros came back: the first Q must be drawn at random, because zero stays zero.",
     "the whole matrix is averaged": (
         "average sends what it is given: pass P and Q, not the matrix, or nothing is saved."
     ),
@@ -263,7 +263,7 @@ MISTAKES = {
     ),
     "not the mean": "What comes back is not the mean: Q = M^T P needs the same orthonormal P on all ranks, and P = M "
     "Q the same first Q. Draw that from self.seed, by a torch.Generator.",
-    "begins anew in every call": (
+    "starts over in every call": (
         "Every call starts from a new Q: keep the Q's from the last call. One step of the power method is not enough; "
         "one more in each call is."
     ),

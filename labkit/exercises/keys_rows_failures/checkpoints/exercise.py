@@ -80,30 +80,30 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         version = None if wanted is None else wanted[0]
         if mine["version"] != version:
             shown, good = (f"version {each}" if each is not None else "None" for each in (mine["version"], version))
-            name = "not brought to the disk" if lost else _named(words, cast("int | None", mine["version"]), version)
+            name = "not flushed to the disk" if lost else _named(words, cast("int | None", mine["version"]), version)
             yield Finding(name, f"{story} load_checkpoint gave {shown}, expected {good}.", good, shown)
         elif wanted is not None:
             wrong = difference(mine["weight"], wanted[1], torch.zeros(5, dtype=torch.float64))
             if wrong is not None:
-                name = "not brought to the disk" if lost else "other weights"
+                name = "not flushed to the disk" if lost else "other weights"
                 yield Finding(name, f"{story} the weights hold {wrong.got} where {wrong.expected} should be.")
 
 
 def _named(words: list[str], came: int | None, right: int | None) -> str:
     if came is None:
-        return "written in the place of the old one" if "w3" in words and "s3" in words else "one file for all"
+        return "written over the old one" if "w3" in words and "s3" in words else "one file for all"
     if right is None or came > right:
-        return "what broke off is taken for whole"
+        return "an incomplete file is taken for whole"
     return "names that sort like words" if came == 9 else "the oldest"
 
 
 def _story(words: list[str]) -> str:
     kinds = {
-        "s": "version {} saved",
-        "p": "version {} saved and the plug pulled",
-        "w": "version {} broken off while writing",
-        "r": "version {} broken off before renaming",
-        "d": "what was saved last cut to {} bytes",
+        "s": "version {} was saved",
+        "p": "version {} was saved and the plug pulled",
+        "w": "saving version {} broke off while writing",
+        "r": "saving version {} broke off before renaming",
+        "d": "the last file was cut to {} bytes",
     }
     return ", ".join(kinds[word[0]].format(word[1:]) for word in words)
 
@@ -135,11 +135,11 @@ EXERCISE = Exercise(
         "torch.load(path, weights_only=True)",
     ),
     mistakes={
-        "not brought to the disk": (
+        "not flushed to the disk": (
             "save_checkpoint returned, the power failed, and the data had not reached the disk: file.flush(), then "
             "os.fsync(file.fileno()), then rename."
         ),
-        "written in the place of the old one": (
+        "written over the old one": (
             "The version existed and was complete; saving it again destroyed it before the new file was written. "
             "Write under another name, then rename."
         ),
@@ -150,7 +150,7 @@ EXERCISE = Exercise(
             "Sorted as text, 10 comes before 9. Pad the number with zeros, or sort by int(...)."
         ),
         "the oldest": "An older checkpoint was loaded; load the newest complete one.",
-        "what broke off is taken for whole": "An incomplete checkpoint was loaded as if it were complete.",
+        "an incomplete file is taken for whole": "An incomplete checkpoint was loaded as if it were complete.",
         "a damaged file ends it": "A damaged file raised an error in load_checkpoint: catch it, and try the one "
         "before.",
         "other weights": "The version is right but the weights are not: load both from the same file.",

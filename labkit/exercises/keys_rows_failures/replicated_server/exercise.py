@@ -46,7 +46,7 @@ EXERCISE = Exercise(
         "raises if the backup failed, and then so does this future.",
     ),
     mistakes={
-        "the backup is told nothing": "The gradients were not pushed to the backup.",
+        "nothing is pushed to the backup": "The gradients were not pushed to the backup.",
         "a repeated gradient is not passed on": "A gradient that was pushed again did not go to the backup. Perhaps "
         "the backup never got it: pass it on "
         "every time, the backup knows what it has.",
@@ -79,7 +79,7 @@ EXERCISE = Exercise(
         "stops at the first replica": "When a replica fails, the next one is asked: catch the RuntimeError around "
         "push and wait, both.",
         "asks everybody": "Replicas after the one that answered are pushed to as well. The first answer is enough.",
-        "nobody answers, and nobody says so": "If no replica answers, raise a RuntimeError: the gradient was not "
+        "no error when nobody answers": "If no replica answers, raise a RuntimeError: the gradient was not "
         "acknowledged.",
         "another number for the retry": "The retry must carry the same number, or the backup cannot know that it has "
         "this gradient already.",

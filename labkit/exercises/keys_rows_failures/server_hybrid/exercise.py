@@ -109,8 +109,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     right, ranks = expected(case), members(case)
     for rank in ranks:
         if got[rank].get("problem") == "attached":
-            said = f"The loss that rank {rank} returned still hangs on its graph: return loss.detach()."
-            yield Finding("the loss hangs on its graph", said, rank=rank)
+            said = f"The loss that rank {rank} returned still holds its graph: return loss.detach()."
+            yield Finding("the loss keeps its graph", said, rank=rank)
             return
     for rank in ranks:
         count, num_steps = len(listed(got[rank], "pushes")), len(tensors(case.inputs[0], "keys"))
@@ -239,7 +239,7 @@ EXERCISE = Exercise(
         "there are workers: push each worker's share, divided by their number.",
         "rows divided twice": "The gradients of the rows are too small by the number of workers: divide once.",
         "nothing was pushed": "The gradients of the rows never left this rank: push(keys, gradients), once a step.",
-        "the loss hangs on its graph": "Return loss.detach(): a caller that keeps losses would keep all activations.",
+        "the loss keeps its graph": "Return loss.detach(): a caller that keeps losses would keep all activations.",
         "all ranks in place of the group": "With a group the workers are its members only: group=group in every "
         "collective, and their number is dist.get_world_size(group).",
         "other gradients": "Push the gradient of the mean over all workers' samples, once for each place in keys.",

@@ -83,7 +83,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if wrong is not None:
         name = as_if(came, _ways(case), _same)
         asked = tensor(case.inputs[0], "keys").tolist()
-        said = f"pull_rows for keys {asked}: {wrong.got}, expected {wrong.expected}."
+        said = f"pull_rows for keys {asked} gave {wrong.got}, expected {wrong.expected}."
         yield Finding(name, said, wrong.expected, wrong.got)
     yield from _pushed(case, got)
     for op in ("pull", "push"):

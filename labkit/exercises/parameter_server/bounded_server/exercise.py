@@ -143,8 +143,8 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-_LEFT, _LATE = "who has left is waited for", "one step too late"
-_PUSHER, _LEAVING = "only the one who pushes is let go", "leaving lets nobody go"
+_LEFT, _LATE = "waits for a worker that has left", "one step too late"
+_PUSHER, _LEAVING = "releases only the worker that pushes", "leaving releases nobody"
 _ONE, _MEAN = "one at a time", "compared with the mean"
 _EARLY, _OF_THE_PUSH = "answers too early", "the weights of the push"
 _VERSIONS, _WAIT_TOO = "versions in place of clocks", "gradients wait as well"

@@ -149,7 +149,7 @@ EXERCISE = Exercise(
             "Make a copy first, weight = weight.clone(): the caller still needs the original."
         ),
         "messages that nobody takes": (
-            "Somebody waits for a message that never comes, or sends one that nobody takes: rank 0 must receive "
+            "Some rank waits for a message that never comes, or sends one that nobody receives: rank 0 must receive "
             "num_gradients messages from each of the other ranks, and an isend counts once you have waited for it."
         ),
         "gradients not sent one by one": (

@@ -88,7 +88,7 @@ WRONG = {
         "largest_share",
         lambda n, s: min(1.0, 2 * (n - 1) / n / max(1, n / s)),
         "The ring's 2 (N-1)/N B is all it sends; a server's link carries the share once in, for pushes, and once "
-        "out. Set two against two: share times the busiest equals (N-1)/N.",
+        "out. Compare both directions with both: share times the busiest equals (N-1)/N.",
     ),
     "the share upside down": WrongFormula(
         "largest_share",

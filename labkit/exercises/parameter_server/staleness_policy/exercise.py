@@ -107,7 +107,7 @@ EXERCISE = Exercise(
     hints=(
         "Whom does each of the three wait for, and what does the moody worker's gradient do when it finally arrives?",
         "Do not wait for the moody one: fewer gradients than workers make a version. Do not let its old gradient in: a "
-        "short list of rates drops it. What is left is hardly stale, so it bears a larger rate.",
+        "short list of rates drops it. What is left is hardly stale, so it can take a larger rate.",
         "Try them: for needed in (1, 2, crew.num_workers - 1), for a rate from 0.1 to 2 and lists of 2 rates or many, "
         "milliseconds(policy_of(plan), crew) says how long it takes (None: never). Return the best plan.",
     ),

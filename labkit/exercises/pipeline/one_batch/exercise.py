@@ -53,7 +53,7 @@ EXERCISE = Exercise(
     blame=blaming({**mistakes.IN_THE_CODE, _FIRST: mistakes.beyond_the_ends, **mistakes.ON_THE_WAY}),
     visible=(
         batch_case("3 stages, 5 samples", 31, 3, 5),
-        batch_case("4 stages, samples of 3 rows, gradients that were there before", 32, 4, 3, rows=3, before=True),
+        batch_case("4 stages, samples of 3 rows, added to earlier gradients", 32, 4, 3, rows=3, before=True),
         batch_case("one stage", 33, 1, 4),
     ),
     hints=(

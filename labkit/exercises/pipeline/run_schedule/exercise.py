@@ -8,6 +8,7 @@ from dataclasses import replace
 from labkit.checks.blame import blaming
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.exercise import Exercise
+from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.par import PAR
@@ -27,7 +28,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def _counts(case: Case, failure: Failure, wire: Wire) -> bool:
-    return "another order" in case.name and mistakes.other_size(case, failure, wire)
+    return "another order" in case.name and sizes_differ(failure)
 
 
 _COUNTS = "microbatches in the order of their numbers"
@@ -79,7 +80,7 @@ EXERCISE = Exercise(
     visible=(
         pipeline_case("3 stages, GPipe, 4 x 2 samples", 41, [2, 2, 2, 2], schedules(written.GPIPE_3_4), num_stages=3),
         pipeline_case(
-            "4 stages, 1F1B, 3 + 2 + 4 + 1 + 2 samples, gradients that were there before",
+            "4 stages, 1F1B, 3 + 2 + 4 + 1 + 2 samples, added to earlier gradients",
             42,
             [3, 2, 4, 1, 2],
             schedules(written.ALTERNATING_4_5),

@@ -45,7 +45,7 @@ WRONG = {
     "sent and received added up": WrongFormula(
         "ring_bytes",
         lambda b, n: 4 * (n - 1) / n * b,
-        "ring_bytes counts what a rank sends and what it receives; only what it sends is asked for.",
+        "ring_bytes counts what a rank sends and what it receives; count only what it sends.",
     ),
     "the two functions swapped": WrongFormula(
         "root_bytes",

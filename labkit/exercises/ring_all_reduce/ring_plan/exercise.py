@@ -17,7 +17,7 @@ from labkit.plans.all_reduce_plan import Record, Recv, Reduce, Send, read_plan
 from labkit.words import plural
 
 _NO_PLAN, _MIXED, _LEFTWARD, _SAME_CHUNK, _NO_GATHER, _SHORT, _LONG, _REDUCES, _NEVER, _AGAIN = (
-    "no list of records", "right and left mixed up", "the other way round", "sends the chunk it is receiving",
+    "not a list of records", "right and left mixed up", "the other way round", "sends the chunk it is receiving",
     "no all-gather", "one step too few", "one step too many", "reduces in the all-gather", "never reduces",
     "steps of the all-gather start at 0 again",
 )  # fmt: skip
@@ -97,9 +97,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     shown = next(filter(None, map(_shown_by, records)), "")
     for (size, plans), read in zip(worlds, records, strict=True):
         for fault in execute(plans, size).faults:
-            yield Finding(shown or _OF_FAULT.get(fault.kind, ""), f"World of {size}: {fault.text}")
+            yield Finding(shown or _OF_FAULT.get(fault.kind, ""), f"{size} ranks: {fault.text}")
         for text in _unlike_a_ring(size, read):
-            yield Finding(shown, f"World of {size}: {text}")
+            yield Finding(shown, f"{size} ranks: {text}")
 
 
 def _unlike_a_ring(size: int, plans: list[list[Record]]) -> Iterator[str]:

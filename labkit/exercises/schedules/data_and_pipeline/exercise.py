@@ -189,7 +189,7 @@ EXERCISE = Exercise(
     ),
     least=least,
     hints=(
-        "Which ranks hold the same parameters as this one? Of whose samples is the gradient that run_step left here?",
+        "Which ranks hold the same parameters as this one? Whose samples are in the gradient that run_step left here?",
         "run_step within mesh.get_group('pipe'). Then every gradient times own samples over all samples, and summed "
         "over mesh.get_group('data'); the loss likewise. All samples: an all_reduce of num_samples over the column.",
         "everybody = torch.tensor(float(num_samples), dtype=torch.float64); dist.all_reduce(everybody, group=data); "

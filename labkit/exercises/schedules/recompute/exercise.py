@@ -107,9 +107,7 @@ def _costs(case: Case, came: Values) -> Iterator[Finding]:
         yield Finding(_KEPT, said, f"at most {bound}", str(kept))
     forward, both = integer(came, "calls_forward"), integer(came, "calls")
     if (forward, both) != (1, 2):
-        said = (
-            f"The module ran {forward} times in forward and {both - forward} times in backward; once each is asked for."
-        )
+        said = f"The module ran {forward} times in forward and {both - forward} times in backward, not once in each."
         yield Finding("", said)
 
 
@@ -143,14 +141,14 @@ MISTAKES = {
         "before the second run."
     ),
     _TWICE: "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
-    "module.buffers() before it, and copy them back when the gradients are there.",
+    "module.buffers() before it, and copy them back once the gradients are computed.",
     _MISSING: "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of "
     "apply.",
     _UNUSED: "A parameter that the output does not depend on has no gradient: torch.autograd.grad(..., "
     "allow_unused=True).",
     _FROZEN: "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
     _EARLY: "The buffers were copied back between the second run and its gradients, and autograd still needed them: "
-    "copy them back when the gradients are there.",
+    "copy them back once the gradients are computed.",
 }
 
 EXERCISE = Exercise(

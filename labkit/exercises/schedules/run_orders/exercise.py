@@ -57,7 +57,7 @@ def _of_layer(case: Case, came: Values) -> Iterator[Finding]:
     if "problem" in came:
         yield Finding("", str(came["problem"]))
     if came["at_once"]:
-        yield Finding(_AT_ONCE, f"The gradient of {came['at_once']} was there right after backward; put it off.")
+        yield Finding(_AT_ONCE, f"The gradient of {came['at_once']} was computed in backward already; put it off.")
     for name, right in one_layer(case).items():
         mine, wanted = cast("Tensor | None", came[name]), cast("Tensor | None", right)
         if text := apart(mine, wanted):
@@ -66,7 +66,7 @@ def _of_layer(case: Case, came: Values) -> Iterator[Finding]:
             once = mine is not None and name != "gradient of x" and apart(2 * mine, wanted) is None
             yield Finding(_LAST if once else "", f"{what} is wrong: {text[0]}.", text[1], text[2])
     if came["put_off"] != 2:
-        yield Finding("", f"Two backwards put {came['put_off']} functions into later; one each is asked for.")
+        yield Finding("", f"Two backwards put {came['put_off']} functions into later; each should put one.")
 
 
 def _of_gradients(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
@@ -134,7 +134,7 @@ def _rows(case: Case, failure: Failure, wire: Wire) -> bool:
 
 _AT_ONCE, _LAST, _ROWS = "weights' gradients at once", "overwritten, not added", "rows not joined"
 _NEVER, _WHEN = "the weights' half is never done", "weights when they were put off"
-_READ, _SHARED = "read before it was there", "chunks share a place"
+_READ, _SHARED = "read before it arrived", "chunks share a place"
 _SIGNS: Mapping[str, Sign] = {
     mistakes.LIBRARY: mistakes.IN_THE_CODE[mistakes.LIBRARY],
     _ROWS: _rows,
@@ -154,8 +154,8 @@ MISTAKES = {
         mistakes.NOT_CONTIGUOUS,
         mistakes.STILL_ATTACHED,
     ),
-    _AT_ONCE: "The weight's gradient is there right after backward: let backward return None for weight and bias, and "
-    "append a function to later that adds them to .grad when it is called.",
+    _AT_ONCE: "The weight's gradient is computed in backward already: let backward return None for weight and bias, "
+    "and append a function to later that adds them to .grad when it is called.",
     _LAST: "The weight's gradient is only that of the last backward: add to .grad instead of replacing it.",
     _ROWS: "With samples of several rows a gradient has three dimensions: reshape it and x to (rows, features) first.",
     _NEVER: (

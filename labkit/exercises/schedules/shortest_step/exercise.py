@@ -17,6 +17,7 @@ from labkit.exercises.schedules.shortest_step.driver import drive
 from labkit.plans.pipeline import Schedule
 from labkit.plans.pipeline_records import read_short
 from labkit.plans.pipeline_timing import place
+from labkit.words import plural
 
 PLACEMENTS = ("one", "round", "v")
 _WORD = re.compile(r"[FBIW](0|[1-9]\d*)(\.[01])?")
@@ -55,17 +56,17 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     num_stages, count, limit = _asked(case)
     plan: Any = got[0]["plan"]
     if plan is None:
-        yield Finding(NOTHING, "None came back.")
+        yield Finding(NOTHING, "The function returned None.")
         return
     if not isinstance(plan, dict):
-        yield Finding(_FORM, f"{plan} came back; a placement and a list of words for each stage are asked for.")
+        yield Finding(_FORM, f"The function returned {plan}, not a placement and a list of words for each stage.")
         return
     orders = listed(plan, "orders")
     if plan["placement"] not in PLACEMENTS:
         yield Finding(_PLACE, f"There is no placement {plan['placement']!r}.", " or ".join(PLACEMENTS))
         return
     if len(orders) != num_stages:
-        yield Finding(_FORM, f"{len(orders)} lists came back for {num_stages} stages.")
+        yield Finding(_FORM, f"The function returned {plural(len(orders), 'list')} for {num_stages} stages.")
         return
     for stage, order in enumerate(orders):
         yield from _wrong_words(stage, order, count, 1 if plan["placement"] == "one" else 2)

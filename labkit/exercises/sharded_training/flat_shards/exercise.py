@@ -133,7 +133,7 @@ def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
         for begun, ended, what in ((parts[1], parts[2], "start_gather"), (parts[3], parts[4], "start_scatter")):
             if not begun and ended:
                 yield Finding(
-                    _LATE, f"{what} begins nothing: rank {rank} communicates when finish() is called.", rank=rank
+                    _LATE, f"{what} starts nothing: rank {rank} communicates only when finish() is called.", rank=rank
                 )
             calls = [*begun, *ended]
             if any(call.kind == "all_reduce" for call in calls):

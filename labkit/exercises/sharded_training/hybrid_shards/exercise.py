@@ -160,7 +160,7 @@ def _travelled(case: Case, rank: int, parts: list[list[CollectiveCall]]) -> Iter
             (parts[3], parts[4], "start_hybrid_scatter"),
         ):
             if not begun and ended:
-                text = f"{what} begins nothing: rank {rank} communicates when its function is called."
+                text = f"{what} starts nothing: rank {rank} communicates only when its function is called."
                 yield Finding(_LATE, text, rank=rank)
             if any(waited_at_once(call) for call in begun):
                 text = f"{what} returns on rank {rank} when all is over: nothing can overlap."

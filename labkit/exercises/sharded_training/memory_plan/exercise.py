@@ -44,7 +44,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_NO_PLAN, f"memory_plan returned {got[0]['plan']!s:.90}, expected a StepPlan.")
         return
     if problem := fault(job, plan):
-        yield Finding(_ILLEGAL, f"This is no plan for the job: {problem}.")
+        yield Finding(_ILLEGAL, f"This plan does not fit the job: {problem}.")
         return
     peak = cost(job, plan).peak_bytes
     if peak > job.memory_bytes:

@@ -49,7 +49,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_NO_PLAN, f"offload_plan returned {got[0]['plan']!s:.90}, expected an OffloadPlan.")
         return
     if problem := offload_fault(job, plan):
-        yield Finding(_ILLEGAL, f"This is no plan for the job: {problem}.")
+        yield Finding(_ILLEGAL, f"This plan does not fit the job: {problem}.")
         return
     peak = offloaded_cost(job, host, plan).peak_bytes
     if peak > job.memory_bytes:

@@ -179,9 +179,8 @@ _NUMBERS, _SHARD, _FLAT, _OPTIONS, _FRESH, _COUNTER, _SHARES, _EVERYTHING = (
     "counter cut up", "shares what it loaded", "everything on every rank",
 )  # fmt: skip
 MISTAKES = {
-    _NUMBERS: "Parameters are numbered as they were given, frozen ones too, over all groups; who has no state "
-    "yet is left out of "
-    '"state", and stands under "params" all the same.',
+    _NUMBERS: "Parameters are numbered in the order they were given, frozen ones too, over all groups; a parameter "
+    'that has no state yet is left out of "state", but is still listed under "params".',
     _SHARD: "This is one rank's shard, which means nothing on another number of ranks. Gather it: "
     "start_gather([shard], "
     "[whole])().",

@@ -58,7 +58,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         after.append({name: each.detach().double().clone() for name, each in full.items()})
         cut()
     kept = num_kept([optimizer])
-    seen = {"seen": watch.seen, "saved": watch.saved}
+    seen = {"seen": watch.seen, "saved": watch.saved, "root": watch.root_stays}
     return {"steps": after, "kept": kept, "shards": shards, "precise": precise, **seen}
 
 
@@ -70,9 +70,12 @@ class _Watch:
         alone = [[p for p in own if sum(p in each for each in uses) == 1] for own in uses]
         self.parameters = [[(p, p.numel()) for p in own] for own in alone]
         self.weights = {p.numel() for own in alone for p in own if p.dim() == 2}
+        in_blocks = {p for own in alone for p in own}
+        self.root = [(p, p.shape) for p in model.parameters() if p not in in_blocks]
         self.model, self.blocks = model, blocks
         self.seen: list[Value] = []
         self.saved: list[Value] = []
+        self.root_stays: list[Value] = []
 
     def whole(self) -> list[Value]:
         """Return for each block whether its parameters have memory for all of their elements."""
@@ -112,6 +115,7 @@ class _Watch:
                 output: Tensor = wrapped(x.requires_grad_(), **options)  # else torch warns of hooks on the first block
             cut()
             self.look("between", -1)
+            self.root_stays.append(all(p.shape == shape for p, shape in self.root))  # a shard is flat
             weights = [each for each in kept if each.numel() in self.weights and each.dim() == 2]
             storages = {each.untyped_storage().data_ptr(): each for each in weights if each.untyped_storage().nbytes()}
             self.saved.append(len(storages))

@@ -71,6 +71,7 @@ def structure(case: Case) -> list[Values]:
     look: list[Value] = ["", 0, [True] * num_blocks]
     seen: list[Value] = [look] * (num_steps * (2 * num_blocks + 3))
     counts: dict[str, Value] = {"kept": 0, "shards": [0] * num_steps, "saved": [0] * num_steps}
+    counts["root"] = [True] * num_steps
     return [{**right, **counts, "seen": seen} for right in expected(case)]
 
 
@@ -123,7 +124,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                     (_SUM, lambda: alone(case, factor=case.world_size)),
                 ]
                 rest = _ROOT if set(wrong) <= _in_root(case) else ""
-                name = as_if(came, ways, equal) or own or rest or (_MASTERS if _in_half(case) else "")
+                freed = "" if all(listed(values, "root")) else _ROOT_FREED
+                name = freed or as_if(came, ways, equal) or own or rest or (_MASTERS if _in_half(case) else "")
                 yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
     for rank, values in enumerate(got):
         if not values["precise"]:
@@ -243,13 +245,15 @@ _NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS, _NOT_GATHE
     "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
     "waits in backward", "not gathered for backward", "full parameters in low precision",
 )  # fmt: skip
-_ROOT, _NAMES = "the root left out", "other names"
+_ROOT, _ROOT_FREED, _NAMES = "the root left out", "the root freed too soon", "other names"
 MISTAKES = {
     _SUM: "The gradients are added up; the step takes their mean.",
     _OWN: "This rank has trained on its own gradients alone: they never left.",
     _MASTERS: "The values are far off. Keep the shards in float32, and give them gradients in float32.",
     _ROOT: "These are in no block, or in several: finish_gradient_synchronization has to free the root unit, too, and "
     "then to finish its scatter.",
+    _ROOT_FREED: "Parameters in no block, or in several, stay whole for the whole step: backward needs them, too. Free "
+    "the root unit in finish_gradient_synchronization, not after forward.",
     _NAMES: "gather_full_params uses the names of the module that was wrapped: self.module.named_parameters().",
     _NO_SHARDS: "The optimizer gets whole parameters. Outside of forward and backward each must be its shard.",
     _NEVER_FREED: "Free a block in its forward hook, as soon as it has computed; only the last one may stay.",

@@ -141,7 +141,7 @@ EXERCISE = Exercise(
         "What does optimizer_cls have to see so that it keeps state for one shard only? Make a small "
         "nn.Parameter for each "
         "parameter.",
-        "Keep a dict from each trained parameter to its shard, and build the groups anew with shards in them: "
+        "Keep a dict from each trained parameter to its shard, and build new groups with shards in them: "
         "{**group, "
         '"params": shards}. In step: give every shard its part of the gradient (or None), let the inner '
         "optimizer step, "

@@ -111,7 +111,7 @@ MISTAKES = {
         "No tensor changed. The mean must end up in the tensor that was passed in: change it, do not return another."
     ),
     _SUM: "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went to a "
-    "new tensor: tensor = tensor / n only gives a name to it, tensor /= n changes what was handed in.",
+    "new tensor: tensor = tensor / n only binds the name to it, tensor /= n changes the tensor you were given.",
     _TWICE: "Every rank holds the mean divided by the number of ranks once more. Divide once: before the sum, or "
     "after it.",
     _FIXED: "You divide by a fixed number. dist.get_world_size() says how many ranks there are.",

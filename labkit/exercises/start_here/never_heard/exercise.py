@@ -102,8 +102,8 @@ MISTAKES = {
     _RECEIVERS: "You collect the receivers (dst); collect the senders that were not heard (src).",
     _TWICE: "A rank that sent several messages is named once: collect the ranks in a set.",
     _HEARD: "These are the senders whose messages arrived; return the others.",
-    _ONE_FOR_ALL: "A rank of which one message arrived and another did not is left out: asked for is who sent at least "
-    "one that nobody received.",
+    _ONE_FOR_ALL: "You leave out a rank as soon as one of its messages arrived. Name every rank that sent at least one "
+    "message that nobody received.",
     _ORDER: "These are the right ranks; give them in order, smallest first, as a list.",
 }
 

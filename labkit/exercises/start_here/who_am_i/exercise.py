@@ -104,7 +104,7 @@ def _pair(*names: str) -> Look:
 
 
 _LOCAL, _TEXTS, _DEFAULT = "local rank for rank", "texts, not numbers", "a default hides it"
-_SWAPPED, _MACHINE = "the pair the other way round", "the world ends at the machine"
+_SWAPPED, _MACHINE = "the pair the other way round", "only the ranks of one machine"
 _ERROR, _ELSEWHERE, _ANOTHER = "an error where nothing is missing", "not from the argument", "another error"
 _LOOKS: Mapping[str, Look] = {
     NOTHING: nothing,

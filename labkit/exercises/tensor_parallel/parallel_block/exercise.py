@@ -42,7 +42,7 @@ MISTAKES = {
     _WRONG_COLUMNS: "The columns of out.weight belong to the heads: rank 1's heads meet the columns after rank 0's.",
     _UNREDUCED: "The gradient of x is this rank's own. `enter` x before the first layer.",
     _AGAIN: "The gradient of x is N times too large: somewhere it is reduced twice.",
-    _UNTRAINED: "After a step of SGD the module computes what it did before: its tensors are no parameters. Wrap them "
+    _UNTRAINED: "After a step of SGD the module computes what it did before: its tensors are not parameters. Wrap them "
     "in nn.Parameter, and cut with detach().",
     _SHARED_STEP: "After a step the bias is off: its parts on all ranks must add up to the whole bias before and after "
     "it. A bias divided by N takes a step that is divided, too.",

@@ -34,7 +34,7 @@ MISTAKES = {
     _ONLY_OWN: "Backward of the scatter returns zeros, or this rank's piece, for the others' tokens. Each rank put "
     "something into every token of the sum, so each needs all gradients: an all-gather.",
     _BATCH: "Tokens are joined or cut along dim 0, the batch. They are dim 1 of (B, T, D).",
-    _REVERSED: "The pieces stand in another order than the ranks.",
+    _REVERSED: "The pieces are not in the order of the ranks.",
     _CHANGED: "After the call x holds other numbers: communicate a copy.",
     _DISTURBED: "Random numbers outside went another way than without OwnRandom. Keep the state outside "
     "(torch.get_rng_state()) when you seed and when you enter, and put it back after.",

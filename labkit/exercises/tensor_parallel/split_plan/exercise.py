@@ -62,7 +62,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield Finding(_WORD, f"{matrix.name} is {split!r:.40}.", join(SPLITS), repr(split)[:40])
     needed = memory_bytes(matrices, splits, machine)
     if needed > machine.memory_bytes:
-        yield Finding(_MEMORY, f"{splits} takes {needed / 1e9:.3g} GB; there are {machine.memory_bytes / 1e9:.3g}.")
+        has = f"{machine.memory_bytes / 1e9:.3g} GB"
+        yield Finding(_MEMORY, f"{splits} takes {needed / 1e9:.3g} GB on each rank; a rank has {has}.")
 
 
 def milliseconds(case: Case, got: tuple[Values, ...]) -> float:

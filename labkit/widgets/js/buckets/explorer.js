@@ -13,7 +13,7 @@ const ONE_BUCKET = 1e18;
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 function mib(size) {
-  if (!size) return "as the others";
+  if (!size) return "same as the others";
   return size < 1e15 ? `${Number((size / 2 ** 20).toPrecision(3))} MiB` : "one bucket";
 }
 
@@ -63,7 +63,7 @@ function slidersOf(data, stacks) {
 function hookNumbers(data, { hook }) {
   const numbers = [];
   if (hook.passes) {
-    const label = `compressing, if ${hook.passes} passes over memory at 1.6 TB/s`;
+    const label = `compression: ${hook.passes} passes over memory at 1.6 TB/s`;
     numbers.push([label, seconds((hook.passes * sum(data.sizes)) / MEMORY)]);
   }
   if (!data.norms) return numbers;
@@ -107,7 +107,7 @@ function sentence({ data, values, now, curve }, step) {
   if (step && step < plan.length) return told(times[step - 1], begin);
   const best = curve.indexOf(least(curve));
   return (
-    `${plan.length} all-reduces: ${seconds(exposed)} of ${seconds(comm)} communication are exposed; the step takes ` +
+    `${plan.length} all-reduces: ${seconds(exposed)} of ${seconds(comm)} of communication is exposed; the step takes ` +
     `${seconds(whole)}. Best of these caps: ${mib(data.caps[best])}, ${seconds(curve[best])}.`
   );
 }

@@ -29,7 +29,7 @@ class Sheet {
     this.y = 20;
     this.svg =
       stripes(1) +
-      text(0, 12, "as backward makes them; width: bytes; colour: bucket", "small grey") +
+      text(0, 12, "in backward order; width: bytes; colour: bucket", "small grey") +
       text(0, 35, "gradients");
   }
 
@@ -119,7 +119,7 @@ class Sheet {
       [0, caps.length - 1, () => ""],
       [0, most(curve), seconds],
     ];
-    this.svg += plot(LEFT, this.y, this.wide, 90, "step time for each cap in MiB; ◯ this one", [line], ...scales);
+    this.svg += plot(LEFT, this.y, this.wide, 90, "step time at each cap in MiB; ◯ this one", [line], ...scales);
     const names = caps.map((cap, k) => {
       const x = LEFT + (k / (caps.length - 1)) * this.wide;
       const kind = `small middle${k === best ? " bold" : ""}`;

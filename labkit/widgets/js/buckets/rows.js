@@ -72,7 +72,7 @@ export function bucketEdges({ plan, used, begin, backward }, tall, y, { x, sizes
       const at = x(begin + (sent / total) * backward);
       const looks = { fill: "#0000", style: "cursor:ew-resize", "data-edge": k };
       const grip = line(at, y - 4, at, y + tall + 8, "now", { "pointer-events": "none" });
-      return grip + rect(at - 5, y - 4, 10, tall + 12, looks, `end of ${letterOf(k)}: drag it to change the cap`);
+      return grip + rect(at - 5, y - 4, 10, tall + 12, looks, `end of bucket ${letterOf(k)}: drag to change the cap`);
     })
     .join("");
 }
@@ -128,6 +128,7 @@ function bucketBar([size, ready, all, start, end, name], k, { free, computed, y,
  */
 export function rankRow(name, compute, sent, kind, link, y, { x, isFaded }) {
   const computed = most(compute.map(([letter, , to]) => (letter === "O" ? 0 : to)));
+  const until = most([0, ...sent.map(([, , , , end]) => end)]);
   const buckets = sent.map((bucket, k) => {
     const markup = bucketBar(bucket, k, { free: sent[k - 1]?.[4] ?? 0, computed, y, x });
     return faint(isFaded(k, link, !link), markup, { "data-sent": k, "data-row": kind, "data-link": link + k });
@@ -137,6 +138,7 @@ export function rankRow(name, compute, sent, kind, link, y, { x, isFaded }) {
     computeBars(compute, kind, y, x) +
     buckets.join("") +
     text(0, y + 43, "all-reduce", "small grey") +
+    (until > computed ? text(x(until) + 3, y + 43, "!", "bad bold") : "") +
     line(x(computed), y - 3, x(computed), y + 52, "now", { "stroke-dasharray": "3 3" })
   );
 }

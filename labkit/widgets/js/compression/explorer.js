@@ -3,7 +3,7 @@
 import { strokeOf } from "../figure/colours.js";
 import { rect, tag } from "../figure/markup.js";
 import { least, most, range, sum } from "../figure/numbers.js";
-import { legend, plot } from "../figure/plot.js";
+import { legend, plot, roomForNames } from "../figure/plot.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { bytes, seconds, speed } from "../figure/units.js";
 import { pays, stepSeconds } from "./costs.js";
@@ -19,7 +19,7 @@ const tidy = (value) => String(Number(value.toPrecision(2)));
 const AXES = { seconds, bytes, steps: tidy };
 const LOSS_OF_TRAINING = "loss";
 const CURVES = {
-  residuals: "residual norm (what is still owed)",
+  residuals: "residual norm (not sent yet)",
   errors: "error of the mean",
 };
 
@@ -39,7 +39,7 @@ function slidersOf(data, told) {
     powers("compute", "forward and backward", data.compute, 1e-5, 10, seconds),
     ...linkSliders(data),
   ];
-  if (Object.keys(told).length) sliders.push(choice("against", "curves against", "seconds", Object.keys(AXES)));
+  if (Object.keys(told).length) sliders.push(choice("against", "plot against", "seconds", Object.keys(AXES)));
   return sliders;
 }
 
@@ -52,14 +52,14 @@ function timesOf(methods, values, bandwidth) {
 }
 
 /** A step against the link's speed, with a line at the chosen one. */
-function speedPlot(methods, { now, every, best }, bandwidth, wide) {
+function speedPlot(methods, { now, every, best }, bandwidth, wide, names) {
   const all = every.flat().map(([, time]) => time);
   const span = [least(all) / 1.05, most(all) * 1.05];
   const curves = methods.map((method, k) => {
-    return [every[k], strokeOf(k, k === best ? 4 : 2), { "data-method": method.name }, [bandwidth, now[k]]];
+    return [every[k], strokeOf(k, k === best ? 4 : 2), { "data-method": method.name }, [bandwidth, now[k]], names[k]];
   });
   const here = [span.map((time) => [bandwidth, time]), "stroke:currentColor;stroke-dasharray:3 3"];
-  const title = "a step, against the link's speed; lower is better";
+  const title = "time of a step against link speed; lower is better";
   const scales = [
     [SLOWEST, FASTEST, speed, true],
     [...span, seconds, true],
@@ -69,7 +69,7 @@ function speedPlot(methods, { now, every, best }, bandwidth, wide) {
 }
 
 /** What methods lose in training, against seconds, bytes or steps. */
-function lossPlot(methods, key, name, { now }, { against = "seconds", scale }, wide) {
+function lossPlot(methods, key, name, { now }, { against = "seconds", scale }, wide, isNamed) {
   const shown = methods.filter((method) => method[key]);
   const unit = (method) => {
     return { seconds: now[methods.indexOf(method)], bytes: method.bytes * scale, steps: 1 }[against];
@@ -79,7 +79,7 @@ function lossPlot(methods, key, name, { now }, { against = "seconds", scale }, w
   const found = shown.flatMap((method) => method[key]);
   const curves = shown.map((method) => {
     const points = method[key].map((value, step) => [(step + 1) * unit(method), value]);
-    return [points, strokeOf(methods.indexOf(method))];
+    return [points, strokeOf(methods.indexOf(method)), {}, undefined, isNamed && method.name];
   });
   const title = `${name} against ${against}${against === "seconds" ? ", at this speed" : ""}`;
   const scales = [
@@ -93,17 +93,18 @@ function lossPlot(methods, key, name, { now }, { against = "seconds", scale }, w
 function picture(methods, told, times, values, bandwidth, width) {
   const isBeside = width > 700 && told.losses;
   const half = isBeside ? width / 2 - 10 : width;
-  const wide = half - LEFT - 22;
-  let svg = speedPlot(methods, times, bandwidth, wide);
+  const wide = half - LEFT - Math.max(roomForNames(half), 22);
+  const names = methods.map((method) => method.name);
+  const atEnds = roomForNames(half) ? names : [];
+  let svg = speedPlot(methods, times, bandwidth, wide, atEnds);
   let bottom = PANEL;
   Object.entries(told).forEach(([key, name], k) => {
     const [x, y] = isBeside && k === 0 ? [half + 20, 0] : [0, bottom + 6];
-    const panel = lossPlot(methods, key, name, times, values, wide);
+    const panel = lossPlot(methods, key, name, times, values, wide, atEnds.length);
     svg += tag("g", { transform: `translate(${x} ${y})` }, panel);
     bottom = y + PANEL;
   });
-  const names = methods.map((method) => method.name);
-  const [entries, height] = legend(names, bottom, width);
+  const [entries, height] = atEnds.length ? ["", 4] : legend(names, bottom, width);
   const stepAt = (x) => Math.min(Math.max(Math.round(((x - LEFT) / wide) * (SPEEDS.length - 1)), 0), SPEEDS.length - 1);
   return { svg: svg + entries, height: bottom + height, stepAt };
 }
@@ -163,7 +164,7 @@ export function compressionExplorer(data) {
             ? `At ${speed(bandwidth)} nothing is faster than ${plain}`
             : `At ${speed(bandwidth)} ${best} makes a step ${tidy(times.now[0] / least(times.now))} times as fast`,
         say:
-          `At ${speed(bandwidth)} the fastest step is that of ${best}, ${seconds(times.now[times.best])}; ` +
+          `At ${speed(bandwidth)} ${best} has the fastest step, ${seconds(times.now[times.best])}; ` +
           `${plain} takes ${seconds(times.now[0])}.`,
         table: tableOf(methods, places, times, values.scale),
         data: { best },

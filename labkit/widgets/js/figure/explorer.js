@@ -41,7 +41,7 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {object} data For the root's data attributes.
  */
 
-const STILL = "one step on (reduced motion: nothing plays by itself)";
+const STILL = "next step (reduced motion: nothing plays by itself)";
 
 export class Explorer {
   /**

@@ -5,19 +5,19 @@ import { sliderMarkup } from "./sliders.js";
 
 export const FORMATS = ["svg", "png", "html"];
 
-const HELP = "Keys: ← → one step, Home and End, space plays, t shows the table, ? this line.";
+const HELP = "Keys: ← and → step, Home and End jump, Space plays, t opens the table, ? this help.";
 const ICONS = [
   ["first", "|◀", "first step"],
-  ["back", "◀", "one step back"],
+  ["back", "◀", "previous step"],
   ["play", "▶", "play"],
-  ["next", "▶|", "one step on"],
+  ["next", "▶|", "next step"],
   ["last", "▶▶|", "last step"],
 ];
-const MAIN = 3; // controls that are seen before "More" is opened
+const MAIN = 3; // controls that are seen beside the player before "More" is opened
 const TOLD = 6; // numbers of a row that are, and of the others those that are wrong
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 const LATER = '<button type="button" data-act="table" aria-expanded="false">Table</button>';
-const ASK = '<button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>';
+const ASK = '<button type="button" data-act="help" aria-expanded="false">Keys</button>';
 
 const button = ([act, words, name]) =>
   tag("button", { type: "button", "data-act": act, title: name, "aria-label": name }, words);
@@ -31,8 +31,8 @@ function playerMarkup(view) {
   const saving = FORMATS.map((format) => [format, `↓ ${format}`, `save as ${format}`]);
   const bar = `<div class="bar step" data-part="player">${buttons(ICONS)}
 <label>${escaped(label)} ${step} <output></output></label>
-${buttons(Object.entries(view.buttons ?? {}))}${LATER}${ASK}</div>`;
-  const more = `<div class="bar"><label>speed <select>${speeds}</select></label>${buttons(saving)}</div>`;
+${buttons(Object.entries(view.buttons ?? {}))}</div>`;
+  const more = `<div class="bar">${LATER}<label>speed <select>${speeds}</select></label>${buttons(saving)}${ASK}</div>`;
   return [bar, more];
 }
 

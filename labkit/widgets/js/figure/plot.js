@@ -5,10 +5,12 @@ import { line, tag, text } from "./markup.js";
 import { range } from "./numbers.js";
 import { ticks } from "./units.js";
 
+const APART = 13; // pixels from one name to the next
+
 /**
  * @typedef {[from: number, to: number, format: (value: number) => string, logarithmic?: boolean]} Scale
  * @typedef {[u: number, v: number]} Point
- * @typedef {[points: Point[], style: string, attributes?: object, marked?: Point]} Curve
+ * @typedef {[points: Point[], style: string, attributes?: object, marked?: Point, name?: string]} Curve
  */
 
 /** The line under a picture, with its unit. */
@@ -37,7 +39,7 @@ function marksOn([from, to, , logarithmic], width) {
 const squeezed = (title, room) => 5.8 * title.length > room && { textLength: room, lengthAdjust: "spacingAndGlyphs" };
 
 /**
- * Lines in a frame.
+ * Lines in a frame, with their names beside their ends.
  *
  * @param {Curve[]} curves
  * @param {Scale} across
@@ -63,8 +65,35 @@ export function plot(x, y, width, height, title, curves, across, up) {
   const columns = marksOn(across, width).map((value) =>
     text(place([value, up[0]])[0], y + height + 16, across[2](value), "small middle"),
   );
+  const ends = curves.flatMap(([points, style, , , name]) => {
+    const last = points.findLast(([u]) => u <= across[1] * 1.001);
+    return name && last ? [[place(last)[1], name, style]] : [];
+  });
+  const named = namesAt(ends, x + width, y, y + height);
   const heading = text(0, y - 10, title, "small grey", squeezed(title, x + width));
-  return heading + levels.join("") + line(x, y + height, x + width, y + height) + columns.join("") + drawn.join("");
+  return (
+    heading + levels.join("") + line(x, y + height, x + width, y + height) + columns.join("") + drawn.join("") + named
+  );
+}
+
+/** The pixels that names of lines take beside a plot, where the picture is wide enough for that; else 0. */
+export const roomForNames = (width) => (width < 600 ? 0 : 110);
+
+/** Names beside the ends of their lines, each with a piece of it and none over another, between two heights. */
+function namesAt(ends, x, low, high) {
+  const order = ends.sort(([a], [b]) => a - b);
+  let level = low;
+  for (const end of order) {
+    end[0] = Math.max(end[0], level);
+    level = end[0] + APART;
+  }
+  level = high;
+  for (const end of order.reverse()) {
+    end[0] = Math.min(end[0], level);
+    level = end[0] - APART;
+  }
+  const piece = (at, style) => line(x + 4, at, x + 20, at, "", { style });
+  return order.map(([at, name, style]) => piece(at, style) + text(x + 24, at + 4, name, "small")).join("");
 }
 
 /** Names of lines beside a piece of each, from x = 0 on: [markup, height]. */

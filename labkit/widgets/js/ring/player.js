@@ -85,7 +85,7 @@ function picture({ n, state, now, step, steps, split, model, real, values, width
 function invariant({ steps, n, chunks, step }) {
   const label = "each rank r owns chunk (r+1) mod N alone";
   const half = Math.ceil(chunks / n) * (n - 1);
-  if (step < half) return [label, `asked after step ${half - 1}`, false];
+  if (step < half) return [label, `checked after step ${half - 1}`, false];
   const holds = ownsAlone(steps, n, half, chunks);
   return [label, holds ? "✓" : "✗", !holds];
 }
@@ -123,7 +123,7 @@ function claim({ faults, steps, n, chunks, values }) {
     return `${whole ? `Only ${whole}` : "None"} of ${n * chunks} chunks ${whole > 1 ? "become" : "becomes"} complete`;
   }
   const sent = (mostSends(steps, n) / chunks) * values.size;
-  return `${n} ranks add ${bytes(values.size)} up in ${steps.length} steps; each sends ${bytes(sent)}`;
+  return `${n} ranks sum ${bytes(values.size)} in ${steps.length} steps; each sends ${bytes(sent)}`;
 }
 
 /** The fault of this step, or the first; else what is sent; in the end what came of it. */

@@ -12,7 +12,7 @@ const LEFT = 58;
 const RIGHT = 62;
 const LEGEND =
   "F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: " +
-  "activations held, dot: most; red line: memory. Dots: W. Dark foot: odd chunk.";
+  "activations held, dot: peak; red line: memory limit. Dots: W. Dark foot: odd chunk.";
 
 function slidersOf(data, forms, isFree) {
   const sliders = [];
@@ -27,14 +27,14 @@ function slidersOf(data, forms, isFree) {
     sliders.push(
       slider("tf", "forward", 1, 0.25, 4, String, 0.25),
       slider("tb", "backward", 2, 0.25, 6, String, 0.25),
-      slider("tw", "of it W", 0.5, 0, 1, percent, 0.05),
+      slider("tw", "of which W", 0.5, 0, 1, percent, 0.05),
       slider("tm", "message", 0, 0, 2, String, 0.25),
     );
   }
   const any = (limit) => limit || "any";
   const none = (microbatch) => (microbatch < 0 ? "none" : microbatch);
   sliders.push(
-    slider("limit", "memory for microbatches", data.limit, 0, most([...data.m, data.limit]), any),
+    slider("limit", "memory limit, microbatches", data.limit, 0, most([...data.m, data.limit]), any),
     slider("follow", "follow microbatch", -1, -1, most(data.m) - 1, none),
   );
   return sliders;
@@ -88,7 +88,7 @@ function draw(editor, values, step, width) {
     numbers,
     title: all.map(claim).join("; "),
     say: said.join(" "),
-    table: [["schedule", "stage", "order", "most held"], ...all.flatMap(tableRows)],
+    table: [["schedule", "stage", "order", "peak held"], ...all.flatMap(tableRows)],
     data: { faults: shown.flatMap(({ faults }) => faults).length, chosen: editor.chosen ?? "" },
   };
 }

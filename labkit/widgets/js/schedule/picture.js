@@ -61,7 +61,7 @@ export function layOut(schedule, which, scene) {
 function heading(laid, y, width) {
   const { bubble, formula, isStuck, parts } = laid;
   const closed = `formula (P−1)/(${parts > 1 ? parts : ""}M+P−1): ${percent(formula)}`;
-  const told = isStuck ? "cannot be carried out" : `bubble ${percent(bubble)}, ${closed}`;
+  const told = isStuck ? "cannot run" : `bubble ${percent(bubble)}, ${closed}`;
   const below = width < 400 ? 15 : 0;
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =

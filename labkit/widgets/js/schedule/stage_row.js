@@ -199,7 +199,9 @@ export class StageRows {
     const first = held.find(([, now]) => now === peak)?.[0] ?? 0;
     const dot = { cx: x(first), cy: level(peak), r: 2.5, fill: "currentColor", "data-most": s };
     let svg = tag("path", { class: "rule", style: "fill:var(--soft)", d });
-    svg += text(width, y + 34, `most ${peak}`, `small end${isOver ? " bad" : ""}`, { "data-peak": `${s}:${peak}` });
+    svg += text(width, y + 34, `${isOver ? "✗ " : ""}peak ${peak}`, `small end${isOver ? " bad" : ""}`, {
+      "data-peak": `${s}:${peak}`,
+    });
     svg += tag("circle", dot);
     if (model) {
       const ratio = ended([stages[s]]) / ended([model[s]]);
@@ -224,7 +226,7 @@ function boxes(spans, y, height = BAR) {
 
 /** The edge of an operation: the chosen one's, the critical path's, thick if lit, none where it would be all to see. */
 function styleOf(isChosen, isOnPath, isLit, width) {
-  if (isChosen) return "stroke:var(--bad);stroke-width:4";
+  if (isChosen) return "stroke:currentColor;stroke-width:4";
   if (isOnPath) return `stroke:${hue("path")};stroke-width:3.5`;
   return isLit ? "stroke-width:3.5" : width < 7 && "stroke:none";
 }

@@ -21,7 +21,7 @@ export function numbersOf(laid, over, limit, first) {
   if (model) numbers.push(["measured / predicted", (whole / ended(model)).toFixed(2)]);
   if (limit) {
     const fits = over.length ? `✗ stage ${over.join(", ")}` : "✓";
-    numbers.push([`${name}: fits into memory`, fits, over.length]);
+    numbers.push([`${name}: fits in memory`, fits, over.length]);
   }
   return numbers;
 }
@@ -46,12 +46,12 @@ export function tableRows({ name, table, peaks }) {
 
 /** What a schedule costs, in a few words. */
 export function claim({ name, isStuck, bubble, peaks }) {
-  return isStuck ? `${name} cannot be carried out` : `${name} idles ${percent(bubble)} and holds ${most(peaks)}`;
+  return isStuck ? `${name} cannot run` : `${name} idles ${percent(bubble)}, holds ${most(peaks)} microbatches`;
 }
 
 export function sentence({ name, faults, edited, bubble, peaks }, over, limit) {
   const held = `bubble ${percent(bubble)}, at most ${most(peaks)} microbatches held.`;
-  const told = faults[0] ?? `${name}${edited ? ", edited, can be carried out" : ""}: ${held}`;
+  const told = faults[0] ?? `${name}${edited ? ", edited, still runs" : ""}: ${held}`;
   if (!limit || !over.length) return told;
   return `${told} ${name}: more than the memory's ${limit} on stage ${over.join(", ")}.`;
 }

@@ -1,6 +1,5 @@
 // The sharding player: what every rank holds, moment by moment, under each stage of ZeRO.
 
-import { hue } from "../figure/colours.js";
 import { rect, text } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice } from "../figure/sliders.js";
@@ -50,7 +49,7 @@ function heading(moment, blockWidth, unit) {
   const now = MOMENTS[moment][1];
   const names = range(BLOCKS).map((block) => {
     const x = LEFT + blockWidth * block;
-    const mark = block === now ? rect(x, TOP - 8, 16 * unit - 2, 3, { fill: hue("path") }) : "";
+    const mark = block === now ? rect(x, TOP - 8, 16 * unit - 2, 3, { fill: "currentColor" }) : "";
     return text(x, TOP - 14, block === now && blockWidth > 110 ? `block ${block} computes` : `block ${block}`) + mark;
   });
   return keys.join("") + names.join("");
@@ -61,7 +60,7 @@ function picture(values, moment, width) {
   const unit = (blockWidth - 10) / 16;
   const rows = range(Math.min(values.n, SHOWN));
   const drawn = rows.map((rank) => rankRow(rank, values, moment, blockWidth, unit)).join("");
-  const others = `and ${values.n - SHOWN} more ranks alike`;
+  const others = `and ${values.n - SHOWN} more ranks like these`;
   const more = values.n > SHOWN ? text(0, TOP + ROW * SHOWN + 12, others, "small grey") : "";
   return {
     svg: heading(moment, blockWidth, unit) + drawn + more,
@@ -82,10 +81,10 @@ function atMoment({ stage, n, params }, moment, width) {
   return {
     ...picture({ stage, n }, moment, width),
     numbers: [
-      ["held by a rank", bytes(held)],
-      ["at most in a step", bytes(most(range(last + 1).map((each) => heldBytes(stage, each, n, params))))],
+      ["held per rank", bytes(held)],
+      ["peak in a step", bytes(most(range(last + 1).map((each) => heldBytes(stage, each, n, params))))],
       ["sent so far", bytes(sent)],
-      ["sent in a step", `${bytes(whole)} (${Number((whole / ddp).toFixed(2))} × DDP)`],
+      ["sent per step", `${bytes(whole)} (${Number((whole / ddp).toFixed(2))} × DDP)`],
     ],
     title: `${STAGES[stage]}: a rank holds ${bytes(held)}, under DDP ${bytes(heldBytes(0, moment, n, params))}`,
     say: `${STAGES[stage]}, ${momentName(moment)}: each of ${n} ranks holds ${bytes(held)}.`,

@@ -3,7 +3,7 @@
 import { strokeOf } from "../figure/colours.js";
 import { faint, line, rect, tag, text } from "../figure/markup.js";
 import { least, most, range } from "../figure/numbers.js";
-import { axis, legend, plot } from "../figure/plot.js";
+import { axis, legend, plot, roomForNames } from "../figure/plot.js";
 import { TOP, tint, upright } from "./rows.js";
 
 export const tidy = (time) => String(Number(time.toPrecision(4)));
@@ -57,10 +57,13 @@ export function histogram(position, base) {
 }
 
 /** Lines over the picture's width with their names below: { svg, height }. */
-function panel(position, base, tall, title, names, ...more) {
+function panel(position, base, tall, title, names, curves, ...scales) {
   const { left, wide, width } = position;
-  const [entries, height] = legend(names, base + tall + 72, width);
-  return { svg: plot(left, base + 52, wide, tall, title, ...more) + entries, height: tall + 46 + height };
+  const isBeside = roomForNames(width) > 0;
+  const [entries, height] = isBeside ? ["", 22] : legend(names, base + tall + 72, width);
+  const shown = curves.map(([points, style, more, marked], k) => [points, style, more, marked, isBeside && names[k]]);
+  const svg = plot(left, base + 52, wide, tall, title, shown, ...scales);
+  return { svg: svg + entries, height: tall + 46 + height };
 }
 
 /** Norms of each gradient's error and residual, where it was compressed. */

@@ -53,7 +53,7 @@ function versionTicks(position) {
 function gapTicks(position) {
   return (position.run.gaps ?? []).map(([time, lost]) => {
     const looks = { style: "stroke:var(--bad);stroke-width:3", "data-gap": lost };
-    return upright(position, time, TOP - 9, TOP + 17, "", looks);
+    return upright(position, time, TOP - 9, TOP + 17, "", looks) + text(position.x(time) + 4, TOP - 2, "!", "bad bold");
   });
 }
 

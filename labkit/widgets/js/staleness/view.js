@@ -16,7 +16,7 @@ const MOST_TOLD = 6;
 function policyName(bound) {
   if (bound === "sync") return "synchronous";
   if (bound === "async") return "asynchronous";
-  return bound >= 0 ? `ahead by ${bound}` : bound;
+  return bound >= 0 ? `≤ ${bound} ahead` : bound;
 }
 
 function simulated(values, bound) {
@@ -86,8 +86,8 @@ function numbersOf(position) {
   const working = sum(workers.map(({ busy }) => busy)) / sum(workers.map(({ all }) => all));
   const numbers = [
     ["updates", n],
-    ["a unit of time", timed && span ? (n / span).toFixed(2) : "–"],
-    ["staleness mean", n ? (sum(done) / n).toFixed(2) : "–"],
+    ["per unit of time", timed && span ? (n / span).toFixed(2) : "–"],
+    ["mean staleness", n ? (sum(done) / n).toFixed(2) : "–"],
     ["95 %", sorted[Math.ceil(0.95 * n) - 1] ?? "–"],
     ["most", ...held(sorted.at(-1), limit, n, words)],
     ["waiting", timed ? percent(1 - working) : "–"],
@@ -108,17 +108,19 @@ function lossNumbers({ shown, points, until }) {
   });
 }
 
+const capital = (words) => words[0].toUpperCase() + words.slice(1);
+
 /** How old the gradients are that were applied. */
 function claim({ run, done }) {
-  if (!done.length) return `${run.name}: nothing was applied yet`;
+  if (!done.length) return `${capital(run.name)}: nothing applied yet`;
   const mean = (sum(done) / done.length).toFixed(1);
-  return `${run.name}: a gradient is ${mean} updates old in the mean, ${most(done)} at most`;
+  return `${capital(run.name)}: a gradient is ${mean} updates old on average, ${most(done)} at most`;
 }
 
 /** The chosen update and which it missed; before it the first that was applied before it was read. */
 function sentence(position) {
   const { shown, taus, step, missed, versions } = position;
-  if (!shown) return "Nothing was applied yet.";
+  if (!shown) return "Nothing applied yet.";
   const wrong = taus.findIndex((tau, k) => tau < 0 && k < step);
   if (wrong >= 0) return `${position.name(wrong)}.`;
   const lost = missed.map(([version]) => `update ${versions.get(version)}`);

@@ -7,10 +7,13 @@ import { shape } from "./shapes.js";
 const WIDEST = 1.5; // times as large as it was drawn
 const STRIP = 4; // frames that a filmstrip has at most
 
-/** The frames of a filmstrip: the first, the last and some between. */
-function filmstrip(count) {
+/** The frames of a filmstrip: the first, the last, some between, and for the nearest of these the one at `step`. */
+function filmstrip(count, step) {
   const shown = Math.min(count, STRIP);
-  return range(shown).map((k) => Math.round((k * (count - 1)) / Math.max(shown - 1, 1)));
+  const frames = range(shown).map((k) => Math.round((k * (count - 1)) / Math.max(shown - 1, 1)));
+  const away = frames.map((frame) => Math.abs(frame - step));
+  frames[away.indexOf(Math.min(...away))] = step;
+  return frames;
 }
 
 const frameMarkup = (data, k, down) => {
@@ -18,12 +21,13 @@ const frameMarkup = (data, k, down) => {
   return `<g transform="translate(0 ${down})">${shapes.join("")}</g>`;
 };
 
-/** Each frame with its sentence, under each other. */
-function strip(data) {
-  return filmstrip(data.frames.length)
+/** Each frame with its sentence, bold where the reader stands, under each other. */
+function strip(data, step) {
+  return filmstrip(data.frames.length, step)
     .map((k, row) => {
       const down = row * (data.height + 26);
-      const says = `<text class="plain" x="8" y="${down + 14}">${k + 1}. ${data.frames[k].says}</text>`;
+      const looks = `class="plain${k === step ? " bold" : ""}" x="8" y="${down + 14}"`;
+      const says = `<text ${looks}>${k + 1}. ${data.frames[k].says}</text>`;
       return says + frameMarkup(data, k, down + 20);
     })
     .join("");
@@ -44,8 +48,8 @@ export function storyboard(data) {
     stepName: (values, step) => `${step + 1} of ${last + 1}`,
     draw(values, step, width) {
       const scale = Math.min(width / data.width, WIDEST);
-      const height = still ? filmstrip(last + 1).length * (data.height + 26) : data.height;
-      const inner = still ? strip(data) : frameMarkup(data, step, 0);
+      const height = still ? Math.min(last + 1, STRIP) * (data.height + 26) : data.height;
+      const inner = still ? strip(data, step) : frameMarkup(data, step, 0);
       return {
         svg: `${ARROW}${stripes(2)}<g transform="scale(${scale.toFixed(4)})">${inner}</g>`,
         height: height * scale,

@@ -33,7 +33,7 @@ function compare(run) {
   const what = lane === COMPUTE ? "computes" : "moves bytes";
   const told = [];
   if (slowest) {
-    const much = middle ? `${(slowest[1] / middle).toPrecision(2)} × as long as the middle rank` : "alone";
+    const much = middle ? `${(slowest[1] / middle).toPrecision(2)} × as long as the median rank` : "alone";
     told.push([`slowest: ${what} ${much}`, [slowest[0]]]);
   }
   if (others.length) told.push(["outliers", others.map(([rank]) => rank)]);

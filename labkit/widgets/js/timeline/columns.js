@@ -24,27 +24,4 @@ export function unpack(packed) {
 }
 
 /** A run from what Python packed. */
-export function decode(packed) {
-  const run = unpack(packed);
-  const n = run.start.length;
-  run.end = new Float64Array(n);
-  run.category = new Uint8Array(n);
-  const categoryOf = Uint8Array.from(run.labels, ([, , category]) => category);
-  let at = 0;
-  for (const [, , count] of packed.rows) {
-    spread(run, categoryOf, at, at + count);
-    at += count;
-  }
-  return complete(run, packed.rows);
-}
-
-// Loops over events stand in functions that are called for each row: an engine compiles a function at its next call,
-// and a page that has just been opened would run one loop over all events to its end uncompiled.
-
-/** Fill in the ends and categories of a row's events. */
-function spread({ start, duration, end, label, category }, categoryOf, from, to) {
-  for (let i = from; i < to; i++) {
-    end[i] = start[i] + duration[i];
-    category[i] = categoryOf[label[i]];
-  }
-}
+export const decode = (packed) => complete(unpack(packed), packed.rows);

@@ -40,7 +40,7 @@ function alignAtFocus(view) {
   const { runs, focus } = view.state;
   const [run, other] = runs;
   if (!focus || focus.run !== 0) {
-    view.say("First choose an event of the first run, with the mouse or the arrow keys.");
+    view.say("First select an event of the first run, with the mouse or the arrow keys.");
     return;
   }
   const [name] = run.labels[run.label[focus.event]];
@@ -48,7 +48,7 @@ function alignAtFocus(view) {
   const theirs = twinOf(other, row);
   const which = eventsNamed(run, name, row).indexOf(focus.event);
   const twin = theirs && eventsNamed(other, name, theirs)[which];
-  if (twin === undefined) view.say(`The second run has no such ${name} on rank ${row.rank}.`);
+  if (twin === undefined) view.say(`The second run has no matching ${name} on rank ${row.rank}.`);
   else view.setOffset(run.start[focus.event] - other.start[twin]);
 }
 

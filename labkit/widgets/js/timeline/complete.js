@@ -1,7 +1,8 @@
-// What is computed once of a run's columns: disjoint segments, running sums, the union of rows, messages by event.
+// What is computed once of a run's columns: for the picture disjoint segments and running sums; for what waits until it
+// is seen the union of rows, bytes and calls, messages by event.
 
-import { BLOCKED, COLLECTIVE, COMMUNICATION, REGION } from "./kinds.js";
-import { lowerBound } from "./search.js";
+import { BLOCKED, COLLECTIVE, REGION } from "./kinds.js";
+import { addCovered, cutIntoSegments, stillsOf } from "./segments.js";
 
 /**
  * @typedef {object} Row
@@ -15,6 +16,12 @@ import { lowerBound } from "./search.js";
 
 const SENDS = /^(i?send|rpc_a?sync|remote|to_here)$/;
 
+/** Give an object a property that is computed when it is first asked for: the picture does not wait for it. */
+function addLater(object, name, compute) {
+  const keep = (value) => Object.defineProperty(object, name, { value, writable: true, configurable: true }) && value;
+  Object.defineProperty(object, name, { get: () => keep(compute()), configurable: true });
+}
+
 /** Add to a run's columns what is computed from them; rows are [rank, lane, number of events]. */
 export function complete(run, rows) {
   let last = 0;
@@ -23,12 +30,62 @@ export function complete(run, rows) {
     last += count;
     return { rank, lane, first, last };
   });
-  cutIntoSegments(run);
-  addSums(run);
+  const seen = new Uint8Array(256);
+  if (!spreadRows(run, seen)) {
+    cutIntoSegments(run);
+    addCovered(run, seen.fill(0));
+  }
+  run.owned = new Set([...seen.keys()].filter((category) => seen[category]));
   joinRows(run);
   addBlocked(run);
-  run.flowsOf = messagesOf(run);
+  addLater(run, "sums", () => callSums(run));
+  addLater(run, "flowsOf", () => messagesOf(run));
   return run;
+}
+
+// Loops over events stand in functions that are called for each row: an engine compiles a function at its next call,
+// and a page that has just been opened would run one loop over all events to its end uncompiled.
+
+/** Fill in ends and categories, and of events that are segments as they are all there is of these; false where not. */
+function spreadRows(run, seen) {
+  const { start, duration, label, labels, rows } = run;
+  const n = start.length;
+  run.end = new Float64Array(n);
+  run.category = new Uint8Array(n);
+  run.covered = new Float64Array(n + 1);
+  const categoryOf = Uint8Array.from(labels, ([, , category]) => category);
+  let areApart = !run.cut_event?.length && !run.blocked_start?.length;
+  for (const row of rows) {
+    const seenHere = row.lane === REGION ? new Uint8Array(256) : seen;
+    areApart = spread(run, start, duration, label, categoryOf, row, seenHere) && areApart;
+  }
+  if (!areApart) return false;
+  Object.assign(run, { segmentStart: start, segmentEnd: run.end, segmentCategory: run.category });
+  addLater(run, "owner", () => countTo(n));
+  for (const row of rows) Object.assign(row, { from: row.first, to: row.last });
+  return true;
+}
+
+/** Fill that in for one row; whether no event begins before the one before it ends. */
+function spread({ end, category, covered }, start, duration, label, categoryOf, row, seen) {
+  let total = 0;
+  let longest = 0;
+  let before = -Infinity;
+  let areApart = true;
+  for (let i = row.first; i < row.last; i++) {
+    const long = duration[i];
+    const own = categoryOf[label[i]];
+    if (start[i] < before) areApart = false;
+    if (long > longest) longest = long;
+    covered[i] = total;
+    if (own !== BLOCKED) total += long;
+    before = start[i] + long;
+    end[i] = before;
+    category[i] = own;
+    seen[own] = 1;
+  }
+  row.longest = longest;
+  return areApart;
 }
 
 /** The row that holds an event. */
@@ -56,95 +113,6 @@ function countTo(n) {
   return numbers;
 }
 
-/** Whether no event of the row begins before the one before it ends. */
-function areApart({ start, end }, { first, last }) {
-  for (let i = first + 1; i < last; i++) if (end[i - 1] > start[i]) return false;
-  return true;
-}
-
-/** Cut each row into disjoint segments, each with the event that owns it: the last begun of those that overlap. */
-function cutIntoSegments(run) {
-  const { start, end, category, rows } = run;
-  const isWhole = !run.cut_event?.length && !run.blocked_start?.length;
-  if (isWhole && rows.every((row) => areApart(run, row))) {
-    const own = { segmentStart: start, segmentEnd: end, segmentCategory: category, owner: countTo(start.length) };
-    Object.assign(run, own);
-    for (const row of rows) Object.assign(row, { from: row.first, to: row.last });
-    return;
-  }
-  const segments = { begins: [], ends: [], owners: [], categories: [] };
-  const stills = stillsOf(run);
-  for (const row of rows) {
-    row.from = segments.begins.length;
-    if (row.lane === COMMUNICATION && !isWhole) cutCalls(run, row, stills.get(row.rank), segments);
-    else cutRow(run, row, segments);
-    row.to = segments.begins.length;
-  }
-  run.segmentStart = Float64Array.from(segments.begins);
-  run.segmentEnd = Float64Array.from(segments.ends);
-  run.owner = Uint32Array.from(segments.owners);
-  run.segmentCategory = Uint8Array.from(run.owner, (event, s) => segments.categories[s] ?? category[event]);
-}
-
-/** When each rank stands still: where its intervals begin and end in the columns. */
-function stillsOf({ blocked = [] }) {
-  const found = new Map();
-  let at = 0;
-  for (const [rank, count] of blocked) {
-    found.set(rank, [at, at + count]);
-    at += count;
-  }
-  return found;
-}
-
-/** Cut a row of calls: into those stretches in which bytes moved, and where the rank stood still into that. */
-function cutCalls(run, row, still, segments) {
-  const { begins, ends, owners, categories } = segments;
-  const moving = { begins: [], ends: [], owners: [] };
-  const moves = movesOf(run, row);
-  cutRow(moves, { first: 0, last: moves.start.length }, moving);
-  const [from, stop] = still ?? [0, 0];
-  let next = from;
-  let call = row.first;
-  const addStill = (until) => {
-    for (; next < stop && run.blocked_start[next] < until; next++) {
-      const begin = run.blocked_start[next];
-      while (call + 1 < row.last && run.start[call + 1] <= begin) call++;
-      if (row.first === row.last) continue; // it waits for calls that are not shown
-      begins.push(begin);
-      ends.push(run.blocked_end[next]);
-      owners.push(callAt(run, row, call, begin));
-      categories[begins.length - 1] = BLOCKED;
-    }
-  };
-  moving.begins.forEach((begin, s) => {
-    addStill(begin);
-    begins.push(begin);
-    ends.push(moving.ends[s]);
-    owners.push(moves.event[moving.owners[s]]);
-  });
-  addStill(Infinity);
-}
-
-/** The call that a rank stands in at a time: the last one begun by then that had not ended. */
-function callAt({ end }, row, last, time) {
-  for (let call = last; call >= row.first && call > last - 64; call--) if (end[call] > time) return call;
-  return last;
-}
-
-/** Stretches in which the calls of a row moved bytes, as events of their own; `event` says whose they are. */
-function movesOf(run, { first, last }) {
-  const { start, end, cut_event: cuts, cut_start: from, cut_end: to } = run;
-  const found = [];
-  let cut = lowerBound(cuts, 0, cuts.length, first);
-  for (let event = first; event < last; event++) {
-    if (cuts[cut] !== event) found.push([start[event], end[event], event]);
-    for (; cuts[cut] === event; cut++) if (to[cut] > from[cut]) found.push([from[cut], to[cut], event]);
-  }
-  found.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
-  return { start: found.map(([a]) => a), end: found.map(([, b]) => b), event: found.map(([, , event]) => event) };
-}
-
 /** Give each rank the time it stands still, as sorted intervals with sums. */
 function addBlocked(run) {
   const stills = stillsOf(run);
@@ -158,62 +126,22 @@ function addBlocked(run) {
   }
 }
 
-/** Cut one row; `open` are the events under way, the last begun on top. */
-function cutRow({ start, end }, { first, last }, { begins, ends, owners }) {
-  const open = [];
-  let now = -Infinity;
-  const advance = (until) => {
-    while (open.length && now < until) {
-      const top = open[open.length - 1];
-      const stop = Math.min(end[top], until);
-      if (stop > now) {
-        begins.push(now);
-        ends.push(stop);
-        owners.push(top);
-        now = stop;
-      }
-      if (end[top] <= now) open.pop();
-    }
-    now = Math.max(now, until);
-  };
-  for (let i = first; i < last; i++) {
-    advance(start[i]);
-    open.push(i);
-  }
-  advance(Infinity);
-}
-
 /** Of which sum an event of this label is: 0 of sends, 1 of collectives, 2 of none. */
 function sumOf([, kind, category]) {
   if (SENDS.test(kind)) return 0;
   return category === COLLECTIVE && kind !== "span" ? 1 : 2;
 }
 
-/** Add running sums: time covered before each segment, bytes and calls before each event; and the categories seen. */
-function addSums(run) {
+/** Bytes and calls before each event, of sends and of collectives. */
+function callSums(run) {
   const n = run.start.length;
-  const seen = new Uint8Array(256);
-  run.covered = new Float64Array(run.owner.length + 1);
-  run.sums = [0, 1].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
+  const sums = [0, 1].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
   const sort = Uint8Array.from(run.labels, sumOf);
-  for (const row of run.rows) {
-    addCovered(run, row.lane === REGION ? new Uint8Array(256) : seen, row);
-    for (const which of [0, 1]) addCalls(run, sort, which, row);
-  }
-  run.owned = new Set([...seen.keys()].filter((category) => seen[category]));
+  for (const row of run.rows) for (const which of [0, 1]) addCalls(run, sums[which], sort, which, row);
+  return sums;
 }
 
-function addCovered({ segmentStart, segmentEnd, segmentCategory, covered }, seen, { from, to }) {
-  let total = 0;
-  for (let s = from; s < to; s++) {
-    covered[s] = total;
-    if (segmentCategory[s] !== BLOCKED) total += segmentEnd[s] - segmentStart[s];
-    seen[segmentCategory[s]] = 1;
-  }
-}
-
-function addCalls({ label, bytes: size, sums }, sort, which, { first, last }) {
-  const { bytes, calls } = sums[which];
+function addCalls({ label, bytes: size }, { bytes, calls }, sort, which, { first, last }) {
   let total = bytes[first];
   let number = calls[first];
   for (let i = first; i < last; i++) {
@@ -234,7 +162,9 @@ function joinRows(run) {
     run.ranks.get(row.rank).lanes[row.lane] = row;
   }
   const none = { from: 0, to: 0 };
-  for (const rank of run.ranks.values()) rank.busy = union(run, rank.lanes[0] ?? none, rank.lanes[1] ?? none);
+  for (const rank of run.ranks.values()) {
+    addLater(rank, "busy", () => union(run, rank.lanes[0] ?? none, rank.lanes[1] ?? none));
+  }
 }
 
 function union({ segmentStart, segmentEnd, segmentCategory }, a, b) {

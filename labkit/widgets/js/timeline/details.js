@@ -11,7 +11,7 @@ const BESIDE = 14; // pixels between the pointer and what it is told
 function messageWords(run, event) {
   return (run.flowsOf.get(event) ?? []).map((f) => {
     const [from, to] = [run.flow_from[f], run.flow_to[f]];
-    return event === from ? `received until ${timeText(run.end[to])}` : `sent at ${timeText(run.start[from])}`;
+    return event === from ? `received at ${timeText(run.end[to])}` : `sent at ${timeText(run.start[from])}`;
   });
 }
 
@@ -34,7 +34,7 @@ function lineOf(view, source, code) {
   if (!source) return [" · no source line recorded"];
   const go = () => {
     const page = view.root.closest(".jp-Notebook") ?? document;
-    if (!goToLine(source, page)) view.say(`${source} is not in view in this notebook: scroll to it by hand.`);
+    if (!goToLine(source, page)) view.say(`${source} is not in view: scroll to it in this notebook.`);
   };
   const place = source.startsWith("Cell") ? button(source, "go to this line", go, { class: "labkit-source" }) : source;
   return [" · ", place, element("code", {}, code)];

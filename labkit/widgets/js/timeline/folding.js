@@ -24,7 +24,7 @@ export function fold(view) {
   state.focus = null;
   view.resize();
   const words = alike.map((group) => `ranks ${ranksText(group)}`).join("; ");
-  view.say(state.folded ? `Folded, for they are alike: ${words}.` : `Unfolded: ${words}.`);
+  view.say(state.folded ? `Folded, because they do the same at the same time: ${words}.` : `Unfolded: ${words}.`);
 }
 
 /** Unfold where an event's rank is not shown. */

@@ -6,36 +6,38 @@ import { asCluster } from "./layout.js";
 import { hidesSome } from "./paint_exposed.js";
 
 const KEYS = [
-  ["← →", "previous, next event of the row"],
+  ["← →", "previous, next event in the row"],
   ["↑ ↓", "row above, below"],
   ["+ −", "zoom in, out"],
   ["Home", "whole run"],
   ["PgUp PgDn", "earlier, later"],
   ["Enter", "zoom to the event or the measured interval"],
-  ["[ ]", "cursor to the previous, next edge of any event"],
-  ["Space", "let the cursor run, stop it"],
-  ["m", "measure from the cursor on"],
+  ["[ ]", "move the cursor to the previous, next edge"],
+  ["Space", "play, pause the cursor"],
+  ["m", "measure from the cursor"],
   ["c", "critical path"],
   ["o", "outline"],
-  ["r", "one row a rank, or all rows"],
+  ["r", "one row per rank, or all rows"],
   ["y", "memory"],
-  ["> <", "rows higher, lower"],
+  ["> <", "taller, shorter rows"],
   ["a", "arrows"],
-  ["f", "fold or unfold ranks that are alike; so does a click on their name"],
+  ["f", "fold, unfold ranks that do the same (or click their name)"],
   ["t", "table"],
-  ["Esc", "clear marks"],
-  ["?", "these keys"],
+  ["Esc", "clear the selection"],
+  ["?", "this help"],
 ];
 const POINTER =
-  "Drag to measure (ends snap to edges of events), Shift+drag to move, double click to zoom to an event, Ctrl or " +
-  "Cmd+wheel (in the focused picture the wheel alone) to zoom, Alt+wheel for higher rows; drag the strip below to " +
-  "move, its edges to zoom.";
+  "Drag to measure (the ends snap to the edges of events), Shift+drag to move, double-click an event to zoom to it. " +
+  "Ctrl or Cmd+wheel zooms, the wheel alone once the picture has the focus; Alt+wheel makes rows taller. Drag the " +
+  "strip below to move, its edges to zoom.";
 const FORMATS = ["PNG", "SVG", "HTML", "Chrome trace"];
 
-function keysAndPointer() {
+/** Show or hide the keys, which are written when they are first asked for. */
+export function toggleHelp({ help }) {
+  help.hidden = !help.hidden;
+  if (help.firstChild) return;
   const keys = KEYS.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)]);
-  const words = element("p", {}, POINTER);
-  return element("div", { class: "labkit-help", hidden: true }, element("dl", {}, ...keys), words);
+  help.append(element("dl", {}, ...keys), element("p", {}, POINTER));
 }
 
 /** The list of formats, which stands at its name again when one was chosen. */
@@ -50,13 +52,23 @@ function exportList(save) {
 /** The buttons that are pressed or not. */
 function switches(key) {
   return {
-    arrows: key("Arrows", "a", "messages from send to receive"),
     path: key("Critical path", "c", "the chain of work and messages that decided when the run ended"),
     outline: key("Outline", "o", "second run as an outline over the first, or below it"),
-    cluster: key("Cluster", "r", "one row a rank: work, and communication thin beneath it"),
-    memory: key("Memory", "y", "what each rank held over time"),
+    arrows: key("Arrows", "a", "messages from send to receive"),
+    cluster: key("Cluster", "r", "one row per rank: work, and thin beneath it communication"),
+    memory: key("Memory", "y", "what each rank held in memory over time"),
     table: key("Table", "t", "numbers and events in view as a table"),
   };
+}
+
+/** The button that shows what is seldom wanted, and hides it again. */
+function moreButton(more) {
+  const made = button("More", "more controls", () => {
+    more.hidden = !more.hidden;
+    made.setAttribute("aria-expanded", String(!more.hidden));
+  });
+  made.setAttribute("aria-expanded", "false");
+  return made;
 }
 
 /** Build the view's elements into its root, and return them by name. */
@@ -64,20 +76,16 @@ export function buildFrame(root, { press, save }) {
   const key = (label, name, title) => button(label, `${title} (${name})`, () => press(name));
   const isPage = root.tagName === "MAIN"; // of its own, and the title is the page's
   const title = element(isPage ? "h1" : "span", { class: "labkit-title" });
+  const source = element("span", { class: "labkit-world" });
   const buttons = switches(key);
   const comparing = element("span", { class: "labkit-compare" });
   const zooms = [key("Fit", "Home", "whole run"), key("−", "-", "zoom out"), key("+", "+", "zoom in")];
-  const shown = [
-    buttons.arrows,
-    buttons.path,
-    buttons.outline,
-    comparing,
-    buttons.cluster,
-    buttons.memory,
-    buttons.table,
-  ];
-  const head = element("div", { class: "labkit-head" }, title, ...zooms, ...shown);
-  head.append(exportList(save), key("?", "?", "keys"));
+  const { path, outline, arrows, cluster, memory, table } = buttons;
+  const further = [arrows, cluster, memory, table, comparing, exportList(save), key("Keys", "?", "what the keys do")];
+  const more = element("div", { class: "labkit-head labkit-more", hidden: true }, ...further);
+  const zoom = element("span", { class: "labkit-zoom", role: "group", "aria-label": "zoom" }, ...zooms);
+  const main = element("span", { class: "labkit-main" }, zoom, path, outline, moreButton(more));
+  const head = element("div", { class: "labkit-head" }, title, source, main);
   const canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline" });
   const region = { hidden: true, tabindex: "0", role: "region", "aria-label": "events in view" };
   const parts = {
@@ -86,14 +94,14 @@ export function buildFrame(root, { press, save }) {
     strip: element("canvas", { class: "labkit-strip", "aria-hidden": "true" }),
     detail: element("div", { class: "labkit-detail" }),
     numbers: element("table", { class: "labkit-numbers", tabindex: "0", "aria-label": "numbers" }),
-    help: keysAndPointer(),
+    help: element("div", { class: "labkit-help", hidden: true }),
     table: element("div", { class: "labkit-table", ...region }),
     tip: element("div", { class: "labkit-tip", hidden: true, "aria-hidden": "true" }),
     spoken: element("div", { class: "labkit-spoken", "aria-live": "polite", role: "status" }),
   };
   root.classList.add("labkit-timeline");
-  root.append(head, ...Object.values(parts));
-  return { title, buttons, comparing, canvas, ...parts };
+  root.append(head, more, ...Object.values(parts));
+  return { title, source, buttons, comparing, canvas, ...parts };
 }
 
 function categoryPatch([name, , , isHatched, isDotted], c) {

@@ -1,5 +1,6 @@
 // What keys do.
 
+import { toggleHelp } from "./frame.js";
 import { asCluster } from "./layout.js";
 import { measureFrom, play, step, stepEdge, stepRow, zoomToMark } from "./moving.js";
 import { named } from "./words.js";
@@ -31,7 +32,7 @@ const ACTS = {
   ">": (view) => view.stretch(FACTOR),
   "<": (view) => view.stretch(1 / FACTOR),
   t: (view) => toggle(view.table),
-  "?": (view) => toggle(view.help),
+  "?": toggleHelp,
   Escape: (view) =>
     Object.assign(view.state, { focus: null, lit: new Set(), measured: null, cursor: null, from: null }),
 };
@@ -68,7 +69,7 @@ function toggle(part) {
 function toggleArrows(view) {
   const { state } = view;
   state.arrows = !state.arrows;
-  const crowded = "Too many messages in view: arrows of the event in focus only; zoom in for all.";
+  const crowded = "Too many messages to draw: only the selected event has its arrows. Zoom in to see all.";
   const on = state.crowded ? crowded : "Arrows on.";
   view.say(state.arrows ? on : "Arrows off.");
 }
@@ -98,14 +99,14 @@ function toggleMemory(view) {
   }
   state.memory = !state.memory;
   view.resize();
-  if (state.memory && !state.layout.memories.length) view.say("Rows are too low for memory: make them higher with >.");
+  if (state.memory && !state.layout.memories.length) view.say("Rows are too short for memory: press > to grow them.");
 }
 
 function togglePath(view) {
   const { state } = view;
   const { runs } = state;
   if (!runs[0].path) {
-    view.say("The critical path is not there yet.");
+    view.say("The critical path has not arrived yet.");
     return;
   }
   state.showPath = !state.showPath;

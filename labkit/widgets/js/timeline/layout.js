@@ -3,7 +3,7 @@
 import { isCluster, standouts } from "./cluster.js";
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
 
-export const LEFT = 112;
+export const LEFT = 124;
 export const RIGHT = 54;
 export const TOP = 22;
 export const STRIP = 26;

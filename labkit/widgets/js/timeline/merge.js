@@ -3,7 +3,7 @@
 import { complete } from "./complete.js";
 import { lowerBound } from "./search.js";
 
-const COPIED = ["start", "duration", "bytes", "end", "label", "category"];
+const COPIED = ["start", "duration", "bytes", "label"];
 const LANES = 4;
 
 /** All labels of two runs, and which of them each label of the second is. */
@@ -36,9 +36,7 @@ const emptyColumns = (n) => ({
   start: new Float64Array(n),
   duration: new Float64Array(n),
   bytes: new Float64Array(n),
-  end: new Float64Array(n),
   label: new Uint32Array(n),
-  category: new Uint8Array(n),
   flow_from: new Uint32Array(),
   flow_to: new Uint32Array(),
   cut_event: new Uint32Array(),

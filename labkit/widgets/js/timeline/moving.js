@@ -56,7 +56,7 @@ export function step(view, direction) {
     return;
   }
   const which = direction > 0 ? "last" : "first";
-  view.say(`That was the ${which} event of this row of rank ${row.rank}, of ${row.last - row.first}.`);
+  view.say(`That was the ${which} of ${row.last - row.first} events in this row of rank ${row.rank}.`);
 }
 
 /** Go to the event at the same time in the next row above or below that has events. */
@@ -114,9 +114,7 @@ export function measureFrom(view) {
   state.from = state.cursor;
   const isThere = state.from !== null;
   view.say(
-    isThere
-      ? `Measuring from ${timeText(state.from)}: move the cursor.`
-      : "First put the cursor somewhere, with [ or ].",
+    isThere ? `Measuring from ${timeText(state.from)}: move the cursor.` : "First place the cursor, with [ or ].",
   );
 }
 
@@ -143,7 +141,7 @@ export function play(view) {
     return;
   }
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) {
-    view.say("Your system asks for less motion: step the cursor with [ and ].");
+    view.say("Your system asks for reduced motion: step the cursor with [ and ].");
     return;
   }
   const { cursor } = view.state;

@@ -9,21 +9,16 @@ import { bytesText, changeText, countText, percentText, speedText, timeText } fr
 /** Name, label, what it is, how its value is written, and what is written after it. */
 const NUMBERS = [
   ["window", "length", "time in view", timeText],
-  [
-    "blockedShare",
-    "blocked",
-    "share of the ranks' time in which they stand in a call or in wait() and nothing moves",
-    percentText,
-  ],
-  ["busyShare", "busy", "share of the ranks' time in which they compute or bytes of their calls move", percentText],
+  ["blockedShare", "blocked", "share of the ranks' time spent in a call or in wait() while nothing moves", percentText],
+  ["busyShare", "busy", "share of the ranks' time in which they compute or their calls move bytes", percentText],
   [
     "computeShare",
     "computing",
-    "share of the ranks' time in which operators run; names given to regions count for nothing",
+    "share of the ranks' time in which operators run; named regions do not count",
     percentText,
   ],
   ["bubble", "bubble", "share of the ranks' time without computation", percentText],
-  ["communication", "communication", "time in which bytes of calls move, all ranks together", timeText],
+  ["communication", "communication", "time in which calls move bytes, summed over the ranks", timeText],
   [
     "exposed",
     "exposed communication",
@@ -34,7 +29,7 @@ const NUMBERS = [
   [
     "sent",
     "sent",
-    "bytes of sends, and of the arguments of remote calls, that begin in view",
+    "bytes of sends and of remote calls' arguments that begin in view",
     bytesText,
     ({ messages }) => ` in ${countText(messages, "message")}`,
   ],
@@ -45,8 +40,10 @@ const NUMBERS = [
     bytesText,
     ({ calls }) => ` in ${countText(calls, "call")}`,
   ],
-  ["busbw", "busbw", "bus bandwidth of the collectives that begin in view, mean over their time", speedText],
+  ["busbw", "busbw", "mean bus bandwidth of the collectives that begin in view", speedText],
 ];
+
+const CALLS = new Set(["sent", "payload", "busbw"]); // not told of runs that have none
 
 /** The numbers of runs, in cells that are written anew in every frame. */
 export class NumberTable {
@@ -75,6 +72,7 @@ export class NumberTable {
       return { name, text, after, cells, row: element("tr", { "data-number": name }, head, ...cells) };
     });
     const rows = this.rows.map(({ row }) => row);
+    for (const { name, row } of this.rows) row.hidden = CALLS.has(name) && !this.wholes.some((whole) => whole[name]);
     this.table.replaceChildren(...tableOf(["", ...heads], rows));
   }
 
@@ -109,6 +107,6 @@ function changeOf(a, b) {
 function categoriesOf(runs) {
   return runs[0].categories.flatMap(([category], c) => {
     const isSeen = runs.some(({ owned }) => owned.has(c));
-    return isSeen ? [[c, `time in ${category}`, "all ranks together", timeText]] : [];
+    return isSeen ? [[c, `time in ${category}`, "summed over the ranks", timeText]] : [];
   });
 }

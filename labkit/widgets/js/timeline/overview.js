@@ -21,15 +21,17 @@ export function paintOverview(context, state) {
   });
 }
 
-/** What share of its computing and communicating rows a run fills in every pixel column. */
+/** What share of its computing and communicating rows a run fills with work in every pixel column. */
 function busyColumns(run, t0, t1, columns) {
-  const busy = new Float64Array(columns);
   const rows = run.rows.filter(({ lane }) => lane < 2);
-  // Two categories: work, and the time in which a rank stands still, which is left out.
-  const segmentCategory = run.segmentCategory.map((category) => Number(category === BLOCKED));
-  const both = new Float64Array(2 * columns);
-  for (const row of rows) shareMatrix({ ...run, segmentCategory }, row, t0, t1, columns, 2, both);
-  return busy.map((_, x) => both[2 * x] / rows.length);
+  const categories = run.categories.length;
+  const shares = new Float64Array(columns * categories);
+  for (const row of rows) shareMatrix(run, row, t0, t1, columns, categories, shares);
+  return Float64Array.from({ length: columns }, (_, x) => {
+    let busy = 0;
+    for (let c = 0; c < categories; c++) if (c !== BLOCKED) busy += shares[x * categories + c];
+    return busy / rows.length;
+  });
 }
 
 /** Paint that of each run; it is computed anew only where runs, offset or width changed. */

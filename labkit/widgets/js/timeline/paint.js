@@ -16,7 +16,7 @@ import { bytesText, tickStep, unitOf } from "./words.js";
 export const LANES = ["compute", "comm", "host", "named"];
 const FONT = "11px system-ui, sans-serif";
 const TICK = 90; // pixels between two ticks, at least
-const NAME_ROOM = 66; // pixels left of the names of lanes
+const NAME_ROOM = 63; // pixels left of the names of lanes
 const NAME = 12; // pixels from one rank's name to the next, at least
 
 /** Clear the ground, paint `pixels` on it, and set the pen for CSS pixels. */

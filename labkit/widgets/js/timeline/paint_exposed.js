@@ -7,7 +7,7 @@ import { lowerBound } from "./search.js";
 const EDGE = 2; // pixels
 const SIGNED = 9; // pixels of an edge, at least, with a sign on it
 
-/** Whether some of a run's communication is hidden and some is not. */
+/** Whether some of a run's communication is hidden: Python says so of a run that has ended. */
 export function hidesSome(run) {
   run.hides ??= [...run.ranks.values()].some(({ lanes: [compute, calls] }) => {
     if (!compute || !calls) return false;

@@ -14,6 +14,7 @@ function eachWide(state, { run: number, row }, least, draw) {
   const run = state.runs[number];
   const [t0, t1] = windowOf(state, number);
   const pixel = pixelOf(state);
+  if (row.longest < least * pixel) return;
   const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
   for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {
     const wide = (run.segmentEnd[s] - run.segmentStart[s]) / pixel;
@@ -151,7 +152,7 @@ function paintFocus(context, state) {
   const x1 = xOf(state, run.end[focus.event] + shift);
   for (const [out, colour] of [
     [1, theme.paper],
-    [2.5, theme.alarm],
+    [2.5, theme.ink],
   ]) {
     context.lineWidth = 2;
     context.strokeStyle = colour;

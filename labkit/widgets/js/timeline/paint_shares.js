@@ -39,34 +39,57 @@ function prepare(state, columns, height, categories) {
   if (state.shares?.length !== columns * categories) state.shares = new Float64Array(columns * categories);
 }
 
-/** Paint a category's part of a column, from `bottom` up to `top`; both are real numbers. */
-function paintPart(state, inks, c, x, top, bottom) {
-  const { pixels, image } = state;
-  const isHatched = state.hatched[c];
-  const isInDots = state.dotted[c] && x % DOTS[0] < DOTS[1];
+/** Paint a hatched or dotted category's part of a column, from `bottom` up to `top`; both are real numbers. */
+function paintPattern({ pixels, image: { width }, hatched }, inks, c, x, top, bottom) {
   for (let y = Math.floor(top); y < bottom; y++) {
     const part = Math.min(y + 1, bottom) - Math.max(y, top);
-    const index = y * image.width + x;
-    const isPale = (isHatched && (x + y) % HATCH[0] >= HATCH[1]) || (isInDots && y % DOTS[0] < DOTS[1]);
-    if (part > 0.999) pixels[index] = isPale ? inks.light[c] : inks.solid[c];
-    else pixels[index] = inks.blend(pixels[index], isPale ? inks.pale[c] : inks.plain[c], part);
+    const isDot = x % DOTS[0] < DOTS[1] && y % DOTS[0] < DOTS[1];
+    const isPale = hatched[c] ? (x + y) % HATCH[0] >= HATCH[1] : isDot;
+    paintPixel(
+      pixels,
+      y * width + x,
+      part,
+      inks,
+      isPale ? inks.light[c] : inks.solid[c],
+      (isPale ? inks.pale : inks.plain)[c],
+    );
   }
 }
 
+/** Paint a part of a pixel. */
+function paintPixel(pixels, at, part, { blend }, solid, colour) {
+  pixels[at] = part > 0.999 ? solid : blend(pixels[at], colour, part);
+}
+
 /** Paint the columns of one row: category on category, from the bottom up. */
-function paintColumns(state, inks, categories) {
-  const { shares, image, pixels } = state;
+function paintColumns(state, inks, categories, present) {
+  const { shares, image, pixels, hatched, dotted } = state;
   const { width, height } = image;
+  const isPlain = hatched.map((each, c) => !each && !dotted[c]);
   pixels.fill(inks.empty);
   for (let x = 0; x < width; x++) {
     let bottom = height;
-    for (let c = 0; c < categories; c++) {
+    for (const c of present) {
       const share = shares[x * categories + c];
       if (share <= 0) continue;
       const top = Math.max(bottom - share * height, 0);
-      paintPart(state, inks, c, x, top, bottom);
+      if (isPlain[c]) paintPlain(pixels, width, inks, c, x, top, bottom);
+      else paintPattern(state, inks, c, x, top, bottom);
       bottom = top;
     }
+  }
+}
+
+/** Paint a plain category's part of a column: its whole pixels, and parts of those at its ends. */
+function paintPlain(pixels, width, inks, c, x, top, bottom) {
+  const first = Math.ceil(top);
+  const last = Math.floor(bottom);
+  const solid = inks.solid[c];
+  for (let at = first * width + x, stop = last * width + x; at < stop; at += width) pixels[at] = solid;
+  if (first > last) paintPixel(pixels, last * width + x, bottom - top, inks, solid, inks.plain[c]);
+  else {
+    if (first > top) paintPixel(pixels, (first - 1) * width + x, first - top, inks, solid, inks.plain[c]);
+    if (last < bottom) paintPixel(pixels, last * width + x, bottom - last, inks, solid, inks.plain[c]);
   }
 }
 
@@ -77,12 +100,13 @@ export function paintShares(context, state) {
   const categories = runs[0].categories.length;
   if (columns < 1) return;
   const inks = inksOf(theme);
+  const present = runs.map(({ owned }) => [...owned].sort((a, b) => a - b));
   for (const place of layout.rows) {
     if (place.row.lane === REGION) continue;
     prepare(state, columns, Math.round(place.bar * ratio), categories);
     state.shares.fill(0);
     shareMatrix(runs[place.run], place.row, ...windowOf(state, place.run), columns, categories, state.shares);
-    paintColumns(state, inks, categories);
+    paintColumns(state, inks, categories, present[place.run]);
     context.putImageData(state.image, Math.round(LEFT * ratio), Math.round(place.y * ratio));
   }
 }

@@ -5,7 +5,7 @@ import { LEFT, RIGHT, pixelOf, shiftOf, timeOf, wholeOf } from "./layout.js";
 import { measure } from "./moving.js";
 
 const NEAR = 6; // pixels within which ends snap to edges, and edges of the strip's window are taken
-const NAMES = 40; // pixels of the names of lanes, right of those of ranks
+const NAMES = 55; // pixels of the names of lanes, right of those of ranks
 const STILL = 4; // pixels that a hand moves without meaning to
 const WHEEL = 200; // the most that one turn counts
 const between = (low, value, high) => Math.max(low, Math.min(value, high));

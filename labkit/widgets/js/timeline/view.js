@@ -4,23 +4,21 @@ import { decode } from "./columns.js";
 import { align, buildComparing, setOffset } from "./comparing.js";
 import { rowOf, twinOf } from "./complete.js";
 import { describe, hover, showDetail } from "./details.js";
-import { writeEvents } from "./event_table.js";
+import { draw } from "./drawing.js";
 import { fold, stretch, unfoldFor } from "./folding.js";
-import { buildFrame, legendOf, showButtons } from "./frame.js";
+import { buildFrame, legendOf } from "./frame.js";
 import { pressKey } from "./keys.js";
 import { STRIP, layOut, placeOf } from "./layout.js";
 import { merge } from "./merge.js";
 import { openAt, setCursor, setFocus } from "./moving.js";
 import { NumberTable } from "./number_table.js";
-import { paintOverview } from "./overview.js";
-import { paint } from "./paint.js";
 import { eventUnder } from "./pointer.js";
 import { save } from "./saving.js";
 import { lowerBound } from "./search.js";
 import { addPath, emptyState, holdsUnequally, runOf } from "./state.js";
 import { dress } from "./theme.js";
 import { Watch } from "./watch.js";
-import { named } from "./words.js";
+import { named, titleOf } from "./words.js";
 
 const SLACK = 0.01; // of the whole, by which the view may go beyond it
 const NARROWEST = 240;
@@ -109,8 +107,8 @@ export class TimelineView {
 
   /** Title, summary and what is said of the runs. */
   writeWords(runs) {
-    const title = ({ name, title: finding, source }) => [name, finding, source].filter(Boolean).join(" · ");
-    this.title.textContent = runs.map(title).join(" | ");
+    this.title.textContent = titleOf(runs);
+    this.source.textContent = [...new Set(runs.map(({ source }) => source))].join(", ");
     this.state.summary = runs.map((run) => named(run, run.summary, ": ")).join(" ");
     this.canvas.setAttribute("aria-label", `${this.state.summary} Press ? for keys.`);
     if (this.detail.textContent !== (this.said ?? "")) return; // it tells of an event
@@ -227,22 +225,7 @@ export class TimelineView {
   }
 
   draw() {
-    const { state } = this;
-    this.pending = null;
-    if (!state.layout) return;
-    if (!state.theme.paper) {
-      this.retheme(); // not in the page yet: at the next frame
-      return;
-    }
-    if (this.incoming) this.grow();
-    const begin = performance.now();
-    paint(this.canvas.getContext("2d"), state);
-    paintOverview(this.strip.getContext("2d"), state);
-    this.root.dataset.numbers = JSON.stringify(this.numberTable.write(state));
-    showButtons(this.buttons, state, !this.table.hidden);
-    if (!this.table.hidden) writeEvents(this.table, state, this.said);
-    this.paintMs = performance.now() - begin;
-    this.root.dataset.painted = String(++this.frames);
+    draw(this);
   }
 
   /** Say below the picture and aloud. */

@@ -53,6 +53,17 @@ function signOf(change) {
 /** Words about a run, after its name where it stands beside another. */
 export const named = ({ name }, words, mark = " ") => [name, words].filter((each) => each !== "").join(mark);
 
+const lasted = ({ measured, span }) => (measured ? measured[1] - measured[0] : span);
+
+/** What one run shows; of two how long they take beside each other. */
+export function titleOf([run, other]) {
+  if (!other) return named(run, run.title, ": ");
+  const ratio = lasted(other) / lasted(run);
+  if (!Number.isFinite(ratio) || !ratio) return [run, other].map((each) => named(each, each.title, ": ")).join("; ");
+  const times = Math.abs(ratio - 1) < 0.005 ? "" : `${Number(ratio.toPrecision(3))} times `;
+  return `${other.name} takes ${times}as long as ${run.name}`;
+}
+
 /** The 1-2-5 step that puts at most `most` ticks on a length. */
 export function tickStep(length, most) {
   const least = length / Math.max(most, 1);
