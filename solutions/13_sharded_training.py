@@ -596,7 +596,7 @@ labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.make
 
 # %% [markdown]
 # Memory shrinks, and the times lie close together: what ZeRO-3 sends on top travels while the device computes. Look
-# at a rank's memory row (button Memory): blocks arrive and go. Beside shards and activations it holds up to four
+# at a rank's memory row (More, Memory): blocks arrive and go. Beside shards and activations it holds up to four
 # blocks' worth: one computes, its gradients wait, the next arrives, older gradients leave. Larger blocks hide more of
 # their journey, and take more memory.
 #

@@ -91,8 +91,8 @@ def test_a_kill_for_memory_is_told_from_one_by_hand() -> None:
     assert headline(end, 4) == "rank 2 of 4 failed first: killed by SIGKILL"
     counted = describe_end(end, "", [], OomCount(1, group), OomCount(2, group))
     assert "counts 1 out-of-memory kill since the run began: memory ran out" in counted
-    assert "not for memory" in describe_end(end, "", [], OomCount(1, group), OomCount(1, group))
-    assert "cannot be read here" in describe_end(end, "", [], None, None)
+    assert "Memory was not the reason" in describe_end(end, "", [], OomCount(1, group), OomCount(1, group))
+    assert "count of such kills cannot be read" in describe_end(end, "", [], None, None)
 
 
 def test_the_out_of_memory_count_is_read_from_both_versions_of_control_groups(tmp_path: Path) -> None:

@@ -95,16 +95,16 @@ function picture(methods, told, times, values, bandwidth, width) {
   const half = isBeside ? width / 2 - 10 : width;
   const wide = half - LEFT - Math.max(roomForNames(half), 22);
   const names = methods.map((method) => method.name);
-  const atEnds = roomForNames(half) ? names : [];
-  let svg = speedPlot(methods, times, bandwidth, wide, atEnds);
+  const endNames = roomForNames(half) ? names : [];
+  let svg = speedPlot(methods, times, bandwidth, wide, endNames);
   let bottom = PANEL;
   Object.entries(told).forEach(([key, name], k) => {
     const [x, y] = isBeside && k === 0 ? [half + 20, 0] : [0, bottom + 6];
-    const panel = lossPlot(methods, key, name, times, values, wide, atEnds.length);
+    const panel = lossPlot(methods, key, name, times, values, wide, endNames.length);
     svg += tag("g", { transform: `translate(${x} ${y})` }, panel);
     bottom = y + PANEL;
   });
-  const [entries, height] = atEnds.length ? ["", 4] : legend(names, bottom, width);
+  const [entries, height] = endNames.length ? ["", 4] : legend(names, bottom, width);
   const stepAt = (x) => Math.min(Math.max(Math.round(((x - LEFT) / wide) * (SPEEDS.length - 1)), 0), SPEEDS.length - 1);
   return { svg: svg + entries, height: bottom + height, stepAt };
 }
