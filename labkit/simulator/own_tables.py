@@ -22,6 +22,7 @@ def _empty(value: Any) -> Any:
 
 
 PYTHON: tuple[tuple[str, str, Fresh], ...] = (
+    ("builtins", "print", same),
     ("sys", "stdout", same),
     ("sys", "stderr", same),
     ("sys", "stdin", same),

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.simulator import own_logging
+from labkit.simulator import own_logging, own_signals
 from labkit.simulator.own_environ_and_folders import OwnEnviron, OwnFolders
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
@@ -240,7 +240,7 @@ class GlobalsSwitch:
         tables.look()
         self.environ.begin([one.environ for one in self.of_rank], self.real_environ)
         self._switches = [modules.switch, tables.switch, folders.switch, self.environ.switch]
-        with modules.installed(), folders.installed(), own_logging.installed():
+        with modules.installed(), folders.installed(), own_logging.installed(), own_signals.installed():
             try:
                 yield
             finally:

@@ -73,6 +73,7 @@ _HOOKS = (
 
 TABLES: tuple[tuple[str, str, Fresh], ...] = (
     ("torch.nn.functional", "scaled_dot_product_attention", same),
+    ("torch._tensor_str", "PRINT_OPTS", copy),
     ("torch.distributed.tensor", "DTensor._op_dispatcher._custom_op_handlers", copy),
     ("torch.distributed.tensor._random", "_rng_tracker", lambda _: None),
     (_CONTEXT, "existing_custom_ops", copy),
@@ -93,6 +94,7 @@ FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any], Any], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     (float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
     (_deterministic, torch.use_deterministic_algorithms, False),
+    (torch.is_anomaly_enabled, torch.set_anomaly_enabled, False),
 )
 """Settings of torch that all threads share: how each is read and set, and what a process begins with."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import ctypes
 import functools
 import io
 import logging
 import os
+import signal
 import string
 import sys
 import warnings
@@ -341,3 +343,47 @@ def test_a_hook_of_all_modules_is_that_of_the_rank_that_set_it() -> None:
     assert run.results == [(0, 0), (1, 0), (0, 0)]
     assert vars(torch.nn.modules.module)["_global_forward_hooks"] is before
     assert not before
+
+
+def test_print_as_a_master_leaves_it_and_how_tensors_are_shown_are_each_ranks_own() -> None:
+    def speak() -> tuple[str, bool]:
+        rank, shown = dist.get_rank(), builtins.print
+
+        def of_the_master(*args: Any, force: bool = False, **kwargs: Any) -> None:
+            if rank == 0 or force:
+                shown(*args, **kwargs)
+
+        builtins.print = of_the_master
+        if rank == 1:
+            torch.set_printoptions(precision=1)
+            torch.autograd.set_detect_anomaly(True)
+        dist.barrier()
+        print("of", rank)
+        print("forced", rank, force=True)  # type: ignore[call-overload]
+        dist.barrier()
+        return str(torch.tensor(0.125)), torch.is_anomaly_enabled()
+
+    before = builtins.print
+    run = _run(speak)
+    assert run.output == ["of 0\nforced 0\n", "forced 1\n", "forced 2\n"]
+    assert run.results == [("tensor(0.1250)", False), ("tensor(0.1)", True), ("tensor(0.1250)", False)]
+    assert builtins.print is before and str(torch.tensor(0.125)) == "tensor(0.1250)"
+
+
+def test_handlers_of_signals_are_each_ranks_own_and_no_timer_sends_one() -> None:
+    def prepare() -> tuple[bool, int, str]:
+        def save(number: int, frame: object) -> None:
+            pass
+
+        fresh = signal.signal(signal.SIGTERM, save)
+        dist.barrier()
+        mine = signal.getsignal(signal.SIGTERM) is save
+        with pytest.raises(RuntimeError) as refused:
+            signal.setitimer(signal.ITIMER_REAL, 1)
+        return mine, int(fresh), str(refused.value)  # type: ignore[arg-type]
+
+    before = signal.getsignal(signal.SIGTERM)
+    results = _run(prepare).results
+    assert [result[:2] for result in results] == [(True, int(signal.SIG_DFL))] * 3
+    assert results[0][2].startswith("signal.setitimer was called on a virtual rank: no signal reaches one")
+    assert signal.getsignal(signal.SIGTERM) is before
