@@ -107,6 +107,11 @@ class OwnModules(MetaPathFinder):
         finally:
             sys.meta_path.remove(self)
 
+    @property
+    def shared(self) -> list[str]:
+        """Return the names of modules that all ranks share and no rank was the first to import."""
+        return sorted(self._seen)
+
     def switch(self, before: int, rank: int) -> None:
         """Put away the modules of who ran before and bring those of who runs now; -1 is no rank."""
         modules = sys.modules

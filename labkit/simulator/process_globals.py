@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.simulator import own_logging, own_signals
+from labkit.simulator import own_logging, own_signals, replaced
 from labkit.simulator.own_environ_and_folders import OwnEnviron, OwnFolders
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
@@ -231,16 +231,24 @@ class GlobalsSwitch:
             yield
 
     @contextmanager
-    def switching(self, modules: OwnModules, tables: OwnTables) -> Iterator[None]:
+    def switching(self, modules: OwnModules, tables: OwnTables, notes: dict[str, int]) -> Iterator[None]:
         """Change what stands in shared places with the rank, and bring back what was there before ranks ran.
 
         To be entered last: what is there then is what ranks begin with.
+
+        Args:
+            modules: What each rank imports of its own.
+            tables: What each rank changes for itself.
+            notes: Takes a sentence for each function of an installed module that the program replaced.
         """
         folders = OwnFolders(len(self.of_rank))
         tables.look()
         self.environ.begin([one.environ for one in self.of_rank], self.real_environ)
         self._switches = [modules.switch, tables.switch, folders.switch, self.environ.switch]
-        with modules.installed(), folders.installed(), own_logging.installed(), own_signals.installed():
+        with ExitStack() as stack:
+            for context in (modules, folders, own_logging, own_signals):
+                stack.enter_context(context.installed())
+            stack.enter_context(replaced.put_back(modules.shared, notes))
             try:
                 yield
             finally:

@@ -204,7 +204,7 @@ class _Run:
             stack.enter_context(
                 marked_at_steps(lambda: (rank.record.work, rank.now_ns) if (rank := current_rank()) else None)
             )
-            stack.enter_context(self._hub.switching(self._modules, self._tables))
+            stack.enter_context(self._hub.switching(self._modules, self._tables, self._notes))
             stack.enter_context(optimizers_watched())
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)

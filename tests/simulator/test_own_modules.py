@@ -387,3 +387,26 @@ def test_handlers_of_signals_are_each_ranks_own_and_no_timer_sends_one() -> None
     assert [result[:2] for result in results] == [(True, int(signal.SIG_DFL))] * 3
     assert results[0][2].startswith("signal.setitimer was called on a virtual rank: no signal reaches one")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_functions_and_methods_of_installed_modules_are_put_back_and_told() -> None:
+    def patch() -> float:
+        real = torch.nn.functional.relu
+
+        @functools.wraps(real)
+        def leaky(tensor: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+            return torch.nn.functional.leaky_relu(tensor)
+
+        torch.nn.functional.relu = leaky
+        torch.nn.Identity.forward = lambda self, tensor: tensor + 1  # type: ignore[assignment, method-assign]
+        return float(torch.nn.Identity()(torch.nn.functional.relu(-torch.ones(1))))
+
+    before = torch.nn.functional.relu, torch.nn.Identity.forward
+    run = _run(patch)
+    assert (torch.nn.functional.relu, torch.nn.Identity.forward) == before
+    told = [problem.text for problem in run.timeline.problems if problem.kind == "not_modelled"]
+    assert run.results == [pytest.approx(0.99)] * 3
+    assert [text.split(":")[0] for text in told] == [
+        "The program replaced torch.nn.functional.relu",
+        "The program replaced torch.nn.modules.linear.Identity.forward",
+    ]
