@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from labkit.commands import authoring, learning, teaching
 from labkit.errors import LabkitError
 
+_INTERRUPTED = 130
 _UsageError: Any = typer.BadParameter.__base__  # newer versions of typer bring a click of their own
 _LEARN = """\
 labkit: learn distributed training by building it
@@ -76,6 +77,8 @@ class _Commands(TyperGroup):
             return run()
         try:
             code = run()
+            if code == _INTERRUPTED:
+                typer.echo("labkit: interrupted", err=True)
         except _UsageError as error:
             asked = error.ctx.command_path if error.ctx else self._named_in(sys.argv[1:] if args is None else args)
             typer.echo(
@@ -84,7 +87,7 @@ class _Commands(TyperGroup):
             code = error.exit_code
         except typer.Abort:
             typer.echo("labkit: interrupted", err=True)
-            code = 130
+            code = _INTERRUPTED
         raise SystemExit(code if isinstance(code, int) else 0)
 
     def _named_in(self, words: Sequence[str]) -> str:

@@ -55,3 +55,10 @@ def test_the_run_of_a_script_that_failed_is_written_too(tmp_path: Path) -> None:
     script.write_text("import torch\ntorch.ones(4) + 1\nraise ValueError('on purpose')\n")
     ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:2", "--no-cuda", "--out", str(out)])
     assert ended.exit_code == 2 and "on purpose" in ended.output and len(Timeline.load(out))
+
+
+def test_a_run_that_is_interrupted_ends_and_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "goes_on.py"
+    script.write_text("import _thread, time\n_thread.interrupt_main()\nwhile True:\n    time.sleep(1)\n")
+    ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:2", "--no-cuda"])
+    assert (ended.exit_code, ended.output) == (130, "labkit: interrupted\n")
