@@ -61,6 +61,7 @@ class Accelerator:
         self.stream: Any = None
         self.default_stream: Any = None
         self.entered: list[Any] = []
+        self.ranges: list[Any] = []
         self._notes = notes
 
     def note(self, text: str) -> None:

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from labkit.simulator import cuda_events as events
+from labkit.simulator import cuda_nvtx
 from labkit.simulator.cuda_events import the_accelerated
+from labkit.simulator.cuda_generators import VirtualGenerator
 from labkit.simulator.state import current_rank
 
 _CAPABILITY = {"v100": (7, 0), "a100": (8, 0), "h100": (9, 0), "h200": (9, 0), "b200": (10, 0)}
@@ -219,6 +221,15 @@ def _switched(real: Any, mine: Callable[..., Any], name: str) -> Any:
     return call
 
 
+_record_stream: Any = torch.Tensor.record_stream
+
+
+def _recorded(tensor: torch.Tensor, stream: Any) -> None:
+    """A virtual tensor lives as long as the program holds it; real ones are told which streams use them."""
+    if not isinstance(stream, events.VirtualStream):
+        _record_stream(tensor, stream)
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """Let ranks with virtual devices find them in torch.cuda and torch.accelerator; leave torch as it was."""
@@ -227,9 +238,14 @@ def installed() -> Iterator[None]:
     answers += [(cuda, name, _refusal(name)) for name in refused()]
     answers += [(torch.accelerator, name, mine) for name, mine in ACCELERATOR.items()]
     answers += [(torch, "Event", events.AnyEvent), (torch, "Stream", events.VirtualStream)]
+    answers += [(cuda.nvtx, name, mine) for name, mine in cuda_nvtx.ANSWERED.items()]
+    answers += [(cuda.nccl, "version", _refusal("nccl.version"))]
     for module, names in _ALSO_IN.items():
         answers += [(getattr(cuda, module), name, ANSWERED[name]) for name in names]
     with ExitStack() as stack:
+        for owner, name, mine in ((torch, "Generator", VirtualGenerator), (torch.Tensor, "record_stream", _recorded)):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, mine)
         for module, name, mine in answers:
             if hasattr(module, name):
                 real = getattr(module, name)

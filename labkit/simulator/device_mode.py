@@ -10,6 +10,7 @@ import torch
 
 from labkit.simulator.accelerator import HOST, Accelerator, is_pinned, pin
 from labkit.simulator.cuda_autocast import in_the_dtype_of_cuda
+from labkit.simulator.memory_error import beyond_the_host
 from labkit.simulator.state import VirtualRank
 from labkit.torch_port.devices import FunctionMode, answering, default_device, makes_from_nothing, parse_to
 
@@ -46,7 +47,10 @@ class DeviceMode(FunctionMode):  # type: ignore[misc]
         on_device = self.accelerator.wants(device)
         pinned = bool(kwargs.get("pin_memory"))
         with self.accelerator.placing(on_device):
-            made = func(*args, **kwargs | {"device": HOST} | ({"pin_memory": False} if pinned else {}))
+            try:
+                made = func(*args, **kwargs | {"device": HOST} | ({"pin_memory": False} if pinned else {}))
+            except RuntimeError as error:
+                raise (beyond_the_host(error, func.__name__) if on_device else None) or error from None
         if isinstance(made, torch.Tensor):
             if on_device:
                 self.accelerator.put(made)
@@ -184,5 +188,4 @@ _ANSWERS: dict[Any, Answer] = {
     _Tensor.__array__: _numpy,
     _Tensor.type: _type,
     _Tensor.__deepcopy__: _deepcopy,
-    _Tensor.record_stream: lambda mode, func, args, kwargs: None,
 }

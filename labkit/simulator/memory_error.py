@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from labkit.simulator.record import at, short
+from labkit.simulator.state import current_rank
 from labkit.units import format_bytes
 
 _MOST_LINES = 6
@@ -108,6 +111,28 @@ def out_of_memory(
     elif ordered:
         lines.append(f"  what helps against {ordered[0][0]}: {_ADVICE[ordered[0][0]]}.")
     return OutOfVirtualMemory("\n".join(lines))
+
+
+def beyond_the_host(error: RuntimeError, operator: str) -> RuntimeError | None:
+    """Return the error of a tensor for whose values this host has no memory, or None where this one is another.
+
+    Args:
+        error: What torch's allocator raised.
+        operator: What was to make the tensor.
+    """
+    asked = re.search(r"you tried to allocate (\d+) bytes", str(error))
+    rank = current_rank()
+    if asked is None or rank is None or rank.record.memory is None:
+        return None
+    memory, device, num_bytes = rank.record.memory, rank.simulation.cluster.device.name, int(asked[1])
+    if memory.total + num_bytes > memory.capacity:
+        wanted = Asked(num_bytes, (num_bytes,), "uint8", operator, rank.simulation.sources.find(sys._getframe(2))[0])
+        return out_of_memory(rank.rank, device, memory.capacity, memory.total, wanted, {})
+    return RuntimeError(
+        f"{operator} makes a tensor of {format_bytes(num_bytes)}: the virtual {device} of rank {rank.rank} has room, "
+        "and this host, which computes its values, has not. Make large models under torch.device('meta'): they run "
+        "without values, with the same time and memory."
+    )
 
 
 def _words(shape: tuple[int, ...], dtype: str) -> str:

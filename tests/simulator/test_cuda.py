@@ -306,10 +306,79 @@ def test_every_public_name_of_torch_cuda_is_answered_left_or_refused_by_name() -
     assert {"CUDAGraph", "graph", "memory_snapshot", "utilization"} <= set(cuda_functions.refused())
 
 
+def test_generators_of_the_device_draw_as_those_of_the_host() -> None:
+    def draw() -> tuple[Any, ...]:
+        mine = _mine()
+        there = torch.Generator("cuda").manual_seed(3)
+        drawn = torch.randn(2, device="cuda", generator=there)
+        kept = there.get_state()
+        again = torch.randn(2, device="cuda", generator=there)
+        there.set_state(kept)
+        host = torch.Generator().manual_seed(3)
+        return (
+            there.device == torch.device("cuda", mine) and isinstance(there, torch.Generator),
+            str(drawn.device) == f"cuda:{mine}" and torch.equal(drawn.cpu(), torch.randn(2, generator=host)),
+            torch.equal(again, torch.randn(2, device="cuda", generator=there)) and isinstance(host, torch.Generator),
+            _said(lambda: torch.Generator(f"cuda:{1 - mine}")).split(",")[0],
+        )
+
+    found = _run(draw).results
+    assert found == [(True, True, True, f"RuntimeError: Rank {r} put a tensor on cuda:{1 - r}") for r in range(2)]
+
+
+def test_ranges_of_nvtx_are_regions_of_the_timeline() -> None:
+    def work() -> tuple[int, int, int]:
+        _mine()
+        with torch.cuda.nvtx.range("epoch {}", 1):
+            depth = torch.cuda.nvtx.range_push("step")
+            torch.ones(256, 256, device="cuda") @ torch.ones(256, 256, device="cuda")
+            left = torch.cuda.nvtx.range_pop()
+        number = torch.cuda.nvtx.range_start("beside")
+        torch.cuda.nvtx.mark("here")
+        torch.cuda.nvtx.range_end(number)
+        return depth, left, torch.cuda.nvtx.range_pop()
+
+    run = _run(work, world_size=1)
+    regions = [span.name for span in run.timeline.rows() if span.lane.name == "REGION"]
+    assert run.results == [(1, 1, -2)]
+    assert regions == ["epoch 1", "step", "beside", "here"]
+
+
+def test_a_stream_is_told_of_tensors_it_uses() -> None:
+    def record() -> None:
+        _mine()
+        torch.ones(2, device="cuda").record_stream(torch.cuda.Stream())
+
+    _run(record)
+
+
+def test_a_tensor_that_no_host_could_hold_is_out_of_the_devices_memory() -> None:
+    def grow() -> str:
+        _mine()
+        try:
+            torch.empty(10**14, device="cuda")
+        except torch.cuda.OutOfMemoryError as error:
+            return str(error)
+        return "made"
+
+    said = _run(grow, world_size=1, gpu="h100").results[0]
+    assert "empty makes a tensor of 400 TB" in said and "80 GB of the 80 GB of its h100 are free" in said
+
+
+def test_a_tensor_that_only_the_device_has_room_for_is_the_hosts_to_refuse() -> None:
+    def grow() -> str:
+        _mine()
+        return _said(lambda: torch.empty(10**14, device="cuda"))
+
+    said = _run(grow, world_size=1, gpu="h100", memory="500 TB").results[0]
+    assert said.startswith("RuntimeError: empty makes a tensor of 400 TB: the virtual h100 of rank 0 has room")
+
+
 def test_torch_is_as_it_was_after_a_run() -> None:
     names = [(torch.cuda, name) for name in cuda_functions.ANSWERED if hasattr(torch.cuda, name)]
     names += [(torch.accelerator, name) for name in cuda_functions.ACCELERATOR if hasattr(torch.accelerator, name)]
     names += [(torch, "compile"), (torch, "set_autocast_enabled"), (DataLoader, "__init__")]
+    names += [(torch, "Generator"), (torch.Tensor, "record_stream"), (torch.cuda.nvtx, "range_push")]
     before = [getattr(owner, name) for owner, name in names], torch.get_float32_matmul_precision()
 
     def change() -> None:
