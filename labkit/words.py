@@ -28,6 +28,11 @@ def are_wrong(ranks: Iterable[int], world_size: int) -> str:
     return f"{words[0].upper()}{words[1:]} {'are' if words.startswith('ranks') else 'is'} wrong"
 
 
+def tagged(tag: int) -> str:
+    """Return " with tag 3", or "" for the tag that nobody has to name."""
+    return f" with tag {tag}" if tag else ""
+
+
 def times(count: int) -> str:
     """Return "once", "twice" or "3 times"."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,6 +1,6 @@
 """Whether ranks that all wait could still be served, by counting what was posted against what has arrived.
 
-The count ignores tags and takes a message as arrived only when its wait() has returned: it errs towards "could".
+A message counts as arrived only when its wait() has returned: the count errs towards "could".
 """
 
 from __future__ import annotations
@@ -32,24 +32,27 @@ def _can_end(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> bool:
         others = [other for other in others if other in wait.group_ranks]
     if wait.operation in RECEIVES:
         return any(
-            other not in logs or _count(logs[other], SENDS, rank) > _count(logs[rank], RECEIVES, other, done=True)
+            other not in logs
+            or _count(logs[other], SENDS, rank, wait.tag) > _count(logs[rank], RECEIVES, other, wait.tag, done=True)
             for other in others
         )
     if wait.operation in SENDS:
         return any(
-            other not in logs or _count(logs[other], RECEIVES, rank) > _count(logs[rank], SENDS, other, done=True)
+            other not in logs
+            or _count(logs[other], RECEIVES, rank, wait.tag) > _count(logs[rank], SENDS, other, wait.tag, done=True)
             for other in others
         )
     members = wait.group_ranks or tuple(logs)
     return all(other not in logs or meets(logs[other], wait) for other in members)
 
 
-def _count(log: RankLog, kinds: tuple[str, ...], peer: int, *, done: bool = False) -> int:
-    """Return how many calls of these kinds with this peer, or with a peer not yet known, a rank has begun or ended."""
+def _count(log: RankLog, kinds: tuple[str, ...], peer: int, tag: int, *, done: bool = False) -> int:
+    """Return how many calls with this tag and this peer, or one not yet known, a rank has begun or ended."""
     numbers = [number for number, name in enumerate(log.names) if name in kinds]
     records = log.records
     chosen = (records["peer"] == peer) | ((records["peer"] < 0) & (not done))
     chosen &= sum((records["kind"] == number for number in numbers), start=records["kind"] < 0)
+    chosen &= records["tag"] == tag
     if done:
         chosen &= records["state"] == layout.DONE
     return int(chosen.sum())

@@ -16,6 +16,7 @@ from labkit.simulator.record import Noted, Row, at
 from labkit.simulator.state import Simulation, VirtualRank, memory_of
 from labkit.torch_port.operators import uncounted
 from labkit.units import format_bytes
+from labkit.words import tagged
 
 ANY_SOURCE = -1
 
@@ -91,8 +92,8 @@ class Posted(Event):
     def text(self) -> str:
         """Return "recv from rank 1"."""
         if self.peer == ANY_SOURCE:
-            return f"{self.row.kind} from any rank"
-        return f"{self.row.kind} {'to' if self.sends else 'from'} rank {self.peer}"
+            return f"{self.row.kind} from any rank{tagged(self.row.tag)}"
+        return f"{self.row.kind} {'to' if self.sends else 'from'} rank {self.peer}{tagged(self.row.tag)}"
 
     def finish(self) -> None:
         """Let go of the buffer, and write into it what arrived."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -21,8 +21,9 @@ NEEDED: dict[str, Callable[[], object]] = {
 }
 """Name -> how it is reached; a test calls each."""
 
-Around: TypeAlias = Callable[[str, Sequence[int]], AbstractContextManager[None]]
-"""What a call's name and the global ranks that must make it, () where that is not known, are told to."""
+Around: TypeAlias = Callable[..., AbstractContextManager[None]]
+"""What a call's name and the global ranks that must make it, () where that is not known, are told to; and how a report
+names the call where its name alone is not enough."""
 
 
 def watch_gatherings(around: Around) -> Callable[[], None]:
@@ -32,7 +33,9 @@ def watch_gatherings(around: Around) -> Callable[[], None]:
     @functools.wraps(new_group)
     def new_group_watched(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
         local = bool(kwargs.get("use_local_synchronization")) and ranks is not None
-        with around("new_group", tuple(ranks) if local else range(dist.get_world_size())):
+        everybody = range(dist.get_world_size())
+        asked = "" if ranks is None or sorted(ranks) == list(everybody) else f"new_group({sorted(ranks)})"
+        with around("new_group", tuple(ranks) if local else everybody, asked):
             return new_group(ranks, *args, **kwargs)
 
     @functools.wraps(init)

@@ -102,10 +102,18 @@ class Operation:
         if self.point_to_point:
             check_peer(self.names, int(arguments[1]), size)
             return
-        for value in (*reversed(arguments), *kwargs.values()):
-            root = getattr(value, "rootRank", None)
-            if root is not None:
-                check_peer(self.names, int(root), size)
+        root = self.root(arguments, kwargs)
+        if root is not None:
+            check_peer(self.names, root, size)
+
+    def root(self, arguments: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
+        """Return the group rank that a collective's options name, None where they name none."""
+        if self.names and not self.point_to_point:
+            for value in (*reversed(arguments), *kwargs.values()):
+                root = getattr(value, "rootRank", None)
+                if root is not None:
+                    return int(root)
+        return None
 
     def is_blocking(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Return whether the caller asked to stay in the collective until it is complete."""

@@ -49,6 +49,7 @@ class Call:
         done: Whether the record is closed.
         end_ns: When it was, 0 before.
         waited: Whether a wait for a future of it is on record.
+        root: Global rank that a collective names, as broadcast its source; -1 where it names none.
         sender: Turns the group rank a receive took its message from into a global rank; None where the peer is known.
     """
 
@@ -75,6 +76,7 @@ class Call:
     done: bool = field(default=False, repr=False)
     end_ns: int = 0
     waited: bool = False
+    root: int = -1
 
     def wait_begins(self, since_ns: int) -> int:
         """Say that this thread blocks from now on; return the wait slot. A blocking call counts from its begin.
@@ -85,7 +87,7 @@ class Call:
             return -1
         since_ns = self.start_ns if self.blocking else since_ns
         return self.recorder.log.waiting(
-            since_ns, self.kind, self.num_bytes, self.peer, self.group, self.source, self.tag, self.record
+            since_ns, self.kind, self.num_bytes, self.peer, self.group, self.source, self.tag, self.record, self.root
         )
 
     def wait_returned(self, work: Any, begin_ns: int, end_ns: int, flags: int, *, record_wait: bool) -> None:

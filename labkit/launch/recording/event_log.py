@@ -133,7 +133,16 @@ class EventLog:
             layout.NUMBER.pack_into(self._map, at, answering + 1)
 
     def waiting(
-        self, since_ns: int, operation: int, num_bytes: int, peer: int, group: int, source: int, tag: int, record: int
+        self,
+        since_ns: int,
+        operation: int,
+        num_bytes: int,
+        peer: int,
+        group: int,
+        source: int,
+        tag: int,
+        record: int,
+        root: int = -1,
     ) -> int:
         """Say that this thread blocks now; return the slot for :meth:`resumed`, or -1 where none is free."""
         thread = getattr(self._thread, "slot", None)
@@ -142,7 +151,7 @@ class EventLog:
         if thread >= layout.NUM_WAITS:
             return -1
         at = layout.WAITS_AT + thread * layout.WAIT_BYTES
-        layout.WAIT.pack_into(self._map, at, 0, num_bytes, peer, operation, group, source, thread, tag, record)
+        layout.WAIT.pack_into(self._map, at, 0, num_bytes, peer, operation, group, source, thread, tag, record, root)
         layout.RECORD_END.pack_into(self._map, at, since_ns)
         return at
 

@@ -27,7 +27,7 @@ def record_gatherings(recorder: Recorder) -> Callable[[], None]:
     inside = threading.local()
 
     @contextmanager
-    def around(name: str, ranks: Sequence[int]) -> Iterator[None]:
+    def around(name: str, ranks: Sequence[int], said: str = "") -> Iterator[None]:
         log = recorder.log
         source = 0
         if recorder.active and not getattr(inside, "one", False):
@@ -35,10 +35,11 @@ def record_gatherings(recorder: Recorder) -> Callable[[], None]:
         if not source:  # the launcher's own, or a part of one that is on record
             yield
             return
-        described, word, since_ns = f"{name}|{','.join(map(str, ranks))}", log.intern(name), time.monotonic_ns()
+        described, since_ns = f"{name}|{','.join(map(str, ranks))}", time.monotonic_ns()
+        kind, word = log.intern(name), log.intern(said or name)
         number, group = numbers[described], log.intern(described)
         numbers[described] += 1
-        record = log.begin(since_ns, _COMMUNICATION, word, word, group=group, number=number, source=source)
+        record = log.begin(since_ns, _COMMUNICATION, kind, word, group=group, number=number, source=source)
         slot = log.waiting(since_ns, word, 0, -1, group, source, 0, record)
         inside.one = True
         try:

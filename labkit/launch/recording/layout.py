@@ -30,8 +30,8 @@ DEVICE_ERROR = Struct("<q")
 DEVICE_ERROR_AT = 56
 """By how many nanoseconds times of the device may be off those of the host."""
 
-WAIT = Struct("<qqiIIIIIq")
-"""since_ns (0: not waiting), bytes, peer, operation, group, source, thread, tag, record."""
+WAIT = Struct("<qqiIIIIiqi")
+"""since_ns (0: not waiting), bytes, peer, operation, group, source, thread, tag, record, root."""
 WAITS_AT = PAGE
 WAIT_BYTES = 64
 NUM_WAITS = 32

@@ -29,6 +29,8 @@ class Wait:
         source: The learner's file:line, "" where there is none.
         thread: 0 for the first thread that communicated.
         on_device: Whether the rank's GPU waits, whatever its own thread does.
+        tag: Tag of a message.
+        root: Global rank that a collective names, as broadcast its source; None where it names none or none is known.
     """
 
     operation: str
@@ -41,6 +43,8 @@ class Wait:
     source: str
     thread: int
     on_device: bool = False
+    tag: int = 0
+    root: int | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def _names(data: bytes, num_bytes: int) -> tuple[str, ...]:
 def _waits(data: bytes, names: tuple[str, ...], records: Any) -> tuple[Wait, ...]:
     found = []
     for slot in range(layout.NUM_WAITS):
-        since_ns, num_bytes, peer, operation, group, source, thread, _, record = layout.WAIT.unpack_from(
+        since_ns, num_bytes, peer, operation, group, source, thread, tag, record, root = layout.WAIT.unpack_from(
             data, layout.WAITS_AT + slot * layout.WAIT_BYTES
         )
         if since_ns:
@@ -168,14 +172,15 @@ def _waits(data: bytes, names: tuple[str, ...], records: Any) -> tuple[Wait, ...
             number = int(records["number"][record]) if known else 0
             wait = _wait(names, operation, peer, num_bytes, group, number, since_ns, source, thread)
             on_device = known and bool(records["flags"][record] & layout.DEVICE_TIME)
-            found.append(replace(wait, on_device=on_device))
+            found.append(replace(wait, on_device=on_device, tag=tag, root=None if root < 0 else root))
     return tuple(sorted(found, key=lambda wait: wait.since_ns))
 
 
 def _pending(names: tuple[str, ...], records: Any) -> tuple[Wait, ...]:
     still_open = records[(records["state"] == layout.OPEN) & (records["lane"] == Lane.COMMUNICATION)]
-    fields = ("kind", "peer", "bytes", "group", "number", "start", "source", "thread")
-    found = [_wait(names, *row) for row in zip(*(still_open[field].tolist() for field in fields), strict=True)]
+    fields = ("kind", "peer", "bytes", "group", "number", "start", "source", "thread", "tag")
+    rows = zip(*(still_open[field].tolist() for field in fields), strict=True)
+    found = [replace(_wait(names, *row[:-1]), tag=row[-1]) for row in rows]
     return tuple(wait for wait in found if wait.operation != "span")
 
 

@@ -61,7 +61,7 @@ class RecordedGroup:
             return forward(*args, **kwargs)
         frame, wrap = _caller()
         blocking = operation.is_blocking(args, kwargs)
-        call = self._begin(operation, arguments, blocking, frame)
+        call = self._begin(operation, arguments, operation.root(arguments, kwargs), blocking, frame)
         slot = call.wait_begins(call.start_ns)
         try:
             work = forward(*args, **kwargs)
@@ -85,7 +85,9 @@ class RecordedGroup:
             call.complete()
         return None
 
-    def _begin(self, operation: Operation, arguments: list[Any], blocking: bool, frame: FrameType | None) -> Call:
+    def _begin(
+        self, operation: Operation, arguments: list[Any], root: int | None, blocking: bool, frame: FrameType | None
+    ) -> Call:
         """Return the call just posted, written to the log as open."""
         recorder, log = self.recorder, self.recorder.log
         source, entry = recorder.source_and_entry(frame, _ENTRIES)
@@ -104,6 +106,7 @@ class RecordedGroup:
         call = Call(
             recorder, -1, interned, operation.size(arguments, self.size), peer, tag, self._described, source,
             blocking, point_to_point, flags=layout.BLOCKING * blocking | layout.BATCHED * batched,
+            root=-1 if root is None else self.global_rank(root),
         )  # fmt: skip
         if point_to_point and operation.method == "send":
             call.tensor = arguments[0][0]
