@@ -23,7 +23,7 @@ def brought(exercise: Exercise, functions: Any, case: Case) -> tuple[Got, Wire]:
         return _brought_here(exercise, functions, case), Wire()
     try:
         result = run(
-            run_cases, exercise.driver, functions, [case.inputs], on=world(case.world_size), timeout=30, echo=False
+            run_cases, exercise.driver, functions, [case.inputs], on=world(case.world_size), timeout=300, echo=False
         )
     except RunError as error:
         wire = Wire() if error.timeline is None else wire_of_case(error.timeline, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -15,8 +16,9 @@ from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.checks.values import flag, listed, tensors
 
-_MEET_SECONDS = 1.2
-_LINGER_SECONDS = 0.2
+_TURN_SECONDS = 0.02
+_MEET_TURNS, _LINGER_TURNS = 60, 10
+"""How often a thread looks: where others run in its place, each turn takes as much longer as what it waits for."""
 
 
 class BadSampleError(Exception):
@@ -37,13 +39,15 @@ class _Meeting:
     finished: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.barrier = threading.Barrier(self.count)
+        self.lock, self.begun, self.all_begun = threading.Lock(), 0, threading.Event()
         self.ended = [threading.Event() for _ in range(self.count)]
 
     def meet(self) -> None:
-        try:
-            self.barrier.wait(_MEET_SECONDS)
-        except threading.BrokenBarrierError:
+        with self.lock:
+            self.begun += 1
+            if self.begun == self.count:
+                self.all_begun.set()
+        if self.met and not _within(_MEET_TURNS, self.all_begun.wait):
             self.met = False
 
 
@@ -60,11 +64,11 @@ class _Replica(nn.Module):
         try:
             meeting.meet()
             if meeting.met and number + 1 < meeting.count:
-                meeting.ended[number + 1].wait(_MEET_SECONDS)
+                _within(_MEET_TURNS, meeting.ended[number + 1].wait)
             if number in meeting.failing:
                 self.read_a_bad_sample(meeting.failing[number])
             if meeting.failing or number + 1 == meeting.count:  # who does not wait for the others' end is seen
-                threading.Event().wait(_LINGER_SECONDS)
+                _within(_LINGER_TURNS, threading.Event().wait)
             output = x * self.weight * scale
             meeting.finished.append(number)
             return output
@@ -76,6 +80,10 @@ class _Replica(nn.Module):
         if kind == "BadSampleError":
             raise BadSampleError(sample, "cannot be read")
         raise {"ValueError": ValueError, "KeyError": KeyError}[kind](f"sample {sample}")
+
+
+def _within(turns: int, came: Callable[[float], bool]) -> bool:
+    return any(came(_TURN_SECONDS) for _ in range(turns))
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
