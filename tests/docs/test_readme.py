@@ -17,6 +17,22 @@ def test_a_stranger_finishes_it() -> None:
     assert len(README.split()) <= 900
 
 
+def test_its_ten_lines_give_what_it_shows() -> None:
+    code = README.split("```python\n")[1].split("```")[0]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    shown = re.findall(r"^(labkit\.run.+?) +# (.+)$", code, re.MULTILINE)
+    assert len(shown) == 2
+    names: dict[str, object] = {}
+    exec(code[: code.index(shown[0][0])], names)
+    assert [repr(eval(line, names)) for line, _ in shown] == [output for _, output in shown]
+
+
+def test_every_file_it_links_is_there() -> None:
+    linked = re.findall(r"\]\(([^)#]+)", README)
+    assert len(linked) > 20
+    assert [link for link in linked if not (ROOT / link).exists()] == []
+
+
 def test_each_lesson_has_its_row_with_its_title_and_minutes() -> None:
     rows = re.findall(r"^\| \[(.+?)\]\(notebooks/(\w+)\.ipynb\) \| .+? \| (.+?) \|$", README, re.MULTILINE)
     wanted = []
