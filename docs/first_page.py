@@ -6,6 +6,7 @@ import base64
 import inspect
 import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,19 @@ import labkit
 
 ROOT = Path(__file__).parents[1]
 _ROW = re.compile(r"^\| \[(.+?)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+
+# A page in a frame says how high it is, and site.js gives the frame that height; this works from a disk, too.
+_TELLS_ITS_HEIGHT = """<style>
+@media (max-width: 340px) { .labkit-numbers :is(th, td):nth-child(n + 3) { display: none; } }
+</style>
+<script>
+const bottom = () => Math.ceil(document.body.getBoundingClientRect().bottom);
+const tell = () => parent.postMessage({ labkitHeight: bottom() + 12 }, "*");
+new ResizeObserver(tell).observe(document.body);
+addEventListener("load", tell); // the observer sleeps in a frame that is out of sight
+addEventListener("message", ({ data }) => data === "labkitHeight" && tell());
+</script>
+"""
 
 
 def pages() -> dict[str, str]:
@@ -39,9 +53,13 @@ def write_preview(path: Path) -> None:
 def write_timelines(folder: Path) -> None:
     """Write a page for each timeline that is shown: a step of DDP, and the gallery's."""
     folder.mkdir(parents=True, exist_ok=True)
-    labkit.run(_a_step, on=labkit.virtual(8, gpu="h100"), echo=False).timeline.to_html(folder / "step.html")
-    for shown in gallery_runs.RUNS:
-        gallery_runs.run(shown)[0].to_html(folder / f"{shown.program.__name__}.html")
+    timelines = {shown.program.__name__: gallery_runs.run(shown)[0] for shown in gallery_runs.RUNS}
+    timelines["step"] = labkit.run(_a_step, on=labkit.virtual(8, gpu="h100"), echo=False).timeline
+    for name, timeline in timelines.items():
+        path = folder / f"{name}.html"
+        timeline.to_html(path)
+        with path.open("a", encoding="utf-8") as page:
+            page.write(_TELLS_ITS_HEIGHT)
 
 
 def _a_step() -> None:
@@ -61,29 +79,38 @@ def _html(figure: Any) -> str:
     return _bundle(figure)["text/html"]
 
 
+def _rows() -> list[tuple[str, str, str, str]]:
+    """Return title, file, what one builds and minutes of each lesson, as the README's table has them."""
+    return _ROW.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
 def _lesson_map() -> str:
-    """Return the README's table of lessons, with links to their pages here."""
-    rows = _ROW.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    lines = ["| lesson | you will have built | minutes + bonus |", "|---|---|---|"]
-    return "\n".join(
-        [*lines, *(f"| [{title}](made/lessons/{name}) | {built} | {time} |" for title, name, built, time in rows)]
-    )
+    """Return the lessons as cards: title, what one will have built, and a bar as long as the minutes."""
+    lines = ['<ol class="lesson-map">']
+    for title, name, built, time in _rows():
+        core, _, bonus = time.partition(" + ")
+        says = f"{core} min" + (f" + {bonus} bonus" if bonus else "")
+        bar = f'<span class="minutes" style="--core: {core}; --bonus: {bonus or 0}">{says}</span>'
+        what = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(built))
+        lines.append(f'<li><a href="made/lessons/{name}.html">{escape(title)}</a><p>{what}</p>{bar}</li>')
+    return "\n".join(["```{raw} html", *lines, "</ol>", "```"])
 
 
 def _gallery() -> Iterator[str]:
     """Yield the lines of the page of runs that go wrong."""
+    titles = {name: title for title, name, _, _ in _rows()}
     yield "# Runs that go wrong\n"
     yield "Each ran on `labkit.virtual`, and its timeline is the run's own: drag to zoom, hover over a bar.\n"
     for shown in gallery_runs.RUNS:
-        timeline, error = gallery_runs.run(shown)
         name = shown.program.__name__
+        error = gallery_runs.run(shown)[1]
         yield f"## {shown.title}\n"
-        yield f"```python\n{inspect.getsource(shown.program)}```\n"
-        yield f"{timeline.summary().splitlines()[0]} Look for {shown.sign}.\n"
-        if error:
-            yield f"```text\n{error.split(chr(10) * 2)[0]}\n```\n"
+        yield f"Look for **{shown.sign}**.\n"
         yield _frame(f"timelines/{name}.html", f"Timeline: {shown.title}", shown.ranks)
-        yield f"Lesson [{shown.lesson[:2]}](lessons/{shown.lesson}) explains it.\n"
+        if error:
+            yield f"What labkit says:\n\n```text\n{error.split(chr(10) * 2)[0]}\n```\n"
+        yield f"```python\n{inspect.getsource(shown.program)}```\n"
+        yield f"Explained in [{titles[shown.lesson]}](lessons/{shown.lesson}).\n"
 
 
 def _frame(page: str, title: str, num_ranks: int) -> str:

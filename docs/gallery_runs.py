@@ -97,11 +97,17 @@ RUNS = (
         "04_ddp",
         one_rank_is_late,
         4,
-        "three rows that wait before each all_reduce",
+        "the row of three ranks alike: it waits before each all_reduce",
     ),
     Shown("Too few microbatches", "08_pipeline", few_microbatches, 4, "a staircase with empty corners"),
     Shown("Rank 0 forgets to send", "00_start_here", rank_0_forgets_to_send, 4, "hatched bars that never end"),
-    Shown("One rank fails", "00_start_here", one_rank_fails, 4, "a row that ends, and three that wait for it"),
+    Shown(
+        "One rank fails",
+        "00_start_here",
+        one_rank_fails,
+        4,
+        "a row that ends, and the row of the other three, which waits for it",
+    ),
 )
 
 

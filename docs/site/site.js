@@ -21,3 +21,11 @@ addEventListener("DOMContentLoaded", () => {
 });
 addEventListener("load", reachable);
 addEventListener("resize", reachable);
+// A timeline's page says how high it is, so its frame neither cuts it nor leaves a gap. One that was there before us
+// has said so already, and is asked.
+addEventListener("message", ({ data, source }) => {
+  if (!data?.labkitHeight) return;
+  for (const frame of document.querySelectorAll("iframe.labkit-page"))
+    if (frame.contentWindow === source) frame.style.height = `${data.labkitHeight}px`;
+});
+for (const frame of document.querySelectorAll("iframe.labkit-page")) frame.contentWindow.postMessage("labkitHeight", "*");

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -129,3 +130,25 @@ def test_each_run_of_the_gallery_has_its_timeline_and_what_labkit_said(pages: di
         assert (site / "made" / each).stat().st_size > 50_000
     text = (site / "made" / "gallery.html").read_text(encoding="utf-8")
     assert "Deadlock: 3 of 4 ranks wait" in text and "rank 3 of 4 failed first" in text
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [320, 700, 1440])
+@pytest.mark.parametrize("name", ["index.html", "made/gallery.html"])
+def test_a_page_fits_its_window_and_a_frame_its_timeline(site: Path, browser: Any, name: str, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.goto((site / name).as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for frame in page.query_selector_all("iframe.labkit-page"):
+        inner = frame.content_frame()
+        high = "document.documentElement.clientHeight"
+        inner.wait_for_function(
+            f"Math.abs({high} - document.body.getBoundingClientRect().bottom - 12) <= 2 "
+            f"&& document.documentElement.scrollHeight <= {high}",
+            polling=100,  # frames of animation sleep out of sight
+        )
+    page.close()
+    assert not wrong
