@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from labkit.commands import authoring, learning, teaching
 from labkit.errors import LabkitError
 
 _INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _UsageError: Any = typer.BadParameter.__base__  # newer versions of typer bring a click of their own
 _LEARN = """\
 labkit: learn distributed training by building it
@@ -55,9 +57,12 @@ class _Commands(TyperGroup):
             typer.echo(f"labkit: {error}", err=True)
             raise typer.Exit(2) from error
         except OSError as error:
-            if ctx.params.get("debug") or error.filename is None:
+            if ctx.params.get("debug") or (error.filename is None and error.errno not in _FULL):
                 raise
-            words = f"{error.filename} cannot be read or written ({error.strerror}); name another file or folder"
+            if error.errno in _FULL:  # whoever copies a file names the one it read
+                words = "the disk is full, and not everything was written; free some space, or name a folder elsewhere"
+            else:
+                words = f"{error.filename} cannot be read or written ({error.strerror}); name another file or folder"
             typer.echo(f"labkit: {words}. `labkit --debug` before the command shows where it happened.", err=True)
             raise typer.Exit(2) from error
 

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from labkit.errors import ConfigError
+from labkit.words import plainly
 
 _FORMAT = 1
 _ANEW = "`labkit calibrate --out FILE` measures this host and writes such a file."
@@ -212,7 +213,7 @@ def load(path: str | Path) -> Hardware:
         )
         return Hardware(Device(**device), Link(**link), str(data["made_on"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} does not describe hardware: {error!r}. {_ANEW}") from None
+        raise ConfigError(f"{path} does not describe hardware: {plainly(error)}. {_ANEW}") from None
 
 
 def _flops(**tera: float) -> Mapping[str, float]:

@@ -53,3 +53,12 @@ def number(value: object) -> str:
 def span_of(start: int, end: int) -> str:
     """Return "element 3" or "elements 3 to 5" for start <= i < end."""
     return f"element {start}" if end - start == 1 else f"elements {start} to {end - 1}"
+
+
+def plainly(error: Exception) -> str:
+    """Return what an error says for a sentence: "no such file", "'title' is missing", or its own first line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return (str(error) or type(error).__name__).splitlines()[0]

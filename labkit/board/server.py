@@ -9,6 +9,7 @@ remove or rename a learner; keep it to yourself.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hmac
 import json
 import signal
@@ -213,8 +214,8 @@ def serve(
     except OSError as error:
         results.close()
         raise EnvironmentProblem(
-            f"the board cannot listen on {host or 'this machine'}, port {port}: {error.strerror or error};"
-            " choose another with --port"
+            f"the board cannot listen on {host or 'this machine'}, port {port}: {error.strerror or error}; "
+            f"choose another with {'--host' if error.errno == errno.EADDRNOTAVAIL else '--port'}"
         ) from error
     address = f"http://{host or own_address()}:{sockets[0].getsockname()[1]}"
     links = (f"{address}/c/{results.token}", f"{address}/i/{results.instructors_token}")

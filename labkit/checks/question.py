@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from labkit.errors import ConfigError
-from labkit.words import join
+from labkit.words import join, plainly
 
 Literal: TypeAlias = int | float | str | bool | None
 """What may be answered; None is no answer yet."""
@@ -103,7 +103,7 @@ def read_question(path: Path) -> Question:
         }
         return Question(str(plain["kind"]), str(plain["asks"]), fields)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} is not a question ({error!r}); a question has kind, asks and fields") from None
+        raise ConfigError(f"{path} is not a question ({plainly(error)}); it needs kind, asks and fields") from None
 
 
 def read_key(path: Path) -> Key:
@@ -117,7 +117,9 @@ def read_key(path: Path) -> Key:
         hints = tuple((dict(each["when"]), str(each["says"])) for each in plain.get("hints", ()))
         return Key(dict(plain["answers"]), str(plain["reason"]), dict(plain.get("within", {})), hints)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} is not an answer key ({error!r}); a key has answers, reason and hints") from None
+        raise ConfigError(
+            f"{path} is not an answer key ({plainly(error)}); it needs answers, reason and hints"
+        ) from None
 
 
 def misuse(question: Question, given: Mapping[str, Literal]) -> str:

@@ -21,6 +21,7 @@ from labkit.lessons.cuts import without_markers
 from labkit.lessons.lesson import CODE_TASKS, TASKS
 from labkit.lessons.pristine import pristine, pristine_exercise
 from labkit.lessons.source import load
+from labkit.words import plainly
 
 if TYPE_CHECKING:
     from labkit.lessons.presentation import Workshop
@@ -122,7 +123,7 @@ def read_pack(path: Path) -> Pack:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, LessonError):
             raise
-        raise LessonError(f"{path} is not a pack of answers ({error!r}); `labkit pack` writes one.") from error
+        raise LessonError(f"{path} is not a pack of answers ({plainly(error)}); `labkit pack` writes one.") from error
 
 
 def catch_up(lesson: str, notebooks: Path, pack: Path | None, say: Say) -> None:

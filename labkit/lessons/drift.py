@@ -17,6 +17,7 @@ from labkit.lessons.figures import pictures_of
 from labkit.lessons.first_edition import NOT_RETOLD
 from labkit.lessons.leaks import Passage, find_leaks
 from labkit.lessons.lesson import Lesson
+from labkit.words import plainly
 
 _SHOWN = 5
 
@@ -51,7 +52,7 @@ def read_notebook(path: Path) -> Any:
     try:
         return nbformat.reads(path.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
     except (ValueError, nbformat.ValidationError, AttributeError, KeyError) as error:
-        raise LessonError(f"{path.name} is not a notebook: {str(error).splitlines()[0]}.") from error
+        raise LessonError(f"{path.name} is not a notebook: {plainly(error)}. Take a whole copy of it.") from error
 
 
 def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:

@@ -70,7 +70,7 @@ def _notebook(asked: str, course: Path | None) -> Path:
     if asked.endswith(".ipynb"):
         path = Path(asked)
         if not path.exists():
-            raise LessonError(f"There is no notebook {asked}.")
+            raise LessonError(f"There is no notebook {asked}; give its path, or a lesson such as 02.")
         return path
     root = find_course(course)
     return select(sorted((root / "notebooks").glob("*.ipynb")), asked)

@@ -21,6 +21,7 @@ from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
 from labkit.lessons.lesson import TASKS, Cell, Lesson
 from labkit.widgets import deck_data
+from labkit.words import plainly
 
 DRAWN = "labkit-figure"
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
@@ -212,7 +213,7 @@ def read_workshop(path: Path) -> Workshop:
         return Workshop(path.stem, str(plain["title"]), parts)
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise LessonError(
-            f"{path} is not a workshop's plan ({error!r}); a plan has a title and [[part]] tables."
+            f"{path} is not a workshop's plan ({plainly(error)}); a plan has a title and [[part]] tables."
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -88,9 +89,24 @@ def test_a_file_that_cannot_be_written_is_named_in_the_one_form(tmp_path: Path) 
     assert ended.output.startswith(f"labkit: {out} cannot be read or written (No such file or directory); name another")
 
 
+@pytest.mark.parametrize("names", [(), ("/usr/lib/reveal.js", None, "full/reveal.js")])
+def test_a_full_disk_is_named_and_no_file_that_was_only_read(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str | None, ...]
+) -> None:
+    def load(module: str, function: str) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device", *names)
+
+    monkeypatch.setattr("labkit.commands.authoring.load", load)
+    ended = CliRunner().invoke(cli.app, ["build"])
+    assert ended.exit_code == 2
+    assert ended.stderr.startswith("labkit: the disk is full, and not everything was written; free some space")
+    assert "reveal" not in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
+        (["gradebook", "show", "--lesson", "02", "--book", "none.db"], "there is no gradebook none.db; name the file"),
         (["launch", "here"], "that is a folder; give the path of a Python file."),
         (["calibrate", "--out", "here"], "here could not be written: it is a folder; name a file in it"),
         (["board", "--port", "99999"], "Input should be less than or equal to 65535"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labkit.errors import ConfigError
+from labkit.grading.book.opening import opened_book
 from labkit.slugs import lesson_slug
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
     """Print every student's grade."""
     from labkit.grading.book.class_time import shown
 
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         grades = opened.grades(lesson_named(opened, lesson), keep)
         class_zone = opened.zone
     width = max(len(grade.student) for grade in grades)
@@ -233,7 +233,7 @@ def history(
     book: Url = DEFAULT,
 ) -> None:
     """Print everything recorded about one student's lesson, oldest first."""
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         class_zone = opened.zone
         for moment, words in opened.history(lesson_named(opened, lesson), opened.person(student)):
             typer.echo(f"{moment.astimezone(class_zone):%Y-%m-%d %H:%M}  {words}")
@@ -246,7 +246,7 @@ def close_case(
     book: Url = DEFAULT,
 ) -> None:
     """Close a case of submissions that are alike, with a note."""
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         names = opened.close_case(case, note)
     typer.echo(f"case {case} ({names}) is closed: {note}")
 
@@ -268,7 +268,7 @@ def export(
     from labkit.grading.reports.student_report import write_whole
 
     refuse_two_sheets(canvas, column, moodle)
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         grades = opened.grades(lesson_named(opened, lesson), keep)
         known = {grade.student: opened.known_by(grade.student) for grade in grades}
         class_zone = opened.zone
@@ -349,18 +349,6 @@ def owners_in(url: str) -> Callable[[Iterable[str]], dict[str, str]]:
             return {name: " ".join(sorted(all_of)) for name, all_of in opened.shared_by(names).items()}
 
     return told
-
-
-@contextmanager
-def opened_book(url: str, preview: bool = False) -> Iterator[Gradebook]:
-    """The gradebook at a URL or in a file, closed afterwards."""
-    from labkit.grading.book.gradebook import Gradebook
-
-    opened = Gradebook(url if ":" in url or not url else f"sqlite:///{url}", preview=preview)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def lesson_named(opened: Gradebook, wanted: str) -> str:

@@ -282,10 +282,8 @@ class Gradebook(Roster):
                 adjusted[each.student] += each.points
             if not attempts and not adjusted:
                 known = session.scalars(select(Attempt.lesson).distinct().order_by(Attempt.lesson)).all()
-                raise ConfigError(
-                    f"nothing is recorded for lesson {lesson!r}; the gradebook has "
-                    f"{', '.join(known) or 'no lesson yet'}"
-                )
+                there = ", ".join(known) or "no lesson yet: `labkit gradebook record` adds what `labkit grade` found"
+                raise ConfigError(f"nothing is recorded for lesson {lesson!r}; the gradebook has {there}")
             lateness = deadlines(
                 session.scalars(select(Deadline).where(Deadline.lesson == lesson).order_by(Deadline.id))
             )

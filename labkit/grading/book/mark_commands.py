@@ -16,10 +16,10 @@ from labkit.grading.book.commands import (
     Url,
     app,
     lesson_named,
-    opened_book,
     refuse_two_sheets,
     write_sheet,
 )
+from labkit.grading.book.opening import opened_book
 
 __all__ = ["app"]
 
@@ -36,7 +36,7 @@ def pages(
     """Write a page for each student's mark and, under attempts/, each attempt's page as it was graded."""
     from labkit.grading.book.handing_back import write_pages
 
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         written = write_pages(opened, lesson_named(opened, lesson), out, keep, {"Canvas": canvas, "Moodle": moodle})
     typer.echo(f"{out}: {written.num_pages} pages")
     for system, left_out in written.left_out.items():
@@ -56,7 +56,7 @@ def page(
     from labkit.grading.book.headings import lesson_title
     from labkit.grading.reports.student_report import write_whole
 
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         name = lesson_named(opened, lesson)
         grades = opened.grades(name, keep)
         write_whole(out, class_table(grades, lesson_title(name), opened.zone))
@@ -81,7 +81,7 @@ def comment(
 @app.command(epilog="Example: labkit gradebook missing --lesson 02")
 def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
     """List everybody in the roster who has handed in nothing."""
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         people = opened.people()
         if not people:
             raise ConfigError(
@@ -115,7 +115,7 @@ def course(
     from labkit.grading.reports.student_report import write_whole
 
     refuse_two_sheets(canvas, column, moodle)
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         weights: dict[str, float] = {}
         for each in lesson:
             asked, _, weight = each.partition(":")
@@ -142,7 +142,7 @@ def said(
     """Find out which students were told something, in which exercise and attempt."""
     from labkit.grading.book.mark_page import attempts
 
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         name = lesson_named(opened, lesson)
         count = 0
         for grade in opened.grades(name):
@@ -175,7 +175,7 @@ def requests(
     book: Url = DEFAULT,
 ) -> None:
     """List requests for another look, open ones first, oldest first."""
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         found = opened.requests(lesson_named(opened, lesson) if lesson else "")
     for each in found:
         if every or not each.answer:
@@ -194,6 +194,6 @@ def answer(
     """Answer a request; the answer appears on the student's page and in the history."""
     if number < 1:
         raise ConfigError(f"there is no request {number}; labkit gradebook requests lists them")
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         asked = opened.answer(number, words, points)
     typer.echo(f"request {asked.id} of {asked.student} is answered{f', {points:+g} points' if points else ''}")

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from labkit.grading.book.commands import DEFAULT, Url, opened_book
+from labkit.grading.book.commands import DEFAULT, Url
+from labkit.grading.book.opening import opened_book
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,7 +46,7 @@ def import_file(
 @app.command("show", epilog="Example: labkit roster show")
 def show(book: Url = DEFAULT) -> None:
     """List everybody."""
-    with opened_book(book) as opened:
+    with opened_book(book, new=False) as opened:
         people = opened.people()
     for person in sorted(people.values(), key=lambda each: each.name):
         extra = f"extra time {person.extra}" if person.extra else ""

@@ -15,6 +15,7 @@ from labkit.errors import ConfigError
 from labkit.grading.book.database import Database
 from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, FoundCase, Person, Request
 
+_NOBODY = "nobody yet: import a roster or record a run first"
 _ASKED = re.compile(r'labkit-regrade (\S+) (\S+) "([^"\n]+)" ([0-9a-f]{8})\s*[:.]?\s*(.*)', re.DOTALL)
 
 
@@ -197,6 +198,4 @@ class Talk(Database):
             listed = sorted(known)
             close = difflib.get_close_matches(student, listed, 5) or listed[:5]
             more = ", ..." if len(listed) > len(close) else ""
-            raise ConfigError(
-                f"there is no {student!r} in this gradebook; it has {', '.join(close) or 'nobody yet'}{more}"
-            )
+            raise ConfigError(f"there is no {student!r} in this gradebook; it has {', '.join(close) + more or _NOBODY}")

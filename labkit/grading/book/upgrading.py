@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from sqlalchemy import create_engine, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.errors import EnvironmentProblem
 from labkit.grading.book.database import Database
+from labkit.grading.book.opening import book_url, refuse_missing
 from labkit.grading.book.tables import Mark
 from labkit.lessons.first_edition import SLUGS
 
@@ -26,9 +25,8 @@ def upgrade_book(book: str) -> str:
         ConfigError: If there is no such file.
         EnvironmentProblem: If the database fails; it is then as it was.
     """
-    url = book if "://" in book else f"sqlite:///{book}"
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
-        raise ConfigError(f"there is no gradebook {book}; name the file that labkit wrote, or a database's URL.")
+    refuse_missing(book)
+    url = book_url(book)
     Database(url).close()  # brings tables and the keys of lessons to this layout
     engine = create_engine(url)
     try:
