@@ -71,6 +71,39 @@ def _current() -> str | None:
         return None
 
 
+class _Block:
+    """Memory that the C library's table of the environment points into, with room for longer values."""
+
+    def __init__(self, values: list[tuple[Any, Any]]) -> None:
+        """Lay out a place for each name; it holds nothing yet."""
+        self._places: dict[Any, int] = {}
+        self._ends: list[int] = []
+        size = 0
+        for key, value in values:
+            self._places[key] = size
+            size += len(key) + 2 * len(value) + 32
+            self._ends.append(size)
+        self.memory = ctypes.create_string_buffer(max(size, 1))
+
+    def image(self, values: list[tuple[Any, Any]]) -> bytes | None:
+        """Return what the memory is to hold for these values of the names; None where it has no place for one."""
+        if len(values) != len(self._places):
+            return None
+        image = b""
+        for (key, value), (known, place), end in zip(values, self._places.items(), self._ends, strict=True):
+            text = key + b"=" + value
+            if key != known or place + len(text) >= end:
+                return None
+            image += text.ljust(end - place, b"\0")
+        return image.ljust(len(self.memory), b"\0")
+
+    def put(self) -> None:
+        """Make it what the C library knows of the names."""
+        assert _put_as_it_is is not None
+        for place in self._places.values():
+            _put_as_it_is(ctypes.c_void_p(ctypes.addressof(self.memory) + place))
+
+
 class OwnEnviron:
     """What C code reads with getenv, for the names that are not the same for all ranks."""
 
@@ -81,12 +114,15 @@ class OwnEnviron:
         self._told: dict[Any, Any] = {}  # what the C library has of them
         self._own: dict[int, list[tuple[Any, Any]]] = {}  # rank -> names that differ and its values, once asked for
         self._texts: dict[Any, Any] = {}  # name -> what the C library's table has of it, where that is ours to change
+        self._block = _Block([])
+        self._images: dict[int, bytes] = {}  # rank -> what the block holds while it runs, once asked for
         self._putenv, self._unsetenv = os.putenv, os.unsetenv
 
     def differs(self, key: Any) -> None:
         """Say that who runs has given this name a value of its own, and the C library has it."""
         self._differing.add(key)
         self._own.clear()
+        self._images.clear()
         self._told.pop(key, None)
         self._texts.pop(key, None)
 
@@ -101,16 +137,41 @@ class OwnEnviron:
     def switch(self, before: int, rank: int) -> None:
         """Tell the C library what this rank has; -1 is no rank."""
         if before < 0 or rank < 0:
+            self._images.clear()
             self._told.clear()
             here = self._tables[rank]
             self._tell([(key, here.get(key)) for key in self._differing | self._of_ranks], self._putenv)
             self._texts.clear()
             return
+        image = self._images.get(rank)
+        if image is not None:
+            self._block.memory.raw = image
+            return
         own = self._own.get(rank)
         if own is None:
             here = self._tables[rank]
             own = self._own[rank] = [(key, here.get(key)) for key in self._differing]
-        self._tell(own, self._write)
+        if _put_as_it_is is None or any(value is None for _, value in own):
+            self._images.clear()
+            self._tell(own, self._write)
+        else:
+            self._show(rank, own)
+
+    def _show(self, rank: int, own: list[tuple[Any, Any]]) -> None:
+        """Give the C library these values in one piece of memory, in which they are all changed at once."""
+        image = self._block.image(own) if self._images else None
+        if image is None:  # there is none yet, or a value has grown, or a name has been set since
+            block = _Block(own)
+            image = block.image(own)
+            assert image is not None
+            block.memory.raw = image
+            block.put()
+            self._block = block  # only now does nothing of the C library's point to the last one
+            self._images.clear()
+            self._told.clear()
+            self._texts.clear()
+        self._block.memory.raw = image
+        self._images[rank] = image
 
     def _tell(self, values: list[tuple[Any, Any]], put: Callable[[Any, Any], None]) -> None:
         told = self._told

@@ -8,9 +8,10 @@ shares it between ranks; a process group among it is found (labkit.simulator.vir
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from itertools import compress
+from operator import getitem, is_not
 from types import ModuleType
 from typing import Any
 
@@ -51,15 +52,6 @@ class _Place:
     values: list[Any]
 
 
-@dataclass(eq=False)
-class _Flag:
-    """One setting, as :class:`_Place`."""
-
-    read: Callable[[], Any]
-    write: Callable[[Any], Any]
-    values: list[Any]
-
-
 class OwnTables:
     """Keeps what each rank has in these places, and puts it there when the rank runs."""
 
@@ -68,10 +60,13 @@ class OwnTables:
         self._num_ranks = num_ranks
         self._unknown = [*PYTHON, *TABLES, *LIBRARIES]
         self._places: list[_Place] = []
-        self._globals: list[tuple[dict[str, Any], str]] = []  # of modules: quicker to reach
+        self._modules: list[dict[str, Any]] = []  # of names in modules, quicker to reach: where each stands
+        self._names: list[str] = []  # and what each is called
         self._of_rank: list[list[Any]] = [[] for _ in range(num_ranks + 1)]  # their values; the last is no rank's
         self._shared: list[tuple[Any, str, Any]] = []  # tables that no rank has changed, and what was there before
-        self._flags = [_Flag(read, write, [*[fresh] * num_ranks, read()]) for read, write, fresh in FLAGS]
+        self._reads, self._writes = [read for read, _, _ in FLAGS], [write for _, write, _ in FLAGS]
+        fresh_flags = [fresh for _, _, fresh in FLAGS]
+        self._flags = [*[fresh_flags] * num_ranks, [read() for read in self._reads]]
         self._running = -1
 
     def look(self) -> None:
@@ -104,7 +99,8 @@ class OwnTables:
 
     def _add(self, owner: Any, name: str, values: list[Any]) -> None:
         if isinstance(owner, ModuleType):
-            self._globals.append((vars(owner), name))
+            self._modules.append(vars(owner))
+            self._names.append(name)
             for mine, value in zip(self._of_rank, values, strict=True):
                 mine.append(value)
         else:
@@ -125,17 +121,18 @@ class OwnTables:
     def switch(self, before: int, rank: int) -> None:
         """Put away what was changed by who ran before and bring what who runs now has; -1 is no rank."""
         self._running = rank
-        here = self._of_rank[before] = [names[name] for names, name in self._globals]
-        for (names, name), mine, there in zip(self._globals, self._of_rank[rank], here, strict=True):
-            if mine is not there:
-                names[name] = mine
+        modules, mine = self._modules, self._of_rank[rank]
+        here = self._of_rank[before] = list(map(getitem, modules, self._names))
+        for number in compress(range(len(modules)), map(is_not, mine, here)):
+            modules[number][self._names[number]] = mine[number]
         for place in self._places:
             there = place.values[before] = getattr(place.owner, place.name)
-            mine = place.values[rank]
-            if mine is not there:
-                setattr(place.owner, place.name, mine)
-        for flag in self._flags:
-            there = flag.values[before] = flag.read()
-            mine = flag.values[rank]
-            if mine != there:
-                flag.write(mine)
+            value = place.values[rank]
+            if value is not there:
+                setattr(place.owner, place.name, value)
+        flags = self._flags[rank]
+        found = self._flags[before] = [read() for read in self._reads]
+        if flags != found:
+            for write, value, there in zip(self._writes, flags, found, strict=True):
+                if value != there:
+                    write(value)
