@@ -35,8 +35,8 @@ _STRIDED, _META, _empty_strided = torch.strided, torch.device("meta"), torch.emp
 Result = Callable[[Any], Any]
 """Returns what a remembered call yields, from its arguments."""
 
-Cost = tuple[float, int, int | None, float]
-"""Nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak."""
+Cost = tuple[float, int, int | None, float, int]
+"""Nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak, whole nanoseconds it takes."""
 
 
 @dataclass(slots=True)

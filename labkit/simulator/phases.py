@@ -1,4 +1,4 @@
-"""In which phase of a training step an operator runs: a backward pass, an optimizer's step, or neither."""
+"""Whether an optimizer takes its step: a phase of training, as a backward pass is, which the thread itself knows."""
 
 from __future__ import annotations
 
@@ -8,20 +8,7 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from labkit.simulator.state import VirtualRank, current_rank
-from labkit.timeline.phases import BACKWARD, OPTIMIZER
-
-
-def phase_of(rank: VirtualRank, backward: int) -> str:
-    """Return the phase that a rank's thread is in, "" where only a named region can tell.
-
-    Args:
-        rank: The rank.
-        backward: The backward pass that the thread runs, -1 for none.
-    """
-    if backward != -1:
-        return BACKWARD
-    return OPTIMIZER if rank.process.stepping else ""
+from labkit.simulator.state import current_rank
 
 
 @contextmanager

@@ -19,9 +19,9 @@ import torch
 from labkit.hardware import find_link
 from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature
-from labkit.simulator.phases import phase_of
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
+from labkit.timeline.phases import BACKWARD, OPTIMIZER
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import backward_number
 from labkit.torch_port.operators import (
@@ -37,6 +37,7 @@ from labkit.torch_port.process_tables import float32_matmul_precision
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _PLAIN = (_Tensor, _Parameter)
+_COMPUTE = Lane.COMPUTE
 default_dtype: Callable[[], Any] = torch.get_default_dtype
 
 HOST_LINK = "pcie5"
@@ -54,6 +55,7 @@ class Roofline(DispatchMode):
         self._cores = rank.simulation.network.cores(rank.rank)
         self._slow = cluster.slow.get(rank.rank, 1.0)
         self._jitter, self._join = cluster.jitter, cluster.join_operators
+        self._varies = self._slow != 1.0 or self._jitter != 0
         self._registry = flop_registry()
         self._operators: dict[int, Operator] = rank.simulation.operators
         self._memory = rank.record.memory
@@ -92,7 +94,12 @@ class Roofline(DispatchMode):
             else:
                 out = quick(*args)
         else:
-            key = self._key(args, kwargs)
+            inputs, meta = signature(args)
+            if kwargs:
+                named, named_meta = signature(kwargs.values())
+                inputs, meta = (*inputs, *kwargs, *named), meta and named_meta
+            # What a call hangs on besides values, the last of it whether all its tensors are on meta.
+            key = default_dtype(), inputs, float32_matmul_precision() != "highest", meta
             try:
                 remembered = known.results.get(key)
             except TypeError:  # an argument without a hash
@@ -129,14 +136,6 @@ class Roofline(DispatchMode):
             rank.meet()
         return out
 
-    def _key(self, args: Any, kwargs: Any) -> Any:
-        """Return what a call hangs on besides values, the last of it whether all its tensors are on meta."""
-        inputs, meta = signature(args)
-        if kwargs:
-            named, named_meta = signature(kwargs.values())
-            inputs, meta = (*inputs, *kwargs, *named), meta and named_meta
-        return default_dtype(), inputs, float32_matmul_precision() != "highest", meta
-
     def _met(self, known: Operator, key: Any, args: Any, out: Any) -> tuple[Any, Remembered | None]:
         """Return what the cost of a call hangs on that is not remembered: now it may be."""
         if key[-1] and known.remembers:
@@ -159,17 +158,20 @@ class Roofline(DispatchMode):
     def _cost(self, known: Operator, args: Any, kwargs: Any, out: Any) -> Cost:
         counted, num_bytes = work_of(known.func, args, kwargs, out, self._registry)
         ideal_ns = counted / self._peak(out) * 1e9 if counted else 0.0
-        return self._duration_ns(known.name, counted, num_bytes, out), num_bytes, counted, ideal_ns
+        duration = self._duration_ns(known.name, counted, num_bytes, out)
+        return duration, num_bytes, counted, ideal_ns, math.ceil(duration)
 
     def _charge(self, name: str, cost: Cost, backward: int) -> None:
-        rank, (duration, num_bytes, flops, ideal_ns) = self._rank, cost
+        rank, (duration, num_bytes, flops, ideal_ns, duration_ns) = self._rank, cost
         if flops:
             rank.record.work.add(flops, ideal_ns)
-        duration *= self._slow
-        if self._jitter:
-            duration *= 1.0 + self._jitter * rank.jitter.random()
-        duration_ns = math.ceil(duration)
-        now_ns = rank.clock.now_ns
+        if self._varies:
+            duration *= self._slow
+            if self._jitter:
+                duration *= 1.0 + self._jitter * rank.jitter.random()
+            duration_ns = math.ceil(duration)
+        clock, process, record = rank.clock, rank.process, rank.record
+        now_ns = clock.now_ns
         if self._cores is not None:
             # Who stands earlier in time takes a core first.
             rank.turn()
@@ -180,16 +182,21 @@ class Roofline(DispatchMode):
         if self._stream:
             # The kernel runs once it is issued and those before it have run.
             spent_ns = self._device.launch_ns
-            now_ns = max(now_ns + spent_ns, rank.process.stream_ns)
-            rank.process.stream_ns = now_ns + duration_ns
-        phase = phase_of(rank, backward)
-        if self._join and (before := rank.record.joinable(now_ns, phase)) is not None:
+            now_ns = max(now_ns + spent_ns, process.stream_ns)
+            process.stream_ns = now_ns + duration_ns
+        phase = BACKWARD if backward != -1 else OPTIMIZER if process.stepping else ""
+        if self._join and (before := record.joinable(now_ns, phase)) is not None:
             before.end_ns += duration_ns
             before.bytes += num_bytes
         else:
             name = JOINED if self._join else name
-            rank.record.add(Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes, phase=phase))
-        rank.spend(spent_ns)
+            row = Row(_COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes)
+            row.phase = phase
+            record.add(row)
+        if process.threaded:
+            rank.spend(spent_ns)
+        else:
+            clock.now_ns += spent_ns
 
     def _move(self, out: Any) -> None:
         """Let the time pass that values take between the host's memory and the device's."""
