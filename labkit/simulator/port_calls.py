@@ -15,10 +15,10 @@ from labkit.simulator.rounds import Compute, Group, Part, Round
 from labkit.simulator.shared_groups import refuse
 from labkit.simulator.state import VirtualRank, communication_row, the_rank
 from labkit.simulator.virtual_work import VirtualWork
-from labkit.torch_port.operators import uncounted
+from labkit.torch_port.operators import function_modes, uncounted
 from labkit.torch_port.port import Call, Port
 
-_STRIDED = torch.strided
+_STRIDED, _TENSORS = torch.strided, (torch.Tensor, torch.nn.Parameter)
 
 
 class PortCalls(Port):
@@ -54,8 +54,7 @@ class PortCalls(Port):
 
     def _message(self, kind: str, tensor: torch.Tensor, peer: int, tag: int, *, sends: bool) -> VirtualWork:
         rank, group = self._owner(kind), self._group
-        plain = rank.process.accelerator is None and tensor.layout is _STRIDED and tensor.is_contiguous()
-        if not (plain and (tensor.is_cpu or tensor.is_meta)):
+        if rank.process.accelerator is not None or not _is_plain(tensor):
             check_payload(kind, [tensor])
         if tensor.requires_grad:
             with uncounted():
@@ -90,12 +89,13 @@ class PortCalls(Port):
     ) -> VirtualWork:
         group, kind = self._group, call.kind
         rank = self._owner(kind)
-        if not sparse:
-            check_payload(kind, inputs)
-            check_payload(kind, outputs)
+        tensors = inputs if inputs is outputs else [*inputs, *outputs]
+        plain = rank.process.accelerator is None and not function_modes() and all(map(_is_plain, tensors))
+        if not (plain or sparse):
+            check_payload(kind, tensors)
         if rank.record.memory is not None:
-            rank.record.memory.communicated([*inputs, *outputs], collective=True)
-        source, _ = rank.simulation.sources.find(sys._getframe(1))
+            rank.record.memory.communicated(tensors, collective=True)
+        source, _ = rank.simulation.sources.find(sys._getframe(2))
         row = communication_row(
             rank, kind, num_bytes, group.name, self._num_ranks, source, blocking=call.blocking
         )  # fmt: skip
@@ -128,3 +128,11 @@ class PortCalls(Port):
 
         waiting = Waiting(kind, round_.missing, text, source)
         return VirtualWork(round_.event, waiting, row, outputs if result is None else result, finish)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is one that any call moves: dense and strided, where ranks compute."""
+    return (
+        type(tensor) in _TENSORS and tensor.layout is _STRIDED and tensor.is_contiguous()
+        and (tensor.is_meta or tensor.is_cpu)
+    )  # fmt: skip

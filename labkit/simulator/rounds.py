@@ -181,8 +181,8 @@ class Rounds:
 
 
 def _is_meta(part: Part) -> bool:
-    tensors = part.inputs or part.outputs
-    return bool(tensors) and all(tensor.is_meta for tensor in (*part.inputs, *part.outputs))
+    tensors = part.inputs if part.inputs is part.outputs else (*part.inputs, *part.outputs)
+    return bool(tensors) and all(tensor.is_meta for tensor in tensors)
 
 
 def _mismatch_text(group: Group, number: int, first: Part, part: Part) -> str:
