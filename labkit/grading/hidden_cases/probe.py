@@ -354,6 +354,7 @@ class CaseRun:
             "timeout",
             late[0].number if late else None,
             f"No result within {self._seconds:g} s: rank{plural} {names} still ran.",
+            "\n".join(self._relay.lines()) if len(self._ranks) > 1 else "",
         )
 
     def _first_failure(self) -> dict[str, Any] | None:

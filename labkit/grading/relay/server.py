@@ -23,7 +23,7 @@ from labkit.grading.limits import Limits
 from labkit.grading.relay import counted, exchanges
 from labkit.grading.relay.calls import Call, calls_of
 from labkit.grading.relay.records import ANY_SOURCE, Collective, Deadlock, Part, Post, RankState, RelayError
-from labkit.grading.relay.relay_deadlock import describe_deadlock
+from labkit.grading.relay.relay_deadlock import describe_deadlock, rank_lines
 
 _MAX_RANKS = 4096
 _LONGEST_NAME = 200
@@ -114,6 +114,10 @@ class Relay:
             return None
         return describe_deadlock(self._ranks)
 
+    def lines(self) -> tuple[str, ...]:
+        """Return what each rank waits for, how it ended, or that it is elsewhere."""
+        return rank_lines(self._ranks)
+
     def wire(self) -> Wire:
         """Return what was seen."""
         receives = [post for queue in [*self._receives.values(), *self._any.values()] for post in queue]
@@ -148,12 +152,8 @@ class Relay:
 
     def _post(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:
         state = self._ranks[rank]
-        kind, peer, group, tag = (
-            str(header["op"]),
-            int(header["peer"]),
-            str(header["group"])[:_LONGEST_NAME],
-            int(header["tag"]),
-        )
+        kind, peer = str(header["op"]), int(header["peer"])
+        group, tag = str(header["group"])[:_LONGEST_NAME], int(header["tag"])
         size = int(header["bytes"])
         if not (0 <= peer < self.world_size or (kind == "recv" and peer == ANY_SOURCE)):
             raise RelayError(rank, f"it called {kind} with peer {peer}; ranks go from 0 to {self.world_size - 1}.")
