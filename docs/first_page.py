@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import re
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ def pages() -> dict[str, str]:
 
 def write_preview(path: Path) -> None:
     """Write the picture that stands beside a link to the site."""
-    path.write_bytes(base64.b64decode(_bundle(labkit.figure("ring", num_ranks=4))["image/png"]))
+    path.write_bytes(labkit.figure("ring", num_ranks=4).to_png())
 
 
 def write_timelines(folder: Path) -> None:
@@ -70,13 +69,9 @@ def _a_step() -> None:
     optimizer.step()
 
 
-def _bundle(figure: Any) -> dict[str, str]:
-    bundle = figure._repr_mimebundle_()
-    return bundle[0] if isinstance(bundle, tuple) else bundle
-
-
 def _html(figure: Any) -> str:
-    return _bundle(figure)["text/html"]
+    bundle = figure._repr_mimebundle_()
+    return (bundle[0] if isinstance(bundle, tuple) else bundle)["text/html"]
 
 
 def _rows() -> list[tuple[str, str, str, str]]:

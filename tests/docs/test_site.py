@@ -121,6 +121,8 @@ def test_the_first_page_plays_shows_a_timeline_and_names_every_lesson(pages: dic
     assert "made/timelines/step.html" in page.loads
     assert {f"made/lessons/{lesson}.html" for lesson in LESSONS} <= set(page.links)
     assert '<meta property="og:description"' in text
+    preview = (site / "_static" / "preview.png").read_bytes()
+    assert preview.startswith(b"\x89PNG") and int.from_bytes(preview[16:20], "big") >= 600  # its width
 
 
 def test_each_run_of_the_gallery_has_its_timeline_and_what_labkit_said(pages: dict[Path, Page], site: Path) -> None:
