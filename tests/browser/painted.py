@@ -143,6 +143,7 @@ def _check_row(row: dict[str, Any], run: Columns, read: dict[str, Any]) -> None:
     filled, pixel = shares.sum(axis=0), 1 / row["bar"]
     for line, needed in (("top", 1 - pixel), ("bottom", 2 * pixel)):
         sure = np.abs(filled - needed) > 1.5 * pixel  # a column that ends within this line of pixels is half painted
+        sure &= shares[BLOCKED] == 0  # hatched: a line of pixels meets it here and there
         painted = np.array(list(row[line])) == "1"
         wrong = float((painted != (filled > needed))[sure].sum()) / len(filled)
         where = f"rank {row['rank']}, lane {row['lane']}, {line} line"

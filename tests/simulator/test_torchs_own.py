@@ -55,12 +55,12 @@ ON_CUDA = {
     "test_barrier_timeout_global": "has not been initialized",
     "test_ddp_buffer_hook_allreduce_return_future": "did not end within",
     "test_ddp_grad_div_uneven_inputs": "did not end within",
-    "test_ddp_uneven_inputs": "did not end within",
+    "test_ddp_uneven_inputs": "time",
     "test_ddp_hook_pickling_powerSGD": "Weights only load failed",
     "test_ddp_uneven_inputs_stop_iteration_sync_bn": "SyncBatchNorm is not modelled",
     "test_get_backend": "'virtual' != 'nccl'",
     "test_get_rank": "Scalars are not equal",
-    "test_invalid_static_graph": "does not match",
+    "test_invalid_static_graph": "Expected to have finished reduction",
     "test_monitored_barrier_allreduce_hang": "Deadlock",
     "test_monitored_barrier_allreduce_hang_wait_all_ranks": "Deadlock",
     "test_monitored_barrier_gloo": "monitored_barrier",
@@ -72,8 +72,9 @@ ON_CUDA = {
 
 all_gather_object puts its bytes on "cuda" before a device is set: two ranks on one device. The powerSGD hook is loaded
 by torch.load's older default. What torch says of a static graph hangs on the debug level that methods before it set.
-Rank 0 removes the file that localSGD reloads while others still read it. monitored_barrier is gloo's own. Those that do
-not end wait inside torch's C++ at the end of a backward pass, for buffers' futures and for ranks whose inputs are over.
+Rank 0 removes the file that localSGD reloads while others still read it. monitored_barrier is gloo's own. uneven_inputs
+computes large convolutions on the host, for longer than the limit. Those that do not end wait inside torch's C++ at the
+end of a backward pass, for buffers' futures and for ranks whose inputs are over: told within seconds.
 """
 
 
@@ -92,5 +93,5 @@ def test_torchs_own_methods_are_right_on_virtual_ranks_but_for_those_listed(
     found = json.loads(lines[0].removeprefix("FOUND "))
     failed = {name: said for name, said in found.items() if said.startswith("failed")}
     assert not failed.keys() - different.keys(), {name: failed[name] for name in failed.keys() - different.keys()}
-    assert all(different[name] in said for name, said in failed.items()), failed
+    assert {name: said for name, said in failed.items() if different[name] not in said} == {}
     assert sum(said.startswith("right") for said in found.values()) >= least

@@ -31,7 +31,7 @@ def become_subreaper(wanted: bool = True) -> bool:
     return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0)
 
 
-def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: float = 10.0) -> list[str]:
+def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: float = 60.0) -> list[str]:
     """End every process below `of` by SIGKILL and return the names of those that ran, sorted.
 
     They are stopped first, then killed, until none is found: a process that forks as fast as it can is outrun.
@@ -39,7 +39,7 @@ def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: 
     Args:
         of: A process id, else this process.
         keep: Process ids that stay, and so does everything below them.
-        seconds: After this long it gives up.
+        seconds: After this long it gives up; hundreds of processes on a busy machine took more than 10.
     Raises:
         TimeoutError: If some could not be ended.
     """
