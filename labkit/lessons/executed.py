@@ -106,13 +106,7 @@ def execute(
             raise LessonError(
                 f"{_at(lesson, running)} took more than {cell_timeout_s} s; make it smaller, or find out why it hangs."
             ) from error
-        except AssertionError:
-            if client.km is not None:
-                raise
-            raise KeyboardInterrupt from None  # nbclient took the Ctrl-C: it ended the kernel, and failed
         except nbclient.exceptions.DeadKernelError as error:
-            if client.km is None:
-                raise KeyboardInterrupt from None
             raise LessonError(f"{_at(lesson, running)} ended the kernel (killed, or out of memory).") from error
     notebook["metadata"] = plain_metadata
     for cell in notebook["cells"]:
