@@ -28,10 +28,12 @@ class Script:
     Attributes:
         path: The file.
         args: What it finds in ``sys.argv`` after its own name.
+        called: That name, as it was given; "" for the path.
     """
 
     path: str
     args: tuple[str, ...] = ()
+    called: str = ""
 
     def __call__(self) -> None:
         """Run the script in this rank as ``torchrun`` would: as ``__main__``, with the files beside it importable."""
@@ -39,7 +41,7 @@ class Script:
         main = ModuleType("__main__")
         main.__dict__.update(__file__=str(path), __builtins__=__builtins__, __spec__=None, __cached__=None)
         sys.modules["__main__"] = main
-        sys.argv = [str(path), *self.args]
+        sys.argv = [self.called or str(path), *self.args]
         sys.path = [str(path.parent), *sys.path]
         os.environ.update(_TORCHRUN)
         with _steps.recorded():
@@ -47,7 +49,8 @@ class Script:
                 exec(compile(path.read_bytes(), str(path), "exec"), main.__dict__)
             except SystemExit as end:
                 if end.code not in (None, 0):
-                    raise RuntimeError(f"{path.name} ended with sys.exit({end.code!r}).") from None
+                    ended = RuntimeError(f"{path.name} ended with sys.exit({end.code!r}).")
+                    raise ended.with_traceback(end.__traceback__) from None
         _say_what_is_left()
 
     @property
@@ -75,7 +78,7 @@ def script(path: str | Path, *args: object) -> Script:
     if not file.is_file():
         folder = ": that is a folder" if file.is_dir() else ""
         raise ConfigError(f"There is no script {str(path)!r} in {Path.cwd()}{folder}; give the path of a Python file.")
-    return Script(str(file.resolve()), tuple(str(arg) for arg in args))
+    return Script(str(file.resolve()), tuple(str(arg) for arg in args), str(path))
 
 
 class _Steps:

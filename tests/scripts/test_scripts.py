@@ -25,9 +25,10 @@ def _run(name: str, *args: object, on: Any) -> labkit.Run:
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_script_finds_what_torchrun_would_give_it(world: str) -> None:
+def test_a_script_finds_what_torchrun_would_give_it(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROGRAMS)
     before = sys.modules["__main__"], list(sys.argv), list(sys.path)
-    run = _run("ranks_own_words", "--steps", 3, on=WORLDS[world](2))
+    run = labkit.run(labkit.script("ranks_own_words.py", "--steps", 3), on=WORLDS[world](2), echo=False)
     for rank, printed in enumerate(run.output):
         found = json.loads(printed)
         assert found["main"] and found["notes"]
@@ -65,6 +66,7 @@ def test_a_script_that_exits_with_a_status_has_failed_on_that_line(world: str, t
     with pytest.raises(RankFailed, match=r"fails.py ended with sys.exit\(3\)") as failed:
         labkit.run(labkit.script(script), on=WORLDS[world](2), echo=False)
     assert failed.value.rank == 1
+    assert 'fails.py", line 4, in <module>' in str(failed.value)
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -35,7 +35,7 @@ def main() -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID")
     found = {
         "main": sys.modules["__main__"].Note is Note,
-        "argv": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+        "argv": list(sys.argv),
         "beside": os.path.basename(sys.path[0]),
         "environment": [os.environ[name] for name in names],
         "notes": all(type(one) is Note for one in notes),
