@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,13 @@ def test_the_run_of_a_script_that_failed_is_written_too(tmp_path: Path) -> None:
 
 def test_a_run_that_is_interrupted_ends_and_says_so(tmp_path: Path) -> None:
     script = tmp_path / "goes_on.py"
-    script.write_text("import _thread, time\n_thread.interrupt_main()\nwhile True:\n    time.sleep(1)\n")
-    ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:2", "--no-cuda"])
+    script.write_text(  # once: a second one would come when the run is over
+        "import _thread, os, time\nif os.environ['RANK'] == '0':\n    _thread.interrupt_main()\n"
+        "while True:\n    time.sleep(1)\n"
+    )
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
+    try:
+        ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:2", "--no-cuda"])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (ended.exit_code, ended.output) == (130, "labkit: interrupted\n")
