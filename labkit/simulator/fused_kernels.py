@@ -3,7 +3,7 @@
 PyTorch chooses by the device: for meta tensors ``scaled_dot_product_attention`` takes the unfused way, which holds a
 score for every pair of positions, and ``rms_norm`` is made of nine operators, where a GPU runs one kernel each. While
 ranks run, their meta tensors of 16 bits take the fused kernels, so that time and memory are those of a GPU. Attention
-with a mask, and tensors with values, go their usual way.
+with a mask, and tensors with values, go their usual way. Linear layers: labkit.simulator.linear.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import torch
 import torch.nn.functional as functional
 
+from labkit.simulator import linear
 from labkit.simulator.state import current_rank
-from labkit.torch_port.operators import flash_attention, rms_norm_backward
+from labkit.torch_port.operators import flash_attention, rms_norm_backward, stand_in
 
 _real_attention: Any = functional.scaled_dot_product_attention
 _real_rms_norm: Any = functional.rms_norm
@@ -76,7 +77,8 @@ def _attention(
 
 
 # torch.distributed.tensor.experimental.context_parallel puts its own in the place that a function's name says.
-_attention.__name__, _rms_norm.__name__ = _real_attention.__name__, _real_rms_norm.__name__
+stand_in(_attention, _real_attention)
+stand_in(_rms_norm, _real_rms_norm)
 
 
 @contextmanager
@@ -85,6 +87,7 @@ def installed() -> Iterator[None]:
     module: Any = functional
     module.scaled_dot_product_attention, module.rms_norm = _attention, _rms_norm
     try:
-        yield
+        with linear.installed():
+            yield
     finally:
         module.scaled_dot_product_attention, module.rms_norm = _real_attention, _real_rms_norm

@@ -30,7 +30,7 @@ LISTS = ("_foreach", "_fused", "_amp_foreach")
 """Operators on lists of tensors, by how their names begin: in place they return nothing."""
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
-_STRIDED, _META, _empty_strided = torch.strided, torch.device("meta"), torch.empty_strided
+_STRIDED = torch.strided
 
 Result = Callable[[Any], Any]
 """Returns what a remembered call yields, from its arguments."""
@@ -134,35 +134,36 @@ def may_draw(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _TORCHS
 
 
-def signature(args: Iterable[Any]) -> tuple[tuple[Any, ...], bool]:
-    """Return what a call hangs on besides values: shapes, dtypes, numbers; and whether all its tensors are on meta."""
+def signature(args: Iterable[Any]) -> tuple[list[Any], bool]:
+    """Return what a call hangs on besides values: shapes, dtypes, numbers; and whether all its tensors are on meta.
+
+    What stands in a place is the same kind of thing in every call of an operator, so a tensor's shape, strides and
+    dtype stand in one row with the rest.
+    """
     parts: list[Any] = []
     meta = True
     for value in args:
         kind = type(value)
         if kind is _Tensor or kind is _Parameter:
-            if not value.is_meta:
-                parts.append((value.shape, value.dtype))
-                meta = False
-            elif value.layout is _STRIDED:
-                parts.append((value.shape, value.stride(), value.dtype))
+            if value.is_meta and value.layout is _STRIDED:
+                parts += value.shape, value.stride(), value.dtype
             else:
-                parts.append((value.shape, None, value.dtype))
+                parts += value.shape, None, value.dtype
                 meta = False
         elif kind is int or value is None:
             parts.append(value)
         elif isinstance(value, torch.Tensor):
-            parts.append((value.shape, value.dtype))
+            parts += value.shape, None, value.dtype
             meta = False
         elif isinstance(value, list | tuple):
             inner, inner_meta = signature(value)
-            parts.append(inner)
+            parts.append(tuple(inner))
             meta = meta and inner_meta
         elif kind is float or kind is bool:  # 1, 1.0 and True are equal, and yield different dtypes
             parts.append((kind, value))
         else:
             parts.append(value)
-    return tuple(parts), meta
+    return parts, meta
 
 
 def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
@@ -175,7 +176,7 @@ def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
         out: What it returned.
     """
     if known.in_place:
-        if out is args[0] and signature([out])[0][0] == key[1][0]:
+        if out is args[0] and signature([out])[0] == list(key[:3]):
             known.results[key] = Remembered(_first)
         return
     if out is None:
@@ -188,8 +189,9 @@ def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
             plain = type(one) is torch.Tensor and one.is_meta and one.layout is torch.strided and not one.is_complex()
             if not plain or one.storage_offset() or id(one.untyped_storage()) in shared:
                 return
-            like = torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device="meta")
-            if like.untyped_storage().nbytes() != one.untyped_storage().nbytes():
+            like = _like(one)
+            again = like.clone()
+            if again.stride() != one.stride() or again.untyped_storage().nbytes() != one.untyped_storage().nbytes():
                 return
         elif not (one is None or isinstance(one, bool | int | float)):
             return
@@ -205,8 +207,12 @@ def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
 def _maker(one: Any) -> Result:
     if not isinstance(one, torch.Tensor):
         return lambda _: one
-    shape, stride, dtype = one.shape, one.stride(), one.dtype
-    return lambda _: _empty_strided(shape, stride, dtype=dtype, device=_META)
+    clone = _like(one).clone  # on meta the quickest way to a new tensor
+    return lambda _: clone()
+
+
+def _like(one: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device="meta")
 
 
 def _first(args: Any) -> Any:

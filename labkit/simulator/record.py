@@ -91,13 +91,6 @@ class RankRecord:
         self.rows.append(row)
         return row
 
-    def joinable(self, now_ns: int, phase: str = "") -> Row | None:
-        """Return the span of operators of this phase that ends now, if it is the last one."""
-        last = self.rows[-1] if self.rows else None
-        fits = last is not None and last.name == JOINED and last.end_ns == now_ns and last.thread == self.number
-        fits = fits and last is not None and last.phase == phase
-        return last if fits else None
-
     @property
     def number(self) -> int:
         """The thread's number, 0 for the rank's own."""

@@ -9,6 +9,7 @@ limited by memory: the bytes of all tensors it reads and writes. Views are free.
 
 from __future__ import annotations
 
+import gc
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,7 @@ from labkit.timeline.span import Lane
 from labkit.torch_port.backward import backward_number
 from labkit.torch_port.operators import (
     DispatchMode,
+    dispatch_modes,
     flop_registry,
     function_modes,
     packet_of,
@@ -50,10 +52,12 @@ class Roofline(DispatchMode):
     def __init__(self, rank: VirtualRank) -> None:
         """Count for this rank."""
         super().__init__()
+        rank.roofline = self
         cluster = rank.simulation.cluster
         self._rank, self._device = rank, cluster.device
         self._cores = rank.simulation.network.cores(rank.rank)
         self._slow = cluster.slow.get(rank.rank, 1.0)
+        self._thread = rank.record.number
         self._jitter, self._join = cluster.jitter, cluster.join_operators
         self._varies = self._slow != 1.0 or self._jitter != 0
         self._registry = flop_registry()
@@ -74,7 +78,7 @@ class Roofline(DispatchMode):
             return self._run(func, args, kwargs or {})
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if working_out_shapes() is not None:
+        if dispatch_modes() and working_out_shapes() is not None:
             return func(*args, **kwargs)
         rank, backward = self._rank, backward_number()
         if backward != -1 and backward != rank.process.backward_end.seen:
@@ -94,12 +98,14 @@ class Roofline(DispatchMode):
             else:
                 out = quick(*args)
         else:
-            inputs, meta = signature(args)
+            # What a call hangs on besides values.
+            parts, meta = signature(args)
             if kwargs:
                 named, named_meta = signature(kwargs.values())
-                inputs, meta = (*inputs, *kwargs, *named), meta and named_meta
-            # What a call hangs on besides values, the last of it whether all its tensors are on meta.
-            key = default_dtype(), inputs, float32_matmul_precision() != "highest", meta
+                parts += *kwargs, *named
+                meta = meta and named_meta
+            parts += default_dtype(), float32_matmul_precision()
+            key = tuple(parts)
             try:
                 remembered = known.results.get(key)
             except TypeError:  # an argument without a hash
@@ -107,9 +113,12 @@ class Roofline(DispatchMode):
             if remembered is not None:
                 out = remembered.result(args)
             else:
+                num_modules = len(sys.modules)
                 out = known.call(*args, **kwargs)
+                if len(sys.modules) != num_modules:
+                    gc.collect()  # what torch loads on first use leaves cycles, and tensors of the call in them
                 if key is not None:
-                    key, remembered = self._met(known, key, args, out)
+                    key, remembered = self._met(known, key, args, out, meta)
         moves = False
         if self._accelerator is not None:
             on_device, moves = self._accelerator.runs(known.name, func, args, kwargs, out)
@@ -136,9 +145,25 @@ class Roofline(DispatchMode):
             rank.meet()
         return out
 
-    def _met(self, known: Operator, key: Any, args: Any, out: Any) -> tuple[Any, Remembered | None]:
+    def record(self, known: Operator, cost: Cost, args: Any, out: Any) -> None:
+        """Note an operator that was not dispatched: what it used and made, and its time.
+
+        Args:
+            known: The operator, one that makes tensors.
+            cost: What it costs.
+            args: Its arguments.
+            out: What it yielded.
+        """
+        rank, backward = self._rank, backward_number()
+        if backward != -1 and backward != rank.process.backward_end.seen:
+            rank.process.backward_end.begins(backward)
+        if self._memory is not None:
+            self._memory.operator(known, args, None, out, rank.clock, backward)
+        self._charge(known.name, cost, backward)
+
+    def _met(self, known: Operator, key: Any, args: Any, out: Any, meta: bool) -> tuple[Any, Remembered | None]:
         """Return what the cost of a call hangs on that is not remembered: now it may be."""
-        if key[-1] and known.remembers:
+        if meta and known.remembers:
             remember(known, key, args, out)
             remembered = known.results.get(key)
             if remembered is not None:
@@ -147,7 +172,7 @@ class Roofline(DispatchMode):
         # What an operator yields may hang on values, as with nonzero().
         if type(out) is _Tensor and not out.is_meta:
             return (key, out.shape, out.dtype), None
-        return (key, signature([out])[0]), None
+        return (key, *signature([out])[0]), None
 
     def _is_wrapper(self, kind: type) -> bool:
         found = self._unwraps.get(kind)
@@ -163,14 +188,14 @@ class Roofline(DispatchMode):
 
     def _charge(self, name: str, cost: Cost, backward: int) -> None:
         rank, (duration, num_bytes, flops, ideal_ns, duration_ns) = self._rank, cost
+        clock, process, record = rank.clock, rank.process, rank.record
         if flops:
-            rank.record.work.add(flops, ideal_ns)
+            record.work.add(flops, ideal_ns)
         if self._varies:
             duration *= self._slow
             if self._jitter:
                 duration *= 1.0 + self._jitter * rank.jitter.random()
             duration_ns = math.ceil(duration)
-        clock, process, record = rank.clock, rank.process, rank.record
         now_ns = clock.now_ns
         if self._cores is not None:
             # Who stands earlier in time takes a core first.
@@ -185,9 +210,14 @@ class Roofline(DispatchMode):
             now_ns = max(now_ns + spent_ns, process.stream_ns)
             process.stream_ns = now_ns + duration_ns
         phase = BACKWARD if backward != -1 else OPTIMIZER if process.stepping else ""
-        if self._join and (before := record.joinable(now_ns, phase)) is not None:
-            before.end_ns += duration_ns
-            before.bytes += num_bytes
+        rows = record.rows
+        last = rows[-1] if self._join and rows else None
+        if (
+            last is not None and last.end_ns == now_ns and last.name == JOINED
+            and last.phase == phase and last.thread == self._thread
+        ):  # fmt: skip
+            last.end_ns += duration_ns
+            last.bytes += num_bytes
         else:
             name = JOINED if self._join else name
             row = Row(_COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes)

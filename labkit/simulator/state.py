@@ -99,6 +99,7 @@ class VirtualRank:
         streams: Group -> when the last collective of this rank on that group was complete.
         jitter: Draws how much longer its operators take.
         process: What its threads share besides.
+        roofline: Counts the time of its operators (labkit.simulator.roofline).
     """
 
     rank: int
@@ -110,6 +111,7 @@ class VirtualRank:
     streams: dict[str, int] = field(default_factory=dict)
     jitter: random.Random = field(default_factory=random.Random)
     process: Process = field(default_factory=Process)
+    roofline: Any = None
 
     @property
     def now_ns(self) -> int:
@@ -163,6 +165,7 @@ class Simulation:
         failed: Called when such a thread cannot go on, with the rank and the error; ends the run.
         standing_in: Makes what a process has of its own that of a rank for a moment.
         operators: Address of an operator seen so far -> what is known of it (labkit.simulator.operators).
+        layers: What a linear layer hangs on -> what is known of it (labkit.simulator.linear).
         draws: Called before a rank uses torch's generator of random numbers, which all ranks have in common.
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
         makers: Every process group of torch's -> the ranks that made it (labkit.simulator.left_open).
@@ -181,6 +184,7 @@ class Simulation:
     draws: Callable[[int], None] = field(default=lambda rank: None)
     standing_in: Callable[[int], AbstractContextManager[None]] = field(default=lambda rank: nullcontext())
     operators: dict[int, Any] = field(default_factory=dict)
+    layers: dict[Any, Any] = field(default_factory=dict)
     rpc: Any = None
     makers: dict[Any, set[int]] = field(default_factory=dict)
 

@@ -49,6 +49,22 @@ class EndOfBackward:
         return self._ending == backward_number()
 
 
+def is_wanted(ctx: Any, place: int) -> bool:
+    """Return whether the backward pass under way wants the gradient of an input, as operators of torch's own know.
+
+    Args:
+        ctx: Of a torch.autograd.Function whose backward is at work.
+        place: The number of the input among its tensors.
+    """
+    node = ctx.next_functions[place][0]
+    if node is None:
+        return False
+    try:
+        return bool(torch._C._will_engine_execute_node(node))
+    except RuntimeError:  # it is a leaf, and what torch.autograd.grad was asked for
+        return True
+
+
 def single_threaded_backward() -> Any:
     """Return a context manager in which this thread's backward passes stay on this thread."""
     return torch.autograd.set_multithreading_enabled(False)
@@ -59,6 +75,7 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch.autograd.Variable._execution_engine.queue_callback": lambda: (
         torch.autograd.Variable._execution_engine.queue_callback
     ),
+    "torch._C._will_engine_execute_node": lambda: torch._C._will_engine_execute_node,
     "torch.autograd.set_multithreading_enabled": lambda: torch.autograd.set_multithreading_enabled,
 }
 """Name -> how it is reached; a test calls each."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch._library import simple_registry
+from torch.autograd import forward_ad
+from torch.jit import _builtins
 from torch.utils import _python_dispatch, flop_counter
 
 _Mode: Any = _python_dispatch.TorchDispatchMode
@@ -67,6 +69,10 @@ working_out_shapes: Callable[[], Any] = partial(torch._C._get_dispatch_mode, tor
 """Returns what works out the shapes that operators would yield, as DTensor does before it computes; None for nobody."""
 
 
+dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+"""Returns how many dispatch modes see operators of this thread, besides the one whose handler asks."""
+
+
 def compiled(func: Any) -> Callable[..., Any]:
     """Return what calls an operator without a frame of Python; the operator itself where torch names it otherwise."""
     found: Callable[..., Any] = getattr(func, "_op", func)
@@ -98,6 +104,34 @@ def quick(func: Any) -> Callable[..., Any] | None:
 
 function_modes: Callable[[], bool] = torch._C._is_torch_function_mode_enabled
 """Returns whether a function mode sees calls of torch's Python API."""
+
+
+matrix_product: Any = torch.ops.aten.mm.default
+"""torch.mm."""
+
+
+def looks_on() -> bool:
+    """Return whether anything but one dispatch mode sees, or changes, what functions of torch do in this thread."""
+    return bool(
+        function_modes()
+        or dispatch_modes() != 1
+        or torch._C._is_any_autocast_enabled()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        or torch._C._is_tracing()
+        or torch.is_inference_mode_enabled()
+        or forward_ad._current_level >= 0
+    )
+
+
+def stand_in(stands: Any, real: Any) -> None:
+    """Give a function that is put in the place of one of torch.nn.functional's the name of that.
+
+    Others look it up by the name; and ``torch.jit.script`` compiles the operator in place of its source.
+    """
+    stands.__name__ = stands.__qualname__ = real.__name__
+    stands.__module__ = "torch.nn.functional"
+    _builtins._register_builtin(stands, f"aten::{real.__name__}")
 
 
 def packet_of(func: Any) -> Any:
@@ -151,9 +185,12 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch._library.simple_registry.singleton": lambda: _registry.find("aten::add").torch_dispatch_rules.find,
     "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
     "torch._C.DisableTorchFunction": lambda: torch._C.DisableTorchFunction,
+    "torch._C._len_torch_dispatch_stack": dispatch_modes,
     "torch._C._get_dispatch_mode": working_out_shapes,
     "an operator's _op": lambda: torch.ops.aten.add.Tensor._op,
     "torch._C._is_torch_function_mode_enabled": function_modes,
+    "what looks_on asks": looks_on,
+    "torch.jit._builtins._register_builtin": lambda: _builtins._register_builtin,
     "torch.ops.aten._scaled_dot_product_flash_attention": lambda: torch.ops.aten._scaled_dot_product_flash_attention,
     "torch.ops.aten._fused_rms_norm_backward": lambda: torch.ops.aten._fused_rms_norm_backward,
     "torch.ops.aten._to_copy": lambda: getattr(torch.ops.aten, TO_COPY),
