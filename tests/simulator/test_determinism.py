@@ -104,3 +104,30 @@ def test_fresh_processes_agree_bit_for_bit_on_results_timeline_and_memory(tmp_pa
         assert lines[:2] == lines[2:]
         assert all(len(digest) == 64 for line in lines for digest in line.split())
     assert printed[0] == printed[1]
+
+
+FIRST = """
+import torch, labkit
+from torch import nn
+
+def forward():
+    model = nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 8)).to("meta")
+    with torch.no_grad():
+        for _ in range(2):
+            model(torch.empty(2, 6, 24, device="meta"))
+
+tables = [labkit.run(forward, on=labkit.virtual(1), echo=False).timeline.tables["memory"] for _ in range(2)]
+for one in tables:
+    print([one[name].tolist() for name in sorted(one)])
+"""
+
+
+def test_the_first_run_of_a_process_holds_what_a_later_one_holds(tmp_path: Path) -> None:
+    """What torch loads when an operator is first used must not keep that operator's tensors."""
+    script = tmp_path / "first.py"
+    script.write_text(FIRST)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, timeout=120, check=True
+    )
+    first, second = ran.stdout.splitlines()
+    assert first == second
