@@ -25,7 +25,7 @@ from labkit.torch_port.process_tables import float32_matmul_precision
 
 _real_linear: Any = functional.linear
 _Tensor, _PLAIN = torch.Tensor, (torch.Tensor, torch.nn.Parameter)
-_default_dtype = torch.get_default_dtype
+_STRIDED, _default_dtype = torch.strided, torch.get_default_dtype
 
 
 @dataclass(slots=True)
@@ -165,6 +165,7 @@ def _linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     if (
         bias is not None or rank is None or type(input) is not _Tensor or type(weight) not in _PLAIN
         or not input.is_meta or not weight.is_meta or input.is_inference() or weight.is_inference()
+        or input.layout is not _STRIDED or weight.layout is not _STRIDED
         or rank.process.accelerator is not None or looks_on()
     ):  # fmt: skip
         return _real_linear(input, weight, bias)

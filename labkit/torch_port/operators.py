@@ -130,7 +130,7 @@ def stand_in(stands: Any, real: Any) -> None:
     Others look it up by the name; and ``torch.jit.script`` compiles the operator in place of its source.
     """
     stands.__name__ = stands.__qualname__ = real.__name__
-    stands.__module__ = "torch.nn.functional"
+    stands.__module__, stands.__doc__ = "torch.nn.functional", real.__doc__
     _builtins._register_builtin(stands, f"aten::{real.__name__}")
 
 
