@@ -4,4 +4,3 @@ from labkit.calibration.host import as_text as as_text
 from labkit.calibration.host import assemble as assemble
 from labkit.calibration.host import calibrate as calibrate
 from labkit.calibration.host import gather as gather
-from labkit.calibration.host import lower_quartile as lower_quartile

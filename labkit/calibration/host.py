@@ -3,7 +3,9 @@
 Measured in real ranks, all of them at once, for they share memory and caches: what each operator takes by how much work
 it does, in layers of several sizes, forwards and backwards; what Python and autograd cost around an operator; how long
 a message takes between two ranks, and how many bytes all ranks together move. Operators are measured, never models, so
-that predicting a model's step is a prediction.
+that predicting a model's step is a prediction. It is that of a step's mean on the host as it was, with what else ran on
+it (labkit.calibration.points.disturbance). Ranks that are disturbed at different times also wait for each other, which
+is not predicted.
 
 What may be compared with it: runs with ``labkit.local(n, device="cpu", threads_per_rank=1)``, for one thread a rank is
 what was measured. With no more ranks than cores, computing and waiting in turns, the comparison is fair. With more
@@ -18,15 +20,14 @@ connect it with others is taken from the catalogue.
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date
-from statistics import median
+from statistics import mean, median
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -34,8 +35,9 @@ import torch
 import torch.distributed as dist
 
 from labkit.calibration.layers import layers
+from labkit.calibration.points import Call, disturbance, lower_quartile, points
 from labkit.errors import ConfigError, EnvironmentProblem
-from labkit.hardware import DEVICES, Device, Hardware, Link, Measured, find_link
+from labkit.hardware import DEVICES, Device, Hardware, Link, find_link
 from labkit.launch.gpus import gpus
 from labkit.launch.rank import device
 from labkit.simulator.operators import is_free
@@ -55,15 +57,15 @@ class RankMeasure:
     """What one rank measured.
 
     Attributes:
-        operators: Operator -> flops (0 where they are not counted), bytes and seconds of each call.
-        around_s: Seconds of Python and autograd around an operator.
-        messages: Bytes -> seconds from a send to its receipt, for a pair of ranks.
-        crowd: Bytes -> seconds in which every rank sends and receives as much.
+        operators: Operator -> its calls.
+        around_s: Seconds of Python and autograd around an operator, undisturbed.
+        messages: Bytes -> seconds from a send to its receipt, for a pair of ranks, on average.
+        crowd: Bytes -> seconds in which every rank sends and receives as much, on average.
         post_s: Seconds until isend and irecv return, the mean of the two.
         num_ranks: Ranks that sent.
     """
 
-    operators: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
+    operators: dict[str, list[Call]] = field(default_factory=dict)
     around_s: float = 0.0
     messages: dict[int, float] = field(default_factory=dict)
     crowd: dict[int, float] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class Stopwatch(DispatchMode):
     def __init__(self) -> None:
         """Begin with nothing."""
         super().__init__()
-        self.calls: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        self.calls: dict[str, list[Call]] = defaultdict(list)
         self._registry = flop_registry()
         self._pending: list[tuple[str, float, float, Any, Any]] = []
 
@@ -186,14 +188,15 @@ def gather(say: Callable[[str], object] = lambda _: None) -> Measures:
 
 def assemble(measures: Measures) -> Hardware:
     """Return the hardware that follows from what ranks measured."""
-    calls: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    calls: dict[str, list[Call]] = defaultdict(list)
     for one in measures.operators:
         for name, found in one.operators.items():
             calls[name] += found
-    measured = {name: points(found) for name, found in sorted(calls.items())}
+    longer = disturbance(calls.values())
+    measured = {name: points(found, longer) for name, found in sorted(calls.items())}
     flops = max((one.flops / one.seconds for found in measured.values() for one in found), default=1e9)
     rate = max((one.bytes / one.seconds for one in measured.get("copy_", ())), default=1e9)
-    around_ns = round(median(one.around_s for one in measures.operators) * 1e9)
+    around_ns = round(median(one.around_s for one in measures.operators) * longer * 1e9)
     cores = measures.cores
     device = Device(
         "this_host" if cores else "these_gpus", _memory_bytes(cores), rate, MappingProxyType({"float32": flops}),
@@ -201,29 +204,7 @@ def assemble(measures: Measures) -> Hardware:
         memory_share=1.0,
         share_source=_SOURCE, cores=cores, measured=MappingProxyType(measured),
     )  # fmt: skip
-    return Hardware(device, _link(measures), _made_on(cores))
-
-
-def points(calls: Iterable[tuple[float, float, float]]) -> tuple[Measured, ...]:
-    """Return what calls with as much work took: those whose flops and bytes lie within half a power of two.
-
-    Of their times it is the lower quartile: whatever else runs on the host only adds to them.
-    """
-    bins: dict[tuple[int, int], list[tuple[float, float, float]]] = defaultdict(list)
-    for flops, num_bytes, seconds in calls:
-        bins[round(2 * math.log2(flops + 1)), round(2 * math.log2(num_bytes + 1))].append((flops, num_bytes, seconds))
-    return tuple(
-        Measured(
-            median(one[0] for one in found), median(one[1] for one in found), lower_quartile(one[2] for one in found)
-        )
-        for _, found in sorted(bins.items())
-    )
-
-
-def lower_quartile(times: Iterable[float]) -> float:
-    """Return the time that a quarter of them do not exceed."""
-    ordered = sorted(times)
-    return ordered[len(ordered) // 4]
+    return Hardware(device, _link(measures), f"{_made_on(cores)}; calls took {longer - 1:.0%} longer than undisturbed")
 
 
 def _link(measures: Measures) -> Link:
@@ -290,21 +271,23 @@ def _around(where: torch.device) -> float:
 
     for _ in range(3):
         step()
-    plain = []
+    plain, inside = [], []
+    watch = Stopwatch()
     for _ in range(30):
         if where.type == "cuda":
             torch.cuda.synchronize()  # nothing is in the stream: what is timed is issuing
         begin_s = time.perf_counter()
         step()
         plain.append(time.perf_counter() - begin_s)
-    watch = Stopwatch()
-    with watch:
-        step()
-    watch.settle()
-    num_calls = sum(len(found) for found in watch.calls.values())
+        watch.calls.clear()
+        with watch:
+            step()
+        watch.settle()
+        inside.append(sum(seconds for calls in watch.calls.values() for *_, seconds in calls))
+    num_calls = sum(len(calls) for calls in watch.calls.values())
     # The device does its part aside; on the CPU the program does it, too.
-    inside = 0.0 if where.type == "cuda" else sum(seconds for found in watch.calls.values() for *_, seconds in found)
-    return max(lower_quartile(plain) - inside, 0.0) / num_calls
+    alone_s = lower_quartile(plain) - (0.0 if where.type == "cuda" else lower_quartile(inside))
+    return max(alone_s, 0.0) / num_calls
 
 
 def _measure_messages() -> RankMeasure:
@@ -339,7 +322,7 @@ def _measure_messages() -> RankMeasure:
         if size == 2:
             found.messages[num_bytes] = _timed(to_and_fro, repeats) / 2
         found.crowd[num_bytes] = _timed(around, repeats)
-    found.post_s = lower_quartile(posts)
+    found.post_s = mean(posts)
     return found
 
 
@@ -348,7 +331,7 @@ def _timed(call: Callable[[], None], repeats: int) -> float:
     for _ in range(repeats + 2):
         dist.barrier()
         times.append(_device_seconds(call) if device().type == "cuda" else _host_seconds(call))
-    return lower_quartile(times[2:])
+    return mean(times[2:])
 
 
 def _host_seconds(call: Callable[[], None]) -> float:

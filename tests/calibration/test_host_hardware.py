@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import labkit
 from labkit.calibration import as_text, assemble, gather
 from labkit.calibration import host as calibration
-from labkit.calibration.host import Measures, RankMeasure, Stopwatch, points
+from labkit.calibration.host import Measures, RankMeasure, Stopwatch
+from labkit.calibration.points import disturbance, points
 from labkit.cli import app
 from labkit.errors import ConfigError
 from labkit.hardware import Device, Hardware, Link, Measured, load
@@ -50,8 +51,10 @@ def _device(**more: object) -> Device:
 def test_what_was_measured_becomes_a_device_and_a_link() -> None:
     host = _host()
     assert host.device.cores == 2
-    assert host.device.peak_flops["float32"] == pytest.approx(2e9 / 4e-2)
-    assert host.device.launch_ns == 2_000
+    # One of four calls of an operator took three times as long, next to nothing of all of them.
+    assert host.device.peak_flops["float32"] == pytest.approx(2e9 / 4e-2, rel=0.01)
+    assert host.device.launch_ns == pytest.approx(2_000, rel=0.01)
+    assert host.made_on.endswith("calls took 0% longer than undisturbed")
     assert (host.link.post_ns, host.link.latency_ns) == (100_000, 200_000)
     assert host.link.bytes_per_second == pytest.approx(2**20 / 1e-3)
     # Four ranks move 4 MiB together in the 2 ms that bytes add.
@@ -62,6 +65,18 @@ def test_what_was_measured_becomes_a_device_and_a_link() -> None:
 def test_calls_with_as_much_work_become_one_point_with_the_lower_quartile_of_their_times() -> None:
     calls = [(0, 1000, 1.0), (0, 1010, 3.0), (0, 1005, 2.0), (0, 1005, 7.0), (0, 9000, 9.0)]
     assert points(calls) == (Measured(0, 1005, 2.0), Measured(0, 9000, 9.0))
+    assert points(calls, 1.5) == (Measured(0, 1005, 3.0), Measured(0, 9000, 13.5))
+
+
+def test_calls_add_up_to_what_they_took_whatever_else_ran_on_the_host() -> None:
+    undisturbed = [(1e9, 1e6, 4.0)] * 3 + [(0.0, 1e6, 1.0)] * 4
+    assert disturbance([undisturbed]) == 1.0
+    disturbed = {"mm": [(1e9, 1e6, 4.0)] * 3 + [(1e9, 1e6, 8.0)], "add": [(0.0, 1e6, 1.0)] * 3 + [(0.0, 1e6, 5.0)]}
+    longer = disturbance(disturbed.values())
+    assert longer == pytest.approx(28 / 20)
+    predicted = sum(len(calls) * points(calls, longer)[0].seconds for calls in disturbed.values())
+    assert predicted == pytest.approx(sum(one[2] for calls in disturbed.values() for one in calls))
+    assert disturbance([]) == 1.0
 
 
 def test_an_operator_takes_what_it_took_with_as_much_work_and_never_less_than_its_overhead() -> None:
@@ -216,7 +231,7 @@ def test_one_gpu_is_measured_as_a_gpu_and_its_link_taken_from_the_catalogue(monk
     assert [name for name, _ in asked] == ["_measure_operators"] and "cuda" in asked[0][1]
     assert (host.device.name, host.device.cores) == ("these_gpus", None)
     assert host.link.name == "pcie4" and "with one GPU" in host.link.latency_source
-    assert host.device.launch_ns == 2_000
+    assert host.device.launch_ns == pytest.approx(2_000, rel=0.01)
 
 
 def test_messages_on_gpus_are_timed_by_events_around_the_devices_work(monkeypatch: pytest.MonkeyPatch) -> None:
