@@ -58,6 +58,7 @@ class Experiment:
 def experiments() -> list[Experiment]:
     """Return all of them."""
     found = [Experiment(f"DDP step, {name}", partial(jobs.ddp, name, 6)) for name in jobs.MODELS]
+    found.append(Experiment("convolutions, ranks apart", partial(jobs.apart, "convolutions", 6)))
     found.append(Experiment("pipeline of 2 stages, 4 microbatches", partial(jobs.pipeline, 4, 6)))
     for size in (64 * KB, MB, 4 * MB, 16 * MB):
         label = f"{size // KB} KB" if size < MB else f"{size // MB} MB"
@@ -109,7 +110,8 @@ def report(asked: list[Experiment], host: Hardware) -> tuple[str, list[Bar], dic
     bars = []
     for title, some in (
         ("DDP steps of three models", [one for one in asked if one.name.startswith("DDP") and one.fair]),
-        ("of these, convolutions", [one for one in asked if "convolutions" in one.name]),
+        ("convolutions, ranks apart", [one for one in asked if one.name == "convolutions, ranks apart"]),
+        ("convolutions with DDP", [one for one in asked if one.name == "DDP step, convolutions"]),
         ("rings and all_reduce over sizes", [one for one in asked if "ring" in one.name or "gloo" in one.name]),
         ("a pipeline of two stages", [one for one in asked if "pipeline" in one.name]),
         ("all rows that have a limit", [one for one in asked if one.fair]),

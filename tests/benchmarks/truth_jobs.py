@@ -61,9 +61,18 @@ MODELS: dict[str, Callable[[], Made]] = {"MLP": _mlp, "convolutions": _convoluti
 
 def ddp(model: str, num_steps: int) -> list[float]:
     """Train with DistributedDataParallel; the first two steps are thrown away (buckets are rebuilt)."""
+    return _train(model, num_steps, nn.parallel.DistributedDataParallel)
+
+
+def apart(model: str, num_steps: int) -> list[float]:
+    """Train the same, begun together, without exchanging anything: no rank waits for another that was disturbed."""
+    return _train(model, num_steps, lambda module: module)
+
+
+def _train(model: str, num_steps: int, wrap: Callable[[nn.Module], nn.Module]) -> list[float]:
     torch.manual_seed(0)
     module, inputs = MODELS[model]()
-    wrapped = nn.parallel.DistributedDataParallel(module)
+    wrapped = wrap(module)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.01)
     seconds = []
     for _ in range(num_steps + 2):
