@@ -73,14 +73,16 @@ def experiments() -> list[Experiment]:
 
 
 def measure(asked: list[Experiment], num_repeats: int) -> Hardware:
-    """Run all of them for real, one after the other, and all of them again; return the host, measured in between."""
+    """Run all of them for real, one after the other, and all of them again; return the host, measured in between.
+
+    It is measured as often as they are, for a shared host is not as fast in one minute as in the next.
+    """
     gathered = gather()
-    for repeat in range(num_repeats):
+    for _ in range(num_repeats):
         for one in asked:
             world = labkit.local(one.num_ranks, device="cpu", threads_per_rank=1)
             one.measured.append(_of_a_step(labkit.run(one.function, on=world, echo=False).results))
-        if repeat in (num_repeats // 2, num_repeats - 1):
-            gathered += gather()
+        gathered += gather()
     return assemble(gathered)
 
 
