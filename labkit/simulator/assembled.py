@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import compress, count
 from operator import attrgetter
 from typing import Any
 
@@ -43,25 +44,27 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
     first = 0
     for record in records:
         rows = record.rows
-        ends = [row.end_ns if row.end_ns != OPEN else max(ends_ns[record.rank], row.start_ns) for row in rows]
-        calls = [n for n, row in enumerate(rows) if row.lane == Lane.COMMUNICATION]
-        waits = [n for n, row in enumerate(rows) if row.of is not None]
-        place = {id(rows[n]): first + n for n in calls} if waits else {}
+        ends = _ends(rows, ends_ns[record.rank])
+        lanes = map(attrgetter("lane"), rows)
+        calls = [n for n, lane in enumerate(lanes) if lane == Lane.COMMUNICATION]
+        waited = list(map(attrgetter("of"), rows))
+        waits = _where(waited)
+        place = dict(zip(map(id, map(rows.__getitem__, calls)), calls, strict=True)) if waits else {}
         columns.numbers("", "rank", [record.rank] * len(rows))
         columns.add("", _SPANS, rows)
         columns.numbers("", "end_ns", ends)
         columns.numbers("call", "span", calls, first)
         columns.add("call", _CALLS, [rows[n] for n in calls])
         columns.numbers("wait", "span", waits, first)
-        columns.numbers("wait", "of", [place[id(rows[n].of)] for n in waits])
+        columns.numbers("wait", "of", [place[id(waited[n])] for n in waits], first)
         columns.numbers("wait", "aside", [_is_aside(rows[n]) for n in waits])
         for table, column, name in (("source", "line", "source"), ("phase", "phase", "phase")):
-            some = [n for n, row in enumerate(rows) if getattr(row, name)]
-            columns.numbers(table, "span", some, first)
-            columns.texts(table, column, [getattr(rows[n], name) for n in some])
+            texts = list(map(attrgetter(name), rows))
+            columns.numbers(table, "span", _where(texts), first)
+            columns.texts(table, column, filter(None, texts))
         columns.numbers("open", "span", [n for n, row in enumerate(rows) if row.end_ns == OPEN], first)
         moved += [(first + number, begin, end) for number, begin, end in _transfers(calls, rows, ends)]
-        answered += [(first + n, row) for n, row in enumerate(rows) if row.answered is not None]
+        answered += [(first + n, rows[n]) for n in _where(list(map(attrgetter("answered"), rows)))]
         first += len(rows)
 
     noted = [*(each for record in records for each in record.problems), *problems]
@@ -88,9 +91,26 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
     )  # fmt: skip
 
 
+def _ends(rows: Sequence[Row], rank_ends_ns: int) -> list[int]:
+    """Return when each row ended; what is open ended with its rank."""
+    ends = list(map(attrgetter("end_ns"), rows))
+    if OPEN in ends:
+        return [max(rank_ends_ns, row.start_ns) if end == OPEN else end for end, row in zip(ends, rows, strict=True)]
+    return ends
+
+
+def _where(values: Iterable[object]) -> list[int]:
+    """Return the places of what is neither None nor empty."""
+    return list(compress(count(), values))
+
+
 def _with_those_who_wait(records: Sequence[RankRecord], ends_ns: Sequence[int]) -> list[int]:
     """Return when each rank ended; one that stood in a call to the last was there as long as anybody."""
-    waited = [any(row.end_ns == OPEN and (row.blocking or row.of) for row in record.rows) for record in records]
+    waited = [
+        OPEN in map(attrgetter("end_ns"), record.rows)
+        and any(row.end_ns == OPEN and (row.blocking or row.of) for row in record.rows)
+        for record in records
+    ]
     return [max(ends_ns) if waits else end for waits, end in zip(waited, ends_ns, strict=True)]
 
 
@@ -120,12 +140,12 @@ class _Columns:
 
     def numbers(self, table: str, name: str, values: Sequence[int], more: int = 0) -> None:
         """Add whole numbers, each so much more."""
-        self._parts[table, name].append(np.array(values, dtype=np.int64) + more)
+        self._parts[table, name].append(np.fromiter(values, np.int64, len(values)) + more)
 
     def texts(self, table: str, name: str, values: Iterable[str]) -> None:
         """Add texts, of which many are the same."""
         known = self._known.setdefault((table, name), _Numbers())
-        self._parts[table, name].append(np.array(list(map(known.__getitem__, values)), dtype=np.int64))
+        self._parts[table, name].append(np.fromiter(map(known.__getitem__, values), np.int64))
 
     def table(self, table: str, names: Sequence[str]) -> Table:
         """Return a table of these columns."""

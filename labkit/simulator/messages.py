@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from ctypes import memmove, string_at
 
 import torch
+from torch.autograd.graph import increment_version
 
 from labkit.simulator.clock import Event
 from labkit.simulator.record import Noted, Row, at
@@ -35,7 +37,8 @@ class Posted(Event):
         sends: Which end it is.
         members: Global ranks of the group.
         order: Position among all posts of the run.
-        payload: What arrived, for a receive of something that has values.
+        raw: Whether its buffer is nothing but its bytes, one after the other, where ranks compute.
+        payload: What arrived, for a receive of something that has values; its bytes where both ends are raw.
         storage: Address of the buffer's storage, None where it has no memory to watch.
         start: Address of its first byte.
         end: One past its last.
@@ -44,22 +47,30 @@ class Posted(Event):
 
     __slots__ = (
         *("end", "members", "order", "payload", "peer", "problem_noted"),
-        *("rank", "row", "sends", "start", "storage", "tensor"),
+        *("rank", "raw", "row", "sends", "start", "storage", "tensor"),
     )
 
     def __init__(
-        self, rank: VirtualRank, peer: int, tensor: torch.Tensor, row: Row, members: tuple[int, ...], *, sends: bool
-    ) -> None:
+        self, rank: VirtualRank, peer: int, tensor: torch.Tensor, row: Row, members: tuple[int, ...],
+        *, sends: bool, plain: bool,
+    ) -> None:  # fmt: skip
         self.ready_ns = None
         self.waiters = []
         self.rank, self.peer, self.tensor, self.row, self.members, self.sends = rank, peer, tensor, row, members, sends
         self.order = 0
-        self.payload: torch.Tensor | None = None
+        self.payload: torch.Tensor | bytes | None = None
         self.problem_noted = False
         self.storage: int | None = None
-        extent = memory_of(tensor)
-        if extent is not None:
+        if plain:
+            self.raw = row.bytes > 0 and not (tensor.is_meta or tensor.is_neg() or tensor.is_conj())
+        else:
+            self.raw = False
+        if self.raw:
+            self.storage, self.start = tensor.untyped_storage().data_ptr(), tensor.data_ptr()
+            self.end = self.start + row.bytes
+        elif (extent := memory_of(tensor)) is not None:
             self.storage, self.start, self.end = extent
+        if self.storage is not None:
             flights = rank.in_flight.get(self.storage)
             if flights is None:
                 rank.in_flight[self.storage] = [self]
@@ -103,11 +114,18 @@ class Posted(Event):
                 del self.rank.in_flight[self.storage]
             else:
                 flights.remove(self)
-        if self.payload is not None:
-            same = self.payload.shape == self.tensor.shape
-            with uncounted():
-                self.tensor.copy_(self.payload if same else self.payload.view(self.tensor.shape))
-            self.payload = None
+        payload, self.payload = self.payload, None
+        if payload is None:
+            return
+        tensor = self.tensor
+        if type(payload) is bytes and tensor.data_ptr() == self.start and tensor.nbytes == len(payload):
+            memmove(self.start, payload, len(payload))
+            increment_version(tensor)
+            return
+        with uncounted():
+            if type(payload) is bytes:  # the buffer's storage is another one by now
+                payload = torch.frombuffer(bytearray(payload), dtype=tensor.dtype)
+            tensor.copy_(payload.view(tensor.shape))
 
     def peer_in_group(self) -> int:
         """Return the group rank at the other end."""
@@ -213,7 +231,9 @@ class Exchange:
         way = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
         send.row.end_ns, receive.row.end_ns = way.left_ns, way.there_ns
         send.row.moves, receive.row.moves = ((way.leaves_ns, way.left_ns),), ((way.comes_ns, way.there_ns),)
-        if not send.tensor.is_meta:
+        if send.raw and receive.raw and send.tensor.data_ptr() == send.start:
+            receive.payload = string_at(send.start, send.end - send.start)
+        elif not send.tensor.is_meta:
             with uncounted():
                 receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
         simulation.scheduler.fire(send, way.left_ns)

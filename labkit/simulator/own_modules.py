@@ -114,18 +114,19 @@ class OwnModules(MetaPathFinder):
 
     def switch(self, before: int, rank: int) -> None:
         """Put away the modules of who ran before and bring those of who runs now; -1 is no rank."""
-        modules = sys.modules
-        names = self._names[before]
+        modules, names, kept, mine = sys.modules, self._names[before], self._kept[before], self._kept[rank]
+        if (
+            len(modules) == self._count and len(kept) == len(names) and not self._importing[before]
+            and kept.items() <= modules.items() and kept.keys() == mine.keys()
+        ):  # fmt: skip
+            modules.update(mine)  # as nearly always: nothing has changed, and both have modules of the same names
+            return
         if len(modules) != self._count:
             self._find_new(names)
-        mine = self._kept[rank]
-        if mine.keys() == names and modules.keys() >= names and not self._importing[before]:
-            self._kept[before] = {name: modules[name] for name in names}  # as nearly always: both have the same
-        elif names:
-            self._kept[before] = {name: modules.pop(name) for name in names if name in modules}
-            if self._importing[before]:  # it stands in an import of its own, which is no other rank's
-                for name in names:
-                    _imports._module_locks.pop(name, None)
+        self._kept[before] = {name: modules.pop(name) for name in names if name in modules}
+        if self._importing[before]:  # it stands in an import of its own, which is no other rank's
+            for name in names:
+                _imports._module_locks.pop(name, None)
         modules.update(mine)
         self._count = len(modules)
 

@@ -11,8 +11,7 @@ import sys
 from copy import copy
 from dataclasses import dataclass
 from itertools import compress
-from operator import getitem, is_not
-from types import ModuleType
+from operator import call, getitem, is_not
 from typing import Any
 
 from labkit.torch_port.process_tables import FLAGS, TABLES, Fresh, Watched, same, watched
@@ -60,8 +59,10 @@ class OwnTables:
         self._num_ranks = num_ranks
         self._unknown = [*PYTHON, *TABLES, *LIBRARIES]
         self._places: list[_Place] = []
-        self._modules: list[dict[str, Any]] = []  # of names in modules, quicker to reach: where each stands
+        # Of names that stand in a dictionary, as those of modules do, which is quicker to reach:
+        self._tables: list[dict[str, Any]] = []  # where each stands
         self._names: list[str] = []  # and what each is called
+        self._numbers = range(0)
         self._of_rank: list[list[Any]] = [[] for _ in range(num_ranks + 1)]  # their values; the last is no rank's
         self._shared: list[tuple[Any, str, Any]] = []  # tables that no rank has changed, and what was there before
         self._reads, self._writes = [read for read, _, _ in FLAGS], [write for _, write, _ in FLAGS]
@@ -98,9 +99,11 @@ class OwnTables:
         self._shared.clear()
 
     def _add(self, owner: Any, name: str, values: list[Any]) -> None:
-        if isinstance(owner, ModuleType):
-            self._modules.append(vars(owner))
+        table = vars(owner)
+        if type(table) is dict and name in table:  # a class has none that can be changed
+            self._tables.append(table)
             self._names.append(name)
+            self._numbers = range(len(self._names))
             for mine, value in zip(self._of_rank, values, strict=True):
                 mine.append(value)
         else:
@@ -121,17 +124,17 @@ class OwnTables:
     def switch(self, before: int, rank: int) -> None:
         """Put away what was changed by who ran before and bring what who runs now has; -1 is no rank."""
         self._running = rank
-        modules, mine = self._modules, self._of_rank[rank]
-        here = self._of_rank[before] = list(map(getitem, modules, self._names))
-        for number in compress(range(len(modules)), map(is_not, mine, here)):
-            modules[number][self._names[number]] = mine[number]
+        tables, names, mine = self._tables, self._names, self._of_rank[rank]
+        here = self._of_rank[before] = list(map(getitem, tables, names))
+        for number in compress(self._numbers, map(is_not, mine, here)):
+            tables[number][names[number]] = mine[number]
         for place in self._places:
             there = place.values[before] = getattr(place.owner, place.name)
             value = place.values[rank]
             if value is not there:
                 setattr(place.owner, place.name, value)
         flags = self._flags[rank]
-        found = self._flags[before] = [read() for read in self._reads]
+        found = self._flags[before] = list(map(call, self._reads))
         if flags != found:
             for write, value, there in zip(self._writes, flags, found, strict=True):
                 if value != there:

@@ -53,8 +53,11 @@ class PortCalls(Port):
         return rank
 
     def _message(self, kind: str, tensor: torch.Tensor, peer: int, tag: int, *, sends: bool) -> VirtualWork:
-        rank, group = self._owner(kind), self._group
-        if rank.process.accelerator is not None or not _is_plain(tensor):
+        rank, group = the_rank(), self._group
+        if rank.rank != self._rank:
+            refuse(rank, group, self._rank, kind, self)
+        plain = _is_plain(tensor)
+        if rank.process.accelerator is not None or not plain:
             check_payload(kind, [tensor])
         if tensor.requires_grad:
             with uncounted():
@@ -62,12 +65,12 @@ class PortCalls(Port):
         memory = rank.record.memory
         if memory is not None:
             memory.communicated([tensor], collective=False)
-        source, entry = rank.simulation.sources.find(sys._getframe(2))
+        source, entry = rank.simulation.sources.find(sys._getframe(2).f_back)
         row = communication_row(
             rank, entry or kind, tensor.nbytes, group.name, self._num_ranks, source, blocking=bool(entry), peer=peer,
             tag=tag,
         )  # fmt: skip
-        posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends)
+        posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends, plain=plain)
         rank.simulation.exchange.post(posted, group.key, tag)
         return VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
 

@@ -141,7 +141,7 @@ class Sources:
             if kind is None:
                 kind = self._kind(code)
             if kind is _LEARNERS:
-                key = (id(code), frame.f_lineno)
+                key = (id(code), frame.f_lasti)  # to find the line of it takes a search
                 text = self._texts.get(key)
                 if text is None:
                     text = self._texts[key] = f"{code.co_filename}:{frame.f_lineno}"
