@@ -123,7 +123,7 @@ class Posted(Event):
             increment_version(tensor)
             return
         with uncounted():
-            if type(payload) is bytes:  # the buffer's storage is another one by now
+            if isinstance(payload, bytes):  # the buffer's storage is another one by now
                 payload = torch.frombuffer(bytearray(payload), dtype=tensor.dtype)
             tensor.copy_(payload.view(tensor.shape))
 
