@@ -4,8 +4,8 @@ The choice follows NCCL. Over NVLink, PCIe and InfiniBand all_reduce takes the c
 whose switch can add, nvls, each with the protocol that suits its size (labkit.simulator.nccl); all_gather,
 reduce_scatter, broadcast and reduce take a ring; what NCCL makes of point-to-point messages (all_to_all, gather,
 scatter) is a direct exchange. Over any other link every step costs its latency, a tree has 2 log2(N) of them, and
-broadcast and reduce may take one as well. Cheaper means by the network's own estimate. No port of a tree carries more
-than twice the tensor in each direction, as with NCCL's double binary trees.
+broadcast and reduce may take one as well. Cheaper means by the estimate that NCCL goes by. No port of a tree carries
+more than twice the tensor in each direction, as with NCCL's double binary trees.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _candidates(
         possible["tree"] = lambda: tree(kind, ranks, num_bytes, cluster)
     one_node = len({cluster.node(rank) for rank in ranks}) == 1
     if kind == "all_reduce" and cluster.link.sums_in_switch and one_node:
-        possible["nvls"] = lambda: nvls(ranks, num_bytes)
+        possible["nvls"] = lambda: nvls(ranks, num_bytes, cluster.link)
     nccl = speaks_nccl(cluster)
     usual: list[str] = [name for name in ("ring", "tree", "nvls") if name in possible] or ["direct"]
     if nccl and kind != "all_reduce" and "ring" in possible:

@@ -3,13 +3,14 @@
 NCCL starts a collective (a base latency), passes a number of steps (a latency each, by kind of link) and moves bytes at
 a share of what the links carry. A protocol trades one for the other: *LL* puts a flag beside every word, steps are
 quick and three quarters of the bandwidth go; *LL128* spends 8 bytes in 128 and runs over NVLink; *Simple* waits for
-whole chunks. The constants are NCCL's own. They rank its choices well and large tensors follow them; real launches of
-small tensors take longer than it says (see ``make bench ARGS=literature``).
+whole chunks. The constants are NCCL's own. They rank its choices well, and tensors follow them on H100s; medium ones
+take longer on A100s, and so do small ones where one process launches all GPUs (``make bench ARGS=literature``).
 
 Left out: NCCL's caps by channel and by CPU vendor, its correction of medium trees, CollNet, NVLS over several nodes.
 
 Source: https://github.com/NVIDIA/nccl, src/graph/tuning.cc at commit b6475625 (2.20): baseLat, hwLat and
-ncclTopoTuneModel.
+ncclTopoTuneModel. The rounds of NVLS: src/enqueue.cc, calcCollChunking; src/device/all_reduce.h; src/transport/nvls.cc
+(16 channels on Hopper) at commit 5067397c.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from labkit.hardware import Link
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Traffic
 
@@ -65,6 +67,9 @@ PROTOCOLS = (
     ),
 )
 NVLS_US, NVLS_SHARE = 23.0, 5 / 6
+NVLS_CHANNELS, NVLS_CHUNK = 16, 128 * 2**10
+NVLS_SMALLER = ((64, 64 * 2**10), (8, 32 * 2**10), (2, 16 * 2**10))
+"""Where fewer rounds than this would be left, chunks of so many bytes are taken."""
 
 
 def speaks_nccl(cluster: Cluster) -> bool:
@@ -94,14 +99,31 @@ def variants(kind: str, traffic: Traffic, ranks: Sequence[int], cluster: Cluster
     ]
 
 
-def nvls(ranks: Sequence[int], num_bytes: int) -> Traffic:
+def nvls(ranks: Sequence[int], num_bytes: int, link: Link) -> Traffic:
     """Return an all-reduce summed in the switch.
 
     Every rank hands the switch its tensor and takes 1/N of the sum; then it hands that on to all and takes the others'.
+
+    It goes in rounds, of a chunk for each rank on each channel, and a round passes three stages: into the buffer that
+    the switch reads, through the switch, out of the buffer again. The stages work at once on three rounds that follow
+    each other, so a tensor of few rounds pays for filling and emptying this pipeline: two rounds more, each stage taken
+    to be as slow as the slowest.
     """
     size = len(ranks)
-    edges = {(ranks[place], ranks[(place + 1) % size]): (1 + 1 / size) * num_bytes for place in range(size)}
-    return Traffic("nvls", 2, edges, "Simple", round(1_000 * NVLS_US), 1 / NVLS_SHARE)
+    at_port = (1 + 1 / size) * num_bytes
+    edges = {(ranks[place], ranks[(place + 1) % size]): at_port for place in range(size)}
+    round_share = min(1.0, nvls_round(num_bytes, size) / max(num_bytes, 1))
+    fill_ns = 2 * round_share * at_port / NVLS_SHARE / link.payload_bytes_per_second * 1e9
+    return Traffic("nvls", 2, edges, "Simple", round(1_000 * NVLS_US), 1 / NVLS_SHARE, round(fill_ns))
+
+
+def nvls_round(num_bytes: int, num_ranks: int) -> int:
+    """Return how many bytes of a tensor one round takes, which NCCL makes smaller where few rounds would be left."""
+    at_once, chunk = NVLS_CHANNELS * num_ranks, NVLS_CHUNK
+    for rounds, smaller in NVLS_SMALLER:
+        if num_bytes < rounds * at_once * chunk:
+            chunk = min(chunk, smaller)
+    return at_once * chunk
 
 
 def _latency_us(

@@ -58,6 +58,7 @@ class Traffic:
         protocol: NCCL's protocol, "" where NCCL has no part in it.
         latency_ns: What its steps cost before bytes count; None where each step costs the latency of its link.
         bytes_on_wire: Bytes that pass a port for each byte of payload.
+        fill_ns: What filling and emptying a pipeline of stages costs, which NCCL's own estimate does not know.
     """
 
     algorithm: str
@@ -66,6 +67,7 @@ class Traffic:
     protocol: str = ""
     latency_ns: int | None = None
     bytes_on_wire: float = 1.0
+    fill_ns: int = 0
 
 
 class Passage(NamedTuple):
@@ -171,7 +173,7 @@ class Network:
         Every port carries its share as one block; the slowest one, with whatever queues before it, decides, and the
         latency of the steps comes on top. That is exact for a ring and for direct exchange on free ports.
         """
-        latency_ns = self._latency_of(traffic)
+        latency_ns = self._latency_of(traffic) + traffic.fill_ns
         ends_ns = self._moved_by_cores(traffic.edges, now_ns) + latency_ns
         begins_ns = []
         for port, num_bytes in self._loads(traffic).items():
@@ -200,7 +202,7 @@ class Network:
         return done_ns
 
     def estimate_ns(self, traffic: Traffic) -> int:
-        """Return how long the collective would take on free ports, without jitter."""
+        """Return how long NCCL would expect the collective to take: on free ports, without jitter or fill_ns."""
         longest = max((load / port.bytes_per_ns for port, load in self._loads(traffic).items()), default=0)
         return self._latency_of(traffic) + math.ceil(longest)
 
