@@ -141,6 +141,7 @@ class Link:
         post_ns: What posting a message or a collective costs the rank's own thread.
         host_bytes_per_second: What the cores of a host move together when they do nothing else, where moving bytes is
             work for the cores that the ranks compute on (gloo over loopback); None where it costs them nothing.
+        collective_ns: What a collective takes beyond its messages, on a host that was measured.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Link:
     sums_in_switch: bool = False
     post_ns: int = 0
     host_bytes_per_second: float | None = None
+    collective_ns: int = 0
 
     @property
     def payload_bytes_per_second(self) -> float:

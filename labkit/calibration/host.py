@@ -2,7 +2,8 @@
 
 Measured in real ranks, all of them at once, for they share memory and caches: what each operator takes by how much work
 it does, in layers of several sizes, forwards and backwards; what Python and autograd cost around an operator; how long
-a message takes between two ranks, and how many bytes all ranks together move. Operators are measured, never models, so
+a message takes between two ranks, how many bytes all ranks together move, and what a collective takes beyond that (gloo
+runs it on threads of its own, which wait for a core). Operators are measured, never models, so
 that predicting a model's step is a prediction. It is that of a step's mean on the host as it was, with what else ran on
 it (labkit.calibration.points.disturbance). Ranks that are disturbed at different times also wait for each other, which
 is not predicted.
@@ -27,6 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from statistics import mean, median
 from types import MappingProxyType
 from typing import Any, Literal
@@ -34,6 +36,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from labkit.calibration.collectives import beyond_messages_ns
 from labkit.calibration.layers import layers
 from labkit.calibration.points import Call, disturbance, lower_quartile, points
 from labkit.errors import ConfigError, EnvironmentProblem
@@ -46,6 +49,7 @@ from labkit.torch_port.operators import DispatchMode, flop_registry, name_of
 from labkit.worlds import local, run
 
 MESSAGES = (8, 2**16, 2**20, 2**21, 2**22, 2**23)
+REDUCED = (2**16, 2**20, 2**22)
 _SOURCE = "measured on this host by labkit calibrate"
 _REPEATS = 5
 _UNSEEN = "pcie4"
@@ -63,6 +67,7 @@ class RankMeasure:
         crowd: Bytes -> seconds in which every rank sends and receives as much, on average.
         post_s: Seconds until isend and irecv return, the mean of the two, on average.
         num_ranks: Ranks that sent.
+        reduced: Bytes -> seconds of an all_reduce of all these ranks, on average.
     """
 
     operators: dict[str, list[Call]] = field(default_factory=dict)
@@ -71,6 +76,7 @@ class RankMeasure:
     crowd: dict[int, float] = field(default_factory=dict)
     post_s: float = 0.0
     num_ranks: int = 0
+    reduced: dict[int, float] = field(default_factory=dict)
 
 
 class Stopwatch(DispatchMode):
@@ -204,7 +210,10 @@ def assemble(measures: Measures) -> Hardware:
         memory_share=1.0,
         share_source=_SOURCE, cores=cores, measured=MappingProxyType(measured),
     )  # fmt: skip
-    return Hardware(device, _link(measures), f"{_made_on(cores)}; calls took {longer - 1:.0%} longer than undisturbed")
+    made_on = f"{_made_on(cores)}; calls took {longer - 1:.0%} longer than undisturbed"
+    host = Hardware(device, _link(measures), made_on)
+    reduced = [(one.num_ranks, size, seconds) for one in measures.crowd for size, seconds in one.reduced.items()]
+    return replace(host, link=replace(host.link, collective_ns=beyond_messages_ns(host, reduced)))
 
 
 def _link(measures: Measures) -> Link:
@@ -291,7 +300,7 @@ def _around(where: torch.device) -> float:
 
 
 def _measure_messages() -> RankMeasure:
-    """Send to and fro between ranks 0 and 1, then round a ring of all ranks."""
+    """Send to and fro between ranks 0 and 1, then round a ring of all ranks; then reduce over all of them."""
 
     rank, size = dist.get_rank(), dist.get_world_size()
     found = RankMeasure(num_ranks=size)
@@ -323,10 +332,12 @@ def _measure_messages() -> RankMeasure:
             found.messages[num_bytes] = _timed(to_and_fro, repeats) / 2
         found.crowd[num_bytes] = _timed(around, repeats)
         found.post_s = found.post_s or mean(posts)  # of the smallest: posting a large message moves a part of it
+    for num_bytes in REDUCED:
+        found.reduced[num_bytes] = _timed(partial(dist.all_reduce, torch.ones(num_bytes // 4, device=device())), 50)
     return found
 
 
-def _timed(call: Callable[[], None], repeats: int) -> float:
+def _timed(call: Callable[[], object], repeats: int) -> float:
     times = []
     for _ in range(repeats + 2):
         dist.barrier()
@@ -334,13 +345,13 @@ def _timed(call: Callable[[], None], repeats: int) -> float:
     return mean(times[2:])
 
 
-def _host_seconds(call: Callable[[], None]) -> float:
+def _host_seconds(call: Callable[[], object]) -> float:
     begin_s = time.perf_counter()
     call()
     return time.perf_counter() - begin_s
 
 
-def _device_seconds(call: Callable[[], None]) -> float:
+def _device_seconds(call: Callable[[], object]) -> float:
     """Return how long the device took from before the first kernel of the call until after its last."""
     begin, end = _event(), _event()
     begin.record()
@@ -365,6 +376,8 @@ def as_text(hardware: Hardware) -> str:
     ]
     if link.host_bytes_per_second:
         lines.append(f"  all ranks together   {link.host_bytes_per_second / 1e9:.2f} GB/s")
+    if link.collective_ns:
+        lines.append(f"  a collective         {link.collective_ns / 1e3:.0f} µs more than its messages")
     for name, unit in (("mm", "GFLOP/s"), ("convolution", "GFLOP/s"), ("copy_", "GB/s"), ("gelu", "GB/s")):
         found = device.measured.get(name, ())
         work = [(one.flops or one.bytes, one.seconds) for one in found[:: max(1, len(found) // 6)]]

@@ -210,7 +210,8 @@ class Network:
         if traffic.latency_ns is not None:
             return traffic.latency_ns
         ways = [self.latency_ns(src, dst) for src, dst in traffic.edges]
-        return math.ceil(traffic.steps * sum(ways) / len(ways)) if ways else 0
+        steps_ns = math.ceil(traffic.steps * sum(ways) / len(ways)) if ways else 0
+        return steps_ns + self.cluster.link.collective_ns
 
     def _loads(self, traffic: Traffic) -> dict[Port, float]:
         loads: dict[Port, float] = {}

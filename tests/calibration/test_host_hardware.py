@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import labkit
 from labkit.calibration import as_text, assemble, gather
 from labkit.calibration import host as calibration
+from labkit.calibration.collectives import beyond_messages_ns
 from labkit.calibration.host import Measures, RankMeasure, Stopwatch
 from labkit.calibration.points import disturbance, points
 from labkit.cli import app
@@ -60,6 +62,28 @@ def test_what_was_measured_becomes_a_device_and_a_link() -> None:
     # Four ranks move 4 MiB together in the 2 ms that bytes add.
     assert host.link.host_bytes_per_second == pytest.approx(2**22 / 2e-3)
     assert "20 µs" not in as_text(host) and "100 µs to post" in as_text(host)
+
+
+def test_what_a_collective_takes_beyond_its_messages_is_measured_and_predicted() -> None:
+    one = replace(_rank(), reduced={2**20: 5e-3, 2**16: 3e-3, 8: 2e-3})
+    plain = assemble(Measures(2, [_rank()], [_rank()], [_rank()] * 2))
+    host = assemble(Measures(2, [_rank()], [_rank()], [one] * 2))
+    assert plain.link.collective_ns == 0
+    took, without = (
+        max(labkit.run(_reduce, on=labkit.virtual(2, gpu=each), echo=False).results) for each in (host, plain)
+    )
+    assert took - without == pytest.approx(host.link.collective_ns / 1e9, rel=1e-6)
+    each_alone = [beyond_messages_ns(plain, [(2, size, seconds)]) for size, seconds in one.reduced.items()]
+    assert host.link.collective_ns == pytest.approx(sum(each_alone) / 3, abs=1)
+    assert host.link.collective_ns > 10**6
+    assert beyond_messages_ns(plain, [(2, 2**20, 1e-6)]) == 0
+    assert "more than its messages" in as_text(host) and "more than its messages" not in as_text(plain)
+
+
+def _reduce() -> float:
+    begin = time.perf_counter()
+    dist.all_reduce(torch.ones(2**16))
+    return time.perf_counter() - begin
 
 
 def test_calls_with_as_much_work_become_one_point_with_the_lower_quartile_of_their_times() -> None:
