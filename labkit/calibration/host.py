@@ -50,6 +50,8 @@ from labkit.worlds import local, run
 
 MESSAGES = (8, 2**16, 2**20, 2**21, 2**22, 2**23)
 REDUCED = (2**16, 2**20, 2**22)
+_COLD_BYTES = {"cpu": 32 * 2**20, "cuda": 256 * 2**20}
+"""More than the caches that a core, or a GPU, has to itself; 256 MB is what triton.testing.do_bench clears."""
 _SOURCE = "measured on this host by labkit calibrate"
 _REPEATS = 5
 _UNSEEN = "pcie4"
@@ -253,14 +255,20 @@ def _made_on(cores: int | None) -> str:
 
 
 def _measure_operators() -> RankMeasure:
-    """Run each layer forwards and backwards on every rank at once."""
+    """Run each layer forwards and backwards on every rank at once.
+
+    Caches are cold when it begins, for a model goes through all its other layers before it comes back to one; what
+    backwards finds in them, forwards has left.
+    """
 
     where, watch = device(), Stopwatch()
+    other_layers = torch.zeros(_COLD_BYTES[where.type] // 4, device=where)
     for build in layers():
         step = build(where)
         step()
         for _ in range(_REPEATS):
             dist.barrier()
+            other_layers.add_(1.0)
             with watch:
                 step()
         watch.settle()
