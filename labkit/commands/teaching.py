@@ -257,6 +257,8 @@ def copies(
         typer.echo(f"{case.id}  {case.kind}, {case.share:.0%}: {whose[case.id]}{note}")
     if found.from_pack:
         typer.echo(f"cells from a pack: {', '.join(found.from_pack)}")
+    for name, problem in found.unread.items():
+        typer.echo(f"not compared: {name}: {problem}", err=True)
     typer.echo(f"{out}: {len(found.cases)} case{'s' if len(found.cases) != 1 else ''}")
 
 

@@ -169,6 +169,8 @@ def test_copies_on_the_command_line_and_a_case_is_closed_with_a_note(course: Cou
     write_submission(tmp_path / "now" / "linus.ipynb", {"double": "def double(x):\n    return x * 2\n"})
     book = str(tmp_path / "book.db")
 
+    (tmp_path / "now" / "alan.ipynb").write_text("{ torn")
+
     def labkit(*words: str) -> str:
         done = CliRunner().invoke(app, list(words), env={"LABKIT_GRADEBOOK": book})
         assert done.exit_code == 0, done.output
@@ -179,6 +181,7 @@ def test_copies_on_the_command_line_and_a_case_is_closed_with_a_note(course: Cou
     said = labkit(*words, "--earlier", str(tmp_path / "2025"))
     case = said.split()[0]
     assert "the same answers, 100%: ada, grace, 2025: zoe" in said and "1 case" in said
+    assert "not compared: alan: The file is not a notebook: it is cut off or damaged" in said
     labkit("gradebook", "close-case", case, "--note", "they worked together, as they may")
     assert "(closed: they worked together, as they may)" in labkit(*words, "--earlier", str(tmp_path / "2025"))
     assert "they worked together" in page.read_text() and "2025: zoe" in page.read_text()

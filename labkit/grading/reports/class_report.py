@@ -115,9 +115,10 @@ def read_works(
         for each in submissions:
             told(each.name, len(works), len(submissions))
             name = f"{origin}: {each.name}" if origin else each.name
-            read = answers(files.read(each).cells, course.pristine)
+            read = files.read(each)
             whose = (owners or {}).get(each.name) or owner(each.name)
-            works.append(Work(name, read, hashes.get(each.name, ""), origin, whose))
+            held = answers(read.cells, course.pristine)
+            works.append(Work(name, held, hashes.get(each.name, ""), origin, whose, read.problem))
     return works
 
 

@@ -30,6 +30,7 @@ class Work:
         sha256: Of the whole file, or "".
         origin: "" for this class; else where it comes from, such as an earlier year's folder.
         owner: Whose; what one person or team handed in twice is no case. "" is the name's.
+        problem: Why it could not be read, "" for one that could.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Work:
     sha256: str = ""
     origin: str = ""
     owner: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,12 @@ class Copies:
     Attributes:
         cases: The identical first, larger groups first; then pairs that are much the same.
         from_pack: Exercises whose cell is a handed out pack's answer, by student.
+        unread: Why submissions could not be compared, by student.
     """
 
     cases: tuple[Case, ...]
     from_pack: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 def copies(works: Sequence[Work], handed_out: Mapping[str, str], packs: Sequence[Mapping[str, str]] = ()) -> Copies:
@@ -111,7 +115,7 @@ def copies(works: Sequence[Work], handed_out: Mapping[str, str], packs: Sequence
     owners = {work.name: work.owner or work.name for work in works}
     found = [case for case in found if len({owners[name] for name in case.names}) > 1]
     named = [replace(each, id=_hash("\0".join(sorted(ids[name] for name in each.names)))[:8]) for each in found]
-    return Copies(tuple(named), from_pack)
+    return Copies(tuple(named), from_pack, {work.name: work.problem for work in works if work.problem})
 
 
 def _groups(
