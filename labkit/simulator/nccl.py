@@ -3,8 +3,8 @@
 NCCL starts a collective (a base latency), passes a number of steps (a latency each, by kind of link) and moves bytes at
 a share of what the links carry. A protocol trades one for the other: *LL* puts a flag beside every word, steps are
 quick and three quarters of the bandwidth go; *LL128* spends 8 bytes in 128 and runs over NVLink; *Simple* waits for
-whole chunks. The constants are NCCL's own. They rank its choices well, and tensors follow them on H100s; medium ones
-take longer on A100s, and so do small ones where one process launches all GPUs (``make bench ARGS=literature``).
+whole chunks. The constants are NCCL's own. They rank its choices well, and tensors follow them where every GPU has a
+process, but for the smallest on A100s (``make bench ARGS=literature``).
 
 Left out: NCCL's caps by channel and by CPU vendor, its correction of medium trees, CollNet, NVLS over several nodes.
 
