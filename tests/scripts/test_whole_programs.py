@@ -87,6 +87,7 @@ def test_sharded_training_on_a_device_mesh_learns_the_same() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:`torch.distributed.all_gather_into_tensor` is deprecated:FutureWarning")
 @pytest.mark.parametrize("library", ["accelerate", "pytorch_lightning"])
 def test_a_library_that_launches_training_learns_the_same(library: str, tmp_path: Path) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed: pip install -e '.[foreign]'")
