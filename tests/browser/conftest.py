@@ -52,8 +52,7 @@ class Lab:
         """Wait until the notebook's kernel is idle and the page has joined it; before that, "Run All" asks for one."""
         until = time.monotonic() + 180
         while time.monotonic() < until:
-            with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=300) as answer:
-                sessions = {session["path"]: session["kernel"] for session in json.load(answer)}
+            sessions = {session["path"]: session["kernel"] for session in self._sessions()}
             kernel = sessions.get(name, {})
             if kernel.get("execution_state") == "idle" and kernel.get("connections"):
                 self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/")
@@ -91,9 +90,21 @@ class Lab:
 
     def end_kernel(self, name: str) -> None:
         """End the notebook's kernel, as "Shut Down Kernel" does."""
+        (session,) = [each for each in self._sessions() if each["path"] == name]
+        self._end(session)
+
+    def end_kernels(self) -> None:
+        """End every kernel; those of all lessons together would fill this machine's memory."""
+        for session in self._sessions():
+            self._end(session)
+
+    def _sessions(self) -> list[Any]:
         with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=300) as answer:
-            (session,) = [each["id"] for each in json.load(answer) if each["path"] == name]
-        address = f"{self.url}/api/sessions/{session}?token={TOKEN}"
+            sessions: list[Any] = json.load(answer)
+        return sessions
+
+    def _end(self, session: Any) -> None:
+        address = f"{self.url}/api/sessions/{session['id']}?token={TOKEN}"
         urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=300).close()
 
     def errors(self) -> list[str]:
@@ -188,6 +199,7 @@ def lab(lab_context: Any, server: tuple[str, Path]) -> Iterator[Lab]:
     yield lab
     page.close()
     lab_context.remove_listener("request", note)
+    lab.end_kernels()
 
 
 @pytest.fixture
