@@ -554,7 +554,7 @@ labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on 
 # ## 6 Why people stop at eight
 #
 # One block of width 8192 with 2048 tokens, in bfloat16, on H100s: eight in a machine, connected by NVLink; machines
-# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward, eight take 2.7. **How many ms do sixteen take?**
+# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward, eight take 2.8. **How many ms do sixteen take?**
 
 # %% tags=["predict"]
 labkit.predict("sixteen_gpus_ms", 1.4, unit="ms")
@@ -597,7 +597,7 @@ labkit.figure("mesh")
 # | H100s | 2048 tokens, width 8192 | 128 tokens, width 4096 |
 # |---|---|---|
 # | 1 | 13.9 ms | 0.53 ms |
-# | 8, one machine | 2.7 ms | 0.27 ms |
+# | 8, one machine | 2.8 ms | 0.30 ms |
 # | 16, two machines | 2.3 ms | 0.34 ms |
 #
 # <!-- notes: The network between machines, and the time that any operator needs to start. -->

@@ -55,7 +55,7 @@ def _candidates(
         possible["tree"] = lambda: tree(kind, ranks, num_bytes, cluster)
     one_node = len({cluster.node(rank) for rank in ranks}) == 1
     if kind == "all_reduce" and cluster.link.sums_in_switch and one_node:
-        possible["nvls"] = lambda: nvls(ranks, num_bytes, cluster.link)
+        possible["nvls"] = lambda: nvls(ranks, num_bytes)
     nccl = speaks_nccl(cluster)
     usual: list[str] = [name for name in ("ring", "tree", "nvls") if name in possible] or ["direct"]
     if nccl and kind != "all_reduce" and "ring" in possible:

@@ -19,7 +19,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from labkit.hardware import Link
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Traffic
 
@@ -99,7 +98,7 @@ def variants(kind: str, traffic: Traffic, ranks: Sequence[int], cluster: Cluster
     ]
 
 
-def nvls(ranks: Sequence[int], num_bytes: int, link: Link) -> Traffic:
+def nvls(ranks: Sequence[int], num_bytes: int) -> Traffic:
     """Return an all-reduce summed in the switch.
 
     Every rank hands the switch its tensor and takes 1/N of the sum; then it hands that on to all and takes the others'.
@@ -110,11 +109,9 @@ def nvls(ranks: Sequence[int], num_bytes: int, link: Link) -> Traffic:
     to be as slow as the slowest.
     """
     size = len(ranks)
-    at_port = (1 + 1 / size) * num_bytes
-    edges = {(ranks[place], ranks[(place + 1) % size]): at_port for place in range(size)}
-    round_share = min(1.0, nvls_round(num_bytes, size) / max(num_bytes, 1))
-    fill_ns = 2 * round_share * at_port / NVLS_SHARE / link.payload_bytes_per_second * 1e9
-    return Traffic("nvls", 2, edges, "Simple", round(1_000 * NVLS_US), 1 / NVLS_SHARE, round(fill_ns))
+    edges = {(ranks[place], ranks[(place + 1) % size]): (1 + 1 / size) * num_bytes for place in range(size)}
+    fill = 2 * min(1.0, nvls_round(num_bytes, size) / max(num_bytes, 1))
+    return Traffic("nvls", 2, edges, "Simple", round(1_000 * NVLS_US), 1 / NVLS_SHARE, fill)
 
 
 def nvls_round(num_bytes: int, num_ranks: int) -> int:

@@ -58,7 +58,8 @@ class Traffic:
         protocol: NCCL's protocol, "" where NCCL has no part in it.
         latency_ns: What its steps cost before bytes count; None where each step costs the latency of its link.
         bytes_on_wire: Bytes that pass a port for each byte of payload.
-        fill_ns: What filling and emptying a pipeline of stages costs, which NCCL's own estimate does not know.
+        fill: What filling and emptying a pipeline of stages adds, as a share of what the bytes take; NCCL's own
+            estimate does not know it.
     """
 
     algorithm: str
@@ -67,7 +68,7 @@ class Traffic:
     protocol: str = ""
     latency_ns: int | None = None
     bytes_on_wire: float = 1.0
-    fill_ns: int = 0
+    fill: float = 0.0
 
 
 class Passage(NamedTuple):
@@ -173,10 +174,12 @@ class Network:
         Every port carries its share as one block; the slowest one, with whatever queues before it, decides, and the
         latency of the steps comes on top. That is exact for a ring and for direct exchange on free ports.
         """
-        latency_ns = self._latency_of(traffic) + traffic.fill_ns
+        latency_ns, loads = self._latency_of(traffic), self._loads(traffic)
+        if traffic.fill:
+            latency_ns += math.ceil(traffic.fill * _longest_ns(loads))
         ends_ns = self._moved_by_cores(traffic.edges, now_ns) + latency_ns
         begins_ns = []
-        for port, num_bytes in self._loads(traffic).items():
+        for port, num_bytes in loads.items():
             port_begins, port_ends = port.book(now_ns, num_bytes * self._jitter())
             begins_ns.append(port_begins)
             ends_ns = max(ends_ns, port_ends + latency_ns)
@@ -202,9 +205,8 @@ class Network:
         return done_ns
 
     def estimate_ns(self, traffic: Traffic) -> int:
-        """Return how long NCCL would expect the collective to take: on free ports, without jitter or fill_ns."""
-        longest = max((load / port.bytes_per_ns for port, load in self._loads(traffic).items()), default=0)
-        return self._latency_of(traffic) + math.ceil(longest)
+        """Return how long NCCL would expect the collective to take: on free ports, without jitter and fill."""
+        return self._latency_of(traffic) + math.ceil(_longest_ns(self._loads(traffic)))
 
     def _latency_of(self, traffic: Traffic) -> int:
         if traffic.latency_ns is not None:
@@ -252,3 +254,7 @@ class Network:
 
     def _jitter(self) -> float:
         return 1.0 + self.cluster.jitter * self._random.random() if self.cluster.jitter else 1.0
+
+
+def _longest_ns(loads: dict[Port, float]) -> float:
+    return max((load / port.bytes_per_ns for port, load in loads.items()), default=0.0)

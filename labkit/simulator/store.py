@@ -10,6 +10,7 @@ import torch.distributed as dist
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.record import at
 from labkit.simulator.state import the_rank
+from labkit.simulator.virtual_work import POLL_NS
 
 _NO_TIMEOUT = timedelta(0)
 
@@ -74,8 +75,12 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def check(self, keys: list[str]) -> bool:
         """Return whether all keys have values by now."""
-        the_rank().turn()
-        return all(key in self._values for key in keys)
+        rank = the_rank()
+        rank.turn()
+        found = all(key in self._values for key in keys)
+        if not found:  # so that a loop that asks makes time pass
+            rank.spend(POLL_NS)
+        return found
 
     def wait(self, keys: list[str], timeout: timedelta = _NO_TIMEOUT) -> None:
         """Return once all keys have values."""

@@ -47,6 +47,7 @@ class VirtualWork(Handle):
         self._event, self._waiting, self._row = event, waiting, row
         self._tensors, self._finish, self._source = result, finish, source
         self._done = False
+        self._futures: list[VirtualFuture] = []
 
     def wait(self, timeout: object = None) -> bool:
         """Return True once the operation is complete; results are written now."""
@@ -74,6 +75,9 @@ class VirtualWork(Handle):
         if self._row is not None:
             self._row.waited = True
         self._finish()
+        futures, self._futures = self._futures, []
+        for future in futures:
+            future.complete(self._tensors)
 
     def is_completed(self) -> bool:
         """Return whether the operation is complete by now."""
@@ -126,7 +130,8 @@ class VirtualWork(Handle):
             done.set_result(self._tensors)
             return done
         if not during:
-            return VirtualFuture(self)
+            self._futures.append(VirtualFuture(self))
+            return self._futures[-1]
         future: Future[Any] = Future()
 
         def complete() -> None:
@@ -159,12 +164,15 @@ class VirtualFuture(Future[Any]):
         self._before = before
         self._inner = inner
 
+    def complete(self, result: list[torch.Tensor]) -> None:
+        """Take the work's result, and call back who asked for it: whoever waited, for the handle or for this."""
+        if not super().done():
+            super().set_result(result)
+
     def wait(self) -> Any:
         """Return the value once it is there."""
         if isinstance(self._before, VirtualWork):
             self._before.wait()
-            if not super().done():
-                super().set_result(self._before.result())
             return super().wait()
         self._before.wait()
         assert self._inner is not None
@@ -177,20 +185,19 @@ class VirtualFuture(Future[Any]):
     def done(self) -> bool:
         """Return whether the value is there."""
         if isinstance(self._before, VirtualWork):
-            if not super().done() and self._before.is_completed():
-                super().set_result(self._before.result())
+            self._before.is_completed()
             return bool(super().done())
         self._before.done()
         assert self._inner is not None
         return bool(self._inner.done())
 
     def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
-        """Return a future of what callback makes of this one; it is called when somebody waits."""
+        """Return a future of what callback makes of this one; it is called when somebody has waited."""
         inner = super().then(callback) if self._inner is None else self._inner.then(callback)
         return VirtualFuture(self, inner)
 
     def add_done_callback(self, callback: Callable[[Future[Any]], None]) -> None:
-        """Call back when somebody has waited for the value."""
+        """Call back when somebody has waited, for the handle or for a future of it."""
         if self._inner is None:
             super().add_done_callback(callback)
         else:

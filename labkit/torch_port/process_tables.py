@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -76,12 +76,18 @@ TABLES: tuple[tuple[str, str, Fresh], ...] = (
     ("torch._tensor_str", "PRINT_OPTS", copy),
     ("torch.distributed.tensor", "DTensor._op_dispatcher._custom_op_handlers", copy),
     ("torch.distributed.tensor._random", "_rng_tracker", lambda _: None),
+    # What a rank has to send of an uneven shard is remembered by the specs alone, and is another thing on each rank.
+    ("torch.distributed.tensor._redistribute", "_planner_cache", lambda _: {}),
+    ("torch.distributed.tensor._redistribute", "_gen_transform_infos", lambda known: cache(known.__wrapped__)),
     (_CONTEXT, "existing_custom_ops", copy),
     (_CONTEXT, "_cp_options", copy),
     (_CONTEXT, "_dispatch_mode", same),
     (_CONTEXT, "_replaced_functions", copy),
+    ("torch.utils.checkpoint", "_enable_checkpoint_early_stop", same),
+    ("torch.utils.checkpoint", "_checkpoint_debug_enabled", same),
     ("torch.nn.parallel.distributed", "DistributedDataParallel._active_ddp_module", same),
     *(("torch.nn.modules.module", name, watched) for name in _HOOKS),
+    *(("torch.optim.optimizer", f"_global_optimizer_{when}_hooks", watched) for when in ("pre", "post")),
 )
 
 float32_matmul_precision: Callable[[], str] = torch._C._get_float32_matmul_precision
@@ -90,11 +96,24 @@ function does for torch.compile."""
 
 _deterministic: Callable[[], bool] = torch._C._get_deterministic_algorithms
 
+_SWITCHES = (
+    ("_get_flash_sdp_enabled", "_set_sdp_use_flash", True),
+    ("_get_mem_efficient_sdp_enabled", "_set_sdp_use_mem_efficient", True),
+    ("_get_math_sdp_enabled", "_set_sdp_use_math", True),
+    ("_get_cudnn_enabled", "_set_cudnn_enabled", True),
+    ("_get_cudnn_benchmark", "_set_cudnn_benchmark", False),
+    ("_get_cudnn_deterministic", "_set_cudnn_deterministic", False),
+    ("_get_mkldnn_enabled", "_set_mkldnn_enabled", True),
+    ("_get_warnAlways", "_set_warnAlways", False),
+)
+"""What torch.backends and torch.set_warn_always read and set, in torch._C, and what a process begins with."""
+
 FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any], Any], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     (float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
     (_deterministic, torch.use_deterministic_algorithms, False),
     (torch.is_anomaly_enabled, torch.set_anomaly_enabled, False),
+    *((getattr(torch._C, get), getattr(torch._C, put), fresh) for get, put, fresh in _SWITCHES),
 )
 """Settings of torch that all threads share: how each is read and set, and what a process begins with."""
 
@@ -109,6 +128,7 @@ def _reach(module: str, path: str) -> object:
 NEEDED: dict[str, Callable[[], object]] = {
     "torch._C._get_float32_matmul_precision": lambda: torch._C._get_float32_matmul_precision,
     "torch._C._get_deterministic_algorithms": lambda: torch._C._get_deterministic_algorithms,
+    **{f"torch._C.{name}": partial(_reach, "torch", f"_C.{name}") for pair in _SWITCHES for name in pair[:2]},
     **{f"{module}.{path}": partial(_reach, module, path) for module, path, _ in TABLES},
 }
 """Name -> how it is reached; a test calls each."""

@@ -36,7 +36,7 @@ def solved(name: str) -> nbformat.NotebookNode:
         each.id: each.source for each in nbformat.read(ROOT / "solutions" / f"{name}.ipynb", as_version=4).cells
     }
     for cell in student.cells:
-        if {"exercise", "predict"} & set(cell.metadata.get("tags", ())):
+        if {"exercise", "design", "find", "why", "write", "predict"} & set(cell.metadata.get("tags", ())):
             cell.source = solution[cell.id]
     return student
 
@@ -118,7 +118,7 @@ def test_a_lesson_runs_is_played_with_saved_reopened_and_converted(lab: Lab, bro
     assert not errors
     assert [cell.source for cell in saved.cells] == [cell.source for cell in notebook.cells]
     checks = {cell.id: text_of(cell) for cell in saved.cells if "check" in cell.metadata.get("tags", ())}
-    assert not {cell: text for cell, text in checks.items() if not re.search(r"^Exercise \d+\.\d+.*: passed", text)}
+    assert not {cell: text for cell, text in checks.items() if not re.search(r"^Exercise \S.*: passed", text)}
     guesses = [cell for cell in saved.cells if "predict" in cell.metadata.get("tags", ())]
     assert guesses and not [cell for cell in saved.cells if "Write your guess first" in text_of(cell)]
 

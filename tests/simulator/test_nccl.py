@@ -47,25 +47,18 @@ def test_an_h100s_switch_adds_large_tensors_and_an_a100s_cannot() -> None:
 
 def test_a_tensor_of_few_rounds_pays_for_filling_the_switchs_pipeline() -> None:
     """16 MiB on 8 H100 go in four rounds of 4 MiB: two rounds more, half of what the bytes take."""
-    traffic, expected_ns = _plan(8, 2**24, gpu="h100")
-    assert traffic.algorithm == "nvls"
-    assert traffic.fill_ns == pytest.approx((expected_ns - 23_000) / 2, abs=2)
+    network = Network(describe(8, gpu="h100"))
+    traffic = choose("all_reduce", range(8), 2**24, network)
+    expected_ns = network.estimate_ns(traffic)
+    assert (traffic.algorithm, traffic.fill) == ("nvls", 0.5)
+    assert network.collective(traffic, 0) == (0, pytest.approx(expected_ns + (expected_ns - 23_000) / 2, abs=2))
 
 
 def test_what_fills_the_pipeline_is_two_rounds_and_never_more_than_twice_the_tensor() -> None:
     rounds = {power: nvls_round(2**power, 8) for power in (20, 22, 24, 26, 30)}
     assert rounds == {20: 2**21, 22: 2**21, 24: 2**22, 26: 2**23, 30: 2**24}
-    small, large = (_plan(8, 2**power, gpu="h100", algorithm="nvls") for power in (20, 33))
-    assert small[0].fill_ns == pytest.approx(2 * (small[1] - 23_000), abs=4)
-    assert large[0].fill_ns < 0.01 * large[1]
-
-
-def test_nccl_chooses_without_knowing_what_filling_costs() -> None:
-    network = Network(describe(8, gpu="h100"))
-    traffic = choose("all_reduce", range(8), 2**20, network)
-    begins_ns, ends_ns = network.collective(traffic, 0)
-    assert (traffic.algorithm, begins_ns) == ("nvls", 0)
-    assert ends_ns == network.estimate_ns(traffic) + traffic.fill_ns
+    fills = [_plan(8, 2**power, gpu="h100", algorithm="nvls")[0].fill for power in (10, 20, 33)]
+    assert fills == [2.0, 2.0, 2**-8]
 
 
 def test_over_many_nodes_small_tensors_take_the_tree_and_large_ones_the_ring() -> None:
