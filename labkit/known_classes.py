@@ -9,7 +9,10 @@ from __future__ import annotations
 import functools
 import io
 import pickle
+import sys
 from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import cloudpickle.cloudpickle as cloudpickle_private
@@ -27,6 +30,16 @@ def reduce_cached(value: object) -> Any:
     if cloudpickle_private._should_pickle_by_reference(function):
         return None
     return _cached, (function, value.cache_parameters())
+
+
+def reduce_module(value: object) -> Any:
+    """Return how a module travels whose class is its own, such as torch.backends.cudnn; None for anything else.
+
+    cloudpickle sends modules by name, and knows only those that are of no subclass.
+    """
+    if not isinstance(value, ModuleType) or type(value) is ModuleType or sys.modules.get(value.__name__) is not value:
+        return None
+    return import_module, (value.__name__,)
 
 
 def _cached(function: Any, parameters: Any) -> Any:

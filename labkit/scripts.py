@@ -44,7 +44,7 @@ class Script:
         sys.argv = [self.called or str(path), *self.args]
         sys.path = [str(path.parent), *sys.path]
         os.environ.update(_TORCHRUN)
-        with _steps.recorded():
+        with _steps_recorded():
             try:
                 exec(compile(path.read_bytes(), str(path), "exec"), main.__dict__)
             except SystemExit as end:
@@ -81,44 +81,28 @@ def script(path: str | Path, *args: object) -> Script:
     return Script(str(file.resolve()), tuple(str(arg) for arg in args), str(path))
 
 
-class _Steps:
-    """Spans around optimizer steps, while a script runs in this process: on a virtual cluster, any of many."""
+@contextmanager
+def _steps_recorded() -> Iterator[None]:
+    """Record a span around every optimizer step of the body; a virtual rank's hooks are its own, as a process's are."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    def __init__(self) -> None:
-        self._scripts = 0
-        self._handles: list[Any] = []
-        self._under_way: dict[int, Any] = {}
+    under_way: dict[int, Any] = {}
 
-    @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Record the steps of the body, and of every other body under way."""
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-        if not self._scripts:
-            self._handles = [
-                register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)
-            ]  # fmt: skip
-        self._scripts += 1
-        try:
-            yield
-        finally:
-            self._scripts -= 1
-            if not self._scripts:
-                for handle in self._handles:
-                    handle.remove()
-                self._under_way.clear()
-
-    def _before(self, optimizer: Any, _: Any, __: Any) -> None:
-        region = self._under_way[id(optimizer)] = span(STEP, "host")
+    def before(optimizer: Any, _: Any, __: Any) -> None:
+        region = under_way[id(optimizer)] = span(STEP, "host")
         region.__enter__()
 
-    def _after(self, optimizer: Any, _: Any, __: Any) -> None:
-        region = self._under_way.pop(id(optimizer), None)
+    def after(optimizer: Any, _: Any, __: Any) -> None:
+        region = under_way.pop(id(optimizer), None)
         if region is not None:
             region.__exit__(None, None, None)
 
-
-_steps = _Steps()
+    handles = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _say_what_is_left() -> None:

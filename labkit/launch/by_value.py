@@ -18,14 +18,14 @@ from typing import Any
 import cloudpickle
 import cloudpickle.cloudpickle as cloudpickle_private
 
-from labkit.known_classes import reduce_cached
+from labkit.known_classes import reduce_cached, reduce_module
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
     """cloudpickle, with tensors on an accelerator moved to the CPU: the notebook may have none."""
 
     def reducer_override(self, obj: Any) -> Any:
-        cached = reduce_cached(obj)
+        cached = reduce_cached(obj) or reduce_module(obj)
         if cached is not None:
             return cached
         torch = sys.modules.get("torch")

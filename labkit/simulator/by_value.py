@@ -18,14 +18,14 @@ import cloudpickle
 import cloudpickle.cloudpickle as cloudpickle_private
 
 from labkit.errors import ConfigError
-from labkit.known_classes import KnownClassesUnpickler, reduce_cached
+from labkit.known_classes import KnownClassesUnpickler, reduce_cached, reduce_module
 from labkit.simulator.locks import REPLACED
 from labkit.simulator.own_modules import is_own
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
     def reducer_override(self, obj: Any) -> Any:
-        reduced = reduce_cached(obj)
+        reduced = reduce_cached(obj) or reduce_module(obj)
         return super().reducer_override(obj) if reduced is None else reduced
 
 

@@ -18,6 +18,7 @@ from labkit.simulator import cuda_nvtx
 from labkit.simulator.cuda_events import the_accelerated
 from labkit.simulator.cuda_generators import VirtualGenerator
 from labkit.simulator.state import current_rank
+from labkit.torch_port.accelerators import PLACES
 
 _CAPABILITY = {"v100": (7, 0), "a100": (8, 0), "h100": (9, 0), "h200": (9, 0), "b200": (10, 0)}
 _real_rng: tuple[Any, Any] = (torch.get_rng_state, torch.set_rng_state)
@@ -237,6 +238,7 @@ def installed() -> Iterator[None]:
     answers: list[tuple[Any, str, Callable[..., Any]]] = [(cuda, name, mine) for name, mine in ANSWERED.items()]
     answers += [(cuda, name, _refusal(name)) for name in refused()]
     answers += [(torch.accelerator, name, mine) for name, mine in ACCELERATOR.items()]
+    answers += [(owner, name, lambda *_: torch.device("cuda")) for owner, name in PLACES]
     answers += [(torch, "Event", events.AnyEvent), (torch, "Stream", events.VirtualStream)]
     answers += [(cuda.nvtx, name, mine) for name, mine in cuda_nvtx.ANSWERED.items()]
     answers += [(cuda.nccl, "version", _refusal("nccl.version"))]

@@ -6,7 +6,6 @@ before is put back at the end.
 
 from __future__ import annotations
 
-import io
 import multiprocessing.process
 import os
 import random
@@ -20,10 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.simulator import own_logging, own_signals, replaced
+from labkit.simulator import own_logging, own_process, own_signals, replaced
 from labkit.simulator.own_environ_and_folders import OwnEnviron, OwnFolders
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
+from labkit.simulator.rank_output import Output
 from labkit.simulator.state import VirtualRank, current_rank
 
 EPOCH_NS = 1_767_225_600 * 10**9
@@ -58,39 +58,6 @@ class ProcessGlobals:
         generator.manual_seed(seed)
         self.torch = generator.get_state()
         self.output = Output(rank, show)
-
-
-class Output(io.TextIOBase):
-    """What one rank prints: kept whole, and shown line by line with its number."""
-
-    def __init__(self, rank: int, show: Callable[[str], None] | None) -> None:
-        super().__init__()
-        self._tag, self._show = f"[rank {rank}] ", show
-        self._parts: list[str] = []
-        self._line = ""
-
-    def write(self, text: str) -> int:
-        """Take in what is printed."""
-        self._parts.append(text)
-        if self._show is not None:
-            *lines, self._line = (self._line + text).split("\n")
-            for line in lines:
-                self._show(self._tag + line)
-        return len(text)
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def finish(self) -> None:
-        """Show a last line that had no end."""
-        if self._line and self._show is not None:
-            self._show(self._tag + self._line)
-            self._line = ""
-
-    def text(self) -> str:
-        """Return all that was printed."""
-        return "".join(self._parts)
 
 
 class _Environ(MutableMapping[Any, Any]):
@@ -221,6 +188,8 @@ class GlobalsSwitch:
                 stack.enter_context(_replaced(np.random, name, self._drawn(getattr(np.random, name), "numpy", method)))
             for module, name, function in _clock_functions():
                 stack.enter_context(_replaced(module, name, function))
+            for owner, name, function in own_process.functions():
+                stack.enter_context(_replaced(owner, name, function))
             stack.enter_context(
                 _replaced(
                     multiprocessing.process.BaseProcess,
@@ -249,6 +218,7 @@ class GlobalsSwitch:
             for context in (modules, folders, own_logging, own_signals):
                 stack.enter_context(context.installed())
             stack.enter_context(replaced.put_back(modules.shared, notes))
+            stack.enter_context(_replaced(os, "getpid", own_process.telling_pid(notes)))
             try:
                 yield
             finally:

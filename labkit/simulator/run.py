@@ -204,8 +204,8 @@ class _Run:
             stack.enter_context(
                 marked_at_steps(lambda: (rank.record.work, rank.now_ns) if (rank := current_rank()) else None)
             )
-            stack.enter_context(self._hub.switching(self._modules, self._tables, self._notes))
             stack.enter_context(optimizers_watched())
+            stack.enter_context(self._hub.switching(self._modules, self._tables, self._notes))
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
                 for rank in self._simulation.ranks
