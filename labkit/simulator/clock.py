@@ -210,6 +210,28 @@ class Scheduler:
             self._push(self.clocks[rank])
             self._switch(rank)
 
+    def wait_until(self, rank: int, event: Event, waiting: Waits, until_ns: int) -> bool:
+        """Wait for the event, at most until this time; return whether it was known by then when it happens."""
+        clock, given_up = self.clocks[rank], []
+
+        def give_up() -> None:
+            if event.ready_ns is None and rank in event.waiters:
+                event.waiters.remove(rank)
+                given_up.append(True)
+                clock.now_ns = max(clock.now_ns, until_ns)
+                self._push(clock)
+
+        if event.ready_ns is None:
+            self.act(until_ns, give_up)
+            event.waiters.append(rank)
+            clock.waiting = waiting
+            self._switch(rank)
+            clock.waiting = None
+        if given_up:
+            return False
+        self.wait(rank, event, waiting)
+        return True
+
     def wait(self, rank: int, event: Event, waiting: Waits) -> None:
         """Return once the event has happened, with the rank's clock not before it."""
         clock = self.clocks[rank]

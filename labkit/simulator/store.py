@@ -83,7 +83,11 @@ class VirtualStore(_Store):  # type: ignore[misc]
         return found
 
     def wait(self, keys: list[str], timeout: timedelta = _NO_TIMEOUT) -> None:
-        """Return once all keys have values."""
+        """Return once all keys have values.
+
+        Raises:
+            DistStoreError: If a time limit is given and a key has no value by then.
+        """
         rank = the_rank()
         rank.turn()
         source, _ = rank.simulation.sources.find(None)
@@ -92,7 +96,13 @@ class VirtualStore(_Store):  # type: ignore[misc]
                 others = [one.rank for one in rank.simulation.ranks if one.rank != rank.rank]
                 text = f"store.wait for the key {key!r}{at(source)}"
                 waiting = Waiting("store.wait", lambda others=others: others, lambda text=text: text, source)  # type: ignore[misc]
-                rank.wait(self._events.setdefault(key, Event()), waiting)
+                event = self._events.setdefault(key, Event())
+                if not timeout:
+                    rank.wait(event, waiting)
+                    continue
+                until_ns = rank.now_ns + round(timeout.total_seconds() * 1e9)
+                if not rank.simulation.scheduler.wait_until(rank.clock.number, event, waiting, until_ns):
+                    raise dist.DistStoreError(f"wait timeout after {timeout.total_seconds() * 1e3:.0f}ms, keys: {key}")
 
     def delete_key(self, key: str) -> bool:
         """Remove a key; return whether it was there."""
@@ -123,7 +133,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
         return True
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Do nothing: a wait that cannot end is reported as a deadlock."""
+        """Do nothing: a wait without a limit of its own that cannot end is reported as a deadlock."""
 
     def _put(self, key: str, value: bytes) -> None:
         self._values[key] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -49,8 +50,12 @@ class VirtualWork(Handle):
         self._done = False
         self._futures: list[VirtualFuture] = []
 
-    def wait(self, timeout: object = None) -> bool:
-        """Return True once the operation is complete; results are written now."""
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Return True once the operation is complete; results are written now.
+
+        Raises:
+            RuntimeError: If a time limit is given and nobody has done what is waited for by then.
+        """
         if self._done:
             return True
         rank, row = the_rank(), self._row  # any thread of the rank may wait
@@ -64,9 +69,16 @@ class VirtualWork(Handle):
                 row.group_size, 0, row.source, of=row,
             )  # fmt: skip
             rank.record.add(note)
-        rank.simulation.scheduler.wait(clock.number, self._event, self._waiting)
+        scheduler, in_time = rank.simulation.scheduler, True
+        if timeout:  # torch's own C++ passes 0 for none
+            until_ns = clock.now_ns + round(timeout.total_seconds() * 1e9)
+            in_time = scheduler.wait_until(clock.number, self._event, self._waiting, until_ns)
+        else:
+            scheduler.wait(clock.number, self._event, self._waiting)
         if note is not None:
             note.end_ns = clock.now_ns
+        if not in_time:
+            raise RuntimeError(f"Timed out after {timeout}: {self._waiting.text()}")
         self._complete()
         return True
 

@@ -8,6 +8,7 @@ import faulthandler
 import os
 import sys
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -104,6 +105,34 @@ def test_a_loop_that_asks_the_store_makes_time_pass() -> None:
         return 1
 
     assert _run(asks).results == [1, 1]
+
+
+def test_a_wait_with_a_limit_of_its_own_ends_there_and_the_program_goes_on() -> None:
+    def waits() -> list[str]:
+        said: list[str] = []
+        if dist.get_rank() == 0:
+            value = torch.zeros(1)
+            handle = dist.irecv(value, 1)
+            assert handle is not None
+            for wait in (
+                lambda: handle.wait(timedelta(seconds=2)),
+                lambda: dist.distributed_c10d._get_default_store().wait(["never"], timedelta(seconds=1)),
+            ):
+                try:
+                    wait()
+                except RuntimeError as error:
+                    said.append(f"{type(error).__name__} at {time.perf_counter():.3f}: {error}")
+            handle.wait()
+            said.append(str(float(value)))
+        else:
+            time.sleep(5)
+            dist.send(torch.ones(1), 0)
+        return said
+
+    said = _run(waits).results[0]
+    assert said[0].startswith("RuntimeError at 2.000: Timed out after 0:00:02: irecv from rank 1")
+    assert said[1].startswith("DistStoreError at 3.000: wait timeout after 1000ms, keys: ")
+    assert said[2] == "1.0"
 
 
 @pytest.mark.parametrize("by", ["all_reduce", "message"])
