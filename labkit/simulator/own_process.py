@@ -12,8 +12,8 @@ from labkit.simulator.own_modules import is_own
 from labkit.simulator.state import current_rank
 
 _ONE_PID = (
-    "os.getpid() is the same on every virtual rank, since ranks are threads of one process. "
-    'Where names of files must differ, use dist.get_rank() or os.environ["RANK"].'
+    "Virtual ranks are threads of one process, so os.getpid() returns the same number on every rank. "
+    'To make file names differ, use dist.get_rank() or os.environ["RANK"].'
 )
 
 

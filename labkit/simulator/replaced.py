@@ -43,8 +43,8 @@ def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
             for name in _added(owner, names, now):
                 delattr(owner, name)
                 notes[
-                    f"The program set {place}.{name}: every rank found what the last one set, since ranks share "
-                    "installed modules. It has been removed."
+                    f"The program set {place}.{name}. Ranks share installed modules, so every rank saw the value that "
+                    "was set last. It has been removed."
                 ] = 0
             for name in _replaced(names, now):
                 setattr(owner, name, names[name])

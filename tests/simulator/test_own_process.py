@@ -184,7 +184,7 @@ def test_os_exit_ends_the_rank_and_not_whoever_asked_for_the_run() -> None:
 def test_a_program_that_asks_for_the_processs_number_is_told_that_ranks_share_it() -> None:
     run = _run(lambda: os.getpid())
     assert run.results == [os.getpid()] * 2
-    assert "os.getpid() is the same on every virtual rank" in _told(run)
+    assert "os.getpid() returns the same number on every rank" in _told(run)
     assert "getpid" not in _told(_run(lambda: torch.ones(1)))
 
 
@@ -197,7 +197,7 @@ def test_names_that_a_program_adds_to_installed_modules_are_told_and_gone() -> N
 
     told = _told(_run(adds))
     for place in ("torch.nn.modules.linear.Linear.of_rank", "builtins.WHO_I_AM", "torch.Tensor.plus_rank"):
-        assert f"The program set {place}: every rank found what the last one set" in told
+        assert f"The program set {place}. Ranks share installed modules" in told
     assert not hasattr(nn.Linear, "of_rank") and not hasattr(builtins, "WHO_I_AM")
     assert not hasattr(torch.Tensor, "plus_rank")
 
