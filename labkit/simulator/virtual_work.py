@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.futures import Future
 
-from labkit.simulator.clock import Event, Waits
+from labkit.simulator.clock import Event, Waiting, Waits
 from labkit.simulator.futures import promise_in_backward
 from labkit.simulator.record import Row
 from labkit.simulator.state import the_rank
@@ -78,7 +78,12 @@ class VirtualWork(Handle):
         if note is not None:
             note.end_ns = clock.now_ns
         if not in_time:
-            raise RuntimeError(f"Timed out after {timeout}: {self._waiting.text()}")
+            took = f"{timeout.total_seconds() * 1e3:.0f} milliseconds" if timeout else ""
+            raise RuntimeError(
+                f"caught collective operation timeout: {self._waiting.text()} was not done after {took}"
+                if isinstance(self._waiting, Waiting)
+                else f"Timed out waiting {took} for {self._waiting.text()}"
+            )
         self._complete()
         return True
 
