@@ -3,10 +3,10 @@
 Measured in real ranks, all of them at once, for they share memory and caches: what each operator takes by how much work
 it does, in layers of several sizes, forwards and backwards; what Python and autograd cost around an operator; how long
 a message takes between two ranks, how many bytes all ranks together move, and what a collective takes beyond that (gloo
-runs it on threads of its own, which wait for a core). Operators are measured, never models, so
-that predicting a model's step is a prediction. It is that of a step's mean on the host as it was, with what else ran on
-it (labkit.calibration.points.disturbance). Ranks that are disturbed at different times also wait for each other, which
-is not predicted.
+runs it on threads of its own, which wait for a core). Operators are measured, never models, so that predicting a
+model's step is a prediction. It is that of a step's mean on the host as it was, with what else ran on it
+(labkit.calibration.points.disturbance). Ranks that are disturbed at different times also wait for each other, which is
+not predicted.
 
 What may be compared with it: runs with ``labkit.local(n, device="cpu", threads_per_rank=1)``, for one thread a rank is
 what was measured. With no more ranks than cores, computing and waiting in turns, the comparison is fair. With more

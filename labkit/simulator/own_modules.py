@@ -54,6 +54,12 @@ def is_own(module: ModuleType) -> bool:
     return is_own_spec(spec)
 
 
+def is_programs(name: str) -> bool:
+    """Return whether code that says it is of the module of this name is a program's own."""
+    module = sys.modules.get(name)
+    return name == "__main__" or module is None or is_own(module)
+
+
 def is_own_spec(spec: ModuleSpec) -> bool:
     """Return whether what a specification describes is the learner's."""
     if spec.name.partition(".")[0] in _SHARED:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from labkit.simulator.own_modules import is_own
+from labkit.simulator.own_modules import is_programs
 from labkit.simulator.state import current_rank
 
 _ONE_PID = (
@@ -58,10 +58,8 @@ def telling_pid(notes: dict[str, int]) -> Callable[[], int]:
 
     def getpid() -> int:
         rank = current_rank()
-        if rank is not None:
-            home = sys.modules.get(str(sys._getframe(1).f_globals.get("__name__")))
-            if home is None or home.__name__ == "__main__" or is_own(home):
-                notes.setdefault(_ONE_PID, rank.rank)
+        if rank is not None and is_programs(str(sys._getframe(1).f_globals.get("__name__"))):
+            notes.setdefault(_ONE_PID, rank.rank)
         return real()
 
     return getpid

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from labkit.simulator.own_modules import is_own
+from labkit.simulator.own_modules import is_programs
 
 _PATCHED = ("torch.nn", "torch.optim", "torch.utils.data")
 """Modules whose classes programs are known to change method by method."""
@@ -93,5 +93,4 @@ def _is_of_program(value: Any) -> bool:
     value = getattr(value, "func", value)  # of a partial
     value = getattr(value, "__func__", value)
     home = value.__globals__.get("__name__") if isinstance(value, FunctionType) else getattr(value, "__module__", None)
-    module = sys.modules.get(str(home))
-    return isinstance(value, FunctionType | type) and (home == "__main__" or module is None or is_own(module))
+    return isinstance(value, FunctionType | type) and is_programs(str(home))

@@ -77,8 +77,8 @@ class VirtualWork(Handle):
             scheduler.wait(clock.number, self._event, self._waiting)
         if note is not None:
             note.end_ns = clock.now_ns
-        if not in_time:
-            took = f"{timeout.total_seconds() * 1e3:.0f} milliseconds" if timeout else ""
+        if timeout and not in_time:
+            took = f"{timeout.total_seconds() * 1e3:.0f} milliseconds"
             raise RuntimeError(
                 f"caught collective operation timeout: {self._waiting.text()} was not done after {took}"
                 if isinstance(self._waiting, Waiting)
