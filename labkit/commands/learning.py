@@ -87,20 +87,6 @@ def _found(notebooks: Path) -> Path:
     return next((each / notebooks for each in (here, *here.parents) if (each / notebooks).is_dir()), notebooks)
 
 
-@app.command(rich_help_panel=_PANEL, epilog="Example: labkit upgrade --notebooks old/notebooks")
-def upgrade(
-    notebooks: _NOTEBOOKS = Path("notebooks"),
-    book: Annotated[
-        str | None, typer.Option(help="Upgrade a gradebook instead: a file, or postgresql+psycopg://user@host/name.")
-    ] = None,
-) -> None:
-    """Convert notebooks or a gradebook of the first edition to this one; nothing you wrote is lost."""
-    if book is not None:
-        typer.echo(load("labkit.grading.book.upgrading", "upgrade_book")(book))
-        return
-    load("labkit.lessons.upgrading", "upgrade")(notebooks, typer.echo)
-
-
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit launch train.py --on virtual:64 --gpu h100 -- --steps 20")
 def launch(
     script: Annotated[Path, typer.Argument(help="The Python file.")],

@@ -14,7 +14,6 @@ from labkit.errors import LessonError
 from labkit.lessons import executed, slides, student
 from labkit.lessons.budget import PROMISE, budget, keeps_its_promise
 from labkit.lessons.figures import pictures_of
-from labkit.lessons.first_edition import NOT_RETOLD
 from labkit.lessons.leaks import Passage, find_leaks
 from labkit.lessons.lesson import Lesson
 from labkit.words import plainly
@@ -91,9 +90,7 @@ def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
 
 
 def _beyond_limits(lesson: Lesson) -> Iterator[Drift]:
-    """Yield what is more than a lesson of this edition may hold."""
-    if lesson.slug in NOT_RETOLD:
-        return
+    """Yield what is more than a lesson may hold."""
     for why in budget(lesson).excesses():
         yield Drift(lesson.file, None, why, "shorten it, or move what does not fit to another lesson")
     if not keeps_its_promise(lesson):

@@ -144,12 +144,7 @@ def read(notebook: Path) -> Manifest:
     return from_metadata(metadata if isinstance(metadata, dict) else {}, str(notebook))
 
 
-_OPTIONAL: dict[str, Any] = {
-    "number": "",
-    "needs": [],
-    "kind": "build",
-    "weights": [],
-}  # a notebook of the first edition has none
+_OPTIONAL: dict[str, Any] = {"kind": "build", "weights": []}  # what as_metadata leaves out
 _TYPES: dict[str, type] = {
     "id": str,
     "number": str,

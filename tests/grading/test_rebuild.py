@@ -85,18 +85,6 @@ def test_missing_and_double_cells_are_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_submission_of_the_first_edition_is_read_and_told_what_was_not_found(tmp_path: Path) -> None:
-    content = notebook(RIGHT)
-    for number, cell in enumerate((cell for cell in content["cells"] if cell["id"].startswith("exercise-")), 1):
-        cell |= {
-            "id": f"exercise-90-{number}",
-            "metadata": {"tags": ["exercise"], "labkit": {"exercise": f"90.{number}"}},
-        }
-    rebuilt = rebuilt_from(content, tmp_path)
-    assert rebuilt.unchanged == ("double", "shift", "total")
-    assert "Exercise 90.1: its cell was not found, so it counts as not done." in rebuilt.notes
-
-
 def test_a_cell_of_the_learners_own_is_left_out_and_told_where_it_belongs(tmp_path: Path) -> None:
     content = notebook(RIGHT)
     content["cells"].insert(2, code_cell("mine", "def helper():\n    return 2\n", []))

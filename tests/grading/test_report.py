@@ -15,7 +15,6 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.guesses import Guess
 from labkit.grading.plain_text import plain_text
 from labkit.grading.reports.feedback import feedback_html
-from labkit.grading.reports.results import read_result
 from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.lessons.manifest import Exercise
@@ -148,13 +147,3 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         write_whole(tmp_path / "file" / "result.json", b"x")
-
-
-def test_a_result_of_the_first_edition_whose_keys_were_numbers_is_read(tmp_path: Path) -> None:
-    told = result_json(result(), "02_x")
-    for number, test in enumerate(told["tests"], 1):
-        del test["extra_data"]["exercise"]
-        test |= {"number": f"2.{number}", "name": f"2.{number} Task"}
-    (tmp_path / "result.json").write_bytes(as_json(told))
-    read = read_result(tmp_path / "result.json")
-    assert [(each.id, each.name) for each in read.exercises][:2] == [("2.1", "2.1 Task"), ("2.2", "2.2 Task")]

@@ -8,11 +8,9 @@ import pytest
 
 from labkit.lessons.budget import Budget, budget
 from labkit.lessons.build import build, check
-from labkit.lessons.first_edition import NOT_RETOLD
-from labkit.lessons.source import Lesson, load, parse
+from labkit.lessons.source import Lesson, parse
 
 PATH = "solutions/03_words.py"
-ROOT = Path(__file__).parents[2]
 
 
 def exercise(slug: str, minutes: int, more: str = "") -> str:
@@ -104,9 +102,3 @@ def test_check_fails_past_the_limits_and_without_a_promise(course: Path) -> None
     path.write_text(text.replace("[[minutes]]", "some"), encoding="utf-8")
     build(course, execute=False)
     assert any("does not say how long it takes" in str(drift) for drift in check(course))
-
-
-def test_lessons_that_are_not_retold_are_really_beyond_the_limits() -> None:
-    slugs = {path.stem.partition("_")[2]: path for path in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))}
-    assert set(NOT_RETOLD) <= set(slugs), "a lesson that is gone is still excused"
-    assert [slug for slug in NOT_RETOLD if not list(budget(load(slugs[slug])).excesses())] == []

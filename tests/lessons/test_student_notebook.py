@@ -119,14 +119,6 @@ def test_the_manifest_comes_back_from_the_file(source_text: str, tmp_path: Path)
     assert manifest.read(path).exercise("mean_over_ranks").points == 6
 
 
-def test_a_manifest_of_the_first_edition_is_read(source_text: str) -> None:
-    metadata = parse(source_text, PATH).manifest.as_metadata()
-    for exercise in metadata["exercises"]:
-        del exercise["number"], exercise["needs"]
-    exercises = manifest.from_metadata({"labkit": metadata}, "old.ipynb").exercises
-    assert [(each.number, each.needs) for each in exercises] == [("", ()), ("", ())]
-
-
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [

@@ -107,11 +107,10 @@ def test_a_full_disk_is_named_and_no_file_that_was_only_read(
     ("asked", "said"),
     [
         (["gradebook", "show", "--lesson", "02", "--book", "none.db"], "there is no gradebook none.db; name the file"),
+        (["gradebook", "show", "--lesson", "02", "--book", "text"], "file is not a database. Check that it is a"),
         (["launch", "here"], "that is a folder; give the path of a Python file."),
         (["calibrate", "--out", "here"], "here could not be written: it is a folder; name a file in it"),
         (["board", "--port", "99999"], "Input should be less than or equal to 65535"),
-        (["upgrade", "--book", "none.db"], "there is no gradebook none.db; name the file"),
-        (["upgrade", "--book", "text"], "file is not a database. Check that it is a gradebook that labkit wrote"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(

@@ -15,7 +15,7 @@ class GradedExercise:
     """One exercise in a result.json.
 
     Attributes:
-        id: Its slug; of a run of the first edition its number.
+        id: Its slug.
         points: What it earned.
         max_points: What counts towards full marks: 0 for a bonus.
         state: "passed", "failed", "not_done", "not_graded" or "to_read".
@@ -134,7 +134,7 @@ def _exercise(test: Any) -> GradedExercise:
     extra = test["extra_data"]
     number = str(test["number"])
     return GradedExercise(
-        str(extra.get("exercise", number)),
+        str(extra["exercise"]),
         float(test["score"]),
         float(test["max_score"]),
         str(extra["state"]),
