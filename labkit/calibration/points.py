@@ -25,7 +25,7 @@ def points(calls: Iterable[Call], longer: float = 1.0) -> tuple[Measured, ...]:
             median(one[1] for one in found),
             lower_quartile(one[2] for one in found) * longer,
         )
-        for found in _alike(calls)
+        for found in _similar_calls(calls)
     )
 
 
@@ -35,12 +35,12 @@ def disturbance(operators: Iterable[Iterable[Call]]) -> float:
     Other programs, and other guests of the same machine, only add to a call's time, now here and now there. A step is a
     sum of calls, so it takes their means: lower quartiles would not add up to what any step takes.
     """
-    alike = [found for calls in operators for found in _alike(calls)]
+    alike = [found for calls in operators for found in _similar_calls(calls)]
     undisturbed = sum(lower_quartile(one[2] for one in found) * len(found) for found in alike)
     return max(sum(one[2] for found in alike for one in found) / undisturbed, 1.0) if undisturbed else 1.0
 
 
-def _alike(calls: Iterable[Call]) -> list[list[Call]]:
+def _similar_calls(calls: Iterable[Call]) -> list[list[Call]]:
     bins: dict[tuple[int, int], list[Call]] = defaultdict(list)
     for flops, num_bytes, seconds in calls:
         bins[round(2 * math.log2(flops + 1)), round(2 * math.log2(num_bytes + 1))].append((flops, num_bytes, seconds))

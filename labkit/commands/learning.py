@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from labkit import __version__
+from labkit.class_machines import as_table, read_machines
 from labkit.commands.loading import load
 from labkit.doctor import as_text, examine
-from labkit.doctors import as_table, read_machines
 from labkit.errors import ConfigError
 
 app = typer.Typer()
@@ -108,7 +108,7 @@ def launch(
 ) -> None:
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
     hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}
-    run = load("labkit.launch_command", "launch")
+    run = load("labkit.commands.launch_script", "launch")
     run(script, args or [], on, hardware, timeout=timeout, seed=seed, out=out, say=typer.echo)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from labkit.timeline.once import once
+from labkit.timeline.cached_answers import cached_with_timeline
 from labkit.timeline.span import Lane
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _FEW = 4096
 NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
-@once
+@cached_with_timeline
 def by_rank_and_lane(timeline: Timeline) -> Groups:
     """Return for each (rank, lane) that has spans their row numbers, ascending."""
     if timeline.num_ranks <= _FEW and not (timeline.rank[1:] < timeline.rank[:-1]).any():

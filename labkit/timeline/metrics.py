@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.errors import ConfigError
+from labkit.timeline.cached_answers import cached_with_timeline
 from labkit.timeline.grouping import NO_ROWS, by_rank, by_rank_and_lane
 from labkit.timeline.intervals import Intervals, total, union, without
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, is_call, of_kind
-from labkit.timeline.once import once
 from labkit.timeline.span import Lane
 from labkit.timeline.transfers import moving
 
@@ -45,19 +45,19 @@ def joined(*parts: Sequence[Intervals]) -> list[Intervals]:
     return [union(*(np.concatenate(side) for side in zip(*mine, strict=True))) for mine in zip(*parts, strict=True)]
 
 
-@once
+@cached_with_timeline
 def computed(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when it computed."""
     return intervals_of_ranks(timeline, [Lane.COMPUTE])
 
 
-@once
+@cached_with_timeline
 def communicated(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when bytes of its calls moved."""
     return intervals_of_ranks(timeline, [Lane.COMMUNICATION])
 
 
-@once
+@cached_with_timeline
 def worked(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when it computed or bytes of its calls moved."""
     return joined(computed(timeline), communicated(timeline))
@@ -79,7 +79,7 @@ def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMM
     return totals(find(timeline) if find else intervals_of_ranks(timeline, lanes))
 
 
-@once
+@cached_with_timeline
 def blocked_of_ranks(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when it stood still: in a call or in ``wait()``, with nothing of its calls moving.
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from labkit.timeline.cached_answers import cached_with_timeline
 from labkit.timeline.columns import Table
 from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED, is_call, of_kind
-from labkit.timeline.once import once
 
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
@@ -47,7 +47,7 @@ class Moving:
     err_ns: npt.NDArray[np.int64]
 
 
-@once
+@cached_with_timeline
 def moving(timeline: Timeline) -> Moving:
     """Return when the calls of a timeline moved bytes; intervals of no length are left out."""
     table = timeline.transfers

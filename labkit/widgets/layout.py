@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from labkit.timeline.alike import alike_ranks
 from labkit.timeline.memory import has_memory
 from labkit.timeline.messages import of_kind
+from labkit.timeline.similar_ranks import similar_ranks
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
@@ -68,7 +68,7 @@ def folded(timeline: Timeline, needed: int = -1) -> list[tuple[int, int]]:
         needed: A rank that has rows of its own in any case; -1 for none.
     """
     shown = shown_ranks(timeline, needed)
-    groups = alike_ranks(timeline, shown) if len(timeline) <= _MOST_COMPARED else []
+    groups = similar_ranks(timeline, shown) if len(timeline) <= _MOST_COMPARED else []
     groups = [[rank for rank in group if rank != needed] for group in groups]
     stands_for = {group[0]: len(group) for group in groups}
     hidden = {rank for group in groups for rank in group[1:]}

@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from labkit.timeline.cached_answers import cached_with_timeline
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SERVED
-from labkit.timeline.once import once
 from labkit.timeline.phases import BACKWARD, BACKWARD_WEIGHT, FORWARD, NONE, OPTIMIZER, PHASES, phase_codes, phase_named
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -81,7 +81,7 @@ def category_of(lane: int, kind: str, name: str) -> int:
     return _HOST
 
 
-@once
+@cached_with_timeline
 def categories_of(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return the index in CATEGORIES of every span."""
     kinds, kind = timeline.kind_codes

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
-from labkit.timeline.alike import alike_ranks
 from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.memory import has_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import blocked_of_ranks, busbw_factor, lane_times
+from labkit.timeline.similar_ranks import similar_ranks
 from labkit.timeline.source_lines import shown_source
 from labkit.timeline.span import Lane
 from labkit.timeline.summary import headline
@@ -99,7 +99,7 @@ def pack(
         "blocked": counts,
         "measured": _measured(timeline, t0),
         **({"hides": bool(lane_times(timeline).hidden_ns[shown].any())} if origin_ns is None else {}),
-        "alike": alike_ranks(timeline, shown) if origin_ns is None else [],
+        "alike": similar_ranks(timeline, shown) if origin_ns is None else [],
         "labels": labels,
         "memory": memory,
         "clock": errors,

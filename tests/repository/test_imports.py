@@ -38,7 +38,6 @@ LAYERS = (
     "cluster_world",
     "models",
     "servers",
-    "launch_command",
     "calibration",
     "widgets",
     "board",
@@ -47,7 +46,7 @@ LAYERS = (
     "lessons",
     "grading",
     "doctor",
-    "doctors",
+    "class_machines",
     "commands",
     "cli",
 )

@@ -19,7 +19,7 @@ from labkit.grading.notebook.execute import NotebookReader
 from labkit.grading.notebook.message_bounds import LONGEST_VALUE, MOST_METADATA_BYTES, bounded_content, size_of
 from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.sandbox import bubblewrap
-from labkit.grading.sandbox.beneath import NotBeneathError, open_beneath
+from labkit.grading.sandbox.safe_open import NotInsideError, open_inside
 
 pytestmark = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
 
@@ -129,14 +129,14 @@ def test_a_socket_that_was_replaced_by_a_link_is_not_opened(tmp_path: Path) -> N
         (tmp_path / "elsewhere").symlink_to(tmp_path)
         folder = os.open(tmp_path, os.O_PATH)
         try:
-            found = open_beneath(folder, "service", stat.S_ISSOCK)
+            found = open_inside(folder, "service", stat.S_ISSOCK)
             with socket.socket(socket.AF_UNIX) as client:
                 service.listen()
                 client.connect(f"/proc/self/fd/{found}")
             os.close(found)
             for path in ("run/kernel-1", "run/kernel-2", "elsewhere/service", "run/../service", "/etc/passwd"):
-                with pytest.raises(NotBeneathError):
-                    open_beneath(folder, path, stat.S_ISSOCK)
+                with pytest.raises(NotInsideError):
+                    open_inside(folder, path, stat.S_ISSOCK)
         finally:
             os.close(folder)
 

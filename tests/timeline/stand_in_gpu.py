@@ -33,7 +33,7 @@ class StandInGpu:
     def mark_alone(self, device: torch.device) -> Event:
         return Event(time.monotonic_ns())
 
-    def came(self, event: Event) -> bool:
+    def has_completed(self, event: Event) -> bool:
         return event.host_ns is not None and event.host_ns <= time.monotonic_ns()
 
     def between_ns(self, first: Event, second: Event) -> int:

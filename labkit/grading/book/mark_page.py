@@ -11,11 +11,11 @@ from sqlalchemy.orm import selectinload
 
 from labkit.grading.book.changes import late_words
 from labkit.grading.book.class_time import shown
+from labkit.grading.book.comments_and_requests import asking_text
 from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.reports import findings_of, page_of
 from labkit.grading.book.standing import Grade
 from labkit.grading.book.tables import Attempt, Mark
-from labkit.grading.book.talk import asking_text
 from labkit.grading.reports.page import page
 
 

@@ -11,10 +11,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError
+from labkit.grading.book.comments_and_requests import CommentsAndRequests
 from labkit.grading.book.file_names import keys, of_system, plain
 from labkit.grading.book.roster_files import GRADESCOPE, Entry
 from labkit.grading.book.tables import Person
-from labkit.grading.book.talk import Talk
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Belonging:
     together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class Roster(Talk):
+class Roster(CommentsAndRequests):
     """People, and what they are known by."""
 
     def people(self) -> dict[str, Entry]:

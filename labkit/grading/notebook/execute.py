@@ -111,13 +111,13 @@ class NotebookReader:
 
         try:
             with MemoryWatch(roots, self._limits.kernel_memory_bytes, end):
-                told = self._talk(notebook, work, start)
+                told = self._follow_reader(notebook, work, start)
         finally:
             if kernel is not None:
                 kernel.close()
         return _run_of(told, bool(exceeded), self._limits)
 
-    def _talk(
+    def _follow_reader(
         self, notebook: Any, work: Path, start: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     ) -> Mapping[str, Any] | None:
         """Return what the reader tells at the end, or None where it ended, hung or told nonsense; then it is ended."""

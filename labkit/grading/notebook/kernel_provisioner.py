@@ -21,7 +21,7 @@ from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from traitlets import Any as AnyTrait
 
 from labkit.grading.notebook.sandboxed_kernel import CHANNELS, SOCKETS, socket_name
-from labkit.grading.sandbox.beneath import open_beneath
+from labkit.grading.sandbox.safe_open import open_inside
 
 NAME = "labkit-sandbox"
 _START_SECONDS = 60.0
@@ -80,7 +80,7 @@ class SandboxProvisioner(KernelProvisionerBase):
             with suppress(FileNotFoundError, PermissionError):  # it gives up its rights before it can be seen
                 folder = os.open(root, os.O_PATH | os.O_DIRECTORY)
                 try:
-                    return open_beneath(folder, path, stat.S_ISSOCK)
+                    return open_inside(folder, path, stat.S_ISSOCK)
                 finally:
                     os.close(folder)
             if await self.poll() is not None:

@@ -20,7 +20,7 @@ from labkit.grading.own_folders import own_prefix
 from labkit.grading.preloaded.client import KERNEL, Preloaded, process_id
 from labkit.grading.sandbox.bubblewrap import Sandbox, read_info, require
 from labkit.grading.sandbox.cgroup import Cgroup
-from labkit.grading.sandbox.empty import EmptySandbox
+from labkit.grading.sandbox.empty_sandbox import EmptySandbox
 from labkit.grading.sandbox.environments import submission_environment
 from labkit.grading.sandbox.keyring import forget_keys
 from labkit.grading.sandbox.process_tree import child_pids

@@ -19,7 +19,7 @@ from labkit.grading.own_folders import own_prefix
 from labkit.grading.preloaded.client import TEMPLATE, Preloaded, process_id
 from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.sandbox.cgroup import Cgroup
-from labkit.grading.sandbox.empty import EmptySandbox
+from labkit.grading.sandbox.empty_sandbox import EmptySandbox
 from labkit.grading.sandbox.gpus import device_files
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.sandbox.view import runtime

@@ -53,13 +53,13 @@ class Gpu(Protocol):
         """Return an event on the caller's stream."""
 
     def mark_done(self, device: torch.device, start: Any, work: Any) -> Any:
-        """Return an event that comes when this work is complete, which leaves the caller's stream alone."""
+        """Return an event that fires when this work is complete, without touching the caller's stream."""
 
     def mark_alone(self, device: torch.device) -> Any:
-        """Return an event on a stream that nothing else uses, after it has come."""
+        """Return an event on a stream that nothing else uses, once the device has reached it."""
 
-    def came(self, event: Any) -> bool:
-        """Return whether an event has come."""
+    def has_completed(self, event: Any) -> bool:
+        """Return whether the device has reached an event."""
 
     def between_ns(self, first: Any, second: Any) -> int:
         """Return the device's time between two events."""
@@ -98,8 +98,8 @@ class Cuda:
         event.synchronize()
         return event
 
-    def came(self, event: Any) -> bool:
-        """Return whether an event has come."""
+    def has_completed(self, event: Any) -> bool:
+        """Return whether the device has reached an event."""
         return bool(event.query())
 
     def between_ns(self, first: Any, second: Any) -> int:
@@ -185,12 +185,14 @@ class DeviceTimes:
         with self._lock:
             left = []
             for item in self._pending:
-                if self._gpu.came(item.end):
+                if self._gpu.has_completed(item.end):
                     self._resolve(item)
                 else:
                     left.append(item)
             self._pending = left
-            self._say_wait(next((item for item in left if item.call is not None and self._gpu.came(item.start)), None))
+            self._say_wait(
+                next((item for item in left if item.call is not None and self._gpu.has_completed(item.start)), None)
+            )
 
     def tie(self) -> None:
         """Take another anchor of every device, and correct what was resolved since the last by it."""

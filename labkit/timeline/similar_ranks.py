@@ -1,4 +1,4 @@
-"""Which ranks did the same at the same time, so that a picture need show one of them."""
+"""Groups of ranks that did the same at the same time, so that a picture can show one rank for all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FEWEST = 3
 _MANY = 8
 
 
-def alike_ranks(timeline: Timeline, shown: Sequence[int]) -> list[list[int]]:
+def similar_ranks(timeline: Timeline, shown: Sequence[int]) -> list[list[int]]:
     """Return groups of at least three ranks, of those shown, that made the same calls and ran the same operators.
 
     They did so at the same time, to half a percent of the whole, and held as much memory at their peaks. Up to eight

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from labkit.class_machines import as_table, read_machines
 from labkit.cli import app
-from labkit.doctors import as_table, read_machines
 from labkit.errors import ConfigError
 
 

@@ -1,4 +1,4 @@
-"""What graders and students say to each other about marks: comments, requests to look again, cases that were closed."""
+"""Comments on marks, students' requests to regrade, and closed cases of copying."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ASKED = re.compile(r'labkit-regrade (\S+) (\S+) "([^"\n]+)" ([0-9a-f]{8})\s*[:.
 
 @dataclass(frozen=True)
 class Asked:
-    """A request to look again.
+    """A student's request to regrade an exercise.
 
     Attributes:
         id: Its number.
@@ -49,8 +49,8 @@ def asking_text(lesson: str, exercise: str, student: str, sha256: str) -> str:
     return f'labkit-regrade {lesson} {exercise} "{student}" {sha256[:8]}: '
 
 
-class Talk(Database):
-    """Comments, requests and closed cases."""
+class CommentsAndRequests(Database):
+    """The part of the gradebook that graders and students write to each other in."""
 
     def comment(self, lesson: str, student: str, exercise: str, words: str) -> None:
         """Keep what a grader writes to a student; it stands on the student's page.

@@ -1,4 +1,4 @@
-"""What `labkit doctor --json` said on many machines, as one table: who cannot begin, and what many lack."""
+"""The reports of `labkit doctor --json` from a whole class in one table: who cannot start yet, and what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sandbox in which nothing runs yet: one sleeping process holds its namespaces until another enters them."""
+"""A sandbox started ahead of time: a sleeping process keeps its namespaces open until a real one enters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_STARTED = "a sandbox did not start; `labkit doctor` says what is missing"
 
 
 class EmptySandbox:
-    """Starts at once, in the background.
+    """A sandbox that starts in the background while the caller goes on.
 
     Args:
         sandbox: How it is confined.

@@ -1,4 +1,4 @@
-"""What is found out of a timeline once, for its columns do not change."""
+"""Answers computed from a timeline are cached on it: its columns never change."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-def once(find: Callable[[Timeline], Found]) -> Callable[[Timeline], Found]:
-    """Return the function, which keeps its answer with the timeline; nobody may write into that answer."""
+def cached_with_timeline(find: Callable[[Timeline], Found]) -> Callable[[Timeline], Found]:
+    """Return the function with its answer cached on the timeline; callers must not write into the answer."""
 
     @wraps(find)
-    def kept(timeline: Timeline) -> Found:
+    def cached(timeline: Timeline) -> Found:
         answers = vars(timeline).setdefault("_answers", {})
         if find.__name__ not in answers:
             answers[find.__name__] = find(timeline)
         found: Found = answers[find.__name__]
         return found
 
-    return kept
+    return cached

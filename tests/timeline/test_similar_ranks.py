@@ -6,7 +6,7 @@ import numpy as np
 
 import labkit
 from labkit.timeline import COMMUNICATION, REGION, Timeline
-from labkit.timeline.alike import alike_ranks
+from labkit.timeline.similar_ranks import similar_ranks
 
 
 def calls(starts: list[int], kinds: list[str] | None = None, flow: list[int] | None = None) -> Timeline:
@@ -17,16 +17,16 @@ def calls(starts: list[int], kinds: list[str] | None = None, flow: list[int] | N
 
 
 def test_three_ranks_of_the_same_calls_at_the_same_time_are_alike_and_two_are_not() -> None:
-    assert alike_ranks(calls([0, 5, 0, 700]), range(4)) == [[0, 1, 2]]
-    assert alike_ranks(calls([0, 0, 700]), range(3)) == []
-    assert alike_ranks(calls([0] * 4, ["all_reduce", "all_reduce", "barrier", "all_reduce"]), range(4)) == [[0, 1, 3]]
-    assert alike_ranks(Timeline(num_ranks=4), range(4)) == []
+    assert similar_ranks(calls([0, 5, 0, 700]), range(4)) == [[0, 1, 2]]
+    assert similar_ranks(calls([0, 0, 700]), range(3)) == []
+    assert similar_ranks(calls([0] * 4, ["all_reduce", "all_reduce", "barrier", "all_reduce"]), range(4)) == [[0, 1, 3]]
+    assert similar_ranks(Timeline(num_ranks=4), range(4)) == []
 
 
 def test_up_to_eight_ranks_that_exchange_messages_stay_apart() -> None:
     for count, groups in ((8, 0), (9, 1)):
         kinds = ["isend"] * count
-        assert len(alike_ranks(calls([0] * count, kinds, flow=list(range(count))), range(count))) == groups
+        assert len(similar_ranks(calls([0] * count, kinds, flow=list(range(count))), range(count))) == groups
 
 
 def test_names_make_no_rank_unlike_another() -> None:
@@ -35,11 +35,11 @@ def test_names_make_no_rank_unlike_another() -> None:
         [0, *plain.rank], [REGION, *plain.lane], [0, *plain.start_ns], [900, *plain.end_ns], ["x", *plain.name],
         ["span", *plain.kind],
     )  # fmt: skip
-    assert alike_ranks(named, range(3)) == [[0, 1, 2]]
+    assert similar_ranks(named, range(3)) == [[0, 1, 2]]
 
 
 def test_ranks_that_hold_more_memory_are_shown_apart() -> None:
     equal = labkit.recorded("who_holds")
-    assert alike_ranks(equal, range(4)) == []
+    assert similar_ranks(equal, range(4)) == []
     del equal.tables["memory"]
-    assert alike_ranks(equal, range(4)) == [[0, 1, 2, 3]]
+    assert similar_ranks(equal, range(4)) == [[0, 1, 2, 3]]

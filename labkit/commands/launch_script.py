@@ -1,4 +1,4 @@
-"""What `labkit launch` does: a script on a world, and what came of it in the terminal."""
+"""`labkit launch`: run a script in a world, and print what happened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def launch(
     out: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> Timeline | None:
-    """Return the timeline of a script's run, after saying what it came to.
+    """Run a script, print a summary, and return its timeline.
 
     Args:
         path: The script.
