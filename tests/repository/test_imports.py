@@ -45,6 +45,7 @@ LAYERS = (
     "checks",
     "exercises",
     "lessons",
+    "gpu_report",
     "grading",
     "doctor",
     "doctors",
