@@ -22,8 +22,8 @@ labkit gpu-report
 
 It writes `gpu-report.json` and `gpu-report.html`: which of the claims below hold, how far the virtual cluster's
 forecasts are from what your GPUs measure, and how far lessons 00 to 04 ran. Neither file names your machine, you or
-your folders. Send the JSON file as an issue or a pull request; it then stands here. With little time, `--minutes 3` begins
-nothing after three minutes, and the report names what was left out; `--rehearse` shows what a report looks like.
+your folders. Send the JSON file as an issue or a pull request; it then stands here. With little time, `--minutes 3`
+begins nothing after three minutes, and the report names what was left out; `--rehearse` shows what a report looks like.
 """
 
 

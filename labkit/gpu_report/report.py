@@ -122,16 +122,23 @@ def _gpus_in_words(here: Gpus) -> str:
 
 def _host(here: Gpus) -> dict[str, Any]:
     """Return what kind of machine this is; nothing by which it could be found."""
-    import psutil
-
     return {
         "system": platform.system(), "machine": platform.machine(), "python": platform.python_version(),
         "torch": torch.__version__, "cuda": torch.version.cuda or "", "nccl": here.nccl,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
+        "memory_bytes": _memory_bytes(),
         "gpus": [{"model": gpu.model, "memory_bytes": gpu.memory_bytes} for gpu in here.usable],
         "gpus_counted": here.counted, "problem": here.problem,
     }  # fmt: skip
+
+
+def _memory_bytes() -> int | None:
+    try:
+        import psutil
+
+        return int(psutil.virtual_memory().total)
+    except (ImportError, OSError):
+        return None  # where it cannot be read, the rest works
 
 
 def _run_part(report: _Report, part: str, place: Place, gpu: Device | None, here: Gpus) -> None:
