@@ -17,12 +17,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import first_page  # noqa: E402
+import gpu_pages  # noqa: E402
 import made_pages  # noqa: E402
 
 project = "labkit"
 copyright = "the labkit authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "made/lesson_map.md"]
+exclude_patterns = ["_build", "made/lesson_map.md", "gpu_reports/README.md"]
 html_theme = "furo"
 html_title = "labkit"
 html_static_path = ["site"]
@@ -59,10 +60,11 @@ def _block_math(writer: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def _with_pictures(app: Sphinx, error: Exception | None) -> None:
-    """Write the timelines that pages show in frames, each a page of its own, and the picture for links."""
+    """Write what pages show in frames or lead to, each a page of its own, and the picture for links."""
     if error is None and app.builder.format == "html":
         first_page.write_preview(Path(app.outdir) / "_static" / "preview.png")
         first_page.write_timelines(Path(app.outdir) / "made" / "timelines")
+        gpu_pages.write(Path(app.outdir) / "made" / "gpu")
 
 
 def _with_preview(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import first_page
+import gpu_pages
 
 import labkit
 from labkit.hardware import DEVICES, LINKS
@@ -25,7 +26,8 @@ PACKAGE = ROOT / "labkit"
 def write(folder: Path) -> None:
     """Write every made page below the folder; a page whose content is unchanged keeps its file."""
     pages = {"reference.md": _reference(), "hardware.md": _hardware(), "errors.md": _errors()}
-    pages |= {"what_runs.md": _what_runs()} | _lessons() | first_page.pages()
+    pages |= {"what_runs.md": _what_runs(), "gpu_reports.md": gpu_pages.overview(gpu_pages.reports())}
+    pages |= _lessons() | first_page.pages()
     for name, text in pages.items():
         path = folder / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

@@ -142,6 +142,26 @@ def calibrate(
         typer.echo(f"Written to {out}.")
 
 
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit gpu-report --out h100 --minutes 15")
+def gpu_report(
+    out: Annotated[Path, typer.Option(help="The report's name: .json and .html are written.")] = Path("gpu-report"),
+    minutes: Annotated[
+        float, typer.Option(help="After this time nothing new is begun; what is left out is named.")
+    ] = 15,
+    only: Annotated[
+        str, typer.Option(help="Some parts, in this order: timelines,all-reduce,gpt,tests,lessons (default: all).")
+    ] = "",
+    rehearse: Annotated[bool, typer.Option(help="On the CPU, to see what a report looks like.")] = False,
+) -> None:
+    """Try labkit on this host's GPUs and write what came of it, for others: nothing private is in it."""
+    report = load("labkit.gpu_report.report", "gpu_report")
+    wanted = [part.strip() for part in only.split(",") if part.strip()]
+    report(out, minutes=minutes, only=wanted, rehearse=rehearse, say=typer.echo)
+    typer.echo(
+        f"Written to {out.with_suffix('.json')} and {out.with_suffix('.html')}; look through them, and send both."
+    )
+
+
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit version")
 def version() -> None:
     """Print the version of labkit, Python and torch."""

@@ -44,6 +44,7 @@ LAYERS = (
     "checks",
     "exercises",
     "lessons",
+    "gpu_report",
     "grading",
     "doctor",
     "class_machines",

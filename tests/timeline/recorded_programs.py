@@ -296,23 +296,3 @@ def foreign_backend(rank: int, num_ranks: int) -> bool:
     found = isinstance(group, Silent) and isinstance(group, c10d.ProcessGroup)
     dist.destroy_process_group()
     return found
-
-
-def nccl_behind_a_long_kernel(rank: int, num_ranks: int) -> float:
-    """Queue two all_reduce behind a long kernel; return how long that kernel ran, ms."""
-    torch.cuda.set_device(0)
-    dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
-    value = torch.ones(1 << 20, device="cuda")
-    dist.all_reduce(value)
-    torch.cuda.synchronize()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    torch.cuda._sleep(100_000_000)
-    end.record()
-    dist.all_reduce(value)
-    work = dist.all_reduce(value, async_op=True)
-    assert work is not None
-    work.wait()
-    torch.cuda.synchronize()
-    dist.destroy_process_group()
-    return begin.elapsed_time(end)
