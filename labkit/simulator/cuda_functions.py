@@ -20,6 +20,10 @@ from labkit.simulator.cuda_generators import VirtualGenerator
 from labkit.simulator.state import current_rank
 from labkit.torch_port.accelerators import PLACES
 
+NCCL_VERSION = (2, 27, 3)
+"""What torch.cuda.nccl.version() says: one that has all that programs ask the version for, such as bfloat16."""
+_NCCL_CALLS = ("all_gather", "all_reduce", "broadcast", "init_rank", "reduce", "reduce_scatter", "unique_id")
+"""What torch.cuda.nccl calls NCCL for directly, past torch.distributed."""
 _CAPABILITY = {"v100": (7, 0), "a100": (8, 0), "h100": (9, 0), "h200": (9, 0), "b200": (10, 0)}
 _real_rng: tuple[Any, Any] = (torch.get_rng_state, torch.set_rng_state)
 
@@ -241,7 +245,8 @@ def installed() -> Iterator[None]:
     answers += [(owner, name, lambda *_: torch.device("cuda")) for owner, name in PLACES]
     answers += [(torch, "Event", events.AnyEvent), (torch, "Stream", events.VirtualStream)]
     answers += [(cuda.nvtx, name, mine) for name, mine in cuda_nvtx.ANSWERED.items()]
-    answers += [(cuda.nccl, "version", _refusal("nccl.version"))]
+    answers += [(cuda.nccl, "version", lambda: NCCL_VERSION), (torch.backends.cuda, "is_built", lambda: True)]
+    answers += [(cuda.nccl, name, _refusal(f"nccl.{name}")) for name in _NCCL_CALLS]
     for module, names in _ALSO_IN.items():
         answers += [(getattr(cuda, module), name, ANSWERED[name]) for name in names]
     with ExitStack() as stack:

@@ -16,6 +16,9 @@ from typing import Any
 
 from labkit.torch_port.process_tables import FLAGS, TABLES, Fresh, Watched, same, watched
 
+CUDA_VERSION = "12.9"
+"""What torch.version.cuda says to ranks with virtual CUDA devices."""
+
 
 def _empty(value: Any) -> Any:
     return type(value)()
@@ -41,6 +44,8 @@ LIBRARIES: tuple[tuple[str, str, Fresh], ...] = (
     ("accelerate.state", "GradientState._shared_state", _empty),
 )
 
+WITH_CUDA: tuple[tuple[str, str, Fresh], ...] = (("torch.version", "cuda", lambda _: CUDA_VERSION),)
+
 
 @dataclass(eq=False)
 class _Place:
@@ -54,10 +59,15 @@ class _Place:
 class OwnTables:
     """Keeps what each rank has in these places, and puts it there when the rank runs."""
 
-    def __init__(self, num_ranks: int) -> None:
-        """Begin with nothing known; :meth:`look` finds what is loaded."""
+    def __init__(self, num_ranks: int, *, cuda: bool = False) -> None:
+        """Begin with nothing known; :meth:`look` finds what is loaded.
+
+        Args:
+            num_ranks: How many ranks there are.
+            cuda: Whether they find a torch that was built with CUDA.
+        """
         self._num_ranks = num_ranks
-        self._unknown = [*PYTHON, *TABLES, *LIBRARIES]
+        self._unknown = [*PYTHON, *TABLES, *LIBRARIES, *(WITH_CUDA if cuda else ())]
         self._places: list[_Place] = []
         # Of names that stand in a dictionary, as those of modules do, which is quicker to reach:
         self._tables: list[dict[str, Any]] = []  # where each stands

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from labkit.simulator.algorithms import choose
+from labkit.simulator.carriers import NCCL, carrier
 from labkit.simulator.clock import Waiting
 from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.payload import check_payload
@@ -35,6 +37,19 @@ class PortCalls(Port):
         self._num_ranks = len(group.ranks)
         self._rank = group.ranks[group_rank]
         self._number = 0
+        self._backends: Mapping[str, str] = {}
+
+    def stands_for(self, backends: Mapping[str, str]) -> None:
+        """Do from now on what these backends do: kind of device -> the one that the program named for it."""
+        self._backends = backends
+
+    def backend_is(self, name: str) -> bool:
+        """Return whether the program named this backend, and no other."""
+        return set(self._backends.values()) == {name}
+
+    def moves_cuda_by(self, name: str) -> bool:
+        """Return whether tensors of CUDA devices go over this backend."""
+        return self._backends.get("cuda", NCCL) == name
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> VirtualWork:
         """Post a send to a rank of the group."""
@@ -57,8 +72,17 @@ class PortCalls(Port):
         if rank.rank != self._rank:
             refuse(rank, group, self._rank, kind, self)
         plain = _is_plain(tensor)
-        if rank.process.accelerator is not None or not plain:
+        accelerator = rank.process.accelerator
+        if accelerator is not None or not plain:
             check_payload(kind, [tensor])
+        key = group.key
+        if accelerator is not None or self._backends:
+            by = carrier(accelerator, self._backends, kind, [tensor], is_message=True)
+            if by == NCCL:
+                if peer == ANY_SOURCE:
+                    raise RuntimeError("Backend nccl does not support recvAnysource: name the rank that sends.")
+                tag = 0  # NCCL has none: messages between two ranks come in the order they were sent
+            key = f"{key} over {by}"
         if tensor.requires_grad:
             with uncounted():
                 tensor = tensor.detach()
@@ -71,7 +95,7 @@ class PortCalls(Port):
             tag=tag,
         )  # fmt: skip
         posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends, plain=plain)
-        rank.simulation.exchange.post(posted, group.key, tag)
+        rank.simulation.exchange.post(posted, key, tag)
         return VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
 
     def _collective(
@@ -89,6 +113,7 @@ class PortCalls(Port):
         sizes: list[int] | None = None,
         traffic: Any = None,
         sparse: bool = False,
+        op: str = "",
     ) -> VirtualWork:
         group, kind = self._group, call.kind
         rank = self._owner(kind)
@@ -96,6 +121,13 @@ class PortCalls(Port):
         plain = rank.process.accelerator is None and not function_modes() and all(map(_is_plain, tensors))
         if not (plain or sparse):
             check_payload(kind, tensors)
+        accelerator = rank.process.accelerator
+        if accelerator is not None and accelerator.target:
+            for tensor in tensors:
+                accelerator.put(tensor)
+        by = "" if sparse else carrier(accelerator, self._backends, kind, tensors, op=op)
+        if by and accelerator is not None and not self.backend_is(by):
+            signature += f" over {by}"
         if rank.record.memory is not None:
             rank.record.memory.communicated(tensors, collective=True)
         source, _ = rank.simulation.sources.find(sys._getframe(2))

@@ -26,6 +26,7 @@ from labkit.timeline.phases import BACKWARD, OPTIMIZER
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import backward_number
 from labkit.torch_port.operators import (
+    NAMES_OF_ITS_OWN,
     DispatchMode,
     dispatch_modes,
     flop_registry,
@@ -75,6 +76,10 @@ class Roofline(DispatchMode):
         if self._accelerator is None:
             return self._run(func, args, kwargs or {})
         with unanswered():
+            if func.namespace in NAMES_OF_ITS_OWN and (given := next(_tensors(args), None)) is not None:
+                # A collective whose output C++ makes: it is where the input is.
+                with self._accelerator.placing(self._accelerator.is_on(given)):
+                    return self._run(func, args, kwargs or {})
             return self._run(func, args, kwargs or {})
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeou
 from labkit.known_classes import loads_in_notebook
 from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
 from labkit.simulator.accelerator import UNUSED, add_accelerators, holds
+from labkit.simulator.asked_groups import AskedGroups, port_of_rank
 from labkit.simulator.assembled import assemble
 from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
@@ -46,10 +47,12 @@ from labkit.simulator.virtual_port import make_port
 from labkit.simulator.work_done import marked_at_steps, work_table
 from labkit.timeline import Timeline
 from labkit.timeline.span import Problem
+from labkit.torch_port.asked_groups import as_nccl_does
 from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
 from labkit.torch_port.known_crashes import profiler_refused, refused
+from labkit.torch_port.low_precision_buckets import filled
 from labkit.torch_port.meeting import refuse_a_second_group
 from labkit.torch_port.operators import rules_found_quickly
 from labkit.torch_port.rank_stores import shared_stores
@@ -165,7 +168,7 @@ class _Run:
         for rank in self._simulation.ranks:
             environ = rank_environ(self._names(rank.rank))
             self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
-        self._tables = OwnTables(cluster.world_size)
+        self._tables = OwnTables(cluster.world_size, cuda=cuda)
         self._modules = OwnModules(cluster.world_size, self._tables.look)
         for rank in self._simulation.ranks:
             rank.process.namespaces["__main__"] = vars(self._modules.add_main(rank.rank))
@@ -189,9 +192,13 @@ class _Run:
             stack.callback(torch.set_num_threads, num_threads)
             torch.set_num_threads(1)
             register("virtual", make_port)
-            stack.enter_context(installed("virtual", current_world, lambda: self._store, _monitored_barrier))
+            groups = AskedGroups()
+            ways = (lambda: self._store, _monitored_barrier, groups.agree, groups.made)
+            stack.enter_context(installed("virtual", current_world, *ways))
+            stack.enter_context(as_nccl_does(groups.is_nccl, groups.may_split))
             stack.enter_context(refused(lambda: current_rank() is not None))
             stack.enter_context(profiler_refused(lambda: current_rank() is not None))
+            stack.enter_context(filled(lambda: current_rank() is not None, lambda text: self._notes.update({text: 0})))
             stack.enter_context(shared_stores(self._named_store))
             if self._init:
                 stack.callback(refuse_a_second_group())
@@ -387,6 +394,8 @@ def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: b
     chosen: Any = group if group is not None else dist.group.WORLD
     if chosen is dist.GroupMember.NON_GROUP_MEMBER:
         return  # as torch's own, which leaves who is no member alone
+    if port_of_rank(chosen).backend_is("nccl"):
+        raise ValueError("monitored_barrier is only implemented for GLOO backend.")
     chosen.monitored_barrier(timeout, wait_all_ranks)
 
 

@@ -38,7 +38,7 @@ class VirtualPort(PortCalls):
         signature = f"{op} of {in_words(tensors)}"
         if is_sparse_sum(tensors, op):
             return self._sparse_all_reduce(call, tensors)
-        return self._collective(call, signature, tensors, tensors, compute, "all_reduce", bytes_of(tensors))
+        return self._collective(call, signature, tensors, tensors, compute, "all_reduce", bytes_of(tensors), op=op)
 
     def _sparse_all_reduce(self, call: Call, tensors: Tensors) -> VirtualWork:
         """Add sparse tensors as gloo does: everybody gathers everybody's indices and values."""
@@ -66,7 +66,7 @@ class VirtualPort(PortCalls):
         outputs = tensors if self._group_rank == root else []
         signature = f"{op} of {in_words(tensors)} to group rank {root}"
         size = bytes_of(tensors)
-        return self._collective(call, signature, tensors, outputs, compute, "reduce", size, root, tensors)
+        return self._collective(call, signature, tensors, outputs, compute, "reduce", size, root, tensors, op=op)
 
     def broadcast(self, call: Call, tensors: Tensors, root: int) -> VirtualWork:
         """Give everybody the root's tensor."""
@@ -130,7 +130,7 @@ class VirtualPort(PortCalls):
             return [[reduce_tensors([part.inputs[place] for part in parts], op)] for place in range(len(parts))]
 
         signature = f"{op} of {in_words(given)}"
-        return self._collective(call, signature, given, [output], compute, "reduce_scatter", bytes_of(given))
+        return self._collective(call, signature, given, [output], compute, "reduce_scatter", bytes_of(given), op=op)
 
     def reduce_scatter_joined(self, call: Call, outputs: Tensors, inputs: Tensors, op: str) -> VirtualWork:
         """Reduce tensors and leave each rank its pieces."""
@@ -144,7 +144,7 @@ class VirtualPort(PortCalls):
             return results
 
         signature = f"{op} of {in_words(inputs)}"
-        return self._collective(call, signature, inputs, outputs, compute, "reduce_scatter", bytes_of(inputs))
+        return self._collective(call, signature, inputs, outputs, compute, "reduce_scatter", bytes_of(inputs), op=op)
 
     def all_to_all(self, call: Call, outputs: Tensors, inputs: Tensors) -> VirtualWork:
         """Give each rank its own tensor."""

@@ -26,7 +26,11 @@ _ProcessGroup: Any = dist.ProcessGroup  # its typed signatures differ from versi
 
 
 class PortGroup(_ProcessGroup):  # type: ignore[misc]
-    """A process group over a port."""
+    """A process group over a port.
+
+    Attributes:
+        devices: The kinds of devices whose tensors it says it moves.
+    """
 
     def __init__(self, backend: str, members: Members, port: Port) -> None:
         """Make the group of one rank.
@@ -40,6 +44,7 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
         self._backend, self._members, self._port = backend, members, port
         self._num_ranks, self._group_rank = len(members.ranks), members.group_rank
         self._coalescing: list[Any] | None = None
+        self.devices = [torch.device("cpu"), torch.device("meta")]
 
     def getBackendName(self) -> str:  # noqa: N802
         """Return the name of the backend."""
@@ -57,12 +62,12 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
 
     @property
     def _device_types(self) -> list[torch.device]:
-        """The devices whose tensors it moves: asynchronous checkpoints ask for the CPU's."""
-        return [torch.device("cpu"), torch.device("meta")]
+        """The devices whose tensors it moves: object collectives and asynchronous checkpoints ask for the CPU's."""
+        return self.devices
 
     def _get_backend(self, device: torch.device) -> SimpleNamespace:
         """Return what torch 2.15 asks a group's backend for: whether it joins messages, or can be split."""
-        return SimpleNamespace(supports_coalescing=False, supports_splitting=False)
+        return SimpleNamespace(supports_coalescing=False, supports_splitting=False, name=self.getBackendName)
 
     # ---- point to point
 

@@ -15,9 +15,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from labkit.torch_port.asked_groups import Asked, asked_of, named_as_asked
+
 c10d: Any = distributed_c10d
 _compiled: Any = torch._C._distributed_c10d
 
+_HELPERS = (
+    *("group_size", "group_rank", "global_ranks_in_group", "backend", "store", "group_name"),
+    *("backend_options", "timeout", "pg_tag", "device_id", "group_desc"),
+)
+"""What torch's own function for new groups takes, in order."""
 _FLIGHT_RECORDER = "_maybe_attach_flight_recorder"
 """Since torch 2.15 it records groups whose backend does not; it cannot name those that Python answers for."""
 NEEDED: dict[str, Callable[[], object]] = {
@@ -98,6 +105,8 @@ def installed(
     current: Callable[[], dict[str, Any] | None],
     store: Callable[[], Any],
     monitored_barrier: Callable[..., None],
+    agree: Callable[[Asked], None],
+    made: Callable[[Any, Asked], None],
 ) -> Iterator[None]:
     """Make torch.distributed serve ranks that are threads, and leave it as it was.
 
@@ -105,7 +114,9 @@ def installed(
         backend: What every group of a rank runs on, whatever it asks for.
         current: Returns the table of the rank whose thread calls, or None for any other thread.
         store: Returns the store that ranks meet at, whatever address they name.
-        monitored_barrier: What ranks call under that name; torch's own refuses every backend but gloo.
+        monitored_barrier: What ranks call under that name.
+        agree: Told of each group that a rank asks for, before it is made; raises where others asked for another.
+        made: Told of each group that a rank is a member of, and what it asked for.
     """
     helper, rendezvous, real_barrier = c10d._new_process_group_helper, c10d.rendezvous, c10d.monitored_barrier
     saved = {
@@ -121,11 +132,16 @@ def installed(
     def new_group(*args: Any, **kwargs: Any) -> Any:
         if current() is None:
             return helper(*args, **kwargs)
-        if "backend" in kwargs:
-            kwargs["backend"] = dist.Backend(backend)
-        else:
-            args = (*args[:3], dist.Backend(backend), *args[4:])
-        return helper(*args, **kwargs)
+        named = dict(zip(_HELPERS, args, strict=False)) | kwargs
+        asked = asked_of(
+            backend, named["group_name"], named["global_ranks_in_group"], named["backend"], named.get("device_id")
+        )
+        agree(asked)
+        found: tuple[Any, Any] = helper(**named | {"backend": dist.Backend(backend)})
+        if found[1] is not None:  # it is a member
+            named_as_asked(found[0], asked, found[1])
+            made(found[0], asked)
+        return found
 
     def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[Any]:
         if current() is None:

@@ -7,12 +7,14 @@ import torch
 import torch.distributed as dist
 
 from labkit.torch_port import (
+    asked_groups,
     backward,
     devices,
     futures,
     gatherings,
     group_tables,
     known_crashes,
+    low_precision_buckets,
     meeting,
     operators,
     process_tables,
@@ -25,7 +27,7 @@ NEEDED = {
     name: reach
     for module in (
         *(backward, devices, futures, gatherings, group_tables, known_crashes, meeting, operators, process_tables),
-        *(remote_calls, rpc),
+        *(asked_groups, low_precision_buckets, remote_calls, rpc),
     )
     for name, reach in module.NEEDED.items()
 }
