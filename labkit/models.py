@@ -342,7 +342,8 @@ def pipelining_step(module: nn.Module, num_microbatches: int, group: dist.Proces
     def step(tokens: Tensor, targets: Tensor) -> Tensor | None:
         losses: list[Tensor] = []
         ends: dict[str, Any] = {"target": targets, "losses": losses} if rank == world_size - 1 else {}
-        schedule.step(*([tokens] if rank == 0 else []), **ends)
+        # torch 2.11 holds microbatches to the first one's strides.
+        schedule.step(*([tokens.contiguous()] if rank == 0 else []), **ends)
         return torch.stack(losses).mean().detach() if losses else None
 
     return step
