@@ -117,9 +117,6 @@ def execute(
         )
         try:
             settings = {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1", "LABKIT_VIEWS": "kept"}
-            # The kernel works in another folder, and PYTHONPATH may name this labkit from here.
-            known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-            settings["PYTHONPATH"] = os.pathsep.join(str(Path(each).absolute()) for each in known if each)
             client.execute(env=os.environ | settings)
         except nbclient.exceptions.CellExecutionError as error:
             trace = _ANSI.sub("", error.traceback).strip().split("\n")[-_TRACE_LINES:]

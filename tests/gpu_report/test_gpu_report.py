@@ -185,7 +185,7 @@ def test_lessons_say_on_which_backend_they_ran_and_where_they_failed(course: Any
 
 def test_lessons_that_have_no_time_begin_no_kernel(course: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     course("total", "total")
-    monkeypatch.setattr(lessons_module, "execute", lambda *_, **__: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(lessons_module.subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
     found: list[dict[str, Any]] = []
     lessons_module.lessons(time.monotonic() - 1, found.append)
     assert [each["outcome"] for each in found] == ["no time", "no time"]
