@@ -75,6 +75,7 @@ def notebook(answers: Mapping[str, str] = STUBS) -> dict[str, Any]:
             "number": f"90.{position}",
             "title": title,
             "provides": [name],
+            "needs": [],
             "points": POINTS[number],
             "difficulty": 1,
             "importance": 5,
