@@ -256,6 +256,12 @@ _ALL_DEVICES = (
         "NVIDIA HGX B200 datasheet (2025), the figures of one GPU, half of those given with sparsity",
     ),
     Device(
+        "mi300x", 192 * _GB, 5300e9,
+        _flops(float64=81.7, float32=163.4, tf32=653.7, float16=1307.4, bfloat16=1307.4, float8_e4m3fnuz=2614.9,
+               float8_e5m2fnuz=2614.9, int8=2614.9), "infinity_fabric",
+        "AMD Instinct MI300X datasheet (2023), without sparsity; float64 and float32 as vectors, as torch uses them",
+    ),
+    Device(
         "l4", 24 * _GB, 300e9,
         _flops(float64=0.47, float32=30.3, tf32=60, float16=121, bfloat16=121, float8_e4m3fn=242.5,
                float8_e5m2=242.5, int8=242.5), "pcie4",
@@ -315,15 +321,22 @@ def _ethernet(gigabits: int) -> Link:
     return Link(f"ethernet_{gigabits}g", gigabits * 1e9 / 8, 15_000, source, _TCP, 1448 / 1538, _FRAMES)
 
 
+_INFINITY_FABRIC = Link(
+    "infinity_fabric", 7 * 64e9, 7_200, "AMD Instinct MI300X datasheet: 7 links of 64 GB/s in each direction",
+    "assumption: as NVLink's", 0.70, "assumption: as much of the rate as PCI Express and NVLink carry payload",
+)  # fmt: skip
+
 _ALL_LINKS = (
     _nvlink(2, 6, 25, 20.0, "V100"), _nvlink(3, 12, 25, 20.0, "A100"),
     _nvlink(4, 18, 25, 20.6, "H100"), _nvlink(5, 18, 50, 40.1, "B200"),
     _pcie(3, 8), _pcie(4, 16), _pcie(5, 32),
+    _INFINITY_FABRIC,
     _infiniband("hdr", 200), _infiniband("ndr", 400),
     *(_ethernet(gigabits) for gigabits in (1, 10, 25, 100, 400)),
 )  # fmt: skip
 
 LINKS: Mapping[str, Link] = MappingProxyType({link.name: link for link in _ALL_LINKS})
+_LINK_ALIASES = {"ib_200g": "ib_hdr", "ib_400g": "ib_ndr"}
 
 
 def find_device(device: str | Device) -> Device:
@@ -349,6 +362,8 @@ def find_link(link: str | Link) -> Link:
     """
     if isinstance(link, Link):
         return link
-    if str(link).lower() not in LINKS:
+    name = str(link).lower()
+    name = _LINK_ALIASES.get(name, name)
+    if name not in LINKS:
         raise ConfigError(f"No link is called {link!r}; use one of {', '.join(LINKS)}, or a hardware.Link.")
-    return LINKS[str(link).lower()]
+    return LINKS[name]

@@ -33,6 +33,7 @@ TOPICS = (
     "sharded",
     "truth",
     "literature",
+    "planner",
     "grading",
     "review",
     "views",

@@ -28,6 +28,7 @@ LAYERS = (
     "timeline",
     "plans",
     "hardware",
+    "planner",
     "torch_port",
     "simulator",
     "launch",

@@ -1,0 +1,77 @@
+"""A plan in other programs' words: a DeviceMesh, torchtitan's and Megatron-LM's arguments."""
+
+from __future__ import annotations
+
+from labkit.planner.plan import Plan
+
+
+def as_device_mesh(plan: Plan) -> str:
+    """Return Python that makes the plan's mesh, for torch's own parallel wrappers."""
+    split = plan.layout
+    wrap = "fully_shard(model, mesh=mesh['data'])" if split.zero == 3 else "replicate(model, mesh=mesh['data'])"
+    module = "torch.distributed.fsdp" if split.zero == 3 else "torch.distributed._composable.replicate"
+    return "\n".join(
+        (
+            "from torch.distributed.device_mesh import init_device_mesh",
+            f"from {module} import {wrap.split('(')[0]}",
+            "",
+            f"shape, names = ({split.pipeline}, {split.data}, {split.tensor}), ('pipeline', 'data', 'tensor')",
+            "mesh = init_device_mesh('cuda', shape, mesh_dim_names=names)",
+            f"microbatch, accumulation = {split.microbatch}, {split.accumulation}",
+            f"{wrap}  # a stage's layers, already split over mesh['tensor']",
+        )
+    )
+
+
+def as_torchtitan(plan: Plan) -> str:
+    """Return torchtitan's arguments (``docs/`` and ``torchtitan/config`` of pytorch/torchtitan).
+
+    torchtitan shards with FSDP where it replicates at all: ZeRO 1 and 2 become replicas with sharding in each.
+    """
+    split, model = plan.layout, plan.job.model
+    sharded = split.zero > 0
+    said = [
+        f"--training.seq_len {model.sequence}",
+        f"--training.local_batch_size {split.microbatch * split.accumulation}",
+        f"--training.global_batch_size {split.batch}",
+        f"--parallelism.data_parallel_shard_degree {split.data if sharded else 1}",
+        f"--parallelism.data_parallel_replicate_degree {1 if sharded else split.data}",
+        f"--parallelism.tensor_parallel_degree {split.tensor}",
+        f"--parallelism.pipeline_parallel_degree {split.pipeline}",
+    ]
+    if split.pipeline > 1:
+        said.append(f"--parallelism.pipeline_parallel_microbatch_size {split.microbatch}")
+        said.append("--parallelism.pipeline_parallel_schedule 1F1B")
+    said.append(f"--activation_checkpoint.mode {'full' if split.recompute == 'full' else 'none'}")
+    return " ".join(said)
+
+
+def as_megatron(plan: Plan) -> str:
+    """Return Megatron-LM's arguments (``megatron/training/arguments.py`` of NVIDIA/Megatron-LM)."""
+    split, model = plan.layout, plan.job.model
+    said = [
+        f"--num-layers {model.layers}",
+        f"--hidden-size {model.hidden}",
+        f"--ffn-hidden-size {model.intermediate}",
+        f"--num-attention-heads {model.heads}",
+        f"--seq-length {model.sequence}",
+        f"--max-position-embeddings {model.sequence}",
+        f"--tensor-model-parallel-size {split.tensor}",
+        f"--pipeline-model-parallel-size {split.pipeline}",
+        f"--micro-batch-size {split.microbatch}",
+        f"--global-batch-size {split.batch}",
+        "--bf16",
+    ]
+    if model.kv_heads != model.heads:
+        said.append(f"--group-query-attention --num-query-groups {model.kv_heads}")
+    if model.gated:
+        said.append("--swiglu")
+    if split.tensor > 1:
+        said.append("--sequence-parallel")
+    if split.zero == 3:
+        said.append("--use-torch-fsdp2")
+    elif split.zero:
+        said.append("--use-distributed-optimizer")
+    if split.recompute == "full":
+        said.append("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")
+    return " ".join(said)

@@ -1,0 +1,202 @@
+"""The planner beside published runs, cell by cell: what it says of nanotron's, to which its constants were fitted.
+
+``nanotron_h100.csv``: benchmarks of the Ultra-Scale Playbook (Hugging Face 2025, Apache-2.0), 1,296 configurations on 8
+to 256 H100s, of which 688 ran. ``llm_foundry.csv``: mosaicml/llm-foundry, scripts/train/benchmarking/README.md, FSDP;
+nothing was fitted to it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+from labkit.hardware import DEVICES, LINKS
+from labkit.planner.layout import Layout
+from labkit.planner.model import Model
+from labkit.planner.plan import Job, Plan, planned
+from labkit.planner.step import Machines
+from labkit.planner.table import row_plan
+
+_HERE = Path(__file__).parent
+H100S = Machines(DEVICES["h100"], LINKS["nvlink4"], LINKS["ib_ndr"])
+_LAYOUT = ("model", "nodes_of_8_h100", "microbatch", "grad_acc", "dp", "pp", "tp", "zero")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run beside its plan; `seconds` and `memory` are None where it did not run."""
+
+    model: str
+    nodes: int
+    plan: Plan
+    seconds: float | None
+    tokens_per_second: float | None
+    memory: float | None
+
+    @property
+    def error(self) -> float:
+        """How much too long the plan is, as a share."""
+        assert self.seconds is not None
+        return self.plan.seconds / self.seconds - 1
+
+    @property
+    def stalled(self) -> bool:
+        """Whether each exchange took a fifth of a second more than planned, and the step 1.4 times as long."""
+        split = self.plan.layout
+        if self.seconds is None or split.pipeline == 1:
+            return False
+        hops = split.accumulation + split.pipeline - 1
+        return (self.seconds - self.plan.seconds) / hops > 0.2 and self.seconds > 1.4 * self.plan.seconds
+
+
+@cache
+def nanotron() -> tuple[Run, ...]:
+    """Return every published configuration but those that contradict another row of the same configuration."""
+    with (_HERE / "nanotron_h100.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    seen = Counter(tuple(row[name] for name in _LAYOUT) for row in rows)
+    found = []
+    for row in rows:
+        if seen[tuple(row[name] for name in _LAYOUT)] > 1:
+            continue
+        plan = row_plan(row, H100S)
+        rate = float(row["tokens_per_s"]) if row["tokens_per_s"] else None
+        seconds = plan.layout.batch * plan.job.model.sequence / rate if rate else None
+        memory = float(row["gpu_memory_gb"]) if row["gpu_memory_gb"] else None
+        found.append(Run(row["model"], int(row["nodes_of_8_h100"]), plan, seconds, rate, memory))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a model's runs on so many nodes say of the planner.
+
+    Attributes:
+        model: Which.
+        nodes: How many nodes of 8.
+        num_runs: Runs with a figure.
+        num_stalled: Those that stalled between stages.
+        error: Median of the absolute errors of step time.
+        rank: Rank correlation of planned and measured throughput.
+        rank_unstalled: The same without those that stalled.
+        pick: Throughput of the run that the planner puts first, over the best measured.
+    """
+
+    model: str
+    nodes: int
+    num_runs: int
+    num_stalled: int
+    error: float
+    rank: float
+    rank_unstalled: float
+    pick: float
+
+
+@cache
+def cells() -> tuple[Cell, ...]:
+    """Return the cells, by model and number of nodes."""
+    grouped: dict[tuple[str, int], list[Run]] = defaultdict(list)
+    for run in nanotron():
+        if run.seconds is not None:
+            grouped[run.model, run.nodes].append(run)
+    found = []
+    for (model, nodes), runs in sorted(grouped.items(), key=lambda item: (float(item[0][0][:-1]), item[0][1])):
+        first = max(runs, key=lambda run: (run.plan.state != "too large", run.plan.tokens_per_second))
+        best = max(run.tokens_per_second or 0.0 for run in runs)
+        steady = [run for run in runs if not run.stalled]
+        found.append(
+            Cell(
+                model, nodes, len(runs), len(runs) - len(steady), median(abs(run.error) for run in runs),
+                _rank_correlation(runs), _rank_correlation(steady), (first.tokens_per_second or 0.0) / best,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the runs say of planned memory: median error, and how well "fits" foretells that a run had a figure."""
+
+    error: float
+    f1: float
+    unsafe: float
+
+
+@cache
+def memory() -> Memory:
+    """Return what all configurations say of planned memory."""
+    runs = nanotron()
+    errors = [abs(run.plan.memory.total / 1e9 / run.memory - 1) for run in runs if run.memory]
+    both = sum(run.plan.fits and run.seconds is not None for run in runs)
+    safe = sum(run.plan.fits for run in runs)
+    ran = sum(run.seconds is not None for run in runs)
+    return Memory(median(errors), 2 * both / (safe + ran), 1 - both / safe)
+
+
+_MPT = {
+    "125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20),
+    "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64),
+}  # fmt: skip
+
+
+@cache
+def foundry() -> tuple[tuple[str, int, float], ...]:
+    """Return (GPU, sequence, error of step time) of llm-foundry's runs in bfloat16, whose processes FSDP shards."""
+    found = []
+    with (_HERE / "llm_foundry.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if "fp8" in row["Precision"]:
+                continue
+            layers, hidden, heads = _MPT[row["Model"]]
+            sequence, size = int(row["SeqLen (T)"]), int(row["# GPUs"])
+            model = Model(
+                row["Model"], layers, hidden, heads, heads, 4 * hidden, 50_368, sequence, gated=False, tied=True
+            )
+            device = DEVICES[row["GPU"].split("_")[0]]
+            if row["GPU"].endswith("40gb"):
+                device = replace(device, memory_bytes=40 * 10**9)
+            machines = Machines(
+                device, LINKS[device.native_link], LINKS["ib_ndr" if device.name == "h100" else "ib_hdr"]
+            )
+            again = "full" if row["Activation Checkpointing"] == "True" else "none"
+            zero = 3 if row["Sharding Strategy"] == "FULL_SHARD" else 2
+            split = Layout(size, 1, 1, int(row["MicroBatchSize"]), int(row["GradAccum"]), zero, again)
+            plan = planned(Job(model, size, split.batch, machines), split)
+            took = split.batch * sequence / float(row["Throughput (T/s)"])
+            found.append((row["GPU"], sequence, plan.seconds / took - 1))
+    return tuple(found)
+
+
+def contradictions() -> tuple[int, int, list[float]]:
+    """Return configurations published twice, those that ran once and failed once, and how far apart the others are."""
+    grouped: dict[tuple[str, ...], list[float | None]] = defaultdict(list)
+    with (_HERE / "nanotron_h100.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            rate = row["tokens_per_s"]
+            grouped[tuple(row[name] for name in _LAYOUT)].append(float(rate) if rate else None)
+    twice = [rates for rates in grouped.values() if len(rates) > 1]
+    torn = [rates for rates in twice if None in rates and any(rates)]
+    apart = [max(rates) / min(rates) for rates in twice if None not in rates for rates in [[r for r in rates if r]]]
+    return len(twice), len(torn), apart
+
+
+def _rank_correlation(runs: list[Run]) -> float:
+    """Return Spearman's rank correlation of planned and measured throughput."""
+    planned_ranks = _ranks([run.plan.tokens_per_second for run in runs])
+    measured_ranks = _ranks([run.tokens_per_second or 0.0 for run in runs])
+    middle = (len(runs) - 1) / 2
+    both = sum((one - middle) * (other - middle) for one, other in zip(planned_ranks, measured_ranks, strict=True))
+    spread = sum((one - middle) ** 2 for one in planned_ranks) * sum((one - middle) ** 2 for one in measured_ranks)
+    return float(both / spread**0.5)
+
+
+def _ranks(values: list[float]) -> list[float]:
+    ordered = sorted(values)
+    places: dict[float, list[int]] = defaultdict(list)
+    for place, value in enumerate(ordered):
+        places[value].append(place)
+    return [sum(places[value]) / len(places[value]) for value in values]
