@@ -88,7 +88,7 @@ def grade(
         EnvironmentProblem: If reports cannot be written, there can be no sandbox, or grading itself failed.
     """
     started = time.monotonic()
-    paths = [Path(path) for path in paths]
+    named = [Path(path) for path in paths]
     if sandbox not in KINDS:
         raise ConfigError(f"sandbox {sandbox!r} is not known; use {' or '.join(KINDS)}")
     if jobs is not None and jobs < 1:
@@ -103,13 +103,13 @@ def grade(
             "threads"
         )
     with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
-        found = find_course(lesson, course, paths)
+        found = find_course(lesson, course, named)
         given = read_packs([Path(path) for path in packs], found.name)
         secret = class_key(Path(key) if key is not None else key_file(os.environ))
         if sandbox != "none" and dask is None:
             require()
         gpus = gpus_for_grading(sandbox) if device == "cuda" else ()
-        submissions, notes = find_submissions(paths, found.manifest.lesson)
+        submissions, notes = find_submissions(named, found.manifest.lesson)
         refuse_links(Path(out), "the folder for reports")
         out = Path(out).resolve()
         kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run, given, on_gpu=bool(gpus)))

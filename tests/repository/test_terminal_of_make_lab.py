@@ -68,9 +68,7 @@ def test_jupyterlab_prints_nothing_before_its_address(path: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_lab_prints_what_the_self_check_says_and_nothing_else(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_make_lab_prints_what_the_self_check_says_and_nothing_else(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run(["make", "setup"], cwd=ROOT, check=True, capture_output=True, timeout=500)
     monkeypatch.setenv("PATH", path)
     before = printed_before_the_address(["make", "lab", "ARGS=--no-browser --port=0"], path)
