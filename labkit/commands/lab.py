@@ -11,6 +11,7 @@ from pathlib import Path
 
 from labkit.doctor import as_text, examine
 from labkit.errors import LessonError
+from labkit.interpreter import python
 from labkit.lessons.course import brought_course, find_course
 from labkit.lessons.pristine import ORIGINALS
 
@@ -85,13 +86,16 @@ def _course_at(folder: Path | None, say: Callable[[str], None]) -> Path:
 def _start(root: Path, arguments: Sequence[str]) -> int:
     notebooks = root / "notebooks"
     first = next(iter(sorted(notebooks.glob(_NOTEBOOKS))), None)
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={notebooks}"]
+    command = python("-m", "jupyterlab", f"--ServerApp.root_dir={notebooks}")
     if first is not None:
         command.append(f"--LabApp.default_url=/lab/tree/{first.name}")
+    if "JUPYTER_TOKEN" not in os.environ:  # with one, the address is among what JupyterLab tells of its own start
+        command.append("--Application.log_level=WARN")
     if getattr(os, "geteuid", lambda: 1)() == 0:
         command.append("--allow-root")
     configured = os.environ.get("JUPYTER_CONFIG_PATH")
-    own = str(root / ".jupyter")
+    # Not the folder's own: it may be a student's, and JupyterLab runs what its configuration names.
+    own = str(brought_course() / ".jupyter")
     environment = {**os.environ, "JUPYTER_CONFIG_PATH": f"{own}{os.pathsep}{configured}" if configured else own}
     if os.name != "nt":  # there it would give the terminal back before JupyterLab is done
         os.execve(sys.executable, [*command, *arguments], environment)

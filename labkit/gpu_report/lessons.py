@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,6 +13,7 @@ from typing import Any
 
 import labkit
 from labkit.errors import EnvironmentProblem
+from labkit.interpreter import python, safe_pythonpath
 from labkit.lessons.course import brought_course, source_files
 
 NUMBERS = ("00", "01", "02", "03", "04")
@@ -47,8 +47,8 @@ def _one(source: Path, until_s: float) -> dict[str, Any]:
     left_s, nothing = until_s - time.monotonic(), {"cells": 0, "cells_begun": 0, "runs": {}, "checks": []}
     if left_s <= 0:
         return {"lesson": source.stem, "outcome": "no time", "words": "", "seconds": 0.0, **nothing}
-    command = [sys.executable, "-m", "labkit.gpu_report.one_lesson", str(source), str(left_s)]
-    path = os.pathsep.join(filter(None, [str(Path(labkit.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    command = python("-m", "labkit.gpu_report.one_lesson", str(source), str(left_s))
+    path = safe_pythonpath(os.environ, str(Path(labkit.__file__).parents[1]))
     begin_s = time.monotonic()
     try:
         done = subprocess.run(

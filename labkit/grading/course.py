@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -131,22 +131,26 @@ class Course:
         return sorted(
             path
             for path in _PACKAGE.rglob("*")
-            if path.suffix in _JUDGES
+            if path.suffix in _JUDGES and "js" not in path.relative_to(_PACKAGE).parts
             if not path.is_relative_to(rooms) or path.is_relative_to(rooms / self.slug)
         )
 
 
-def find_course(lesson: str, course: str | Path | None = None) -> Course:
+def find_course(lesson: str, course: str | Path | None = None, handed_in: Iterable[Path] = ()) -> Course:
     """Return the lesson `lesson` (its number, slug or full name) of the course in the folder `course`.
 
     Args:
         lesson: Its number, slug or name.
         course: The course's folder; else the working folder or the one labkit is installed from, whichever has it.
+        handed_in: Submissions. The working folder is not taken for the course where one of them lies in it: it may be
+            a student's, and a course brings code that judges.
 
     Raises:
         ConfigError: If there is no such lesson; the message says what was looked for and what there is.
     """
-    roots = [Path(course)] if course is not None else [Path.cwd(), _PACKAGE.parent]
+    here = Path.cwd()
+    is_theirs = any((here / path).resolve().is_relative_to(here) for path in handed_in)
+    roots = [Path(course)] if course is not None else [_PACKAGE.parent] if is_theirs else [here, _PACKAGE.parent]
     for root in roots:
         notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
         found = [path for path in notebooks if names_lesson(path.stem, lesson)]
@@ -161,5 +165,6 @@ def find_course(lesson: str, course: str | Path | None = None) -> Course:
     raise ConfigError(
         f"lesson {lesson!r} cannot be graded from {root}: grading needs the lesson's notebook in notebooks/ "
         f"and its hidden cases in solutions/hidden/LESSON. Notebooks there: {', '.join(there) or 'none'}. "
-        "Name the course's folder with --course."
+        "Name the course's folder with --course"
+        + (", the working folder too: submissions lie in it, so it may be a student's." if is_theirs else ".")
     )

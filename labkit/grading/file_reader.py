@@ -32,6 +32,7 @@ from labkit.grading.submission import (
     read_cells,
     read_submission,
 )
+from labkit.interpreter import python
 
 _SECONDS = 60.0
 _MOST_BYTES = 256 << 20
@@ -53,7 +54,7 @@ class FileReader:
 
     def _start(self) -> None:
         self._sock, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "labkit.grading.file_reader", str(theirs.fileno())]
+        command = python("-m", "labkit.grading.file_reader", str(theirs.fileno()))
         with theirs:
             self._process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=trusted_environment(),

@@ -29,6 +29,7 @@ from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions
 from labkit.grading.workers.local_class import LocalClass
 from labkit.grading.workers.worker_process import WorkerProcess
+from labkit.links import refuse_links
 from labkit.progress import bar
 
 NO_SANDBOX = (
@@ -87,6 +88,7 @@ def grade(
         EnvironmentProblem: If reports cannot be written, there can be no sandbox, or grading itself failed.
     """
     started = time.monotonic()
+    named = [Path(path) for path in paths]
     if sandbox not in KINDS:
         raise ConfigError(f"sandbox {sandbox!r} is not known; use {' or '.join(KINDS)}")
     if jobs is not None and jobs < 1:
@@ -101,13 +103,14 @@ def grade(
             "threads"
         )
     with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
-        found = find_course(lesson, course)
+        found = find_course(lesson, course, named)
         given = read_packs([Path(path) for path in packs], found.name)
         secret = class_key(Path(key) if key is not None else key_file(os.environ))
         if sandbox != "none" and dask is None:
             require()
         gpus = gpus_for_grading(sandbox) if device == "cuda" else ()
-        submissions, notes = find_submissions([Path(path) for path in paths], found.manifest.lesson)
+        submissions, notes = find_submissions(named, found.manifest.lesson)
+        refuse_links(Path(out), "the folder for reports")
         out = Path(out).resolve()
         kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run, given, on_gpu=bool(gpus)))
         todo = [submission for submission in submissions if submission.name not in kept]

@@ -15,6 +15,7 @@ from typing import Any
 from labkit.errors import ConfigError
 from labkit.grading.limits import Limits
 from labkit.grading.plain_text import shown
+from labkit.links import refuse_links
 
 _SKIPPED_FOLDERS = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 _SEARCH_DEPTH = 3
@@ -83,19 +84,18 @@ def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Subm
         lesson_name: The lesson's own notebook name; a notebook that bears it is named after its folder.
 
     Raises:
-        ConfigError: If a path does not exist or nothing was found.
+        ConfigError: If a path is or goes through a link, does not exist, or nothing was found.
     """
     found: list[Submission] = []
     notes: list[str] = []
     for path in paths:
+        refuse_links(path, "the submission")
         if not path.exists():
             raise ConfigError(f"there is no {path}; name notebooks or folders of them")
         if path.is_dir():
             found += _in_folder(path, lesson_name, notes)
         elif path.suffix == ".ipynb":
-            # Only who names a link has it followed: of what lies in a folder, any may be a student's.
-            named = path.resolve() if path.is_symlink() else path
-            found.append(Submission(_file_name(path, lesson_name), named))
+            found.append(Submission(_file_name(path, lesson_name), path))
         elif path.suffix == ".zip":
             raise ConfigError(f"{path} is a zip; unpack it (python -m zipfile -e FILE.zip FOLDER) and name the folder")
         else:

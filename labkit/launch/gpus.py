@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from labkit.interpreter import python
 from labkit.launch import gpu_probe
 
 _PATIENCE_S = 120
@@ -82,7 +83,7 @@ def probe(counted: int, visible: str | None) -> Gpus:
         counted: How many there should be.
         visible: The value of CUDA_VISIBLE_DEVICES, or None.
     """
-    command = [sys.executable, "-P", "-W", "ignore", str(Path(gpu_probe.__file__))]
+    command = python("-W", "ignore", str(Path(gpu_probe.__file__)))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:

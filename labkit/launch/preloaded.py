@@ -10,12 +10,12 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
+from labkit.interpreter import python
 from labkit.launch.processes import RankProcess, RankProcesses
 from labkit.launch.zygote import STACK_SIGNAL
 
@@ -85,7 +85,7 @@ def _start_zygote() -> _ZygoteHandle:
     root = str(Path(__file__).parents[2])
     code = f"import sys; sys.path.insert(0, {root!r}); from labkit.launch.zygote import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(theirs.fileno())],
+        python("-c", code, str(theirs.fileno())),
         pass_fds=[theirs.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=errors_fd,

@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from labkit.errors import EnvironmentProblem
+from labkit.interpreter import python
 from labkit.launch.processes import STACK, RankProcess, RankProcesses
 
 _CONNECT_SECONDS = 180.0
@@ -154,7 +154,7 @@ def _start_child(rank: int, port: int, token: str) -> subprocess.Popen[bytes]:
     root = str(Path(__file__).parents[2])
     code = f"import sys; sys.path.insert(0, {root!r}); from labkit.launch.spawned import main; main()"
     child = subprocess.Popen(
-        [sys.executable, "-c", code],
+        python("-c", code),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -21,6 +21,7 @@ from labkit.lessons.cuts import without_markers
 from labkit.lessons.lesson import CODE_TASKS, TASKS
 from labkit.lessons.pristine import pristine, pristine_exercise
 from labkit.lessons.source import load
+from labkit.links import refuse_links
 from labkit.words import plainly
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def write_pack(
     cells = [cell for cell in loaded.cells if cell.is_code_exercise and cell.exercise in slugs]
     pack = Pack(source.stem, {str(cell.exercise): without_markers(cell.source) for cell in cells}, earns)
     content = {"labkit_pack": _FORMAT, "lesson": pack.lesson, "earns": earns, "answers": pack.answers}
+    refuse_links(path, "the pack")
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return pack
 

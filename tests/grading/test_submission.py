@@ -103,6 +103,34 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert all("This is a link" in read_submission(submission).problem for submission in found)
 
 
+@pytest.mark.parametrize("named", ["class", "class/ada", "class/ada/02.ipynb", "../work/class/ada/02.ipynb"])
+def test_a_link_on_the_way_to_what_is_named_is_refused_with_where_it_leads(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it stands: in place of the notebook, of its folder, or of one above."""
+    answers = write_submission(tmp_path / "course" / "solutions" / "02.ipynb", RIGHT)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    link = Path(named)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(answers if link.suffix else answers.parent)
+    for asked in (link, link.absolute(), *([] if link.suffix else [link / "02.ipynb"])):
+        with pytest.raises(ConfigError, match=f"{link.name}.* is a link to {tmp_path}/course/solutions.*put a plain"):
+            find_submissions([asked], "02")
+
+
+def test_a_link_of_the_machines_own_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a home folder lies on another disk."""
+    write_submission(tmp_path / "disk" / "me" / "class" / "ada.ipynb", RIGHT)
+    (tmp_path / "home").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("HOME", str(tmp_path / "home" / "me"))
+    (found,), _ = find_submissions([tmp_path / "home" / "me" / "class"], "02")
+    assert read_submission(found).cells
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="home is a link"):
+        find_submissions([tmp_path / "home" / "me" / "class"], "02")
+
+
 def test_a_link_that_takes_a_files_place_after_it_was_found_is_not_followed(tmp_path: Path) -> None:
     secret = write_submission(tmp_path / "elsewhere" / "secret.ipynb", RIGHT)
     handed_in = write_submission(tmp_path / "class" / "mallory.ipynb", RIGHT)
@@ -202,8 +230,7 @@ def test_a_folder_that_becomes_a_link_after_it_was_found_is_not_followed(tmp_pat
     for name in ("in/ada", "elsewhere"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "02.ipynb").write_text(text)
-    (tmp_path / "way").symlink_to(tmp_path / "in")
-    (found,), _ = find_submissions([tmp_path / "way"], "02")
+    (found,), _ = find_submissions([tmp_path / "in"], "02")
     assert read_submission(found).cells and found.name == "ada"
     (tmp_path / "in" / "ada").rename(tmp_path / "in" / "was-ada")
     (tmp_path / "in" / "ada").symlink_to(tmp_path / "elsewhere")

@@ -19,6 +19,8 @@ PACKAGE = Path(__file__).parents[2] / "labkit"
 # Each line imports only from lines above it.
 LAYERS = (
     "errors",
+    "interpreter",
+    "links",
     "units",
     "slugs",
     "words",

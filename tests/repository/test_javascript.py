@@ -14,7 +14,11 @@ from labkit.lessons.executed import _UNSTEADY
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = [
-    *(ROOT / "labkit" / "widgets" / "js").rglob("*.*"),
+    *(
+        path
+        for path in (ROOT / bundles.SOURCES).rglob("*.*")
+        if "node_modules" not in path.parts and path.name != "package-lock.json"
+    ),
     *(ROOT / "tests" / "widgets" / "in_page").glob("*.js"),
     ROOT / "labkit" / "lessons" / "slides.js",
 ]
@@ -56,8 +60,7 @@ def test_a_program_asks_no_address_needs_no_other_file_and_ends_no_script(path: 
 def course(tmp_path: Path) -> Path:
     """A copy of what programs are made from, and of them."""
     for folder in (bundles.SOURCES, bundles.WRITTEN):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
-    shutil.copy(ROOT / "package-lock.json", tmp_path)
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("node_modules"))
     return tmp_path
 
 
@@ -91,7 +94,7 @@ def test_where_there_is_no_node_building_says_so_and_writes_nothing(
 
 
 def test_the_lock_names_no_registry() -> None:
-    lock = json.loads((ROOT / "package-lock.json").read_text())
+    lock = json.loads((ROOT / bundles.SOURCES / "package-lock.json").read_text())
     assert not [name for name, package in lock["packages"].items() if "resolved" in package]
-    wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]["esbuild"]
+    wanted = json.loads((ROOT / bundles.SOURCES / "package.json").read_text())["devDependencies"]["esbuild"]
     assert lock["packages"]["node_modules/esbuild"]["version"] == wanted

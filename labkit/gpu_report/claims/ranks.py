@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import torch.distributed as dist
 import labkit
 from labkit.errors import RankFailed
 from labkit.gpu_report.claims.claim import DoesNotHold, Place, claim, equal, hold
+from labkit.interpreter import python, safe_pythonpath
 from labkit.launch.rank import device
 from labkit.worlds import local, run
 
@@ -258,9 +258,9 @@ def program(text: str, *args: str) -> Iterator[subprocess.Popen[str]]:
     with tempfile.TemporaryDirectory(prefix="labkit-report-") as folder:
         script = Path(folder, "program.py")
         script.write_text(text, encoding="utf-8")
-        path = os.pathsep.join(filter(None, [str(Path(labkit.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+        path = safe_pythonpath(os.environ, str(Path(labkit.__file__).parents[1]))
         started = subprocess.Popen(
-            [sys.executable, "-u", str(script), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            python("-u", str(script), *args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=os.environ | {"PYTHONPATH": path},
         )  # fmt: skip
         try:

@@ -23,6 +23,7 @@ from labkit.grading.handout.repository_files import REPOSITORY, repository_files
 from labkit.grading.handout.runtime_lock import CPU_BUILDS, pinned, runtime_lock
 from labkit.grading.own_folders import own_prefix
 from labkit.grading.reports.student_report import write_whole
+from labkit.links import refuse_links
 
 _FILES = ("labkit", "pyproject.toml", "requirements.lock", "README.md", "LICENSE")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -56,7 +57,7 @@ _RUN = """#!/usr/bin/env bash
 set -euo pipefail
 root=${{AUTOGRADER_ROOT:-/autograder}}
 cd "$root/source"
-exec "$root/venv/bin/python" -m labkit.grading.handout.gradescope "$root" {lesson}
+exec "$root/venv/bin/python" -P -m labkit.grading.handout.gradescope "$root" {lesson}
 """
 
 
@@ -101,6 +102,7 @@ def write_autograder(
     path = Path(out)
     if path.suffix != ".zip":
         raise ConfigError(f"--gradescope writes a zip, and {path.name} does not end in .zip; name a file that does")
+    refuse_links(path, "the zip")
     found = find_course(lesson, course)
     contents = {
         name: (REPOSITORY / name).read_bytes() for name in repository_files(_FILES, "labkit grade --gradescope")

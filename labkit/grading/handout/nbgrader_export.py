@@ -24,6 +24,7 @@ from labkit.lessons.lesson import KEYED, TASKS, Cell, Lesson
 from labkit.lessons.notebook import as_notebook, as_text
 from labkit.lessons.source import load
 from labkit.lessons.student import student_cells
+from labkit.links import refuse_links
 
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
 
@@ -42,6 +43,7 @@ def export_nbgrader(lesson: str, out: str | Path, course: str | Path | None = No
     root = find_course(Path(course) if course else None, sources=True)
     found = load(select(source_files(root), lesson))
     path = Path(out) / "source" / found.name / f"{found.name}.ipynb"
+    refuse_links(path, "what is written as")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(as_text(nbgrader_notebook(found)), encoding="utf-8")
     return path

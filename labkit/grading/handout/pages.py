@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from html import escape
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.handout.repository_files import REPOSITORY
+from labkit.interpreter import python
 from labkit.lessons import manifest
 from labkit.lessons.decks import write_decks
 
@@ -73,7 +73,7 @@ def _write_site(lessons: Sequence[str], folder: Path) -> None:
                 (Path(temporary) / path.name).symlink_to(path, target_is_directory=path.is_dir())
         others = [path.stem for path in (REPOSITORY / "solutions").glob("[0-9][0-9]_*.py") if path.stem not in lessons]
         left_out = ",".join([*_INSTRUCTORS, *(f"made/lessons/{name}.ipynb" for name in others)])
-        command = [sys.executable, "-m", "sphinx", "-Q", "-b", "html", "-D", f"exclude_patterns={left_out}"]
+        command = python("-m", "sphinx", "-Q", "-b", "html", "-D", f"exclude_patterns={left_out}")
         environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         made = Path(temporary) / "out" / "html"
         done = subprocess.run([*command, str(docs), str(made)], capture_output=True, text=True, env=environment)

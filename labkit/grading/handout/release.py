@@ -27,6 +27,7 @@ from labkit.grading.handout.texts_within import NOT_SEARCHED
 from labkit.lessons.course import find_course, select
 from labkit.lessons.notebook import as_text
 from labkit.lessons.pristine import ORIGINALS
+from labkit.links import refuse_links
 from labkit.progress import Told, untold
 
 _FILES = ("LICENSE", "environment.yml", ".jupyter")
@@ -86,6 +87,7 @@ def release(
     """
     root = find_course(Path(course) if course else None, sources=True)
     target = Path(destination)
+    refuse_links(target, "the folder")
     earlier = _earlier(target)
     available = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     notebooks = [select(available, asked) for asked in lessons] or available

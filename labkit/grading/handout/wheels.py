@@ -9,6 +9,7 @@ from pathlib import Path
 
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.handout.runtime_lock import pinned
+from labkit.interpreter import python
 
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 """Where PyTorch's builds without CUDA are: 200 MB on Linux, where PyPI's takes several GB."""
@@ -31,7 +32,7 @@ def fetch_wheels(release: Path, folder: Path) -> str:
         raise ConfigError(f"--wheels needs a folder, and {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
     lock = release / "requirements.lock"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", str(folder)]
+    command = python("-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", str(folder))
     if sys.platform == "linux":  # elsewhere PyPI has no build with CUDA; where this is not reached, PyPI's is taken
         torch = [pinned(lock.read_text(encoding="utf-8"), "torch"), "--no-deps", "--retries", "1", "--timeout", "20"]
         subprocess.run([*command, "--index-url", CPU_BUILDS, *torch], capture_output=True, text=True)

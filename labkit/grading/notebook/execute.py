@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from labkit.grading.sandbox.bubblewrap import without_rights
 from labkit.grading.sandbox.environments import trusted_environment
 from labkit.grading.sandbox.memory_watch import MemoryWatch
 from labkit.grading.sandbox.process_tree import child_pids, end_descendants
+from labkit.interpreter import python
 
 _ANSWER_BYTES = 32 << 20
 _ASIDE_SECONDS = 120.0
@@ -52,7 +52,7 @@ class NotebookReader:
     def _start(self) -> None:
         self._sock, theirs = socket.socketpair()
         most = self._limits.reader_memory_bytes if self._confined else 0
-        command = [sys.executable, "-m", "labkit.grading.notebook.reader", str(theirs.fileno()), str(most)]
+        command = python("-m", "labkit.grading.notebook.reader", str(theirs.fileno()), str(most))
         with theirs:
             if self._confined:
                 command = without_rights(command, Path(self._control.name), self._hidden)

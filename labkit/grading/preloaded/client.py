@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -19,6 +18,7 @@ from labkit.grading.frames import read_frame
 from labkit.grading.own_folders import own_prefix
 from labkit.grading.sandbox.environments import submission_environment
 from labkit.grading.sandbox.view import SCRATCH
+from labkit.interpreter import python
 
 ORACLE, TEMPLATE, KERNEL = b"O", b"T", b"K"
 START_SECONDS = 120.0
@@ -43,7 +43,7 @@ class Preloaded:
             # A heap of huge pages is forked in half the time; where the system has none, this changes nothing.
             environment["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "labkit.grading.preloaded.process", str(theirs.fileno())],
+                python("-m", "labkit.grading.preloaded.process", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=environment,

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import sys
+from pathlib import Path
 
 import torch
 
@@ -28,6 +29,7 @@ def serve(sock: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(told["environment"])
     os.chdir(told["work"])
+    sys.path.insert(_before_packages(), "")  # a notebook may import what it has written beside itself
     sys.argv = list(told["argv"])
     _seed_and_set_threads()
     from ipykernel.kernelapp import IPKernelApp
@@ -35,6 +37,12 @@ def serve(sock: socket.socket) -> None:
     # labkit was imported before there was a notebook, so that it could not join it then
     join = "__import__('labkit.lessons.unsolved').lessons.unsolved.install()"
     IPKernelApp.launch_instance(argv=sys.argv[1:], exec_lines=[join])
+
+
+def _before_packages() -> int:
+    """Return where IPython puts the working folder, which it does not in a process with a safe path."""
+    names = [Path(entry).name for entry in sys.path]
+    return next((place for place, name in enumerate(names) if name in ("site-packages", "dist-packages")), 0)
 
 
 def _seed_and_set_threads() -> None:

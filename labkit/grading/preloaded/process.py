@@ -14,7 +14,6 @@ import sys
 import traceback
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.frames import write_frame
@@ -34,8 +33,6 @@ _KERNEL = (
 def main() -> None:
     """Fork until the grading process closes the socket."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    if sys.path and Path(sys.path[0]) == Path.cwd():
-        del sys.path[0]  # as ipykernel_launcher does: a file lying here must not stand in for a module
     gc.disable()  # nothing that is loaded is given up again, and looking for it takes a tenth of the time
     _load_kernel_without_debugger()
     for name in (*_KERNEL, *_ROLES.values()):

@@ -13,6 +13,7 @@ from labkit.grading.reports.student_report import write_whole
 from labkit.grading.student import submission_hash
 from labkit.grading.submission import find_submissions
 from labkit.lessons.catching_up import read_pack
+from labkit.links import refuse_links
 from labkit.progress import Told, untold
 
 
@@ -43,7 +44,8 @@ def write_copies(
     Raises:
         ConfigError: If something named is not there.
     """
-    found = find_course(lesson, course)
+    refuse_links(out, "the page")
+    found = find_course(lesson, course, paths)
     works = []
     for origin, folders in [("", list(paths)), *((folder.name or str(folder), [folder]) for folder in earlier)]:
         submissions, _ = find_submissions(folders, found.manifest.lesson)

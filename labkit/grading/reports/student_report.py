@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from labkit.errors import EnvironmentProblem
 from labkit.grading.plain_text import plain_text
 from labkit.grading.score import ExerciseResult, StudentResult
+from labkit.links import refuse_links
 from labkit.words import join
 
 _SKIPPED = ("not_done", "to_read")
@@ -173,12 +174,15 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or as it was before.
 
     Raises:
+        ConfigError: If a link stands in its place or on the way.
         EnvironmentProblem: If the disk is full or the folder cannot be written.
     """
+    refuse_links(path, "what is written as")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)
+        with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from labkit.interpreter import safe_pythonpath
+
 _PACKAGE_HOME = str(Path(__file__).resolve().parents[3])
 
 
@@ -41,8 +43,10 @@ def submission_environment(work: Path) -> dict[str, str]:
 def trusted_environment() -> dict[str, str]:
     """Return the environment of the processes that are ours: the caller's, with one thread for each."""
     environment = dict(os.environ)
-    paths = [_PACKAGE_HOME, *filter(None, [environment.get("PYTHONPATH")])]
     environment.update(
-        PYTHONPATH=os.pathsep.join(paths), OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", CUDA_VISIBLE_DEVICES=""
+        PYTHONPATH=safe_pythonpath(environment, _PACKAGE_HOME),
+        OMP_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        CUDA_VISIBLE_DEVICES="",
     )
     return environment

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from labkit.grading.sandbox import seccomp
 from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.sandbox.environments import submission_environment
 from labkit.grading.sandbox.view import SCRATCH
+from labkit.interpreter import python
 from labkit.launch import gpu_probe
 from labkit.launch.gpus import probe
 
@@ -105,7 +105,7 @@ def problem_inside(gpu: str) -> str:
         return f"there are no device files {DEV}/nvidia*"
     filter_fd = seccomp.filter_file()
     with tempfile.TemporaryDirectory(prefix=own_prefix("gpu")) as control, open(os.devnull, "wb") as null:
-        program = [sys.executable, "-P", "-W", "ignore", gpu_probe.__file__]
+        program = python("-W", "ignore", gpu_probe.__file__)
         environment = submission_environment(Path(SCRATCH)) | gpu_environment(gpu)
         command = Sandbox(Path(control), devices=files).command(program, environment, null.fileno(), filter_fd)
         try:

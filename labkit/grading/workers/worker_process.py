@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from labkit.grading.frames import Channel
 from labkit.grading.sandbox.environments import trusted_environment
+from labkit.interpreter import python
 
 _CLOSING_SECONDS = 10.0
 
@@ -22,7 +22,7 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "labkit.grading.workers.worker", str(theirs.fileno())],
+                python("-m", "labkit.grading.workers.worker", str(theirs.fileno())),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=trusted_environment(),

@@ -14,11 +14,12 @@ import os
 import selectors
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from labkit.interpreter import python
 
 _START_SECONDS = 60.0
 _SILENT_SECONDS = 10.0
@@ -47,7 +48,7 @@ def start_agent(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     root = str(Path(__file__).parents[3])
     code = f"import sys; sys.path.insert(0, {root!r}); from labkit.launch.cluster.agent import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        python("-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
     assert process.stdin is not None
     assert process.stdout is not None
