@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from labkit.checks.question import OWN
 from labkit.errors import LessonError
 from labkit.lessons.lesson import Cell, Lesson
 from labkit.lessons.notebook import as_notebook
@@ -42,6 +43,7 @@ def execute(
     parameters: Mapping[str, Any] | None = None,
     cell_timeout_s: int = 600,
     begins: Callable[[], None] = lambda: None,
+    own: Path | None = None,
 ) -> Any:
     """Return the solution notebook, executed from top to bottom.
 
@@ -51,6 +53,7 @@ def execute(
         parameters: Values for names that the lesson's ``parameters`` cell declares.
         cell_timeout_s: The longest one cell may take.
         begins: Called before each code cell.
+        own: A class's keys and recordings (labkit.checks.question.OWN); None for labkit's.
 
     Raises:
         LessonError: If a cell raises, takes too long or ends the kernel, if a parameter is not declared, or if an
@@ -97,7 +100,7 @@ def execute(
         )
         try:
             settings = {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1", "LABKIT_VIEWS": "kept"}
-            client.execute(env=os.environ | settings)
+            client.execute(env=os.environ | {OWN: str(own or "")} | settings)
         except nbclient.exceptions.CellExecutionError as error:
             trace = _ANSI.sub("", error.traceback).strip().split("\n")[-_TRACE_LINES:]
             shown = "\n    ".join(trace)
