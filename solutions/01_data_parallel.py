@@ -275,7 +275,7 @@ labkit.answer("made_once", "wrong silently")
 #
 # **To the room:** what if replicas are made once, in `__init__`?
 #
-# <!-- notes: The optimizer changes the original; the copies keep the weights of the first step. Nothing raises. -->
+# <!-- notes: Have them follow one weight through two steps: who changes it, and who reads it? -->
 
 # %% [markdown]
 # ## 6 What threads cannot do
@@ -335,7 +335,7 @@ labkit.answer("long_operators", "twice as fast")
 # | forward pass is | two threads |
 # |---|---|
 # | Python | as slow as one |
-# | a few long operators | up to twice as fast |
+# | a few long operators | **how fast?** |
 #
 # A GPU's forward pass is thousands of short kernels, each launched by Python.
 #

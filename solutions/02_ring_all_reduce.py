@@ -563,11 +563,11 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 # %% [markdown] tags=["slide-only"]
 # ## Right, and twice as slow
 #
-# Twice the 204 µs that a ring should take.
+# About twice the 204 µs that a ring should take.
 #
 # **To the room:** open section 7. How many links carry bytes at once?
 #
-# <!-- notes: Even ranks send first, odd ranks receive first. It never hangs, the sums are right, and half of the links are always idle. -->
+# <!-- notes: The recorded run of section 7. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
 
 # %% [markdown]
 # ## 8 What stays

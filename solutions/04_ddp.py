@@ -276,8 +276,8 @@ labkit.answer("overlap_here", "less")
 # %% [markdown]
 # ## 4 Who is late?
 #
-# Here are two recorded steps of DDP on eight A100s. All gradients are right, and every step takes a fifth longer than it
-# should. One rank's backward is 30 % longer than the others'.
+# Here are two recorded steps of DDP on eight A100s. All gradients are right, yet every step takes longer than it should.
+# One rank's backward is 30 % longer than the others'.
 #
 # A hatched bar is **blocked**: its rank has called the collective, and waits for somebody who has not.
 
@@ -287,7 +287,7 @@ labkit.recorded("late_rank")
 # %% [markdown] tags=["slide-only"]
 # ## One of eight is late
 #
-# Every gradient is right. Every step takes a fifth longer.
+# Every gradient is right. Every step takes longer than it should.
 #
 # **To the room:** which rank, and why?
 #

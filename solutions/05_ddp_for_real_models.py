@@ -302,7 +302,7 @@ labkit.answer("half_precision", "infinity")
 #
 # **To the room:** what comes of each?
 #
-# <!-- notes: Another direction; infinity. All ranks stay equal in both, so comparing them finds nothing. -->
+# <!-- notes: Do both on the blackboard: a long gradient and a short one, then 64 times 2,000. All ranks stay equal in both, so comparing them finds nothing. -->
 
 # %% [markdown]
 # ## 5 Uneven inputs

@@ -392,7 +392,7 @@ labkit.answer("stashed_versions", 4)
 #
 # **To the room:** how many versions on stage 0 of 4?
 #
-# <!-- notes: Four: one for each microbatch that stage 0 holds. The gradients are right, for weights that are old. -->
+# <!-- notes: Count the microbatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 
 # %% [markdown]
 # ## 4 Run it

@@ -103,11 +103,11 @@ labkit.answer(
 # ## A third of the run is lost. Where?
 #
 # * four GPUs, a thread that loads ahead
-# * loading takes 7.6 ms a batch on average, training 8.9
+# * nobody should ever wait for data
 #
 # **To the room:** open the recorded run. Who waits, how often, for what?
 #
-# <!-- notes: Every sixth batch takes 44.5 ms, and two are in stock. An average hides it; the timeline does not. -->
+# <!-- notes: Ask how long a wait is, how often it comes, and how long a batch loads. The timeline shows all three; an average may hide them. -->
 
 # %% [markdown]
 # Nothing in the table helps here except its first line, and that one was in use already. **Look at the timeline first.**
@@ -220,7 +220,7 @@ labkit.answer("faster_device", 6)
 #
 # **To the room:** the GPU becomes three times as fast. And the step?
 #
-# <!-- notes: Loading 6 ms, training 10: a step takes 10, then 6. From there on only a faster loader helps. -->
+# <!-- notes: Loading takes 6 ms, training 10. Ask for the step before and after, and then for what would help. -->
 
 # %% [markdown]
 # ## 3 Mixed precision

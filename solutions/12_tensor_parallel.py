@@ -528,9 +528,11 @@ labkit.answer("sequence_bytes", 1)
 # | gather tokens | all-gather | reduce-scatter |
 # | scatter tokens | reduce-scatter | all-gather |
 #
-# The same bytes; 1/N of the norms' activations.
+# 1/N of the norms' activations.
 #
-# <!-- notes: A ring all-reduce is a reduce-scatter and an all-gather. They have only moved apart. -->
+# **To the room:** and how many bytes?
+#
+# <!-- notes: Lesson 02 built both halves of a ring all-reduce. Where did they go? -->
 
 # %% [markdown]
 # One duty comes with it. A norm's weight is on every rank, but each saw *its tokens only*: its gradient is a partial sum,

@@ -175,8 +175,14 @@ class Room(Results):
         if newest[0] is None or self._now() - newest[2] > _SHOWN_S:
             return None
         rows = self._base.execute("SELECT value FROM guess WHERE guess = ?", (newest[0],)).fetchall()
-        values = sorted((json.loads(value) for (value,) in rows), key=lambda value: (str(type(value)), value))
+        values = sorted((json.loads(value) for (value,) in rows), key=_in_order)
         return {"guess": newest[0], "unit": newest[1], "values": values}
+
+
+def _in_order(value: object) -> tuple[bool, float, str]:
+    """Return what sorts guesses: numbers by size, then flags and words."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return not is_number, float(value) if is_number else 0.0, str(value)  # type: ignore[arg-type]
 
 
 def _fields(plain: object, wanted: tuple[str, ...]) -> tuple[str, str, dict[str, Any]]:

@@ -23,6 +23,8 @@ Literal: TypeAlias = int | float | str | bool | None
 """What may be answered; None is no answer yet."""
 
 QUESTION, KEY, RECORDING = "question.json", "key.json", "recording.json"
+OWN = "LABKIT_OWN_RECORDINGS"
+"""Environment variable: the folder of a class's own keys and recordings, LESSON/SLUG/, which go before labkit's."""
 
 
 @dataclass(frozen=True)

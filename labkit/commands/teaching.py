@@ -77,6 +77,9 @@ def slides(
     out: Annotated[Path, typer.Option(help="The folder for the decks.")] = Path("build/slides"),
     pdf: Annotated[bool, typer.Option("--pdf", help="Print each deck as PDF too; needs Chromium.")] = False,
     link: Annotated[str, typer.Option(help="The class link, for a workshop's slide that says how to join.")] = "",
+    public: Annotated[
+        bool, typer.Option("--public", help="Show labkit's own recordings: for a room that works without a release.")
+    ] = False,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
     """Write decks that need no network: a lesson's slides, figures, exercises and speaker notes."""
@@ -89,7 +92,10 @@ def slides(
         )
     write = load("labkit.lessons.decks", "write_decks")
     with load("labkit.progress", "steps")("slides") as told:
-        write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo, link=link, told=told)
+        write(
+            lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo, link=link,
+            public=public, told=told,
+        )  # fmt: skip
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit board --port 8321")

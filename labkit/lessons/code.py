@@ -146,5 +146,14 @@ def checked_exercises(source: str) -> Iterator[str]:
                 yield node.args[0].value
 
 
+def judges(source: str) -> bool:
+    """Return whether a cell asks labkit what an answer is worth."""
+    calls = (
+        node.func for node in ast.walk(parse(source, strict=False) or ast.Module([], [])) if isinstance(node, ast.Call)
+    )
+    names = {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in calls}
+    return bool(names & {"answer", "check", "challenge"})
+
+
 def _first_line(statement: ast.stmt) -> str:
     return ast.unparse(statement).split("\n")[0][:60]

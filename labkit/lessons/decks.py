@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from labkit.lessons.class_course import class_course
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.presentation import Slide, lesson_slides, read_workshop, workshop_slides
@@ -16,7 +18,7 @@ from labkit.progress import Told, untold
 
 def write_decks(
     lessons: Sequence[str], workshops: Sequence[Path], folder: Path, *, course: Path | None, browser: str | None,
-    say: Callable[[str], None], link: str = "", told: Told = untold,
+    say: Callable[[str], None], link: str = "", public: bool = False, told: Told = untold,
 ) -> list[Path]:  # fmt: skip
     """Return the files written.
 
@@ -29,6 +31,7 @@ def write_decks(
         browser: A Chromium that prints each deck as PDF too; None for no PDF.
         say: Told each file.
         link: The class link, for the slide of a workshop that says how to join.
+        public: Show the recordings that come with labkit, also where the course has others for its class.
         told: Told each deck and each PDF before it is made.
 
     Raises:
@@ -42,16 +45,18 @@ def write_decks(
         chosen, workshops = sources, sorted((root / "docs" / "workshops").glob("*.toml"))
     num_decks = len(chosen) + len(workshops)
     total = num_decks * (2 if browser else 1)
+    plans = [read_workshop(path) for path in workshops]
+    shown = [*chosen, *(select(sources, part.lesson) for plan in plans for part in plan.parts if part.lesson)]
     decks: list[Path] = []
-    for source in chosen:
-        told(source.stem, len(decks), total)
-        lesson, slides = _read(source)
-        decks.append(write_deck(slides, lesson.title, lesson.name, folder))
-    for path in workshops:
-        told(path.stem, len(decks), total)
-        plan = read_workshop(path)
-        parts = [_read(select(sources, part.lesson)) for part in plan.parts if part.lesson]
-        decks.append(write_deck(workshop_slides(plan, parts, link), plan.title, plan.name, folder))
+    with nullcontext(root) if public else class_course(root, set(shown), told) as seen:
+        for source in chosen:
+            told(source.stem, len(decks), total)
+            lesson, slides = _read(source, seen)
+            decks.append(write_deck(slides, lesson.title, lesson.name, folder))
+        for plan in plans:
+            told(plan.name, len(decks), total)
+            parts = [_read(select(sources, part.lesson), seen) for part in plan.parts if part.lesson]
+            decks.append(write_deck(workshop_slides(plan, parts, link), plan.title, plan.name, folder))
     written = []
     for number, deck in enumerate(decks):
         told(deck.stem, num_decks + number if browser else total, total)
@@ -61,6 +66,6 @@ def write_decks(
     return written
 
 
-def _read(source: Path) -> tuple[Lesson, list[Slide]]:
+def _read(source: Path, seen: Path) -> tuple[Lesson, list[Slide]]:
     lesson = load(source)
-    return lesson, lesson_slides(lesson, shown_notebook(lesson, source.with_suffix(".ipynb")))
+    return lesson, lesson_slides(lesson, shown_notebook(lesson, seen / "solutions" / f"{lesson.name}.ipynb"))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from labkit.checks.question import OWN
 from labkit.errors import LessonError
 from labkit.lessons.lesson import Cell, Lesson
 from labkit.lessons.notebook import as_notebook
@@ -46,6 +47,7 @@ def execute(
     first: str = "",
     steady: bool = True,
     until_s: float | None = None,
+    own: Path | None = None,
 ) -> Any:
     """Return the solution notebook, executed from top to bottom.
 
@@ -58,6 +60,7 @@ def execute(
         first: Code that the kernel runs before the first cell; it is in no notebook.
         steady: Whether outputs must be the same in every run.
         until_s: When all must be done, by time.monotonic(); a cell that then still runs took too long.
+        own: A class's keys and recordings (labkit.checks.question.OWN); None for labkit's.
 
     Raises:
         LessonError: If a cell raises, takes too long or ends the kernel, if a parameter is not declared, or if an
@@ -117,7 +120,7 @@ def execute(
         )
         try:
             settings = {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1", "LABKIT_VIEWS": "kept"}
-            client.execute(env=os.environ | settings)
+            client.execute(env=os.environ | {OWN: str(own or "")} | settings)
         except nbclient.exceptions.CellExecutionError as error:
             trace = _ANSI.sub("", error.traceback).strip().split("\n")[-_TRACE_LINES:]
             shown = "\n    ".join(trace)

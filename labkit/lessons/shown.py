@@ -1,4 +1,7 @@
-"""A lesson as others may read it: the learner's version, with the outputs of the executed solution."""
+"""A lesson as others may read it: the learner's version, with what the executed solution put out and tells no answer.
+
+What `labkit.answer`, `labkit.check` and `labkit.challenge` say of the solution is none of them: a verdict is an answer.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import Any
 import nbformat
 
 from labkit.errors import LessonError
-from labkit.lessons.lesson import Lesson
+from labkit.lessons.code import judges
+from labkit.lessons.lesson import KEYED, Lesson
 from labkit.lessons.student import student_notebook
 
 
@@ -31,8 +35,10 @@ def shown_notebook(lesson: Lesson, solution: Path) -> Any:
     notebook = student_notebook(lesson)
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.id in outputs:
-            cell.outputs = outputs[cell.id].outputs
-            if "predict" in cell.metadata.get("tags", ()):
+            tags = cell.metadata.get("tags", ())
+            if not {*KEYED, "check"} & set(tags) and not judges(cell.source):
+                cell.outputs = outputs[cell.id].outputs
+            if "predict" in tags:
                 cell.source = outputs[cell.id].source
             cell.execution_count = outputs[cell.id].execution_count
     return notebook

@@ -10,6 +10,7 @@ Submissions": folders `submission_NUMBER` beside `submission_metadata.yml`.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from labkit.grading.submission import safe_name
@@ -19,6 +20,10 @@ _CANVAS = re.compile(
 )
 _MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
 _GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
+_NONE = re.compile(
+    r"0*|x*|na|none|null|nil|nan|nv|tbd|tba|unknown|missing|empty|pending|notavailable|notapplicable|noid|noemail"
+    r"|unbekannt|keiner?s?|ohne|ka|keineangabe|aucune?|sans|ninguno|ninguna"
+)
 _AGAIN = re.compile(r"-(?P<again>\d+)(?:\.ipynb)?")
 
 
@@ -80,4 +85,10 @@ def key(system: str, number: str) -> str:
 
 def plain(text: str | None) -> str:
     """Return a name, login or address as it is compared: as a file could be named after it, without its case."""
-    return safe_name(text).casefold() if text and text.strip() else ""
+    return safe_name(text).casefold() if text and any(each.isalnum() for each in text) else ""
+
+
+def identity(text: str | None) -> str:
+    """Return a name, number, login or address as it is compared; "" where a cell only says that there is none."""
+    signs = "".join(each for each in unicodedata.normalize("NFKC", text or "").casefold() if each.isalnum())
+    return "" if _NONE.fullmatch(signs) else plain(text)

@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError
 from labkit.grading.book.comments_and_requests import CommentsAndRequests
-from labkit.grading.book.file_names import keys, of_system, plain
+from labkit.grading.book.file_names import identity, keys, of_system, plain
 from labkit.grading.book.roster_files import GRADESCOPE, Entry
+from labkit.grading.book.same_person import bare, called, known_as, rows_apart
 from labkit.grading.book.tables import Person
 
 
@@ -25,11 +26,13 @@ class Imported:
         new: Names of people who were not known.
         known: Of those who were.
         unclear: Rows that fit several people, in words; none of these was taken.
+        shared: Values that several people of the file have, in words; they were taken as nobody's.
     """
 
     new: tuple[str, ...]
     known: tuple[str, ...]
     unclear: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,25 +60,27 @@ class Roster(CommentsAndRequests):
         with self.reading() as session:
             return self._people(session)
 
-    def import_roster(self, entries: Iterable[Entry]) -> Imported:
-        """Add people, or what else is now known of them: who shares an address, number or login is the same person."""
+    def import_roster(self, entries: Iterable[Entry], *, by_name: bool = False) -> Imported:
+        """Add people, or what else is now known of them: who shares an address, number or login is the same person.
+
+        Args:
+            entries: Of one file.
+            by_name: Whether a name that roster and file have once each is one person, though the addresses differ.
+        """
+        rows = rows_apart(list(entries))
 
         def add(session: Session) -> Imported:
             people = self._people(session)
             new: list[str] = []
             known: list[str] = []
-            unclear: list[str] = []
-            here: set[str] = set()
-            for entry in entries:
-                same = [name for name, each in people.items() if entry.own & each.own]
-                if not same:  # another system's file: the name tells, unless this file has it twice
-                    same = [name for name in people if plain(_bare(name)) == plain(entry.name) and name not in here]
-                if len(same) > 1:
-                    unclear.append(f"{entry.name} fits {' and '.join(same)}")
+            unclear = list(rows.unclear)
+            for entry in rows.entries:
+                name, why_not = known_as(entry, people, rows.entries, by_name)
+                if why_not:
+                    unclear.append(why_not)
                     continue
-                old = people[same[0]] if same else None
+                old = people.get(name)
                 merged = _merged(old, entry) if old else _told_apart(entry, people)
-                here.add(merged.name)
                 (known if old else new).append(merged.name)
                 people[merged.name] = merged
                 if merged != old:
@@ -83,10 +88,11 @@ class Roster(CommentsAndRequests):
                     session.add(
                         Person(
                             name=merged.name, keys="\n".join(sorted(merged.keys)), email=merged.email,
-                            section=merged.section, team=merged.team, extra_minutes=extra, recorded_at=self._now(),
+                            section=merged.section, team=merged.team or "", extra_minutes=extra,
+                            recorded_at=self._now(),
                         )
                     )  # fmt: skip
-            return Imported(tuple(new), tuple(known), tuple(unclear))
+            return Imported(tuple(new), tuple(known), tuple(unclear), rows.shared)
 
         return self._write(add)
 
@@ -127,15 +133,16 @@ class Roster(CommentsAndRequests):
             ConfigError: If that is nobody, or several.
         """
         people = self.people()
-        if asked in people:
+        if asked in people and asked != bare(asked):
             return asked
-        found = [name for name, each in people.items() if plain(asked) in each.keys]
-        found = found or [name for name, each in people.items() if plain(asked) in _names(each)]
+        found = [each for each in people.values() if called(each) == asked != bare(asked)]
+        found = found or [each for each in people.values() if identity(asked) and identity(asked) in each.keys]
+        found = found or [each for each in people.values() if plain(asked) in _names(each)]
         if len(found) > 1:
             raise ConfigError(
-                f"{asked!r} could be {' or '.join(sorted(found))}; give the address or the number instead"
+                f"{asked!r} could be {' or '.join(sorted(map(called, found)))}; give the address or the number instead"
             )
-        return found[0] if found else asked
+        return found[0].name if found else asked
 
     def known_by(self, student: str) -> frozenset[str]:
         """Return all that a student can be known by."""
@@ -151,7 +158,7 @@ class Roster(CommentsAndRequests):
         found = {}
         for name, student in whose.people.items():
             everybody = [student, *whose.together.get(name, ())]
-            teams = {people[each].team for each in everybody if each in people} - {""}
+            teams = {people[each].team for each in everybody if each in people} - {"", None}
             found[name] = list(dict.fromkeys([*everybody, *(each for each in people if people[each].team in teams)]))
         return found
 
@@ -159,7 +166,8 @@ class Roster(CommentsAndRequests):
     def _people(session: Session) -> dict[str, Entry]:
         return {
             row.name: Entry(
-                row.name, frozenset(row.keys.split("\n")), row.email, row.section, row.team,
+                row.name, frozenset(each for each in row.keys.split("\n") if identity(each)), row.email, row.section,
+                row.team,
                 None if row.extra_minutes is None else timedelta(minutes=row.extra_minutes),
             )
             for row in session.scalars(select(Person).order_by(Person.id))
@@ -201,7 +209,7 @@ def _at_the_end(name: str, people: Iterable[Entry]) -> set[str]:
     for person in people:
         for each in person.own:
             ends[each].add(person.name)
-        team = plain(person.team).replace(" ", "-")
+        team = identity(person.team).replace(" ", "-")
         if team and team not in teams:
             teams.add(team)
             ends[team].add(person.name)
@@ -210,7 +218,7 @@ def _at_the_end(name: str, people: Iterable[Entry]) -> set[str]:
 
 
 def _names(person: Entry) -> frozenset[str]:
-    return replace(person, name=_bare(person.name)).names
+    return replace(person, name=bare(person.name)).names
 
 
 def _told_apart(entry: Entry, people: Mapping[str, Entry]) -> Entry:
@@ -220,12 +228,8 @@ def _told_apart(entry: Entry, people: Mapping[str, Entry]) -> Entry:
     return replace(entry, name=f"{entry.name} ({entry.email or min(entry.keys, default=str(len(people)))})")
 
 
-def _bare(name: str) -> str:
-    return name.partition(" (")[0]
-
-
 def _merged(old: Entry, new: Entry) -> Entry:
     return replace(
         old, keys=old.keys | new.keys, email=old.email or new.email, section=new.section or old.section,
-        team=new.team or old.team, extra=new.extra if new.extra is not None else old.extra,
+        team=old.team if new.team is None else new.team, extra=new.extra if new.extra is not None else old.extra,
     )  # fmt: skip

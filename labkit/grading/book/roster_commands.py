@@ -26,6 +26,15 @@ def import_file(
             "roster, or a CSV with Name (and Email, ID, Login, GitHub, Section, Team, Extra time)."
         ),
     ],
+    groups_are_teams: Annotated[
+        bool, typer.Option("--groups-are-teams", help="People of one Moodle group hand in together, and share marks.")
+    ] = False,
+    by_name: Annotated[
+        bool,
+        typer.Option(
+            "--by-name", help="A name that roster and file have once each is one person, though the addresses differ."
+        ),
+    ] = False,
     book: Url = DEFAULT,
 ) -> None:
     """Add people from a file, or add to what is known of them; same address or number means same person."""
@@ -34,12 +43,19 @@ def import_file(
     unclear = False
     with opened_book(book) as opened:
         for path in files:
-            found = opened.import_roster(read_roster(path))
+            found = opened.import_roster(read_roster(path, groups_are_teams=groups_are_teams), by_name=by_name)
             typer.echo(f"{path}: {len(found.new)} new, {len(found.known)} known before")
+            for words in found.shared:
+                typer.echo(f"labkit: {words}", err=True)
             for words in found.unclear:
-                typer.echo(f"labkit: {words}; this row was left out", err=True)
+                typer.echo(f"labkit: {words}; left out", err=True)
             unclear = unclear or bool(found.unclear)
     if unclear:
+        typer.echo(
+            "labkit: an address or a number that both files have tells who is one person. Write a CSV with Name, Email "
+            "and Login (or ID), a row for each of those left out; or, where each name is one person, give --by-name.",
+            err=True,
+        )
         raise typer.Exit(1)
 
 

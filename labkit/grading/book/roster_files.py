@@ -13,12 +13,12 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 from labkit.errors import ConfigError
-from labkit.grading.book.file_names import key, plain
+from labkit.grading.book.file_names import identity, key, plain
 
 GRADESCOPE = "Gradescope"
 _LENGTHS = {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
@@ -33,7 +33,7 @@ class Entry:
         keys: Addresses, numbers and logins, and the numbers of their submissions to Gradescope.
         email: Or "".
         section: Or "".
-        team: Or "".
+        team: "" for none; None where the file does not say.
         extra: Time after a deadline that is theirs; None where the file does not say.
     """
 
@@ -41,7 +41,7 @@ class Entry:
     keys: frozenset[str]
     email: str = ""
     section: str = ""
-    team: str = ""
+    team: str | None = None
     extra: timedelta | None = None
 
     @property
@@ -56,8 +56,12 @@ class Entry:
         return frozenset({plain(self.name), plain(f"{last}, {first}") if first else ""}) - {""}
 
 
-def read_roster(path: Path) -> list[Entry]:
+def read_roster(path: Path, *, groups_are_teams: bool = False) -> list[Entry]:
     """Return who is in a file: Canvas's, Moodle's, Gradescope's, GitHub Classroom's, or a plain CSV with Name.
+
+    Args:
+        path: The file.
+        groups_are_teams: Whether people of one group of Moodle hand in together; mostly a group is a tutorial.
 
     Raises:
         ConfigError: If the file is none of these, or a row cannot be read.
@@ -79,8 +83,9 @@ def read_roster(path: Path) -> list[Entry]:
                     entry = read({name: (value or "").strip() for name, value in row.items() if name is not None})
                 except ConfigError as error:
                     raise ConfigError(f"{path}, line {reader.line_num}: {error}") from None
-                if entry is not None and entry.name:
-                    found.append(entry)
+                if entry is not None and identity(entry.name):
+                    is_team = groups_are_teams and read is _moodle
+                    found.append(replace(entry, team=_team(entry.section)) if is_team else entry)
             return found
     raise ConfigError(
         f"{path} is not a roster: export Canvas's gradebook, Moodle's participants or grading worksheet, Gradescope's "
@@ -97,7 +102,8 @@ def _canvas(row: Mapping[str, str]) -> Entry | None:
     name = f"{first} {last}" if comma else row["Student"]
     login = row.get("SIS Login ID", "")
     found = _keys(row.get("SIS User ID", ""), login)
-    return Entry(name, found | {key("Canvas", row["ID"])}, login if "@" in login else "", row.get("Section", ""))
+    found |= {key("Canvas", row["ID"])} if identity(row["ID"]) else set()
+    return Entry(name, found, _address(login), row.get("Section", ""))
 
 
 def _moodle(row: Mapping[str, str]) -> Entry | None:
@@ -108,7 +114,7 @@ def _moodle(row: Mapping[str, str]) -> Entry | None:
     found = _keys(email, row.get("ID number", ""), row.get("Username", ""))
     number = re.search(r"\d+", row.get("Identifier", ""))
     found |= {key("Moodle", number.group())} if number else set()
-    return Entry(name, found, email, team=row.get("Groups") or row.get("Group", ""))
+    return Entry(name, found, _address(email), row.get("Groups") or row.get("Group", ""))
 
 
 def _gradescope(row: Mapping[str, str]) -> Entry | None:
@@ -116,15 +122,15 @@ def _gradescope(row: Mapping[str, str]) -> Entry | None:
         return None
     name = row.get("Name") or f"{row.get('First Name', '')} {row.get('Last Name', '')}".strip()
     found = _keys(row["Email"], row["SID"])
-    if number := row.get("Submission ID"):  # of "Download Grades"; everybody of a group has the same
+    if number := identity(row.get("Submission ID")):  # of "Download Grades"; everybody of a group has the same
         found |= {key(GRADESCOPE, number)}
-    return Entry(name, found, row["Email"], row.get("Section") or row.get("Sections", ""))
+    return Entry(name, found, _address(row["Email"]), row.get("Section") or row.get("Sections", ""))
 
 
 def _github(row: Mapping[str, str]) -> Entry | None:
     named = row["identifier"]
     found = _keys(named, row["github_username"])
-    return Entry(row.get("name") or named, found, named if "@" in named else "")
+    return Entry(row.get("name") or named, found, _address(named))
 
 
 def _plain(row: Mapping[str, str]) -> Entry | None:
@@ -132,8 +138,9 @@ def _plain(row: Mapping[str, str]) -> Entry | None:
         return None
     names = ("Email", "ID", "Login", "GitHub")
     return Entry(
-        row["Name"], _keys(*(row.get(name, "") for name in names)), row.get("Email", ""), row.get("Section", ""),
-        row.get("Team", ""), _length(row["Extra time"]) if row.get("Extra time") else None,
+        row["Name"], _keys(*(row.get(name, "") for name in names)), _address(row.get("Email", "")),
+        row.get("Section", ""), _team(row.get("Team", "")),
+        _length(row["Extra time"]) if row.get("Extra time") else None,
     )  # fmt: skip
 
 
@@ -145,7 +152,16 @@ def _length(text: str) -> timedelta:
 
 
 def _keys(*values: str) -> frozenset[str]:
-    return frozenset(plain(value) for value in values) - {""}
+    return frozenset(map(identity, values)) - {""}
+
+
+def _address(text: str) -> str:
+    return text if "@" in text and identity(text) else ""
+
+
+def _team(text: str) -> str | None:
+    """Return a team, "" where the cell says that there is none, None where it says nothing."""
+    return text if identity(text) else "" if text else None
 
 
 _FORMS: tuple[tuple[set[str], Callable[[Mapping[str, str]], Entry | None]], ...] = (

@@ -16,6 +16,7 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.handout.repository_files import REPOSITORY
 from labkit.interpreter import python
 from labkit.lessons import manifest
+from labkit.lessons.class_course import class_course
 from labkit.lessons.decks import write_decks
 
 _INSTRUCTORS = ("workshop.md", "instructors.md", "elsewhere.md", "attacks.md", "tried.md", "_build")
@@ -48,10 +49,12 @@ def write_pages(notebooks: Sequence[Path], course: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     executed = [path for path in notebooks if (course / "solutions" / path.name).is_file()]
     names = [path.stem for path in executed]
-    if names:
-        write_decks(names, [], folder / "slides", course=course, browser=None, say=lambda _: None)
-    if own:
-        _write_site([path.stem for path in notebooks], folder / "site")
+    sources = [course / "solutions" / f"{name}.py" for name in names]
+    with class_course(course, sources) as seen:
+        if names:
+            write_decks(names, [], folder / "slides", course=seen, browser=None, say=lambda _: None, public=True)
+        if own:
+            _write_site([path.stem for path in notebooks], seen, folder / "site")
     rows = "\n".join(
         f'<li><a href="slides/{path.stem}.html">{escape(manifest.read(path).title)}</a></li>' for path in executed
     )
@@ -64,13 +67,15 @@ def write_pages(notebooks: Sequence[Path], course: Path, folder: Path) -> None:
     (folder / "index.html").write_text(page, encoding="utf-8")
 
 
-def _write_site(lessons: Sequence[str], folder: Path) -> None:
+def _write_site(lessons: Sequence[str], seen: Path, folder: Path) -> None:
+    """Write the site with what the solutions in ``seen`` show of their lessons."""
     with tempfile.TemporaryDirectory() as temporary:
         docs = Path(temporary) / "docs"
         shutil.copytree(REPOSITORY / "docs", docs, ignore=shutil.ignore_patterns("made", "_build"))
         for path in REPOSITORY.iterdir():  # pages are made from all of it
-            if path.name not in ("docs", ".git"):
+            if path.name not in ("docs", "solutions", ".git"):
                 (Path(temporary) / path.name).symlink_to(path, target_is_directory=path.is_dir())
+        (Path(temporary) / "solutions").symlink_to(seen / "solutions", target_is_directory=True)
         others = [path.stem for path in (REPOSITORY / "solutions").glob("[0-9][0-9]_*.py") if path.stem not in lessons]
         left_out = ",".join([*_INSTRUCTORS, *(f"made/lessons/{name}.ipynb" for name in others)])
         command = python("-m", "sphinx", "-Q", "-b", "html", "-D", f"exclude_patterns={left_out}")

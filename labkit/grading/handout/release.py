@@ -16,7 +16,6 @@ from pathlib import Path
 
 import nbformat
 
-from labkit.checks.question import KEY, RECORDING
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.pages import write_pages
 from labkit.grading.handout.release_search import search, secrets_of
@@ -24,9 +23,11 @@ from labkit.grading.handout.repository_files import REPOSITORY, repository_files
 from labkit.grading.handout.runtime_lock import runtime_lock
 from labkit.grading.handout.students_readme import students_readme
 from labkit.grading.handout.texts_within import NOT_SEARCHED
+from labkit.lessons.class_course import own_keys, own_recordings, showing
 from labkit.lessons.course import find_course, select
 from labkit.lessons.notebook import as_text
 from labkit.lessons.pristine import ORIGINALS
+from labkit.lessons.source import load
 from labkit.links import refuse_links
 from labkit.progress import Told, untold
 
@@ -159,19 +160,19 @@ def _with_the_class_recordings(root: Path, bundle: Path) -> None:
 
     A figure that shows labkit's recording has no picture then: run, its cell shows the class's.
     """
-    replaced = []
-    for key in sorted((root / "solutions" / "hidden").glob(f"*/*/{KEY}")):
-        lesson, slug = key.parts[-3:-1]
-        room = bundle / "labkit" / "exercises" / lesson / slug
-        (room / KEY).unlink(missing_ok=True)
-        if (recording := key.with_name(RECORDING)).is_file():
-            _copy(recording, room / RECORDING)
-            replaced.append(slug)
-    for path in [*(bundle / "notebooks").glob("*.ipynb"), *(bundle / "notebooks" / ORIGINALS).glob("*.ipynb")]:
+    rooms = bundle / "labkit" / "exercises"
+    for key in own_keys(root).values():
+        (rooms / Path(*key.parts[-3:])).unlink(missing_ok=True)
+    recordings = own_recordings(root)
+    for path in recordings.values():
+        _copy(path, rooms / Path(*path.parts[-3:]))
+    for path in sorted((bundle / "notebooks").rglob("*.ipynb")):
+        source = root / "solutions" / f"{path.stem}.py"
+        shown = {cell.id for cell in showing(load(source), recordings)} if source.is_file() else set()
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-        shown = [cell for cell in notebook.cells for slug in replaced if f'recorded("{slug}")' in cell.source]
-        for cell in shown:
-            cell.outputs = []
+        for cell in notebook.cells:
+            if cell.id in shown:
+                cell.outputs = []
         if shown:
             path.write_text(as_text(notebook), encoding="utf-8")
 

@@ -1,0 +1,95 @@
+"""The board's page in a real Chromium: a poll of anything can be drawn, and no view takes another with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.board.test_server import Running, start, stop
+
+pytestmark = pytest.mark.browser
+GUESSES = [2.3, 1, 2, 4, 8, 10.5, "twice", 7, 3, True, 5, 6, "half", 9, 11, "twice", 12, 13.25, 100, -1, 1e308, -1e308]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    running = start(tmp_path_factory.mktemp("board"))
+    yield running
+    stop(running)
+
+
+def post(board: Running, message: str, nickname: str, **fields: object) -> None:
+    body = {"nickname": nickname, "key": f"key of {nickname}", **fields}
+    status, said = board.call("POST", f"{board.link[board.link.index('/c/') :]}/{message}", json.dumps(body).encode())
+    assert status == 204, said
+
+
+def guessed(board: Running, guesses: list[object]) -> None:
+    for number, value in enumerate(guesses):
+        post(board, "guess", f"learner {number}", guess="ring_speedup", value=value, unit="times")
+
+
+def opened(board: Running, browser: Any, wrong: list[str]) -> Any:
+    page = browser.new_page()
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.goto(board.link[: board.link.index("/c/")] + board.instructors)
+    return page
+
+
+def test_guesses_stand_in_the_order_of_numbers_and_words_behind_them(board: Running, browser: Any) -> None:
+    guessed(board, [2.3, 1, 2, "twice", 4, 8, 10, 1.0, True])
+    wrong: list[str] = []
+    page = opened(board, browser, wrong)
+    page.wait_for_function("document.querySelector('#poll h2')?.textContent.startsWith('9 guesses')")
+    assert page.get_attribute("#poll svg", "aria-label") == "1: 2, 2: 1, 2.3: 1, 4: 1, 8: 1, 10: 1, true: 1, twice: 1"
+    page.close()
+    assert not wrong
+
+
+def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board: Running, browser: Any) -> None:
+    guessed(board, GUESSES)
+    post(board, "say", "learner 3", what="help")
+    wrong: list[str] = []
+    page = opened(board, browser, wrong)
+    page.wait_for_function("document.querySelector('#help .wants') !== null")
+    assert page.inner_text("#help .wants") == "learner 3, just now"
+    said = page.get_attribute("#poll svg", "aria-label")
+    assert said.endswith("twice: 2, true: 1, half: 1")
+    assert sum(int(bar.rpartition(": ")[2]) for bar in said.split(", ")) == len(GUESSES) == 22
+    assert page.locator("#poll rect").count() == 12 + 3
+    page.close()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where"),
+    [
+        ("poll", {"guess": None, "values": [1]}, "poll"),
+        ("rankings", {"count_bytes": 3}, "ranked"),
+        ("mistakes", {"count_bytes": 3}, "mistakes"),
+        ("finished", None, "done"),
+        ("lessons", None, "nav"),
+        ("helped", None, "help"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
+    board: Running, browser: Any, field: str, value: object, where: str
+) -> None:
+    post(board, "say", "learner 3", what="help")
+    wrong: list[str] = []
+    page = opened(board, browser, wrong)
+    page.route("**/standing", lambda route: route.fulfill(json={**route.fetch().json(), field: value}))
+    page.evaluate("chosen = '02'; refresh.last = null; once()")
+    page.wait_for_function("document.getElementById('note').textContent.includes('Not drawn')")
+    assert f"{where}: " in page.inner_text("#note")
+    if where != "help":
+        assert page.inner_text("#help .wants") == "learner 3, just now"
+    if where != "nav":
+        assert page.locator("table tbody tr").count() >= 9 and page.locator("#names li").count() >= 9
+    page.unroute("**/standing")
+    page.close()
+    assert not [each for each in wrong if not each.startswith(("TypeError", "Error"))]

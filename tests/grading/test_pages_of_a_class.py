@@ -1,0 +1,144 @@
+"""Pages, decks and speaker notes show a class its own recordings, and nobody an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import labkit
+from labkit.checks.question import KEY, OWN, read_key
+from labkit.grading.handout.release import release
+from labkit.lessons.class_course import HIDDEN, class_course, own_keys, own_recordings, showing
+from labkit.lessons.course import source_files
+from labkit.lessons.decks import write_decks
+from labkit.lessons.lesson import Cell
+from labkit.lessons.notebook import as_text
+from labkit.lessons.shown import shown_notebook
+from labkit.lessons.source import load, parse
+from tests.grading.telling import KEYS, ROOT, sentences, tells
+
+SOURCES = source_files(ROOT)
+FINDS = sorted(own_recordings(ROOT))
+
+
+@pytest.fixture(scope="module")
+def seen() -> Iterator[Path]:
+    """The course as a class sees it."""
+    with class_course(ROOT, SOURCES) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def read(seen: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """What the class and what everybody reads of every lesson: the notebooks that pages are made from, and decks."""
+    found = {}
+    for which, course in (("class", seen), ("public", ROOT)):
+        folder = tmp_path_factory.mktemp(which)
+        for source in SOURCES:
+            notebook = shown_notebook(load(source), course / "solutions" / f"{source.stem}.ipynb")
+            (folder / f"{source.stem}.ipynb").write_text(as_text(notebook), encoding="utf-8")
+        write_decks([path.stem for path in SOURCES], [], folder, course=course, browser=None, say=str, public=True)
+        found[which] = [path for path in folder.iterdir() if path.suffix in (".ipynb", ".html")]
+    return found
+
+
+def test_the_search_would_find_what_the_executed_solutions_say() -> None:
+    found = [line for source in SOURCES for line in tells(source.with_suffix(".ipynb"))]
+    reasons = {read_key(path).reason for path in KEYS if path.is_relative_to(ROOT / "labkit")}
+    said = {slug for slug, _ in sentences() if any(line.startswith(f"{slug}:") for line in found)}
+    assert len(reasons) == len(said) == 38 and any(line.startswith("Right.") for line in found)
+
+
+@pytest.mark.parametrize("which", ["class", "public"])
+def test_pages_decks_and_notes_hold_no_answer_and_no_verdict(read: dict[str, list[Path]], which: str) -> None:
+    assert len(read[which]) == 2 * len(SOURCES)
+    found = {path.name: told for path in read[which] if (told := tells(path))}
+    assert not found
+
+
+def test_the_slides_that_are_handed_out_hold_no_answer_and_no_verdict() -> None:
+    assert not {path.name: told for path in (ROOT / "slides").glob("*.md") if (told := tells(path))}
+
+
+@pytest.mark.parametrize("slug", FINDS)
+def test_what_a_class_sees_of_a_run_is_its_own(seen: Path, monkeypatch: pytest.MonkeyPatch, slug: str) -> None:
+    (source,) = (path for path in SOURCES if f'recorded("{slug}")' in path.read_text(encoding="utf-8"))
+    public, own = (
+        {cell.id: cell for cell in nbformat.read(folder / "solutions" / f"{source.stem}.ipynb", as_version=4).cells}
+        for folder in (ROOT, seen)
+    )
+    shown = showing(load(source), [slug])
+    assert shown and all(own[cell.id].source == public[cell.id].source for cell in shown)
+    if slug == "diverging_run":  # a curve and a log, no timeline
+        assert own[shown[0].id].outputs != public[shown[0].id].outputs
+        return
+    monkeypatch.setenv("LABKIT_VIEWS", "kept")
+    rooms = {"class": HIDDEN, "public": Path("labkit", "exercises")}
+    for which, cells in (("class", own), ("public", public)):
+        monkeypatch.setenv(OWN, str(ROOT / rooms[which]))
+        data, _ = labkit.recorded(slug)._repr_mimebundle_()
+        (output,) = cells[shown[0].id].outputs
+        assert output.data["text/plain"] == data["text/plain"], which
+    assert own[shown[0].id].outputs != public[shown[0].id].outputs
+
+
+def test_cells_that_use_a_recording_are_found_and_bring_what_they_need() -> None:
+    text = """# %% [markdown]
+# # A lesson
+
+# %%
+import json
+first = labkit.recorded("late_rank")
+other = labkit.recorded("held")
+
+# %%
+def longest(timeline):
+    return json.dumps(max(first.kind for first in timeline))
+
+# %%
+print(longest(first))
+
+# %%
+print(longest(other))
+
+# %%
+first = 1
+
+# %%
+print(first)
+"""
+    cells = [cell for cell in parse(text, "09_x.py").cells if cell.kind == "code"]
+
+    def sources(found: tuple[Cell, ...]) -> list[str]:
+        return [cell.source.split("\n")[-1] for cell in found]
+
+    lesson = parse(text, "09_x.py")
+    assert sources(showing(lesson, ["late_rank"])) == [cells[0].source.split("\n")[-1], "print(longest(first))"]
+    assert sources(showing(lesson, ["held"])) == [cells[0].source.split("\n")[-1], "print(longest(other))"]
+    assert showing(lesson, []) == showing(lesson, ["another"]) == ()
+
+
+def test_an_instructor_looks_at_the_classs_run_and_is_judged_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert labkit.answer("slow_ring", sent_mb=112, links=8, cause="whole tensor in every step").passed is False
+    monkeypatch.setenv(OWN, str(ROOT / HIDDEN))
+    for slug, path in own_keys(ROOT).items():
+        assert labkit.answer(slug, **read_key(path).answers).passed is True
+        assert list(labkit.recorded(slug).rows()) == list(labkit.Timeline.load(own_recordings(ROOT)[slug]).rows())
+
+
+@pytest.mark.long
+def test_a_whole_release_tells_nobody_an_answer(tmp_path: Path) -> None:
+    release(tmp_path / "class", pages=True)
+    read = (".html", ".ipynb", ".md", ".js")
+    files = [path for path in (tmp_path / "class").rglob("*") if path.suffix in read and path.is_file()]
+    assert sum(path.match("pages/site/made/lessons/*.html") for path in files) == len(SOURCES)
+    assert sum(path.match("pages/slides/*.html") for path in files) == len(SOURCES)
+    assert not {str(path): told for path in files if (told := tells(path))}
+    assert not [path for path in (tmp_path / "class").rglob(KEY) if path.parent.name in own_keys(ROOT)]
+    deck = (tmp_path / "class" / "pages" / "slides" / "00_start_here.html").read_text(encoding="utf-8")
+    own, public = (json.dumps(f"{length} ms")[1:-1] for length in ("55.2", "64.9"))
+    assert own in deck and public not in deck
