@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from labkit.checks.answering import recorded as recorded
     from labkit.checks.notebook import challenge as challenge
     from labkit.checks.notebook import check as check
-    from labkit.checks.notebook import hint as hint
     from labkit.checks.predictions import predict as predict
     from labkit.checks.predictions import reveal as reveal
     from labkit.checks.ring_player import ring_player as ring_player
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from labkit.launch.rank import span as span
     from labkit.lessons.earlier_answers import mine as mine
     from labkit.lessons.lending import lend as lend
+    from labkit.lessons.named import hint as hint
     from labkit.scripts import script as script
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
@@ -57,7 +57,7 @@ _HOME = {
     "compression_explorer": "labkit.widgets.compression_explorer",
     "device": "labkit.launch.rank",
     "figure": "labkit.widgets.figures",
-    "hint": "labkit.checks.notebook",
+    "hint": "labkit.lessons.named",
     "i_am_done": "labkit.board.membership",
     "i_need_help": "labkit.board.membership",
     "join_class": "labkit.board.membership",

@@ -355,7 +355,9 @@ def train_with_pipelining(num_steps: int, num_microbatches: int = 8) -> list[flo
     return train_stage(module, pipelining_step(module, num_microbatches), num_steps)
 
 
-def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int, *, rate: float = 1.0) -> list[float]:
+def train_as_ranks(
+    make: Callable[[], Any], optimizer: str, num_steps: int, *, rate: float = 1.0, seed: int = 0
+) -> list[float]:
     """Return the loss of each step of a GPT whose gradients are compressed; one process plays four ranks in turn.
 
     Each compresses the gradient of its share of a batch; the mean of what is unpacked is clipped and used.
@@ -364,10 +366,11 @@ def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int, *, r
         make: Returns a new compressor, one for each rank, of flat gradients: compress(gradient), decompress(packet).
         optimizer: "adamw", or a key of SGD.
         num_steps, rate: How many steps; the learning rate in times the optimizer's usual one.
+        seed: Of the first weights and of all batches.
     """
     if optimizer != "adamw" and optimizer not in SGD:
         raise ValueError(f"optimizer {optimizer!r}: choose 'adamw', 'momentum' or 'sgd'")
-    model, task, compressors = GPT(), Addition(), [make() for _ in range(4)]
+    model, task, compressors = GPT(seed=seed), Addition(seed=seed), [make() for _ in range(4)]
     parameters: list[Tensor] = list(model.parameters())
     chosen: Any = optimizer_for(model) if optimizer == "adamw" else torch.optim.SGD(parameters, **SGD[optimizer])
     ramp, losses = torch.optim.lr_scheduler.LambdaLR(chosen, lambda at: rate * min(1, 10 * (at + 1) / num_steps)), []

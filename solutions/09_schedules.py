@@ -566,7 +566,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # ## Bonus: Memory against time
 #
 # If 1F1B still needs too much, keep only what *entered* the stage, and run forward once more when backward comes: activation
-# **checkpointing** (Chen and others, 2016). If a backward takes twice a forward, the work grows by 4/3.
+# **checkpointing** (Chen and others, 2016). If a backward takes twice a
+# forward, the work grows from 3 to 4: by a third.
 #
 # ### Exercise [[recompute]]
 #
@@ -581,8 +582,8 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), keeping only x for backward, which runs the module again; gradients are the same.
 
     The parameters get their gradients, whether or not x needs one; frozen and unused ones get none. The second run draws
-    the random numbers of the first, and leaves the generator as if it had not been. It leaves buffers (BatchNorm's running
-    statistics) as the first run left them.
+    the random numbers of the first and reads the buffers that the first one read. It leaves the generator and the buffers
+    (BatchNorm's running statistics) as if it had not been.
 
     Args:
         module: Any module of one tensor; it may draw random numbers on the CPU, and have buffers that forward changes.
@@ -591,10 +592,15 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     # BEGIN SOLUTION recompute
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
 
+    def put(copies):
+        for buffer, copy in zip(module.buffers(), copies, strict=True):
+            buffer.copy_(copy)
+
     class Recompute(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, *parameters):
             ctx.rng_state = torch.get_rng_state()
+            ctx.buffers = [buffer.clone() for buffer in module.buffers()]
             ctx.save_for_backward(x)
             return module(x)  # autograd is off in here
 
@@ -603,15 +609,15 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
             (x,) = ctx.saved_tensors
             x = x.detach().requires_grad_(ctx.needs_input_grad[0])
             after = torch.get_rng_state()
-            buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+            left = [buffer.clone() for buffer in module.buffers()]
             torch.set_rng_state(ctx.rng_state)
+            put(ctx.buffers)
             with torch.enable_grad():
                 out = module(x)
             torch.set_rng_state(after)
             wanted = [x, *parameters] if x.requires_grad else parameters
             found = list(torch.autograd.grad(out, wanted, gradient, allow_unused=True))
-            for buffer, before in buffers:
-                buffer.copy_(before)
+            put(left)
             return tuple(found) if x.requires_grad else (None, *found)
 
     return Recompute.apply(x, *parameters)

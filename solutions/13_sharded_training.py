@@ -1032,7 +1032,10 @@ class SavedOptimizer(ShardedOptimizer):
         # END SOLUTION
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Take up copies of what state_dict returned, here or elsewhere; each rank keeps its shards only."""
+        """Load copies of what state_dict returned, here or elsewhere; each rank keeps its shards only.
+
+        The next step uses the learning rates that were saved. A rate set in param_groups after loading counts, as before.
+        """
         # BEGIN SOLUTION saved_state
         for group, options in zip(self.param_groups, saved["param_groups"], strict=True):
             group.update({name: value for name, value in options.items() if name != "params"})

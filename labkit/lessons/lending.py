@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import linecache
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,8 @@ from labkit.errors import LessonError
 from labkit.lessons.catching_up import read_pack
 from labkit.lessons.course import brought_course, find_course, source_files
 from labkit.lessons.cuts import without_markers
-from labkit.lessons.manifest import Exercise, Manifest, from_metadata
+from labkit.lessons.manifest import Exercise, Manifest
+from labkit.lessons.named import in_folder, meant
 from labkit.lessons.source import load
 from labkit.lessons.unsolved import Need
 from labkit.slugs import is_slug
@@ -52,9 +52,12 @@ def lend(exercise_id: str, namespace: dict[str, Any] | None = None) -> Lent:
     notebook. For an exercise that asks for sentences, it shows the model answer.
 
     Args:
-        exercise_id: Its slug, "ring_plan".
+        exercise_id: Its slug, "ring_plan"; its number, "2.3", or a function it asks for will do, too.
         namespace: Where it goes; None is the notebook's.
     """
+    named = [] if is_slug(exercise_id) and answers_with(exercise_id) is not None else meant(exercise_id)
+    if len(named) == 1:
+        exercise_id = named[0].id
     if not is_slug(exercise_id):
         return Lent(
             f'labkit.lend takes an exercise\'s name in quotes, labkit.lend("ring_plan"); this is {exercise_id!r}.'
@@ -145,23 +148,12 @@ def _packs(folder: Path) -> list[Any]:
 
 
 def _manifest(folder: Path, lesson: str) -> Manifest | None:
-    return next((each for each in _manifests(folder) if each.lesson == lesson), None)
-
-
-def _manifests(folder: Path) -> list[Manifest]:
-    """Return the manifests of the lessons' notebooks in a folder; what cannot be read is none of ours."""
-    found = []
-    for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
-        try:
-            found.append(from_metadata(json.loads(path.read_text(encoding="utf-8"))["metadata"], path.name))
-        except (OSError, ValueError, KeyError, TypeError, LessonError):
-            continue
-    return found
+    return next((each for each in in_folder(folder) if each.lesson == lesson), None)
 
 
 def _slug_of(need: Need) -> str:
     """Return the slug of an exercise that a stub's number and a function's name tell."""
-    manifests = _manifests(Path.cwd())
+    manifests = in_folder(Path.cwd())
     if not manifests:
         manifests = [
             load(path).manifest for path in _sources() if path.stem[:2] == need.number.partition(".")[0].zfill(2)

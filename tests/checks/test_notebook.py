@@ -17,7 +17,7 @@ def test_an_unknown_exercise_is_answered_with_what_comes_near() -> None:
     result = labkit.check("ring_plans", print)
     assert not result.passed
     assert "there is no exercise 'ring_plans'; did you mean 'ring_plan'?" in repr(result)
-    assert "there is no exercise '2.4'; the name is in the cell that checks the exercise" in repr(labkit.hint("2.4"))
+    assert "there is no exercise '2.99'; the name is in the cell that checks the exercise" in repr(labkit.hint("2.99"))
 
 
 def test_the_wrong_number_of_functions_is_answered_with_the_right_call() -> None:
@@ -87,6 +87,23 @@ def test_hints_come_one_step_at_a_time_and_end_with_the_third(monkeypatch: pytes
     assert shown[1] == f"Hint 2 of 3 for chunk_bounds: {hints[1]}"
     assert shown[2] == f"Hint 3 of 3 for chunk_bounds (the last one): {hints[2]}"
     assert shown[3] == f"There are no more hints for chunk_bounds. The last one again: {hints[2]}"
+
+
+def test_a_number_a_function_and_a_functions_name_lead_to_the_exercise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_stage() -> None: ...
+
+    class TopK: ...
+
+    leads: list[tuple[object, str]] = [
+        ("run_stage", "one_batch"), (run_stage, "one_batch"), ("TopK", "few_entries"), (TopK, "few_entries"),
+        ("2.3", "ring_plan"), ("9.2", "find_deadlock"), ("checkpointed", "recompute"), ("linear_later", "run_orders"),
+    ]  # fmt: skip
+    for asked, slug in leads:
+        monkeypatch.setattr(notebook, "_next_hint", {})
+        assert repr(labkit.hint(asked)).startswith(f"Hint 1 of 3 for {slug}: "), asked
+    several = 'labkit.hint("server_hybrid") (Exercise 7.4) and labkit.hint("data_and_pipeline") (Exercise 9.6)'
+    assert several in repr(labkit.hint("hybrid_step"))
+    assert 'labkit.answer("starved_step", ...): a wrong answer brings a hint' in repr(labkit.hint("starved_step"))
 
 
 def test_a_number_is_answered_with_a_call_by_name() -> None:

@@ -17,5 +17,11 @@ def cases(draw: random.Random) -> list[Case]:
         recompute_case("dropout, no gradient for x", seed(draw), 6, 2, dropout=0.4, needs_gradient=False),
         recompute_case("a frozen and an unused parameter", seed(draw), 4, 4, frozen=draw.randint(0, 3), spare=True),
         recompute_case("BatchNorm", seed(draw), draw.randint(3, 7), draw.randint(2, 4), norm=True),
+        recompute_case(
+            "two calls, BatchNorm, no gradient for x", seed(draw), 4, 2, norm=True, twice=True, needs_gradient=False
+        ),
         recompute_case("BatchNorm, no gradient for x", seed(draw), 4, 2, norm=True, needs_gradient=False),
+        recompute_case(
+            "a buffer that counts, and BatchNorm", seed(draw), 4, draw.randint(2, 3), norm=True, counts=True
+        ),
     ]

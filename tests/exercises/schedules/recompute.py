@@ -31,11 +31,11 @@ changed(
     ("return tuple(found) if x.requires_grad else", "return (None, *found[1:]) if x.requires_grad else"),
 )
 changed("leaves the buffers as they are", "BatchNorm counts twice",
-        ("                buffer.copy_(before)\n", "                pass\n"))  # fmt: skip
-BACK = """            for buffer, before in buffers:
-                buffer.copy_(before)
-"""
+        ("            put(left)\n", ""), ("            put(ctx.buffers)\n", ""))  # fmt: skip
+BACK = "            put(left)\n"
 WANTED = "            wanted = [x"
 changed("puts the buffers back at once", "buffers put back too early", (WANTED, BACK + WANTED))
 changed("unused not allowed", "unused parameters", (", allow_unused=True", ""))
 changed("frozen parameters too", "frozen parameters", (" if parameter.requires_grad]", "]"))
+changed("runs again with the buffers of now", "begins with later buffers", ("            put(ctx.buffers)\n", ""))
+changed("puts no buffers back", "buffers of an earlier run", ("            put(left)\n", ""))

@@ -34,3 +34,11 @@ changed(
     "numbered otherwise",
     ('{**group, "params": of}', '{name: value for name, value in group.items() if name != "params"}'),
 )
+changed(
+    "hands its groups away",
+    "rates set later do not count",
+    (
+        "        for number, kept in saved",
+        "        self.param_groups = [dict(group) for group in self.param_groups]\n        for number, kept in saved",
+    ),
+)

@@ -53,6 +53,7 @@ class _Again(torch.autograd.Function):
     def forward(ctx, module, x, *parameters):
         ctx.module, ctx.parameters, ctx.state = module, parameters, torch.random.get_rng_state()
         ctx.save_for_backward(x)
+        ctx.before = {name: buffer.clone() for name, buffer in module.named_buffers()}
         with torch.no_grad():
             return module(x)
 
@@ -61,6 +62,7 @@ class _Again(torch.autograd.Function):
         (saved,) = ctx.saved_tensors
         x = saved.detach().requires_grad_(ctx.needs_input_grad[1])
         statistics = {name: buffer.clone() for name, buffer in ctx.module.named_buffers()}
+        ctx.module.load_state_dict(ctx.before, strict=False)
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.random.set_rng_state(ctx.state)
             out = ctx.module(x)

@@ -41,9 +41,10 @@ class Counted(nn.Module):
     """A small module that counts its calls; it may draw random numbers and have parameters of every kind."""
 
     def __init__(self, spec: Values) -> None:
-        """Build it from "weights" (square matrices), "dropout", "frozen" (a number), "spare" and "norm" (a bool).
+        """Build it from "weights" (square matrices), "dropout", "frozen" (a number), "spare"; "norm", "counts" (bools).
 
-        With norm the first layer's output goes through a BatchNorm, whose running statistics are buffers.
+        With norm the first layer's output goes through a BatchNorm, whose running statistics are buffers. With counts a
+        buffer counts the calls, and the output is multiplied by it.
         """
         nn.Module.__init__(self)  # it may be of another class: see kind_for
         weights = tensors(spec, "weights")
@@ -54,6 +55,8 @@ class Counted(nn.Module):
         self.spare = None if spare is None else nn.Parameter(cast(Tensor, spare).clone())
         self.dropout = cast(float, spec.get("dropout") or 0.0)
         self.norm = nn.BatchNorm1d(len(weights[0]), dtype=torch.float64) if spec.get("norm") else nn.Identity()
+        self.turn: Tensor | None
+        self.register_buffer("turn", torch.zeros((), dtype=torch.float64) if spec.get("counts") else None)
         self.calls = 0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,7 +65,10 @@ class Counted(nn.Module):
         for number, weight in enumerate(self.weights):
             x = nn.functional.dropout(torch.tanh(x @ weight), self.dropout)
             x = self.norm(x) if number == 0 else x
-        return x
+        if self.turn is None:
+            return x
+        self.turn += 1
+        return x * self.turn
 
     def statistics(self) -> dict[str, Value]:
         """Return each buffer by name, as float64."""
@@ -74,7 +80,7 @@ class Counted(nn.Module):
 
 
 def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values) -> dict[str, Value]:
-    """Return what a call brings: output, gradients, buffers, bytes kept, the next random number before and after."""
+    """Return what a call, or the sum of two, brings: output, gradients, buffers, bytes kept, next random numbers."""
     module = kind_for(Counted, inputs)(record(inputs, "module"))
     x = tensor(inputs, "x").clone().requires_grad_(bool(inputs.get("needs_gradient")))
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
@@ -88,6 +94,8 @@ def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values)
     torch.manual_seed(integer(inputs, "seed"))
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         out = call(module, x)
+        if inputs.get("twice"):
+            out = out + call(module, x)
     if not isinstance(out, Tensor):
         return {"problem": f"checkpointed returned {type(out).__name__}, not a tensor."}
     found: dict[str, Value] = {"out": out, "kept_bytes": sum(kept.values()), "next": torch.rand(())}

@@ -16,6 +16,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.values import integer, record, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.recompute.driver import drive, forward_and_backward
+from labkit.words import times
 
 
 def recompute_case(
@@ -29,6 +30,8 @@ def recompute_case(
     frozen: int | None = None,
     spare: bool = False,
     norm: bool = False,
+    counts: bool = False,
+    twice: bool = False,
 ) -> Case:
     """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples."""
     draw = draws.generator(seed)
@@ -42,6 +45,7 @@ def recompute_case(
         "frozen": frozen,
         "spare": normal(2) if spare else None,
         "norm": norm,
+        "counts": counts,
     }
     inputs: dict[str, Value] = {
         "module": module,
@@ -49,6 +53,7 @@ def recompute_case(
         "weight": normal(3, width),
         "needs_gradient": needs_gradient,
         "seed": draws.part_of(seed, "dropout"),
+        "twice": twice,
     }
     return Case(name, 1, (inputs,))
 
@@ -75,6 +80,8 @@ def _parts(case: Case, came: Values, right: Values) -> Iterator[tuple[str, Any, 
     gradient = _OTHER_NUMBERS if record(case.inputs[0], "module")["dropout"] else _MISSING
     if not case.inputs[0].get("needs_gradient", True):
         gradient = _WITHOUT_X
+    if _is_of_another_turn(case, came):
+        gradient = _LATER
     grads, wanted = (cast(dict[str, Any], each.get("grads") or {}) for each in (came, right))
     yield "the output", came.get("out"), right["out"], ""
     for name in wanted:
@@ -82,9 +89,24 @@ def _parts(case: Case, came: Values, right: Values) -> Iterator[tuple[str, Any, 
     yield "the gradient of x", came.get("x_grad"), right["x_grad"], gradient
     buffers, kept = (cast(dict[str, Any], each.get("buffers") or {}) for each in (came, right))
     for name in kept:
-        yield f"the buffer {name} after backward", buffers.get(name), kept[name], _TWICE
+        mistake = _EARLIER if case.inputs[0].get("twice") else _TWICE
+        yield f"the buffer {name} after backward", buffers.get(name), kept[name], mistake
     yield "the random number drawn after forward", came.get("next"), right["next"], ""
     yield "the random number drawn after backward", came.get("after"), right["after"], _STATE
+
+
+def _is_of_another_turn(case: Case, came: Values) -> bool:
+    """Return whether the gradients are those of a second run with the buffers that the first one left."""
+    if not record(case.inputs[0], "module").get("counts"):
+        return False
+
+    def twice(module: Any, x: Tensor) -> Any:
+        module(x)
+        return module(x)
+
+    there = forward_and_backward(twice, case.inputs[0])
+    found, good = (cast(dict[str, Any], each.get("grads") or {}) for each in (came, there))
+    return not any(_apart(found.get(name), good[name]) for name in good)
 
 
 def _apart(found: Any, good: Any) -> str:
@@ -106,8 +128,11 @@ def _costs(case: Case, came: Values) -> Iterator[Finding]:
         said = f"{kept} bytes were kept for backward; x alone has {bound}."
         yield Finding(_KEPT, said, f"at most {bound}", str(kept))
     forward, both = integer(came, "calls_forward"), integer(came, "calls")
-    if (forward, both) != (1, 2):
-        said = f"The module ran {forward} times in forward and {both - forward} times in backward, not once in each."
+    calls = 2 if case.inputs[0].get("twice") else 1
+    if (forward, both) != (calls, 2 * calls):
+        said = (
+            f"The module ran {times(forward)} in forward and {times(both - forward)} in backward, not {times(calls)}."
+        )
         yield Finding("", said)
 
 
@@ -127,6 +152,7 @@ _LIBRARY, _KEPT, _WITHOUT_X = "calls the library", "everything is kept", "no gra
 _OTHER_NUMBERS, _STATE = "other random numbers", "the random state is left changed"
 _TWICE, _MISSING = "BatchNorm counts twice", "gradients missing"
 _UNUSED, _FROZEN, _EARLY = "unused parameters", "frozen parameters", "buffers put back too early"
+_LATER, _EARLIER = "begins with later buffers", "buffers of an earlier run"
 MISTAKES = {
     _LIBRARY: "torch.utils.checkpoint was called: write it yourself, as an autograd.Function.",
     _KEPT: "The module's activations are still kept: run it in an autograd.Function's forward, and again in backward.",
@@ -147,6 +173,10 @@ MISTAKES = {
     _UNUSED: "A parameter that the output does not depend on has no gradient: torch.autograd.grad(..., "
     "allow_unused=True).",
     _FROZEN: "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
+    _LATER: "The second run began with the buffers that the first one left, so the module computed something else: in "
+    "forward keep copies of the buffers before the module runs, and put them in place before it runs again.",
+    _EARLIER: "Two calls came before backward, and the buffers are no longer those that the last one left: keep copies "
+    "of module.buffers() before the second run, and copy them back once the gradients are computed.",
     _EARLY: "The buffers were copied back between the second run and its gradients, and autograd still needed them: "
     "copy them back once the gradients are computed.",
 }
@@ -164,18 +194,21 @@ EXERCISE = Exercise(
         recompute_case("dropout", 63, 6, 3, dropout=0.5),
         recompute_case("a frozen and an unused parameter", 64, 3, 3, frozen=1, spare=True),
         recompute_case("BatchNorm", 65, 4, 3, norm=True),
+        recompute_case("an output that depends on a buffer", 66, 4, 2, counts=True),
+        recompute_case("two calls, BatchNorm", 67, 4, 2, norm=True, twice=True),
     ),
     distributed=False,
     hints=(
-        "When is the module called a second time, with which random numbers, and what does that call leave behind? "
-        "What must autograd believe the function depends on?",
-        "An autograd.Function with forward(ctx, x, *parameters) and backward(ctx, gradient). Forward keeps x and the "
-        "random state and runs the module (autograd is off there). Backward copies the buffers, sets the state, runs "
-        "the module on x.detach() with gradients, puts the state back, asks torch.autograd.grad for the gradients of x "
-        "and of every parameter, and puts the buffers back.",
+        "When is the module called a second time, from which random numbers and buffers, and what does that call "
+        "leave behind? What must autograd believe the function depends on?",
+        "An autograd.Function with forward(ctx, x, *parameters) and backward(ctx, gradient). Forward keeps x, the "
+        "random state and copies of the buffers, and runs the module (autograd is off there). Backward notes the "
+        "random state and the buffers of now, restores those of forward, runs the module on x.detach() with gradients, asks "
+        "torch.autograd.grad for the gradients of x and of every parameter, and restores those of now.",
         "with torch.enable_grad(): out = module(x); found = torch.autograd.grad(out, [x, *parameters], gradient, "
         "allow_unused=True); return tuple(found), with None in x's place where ctx.needs_input_grad[0] is False. Call "
-        "it as Recompute.apply(x, *parameters). Buffers: copies before the second run, buffer.copy_(copy) after grad.",
+        "it as Recompute.apply(x, *parameters). Buffers: [b.clone() for b in module.buffers()] in forward and again in "
+        "backward; buffer.copy_(copy) of the first before the second run, of the second after grad.",
     ),
     mistakes=MISTAKES,
     certain=frozenset({_LIBRARY, _UNUSED, _FROZEN, _EARLY}),

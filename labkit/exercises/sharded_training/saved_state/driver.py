@@ -60,9 +60,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
 
 def take(optimizer: Any, model: HardModel, step: dict[str, Any]) -> None:
-    """Take one step."""
+    """Take one step, after halving the learning rates as often as it says."""
     optimizer.zero_grad()
-    if step["slower"]:
+    for _ in range(int(step["slower"])):
         slow_down(optimizer)
     backward(model, step)
     optimizer.step()

@@ -34,7 +34,8 @@ Saved = dict[str, Any]
 
 
 def saving_case(name: str, seed: int, world_size: int, *, resume: int = 2, **options: Any) -> Case:
-    """Return a case of saved_state; learning rates are halved before step 0. See training_case for the options.
+    """Return a case of saved_state; learning rates are halved before step 0, and twice more before the first step
+    that follows the loading. See training_case for the options.
 
     Args:
         name: In words.
@@ -47,7 +48,7 @@ def saving_case(name: str, seed: int, world_size: int, *, resume: int = 2, **opt
         name, seed, world_size, same_batch=True, num_steps=resume + 2, more={"resume": resume}, **options
     )
     for inputs in case.inputs:
-        steps_of(inputs)[0]["slower"] = True
+        steps_of(inputs)[0]["slower"], steps_of(inputs)[resume]["slower"] = 1, 2
     return case
 
 
@@ -55,8 +56,15 @@ def _resume(case: Case) -> int:
     return integer(case.inputs[0], "resume")
 
 
-def resumed(case: Case, *, state: bool = True, options: bool = True) -> list[dict[str, Tensor]]:
-    """Return the parameters after each step that follows the loading; perhaps without state, or without options."""
+def resumed(case: Case, *, state: bool = True, options: bool = True, later: bool = True) -> list[dict[str, Tensor]]:
+    """Return the parameters after each step that follows the loading.
+
+    Args:
+        case: What is trained.
+        state: Whether state was loaded.
+        options: Whether the groups' options were.
+        later: Whether a rate that is set after loading counts.
+    """
     inputs = case.inputs[0]
     model, before = trained_alone(inputs, _resume(case))
     optimizer = kind_for(inputs)(grouped(model, flag(inputs, "groups")), **OPTIONS)
@@ -68,7 +76,7 @@ def resumed(case: Case, *, state: bool = True, options: bool = True) -> list[dic
         optimizer.param_groups = plain
     found = []
     for step in steps_of(inputs)[_resume(case) :]:
-        take(optimizer, model, step)
+        take(optimizer, model, step if later else {**step, "slower": 0})
         found.append(cast(dict[str, Tensor], values_of(model)))
     return found
 
@@ -163,6 +171,7 @@ def _of_values(case: Case, came: Any) -> str:
     ways: Ways = [
         (_FRESH, lambda: resumed(case, state=False)),
         (_OPTIONS, lambda: resumed(case, options=False)),
+        (_STALE, lambda: resumed(case, later=False)),
     ]
     return as_if(cast("Sequence[Parameters]", came), ways, equal)
 
@@ -174,9 +183,9 @@ def _not_found(case: Case, failure: Failure, wire: Wire) -> bool:
     return failure.error in ("IndexError", "KeyError") and "load_state_dict" in failure.detail
 
 
-_NUMBERS, _SHARD, _FLAT, _OPTIONS, _FRESH, _COUNTER, _SHARES, _EVERYTHING = (
+_NUMBERS, _SHARD, _FLAT, _OPTIONS, _FRESH, _COUNTER, _SHARES, _EVERYTHING, _STALE = (
     "numbered otherwise", "a shard saved", "shape not restored", "options lost", "state not loaded",
-    "counter cut up", "shares what it loaded", "everything on every rank",
+    "counter cut up", "shares what it loaded", "everything on every rank", "rates set later do not count",
 )  # fmt: skip
 MISTAKES = {
     _NUMBERS: "Parameters are numbered in the order they were given, frozen ones too, over all groups; a parameter "
@@ -198,6 +207,8 @@ MISTAKES = {
         "step counter: tell them apart by name."
     ),
     _SHARES: "The inner optimizer goes on counting in the very tensors that were loaded. Load copies.",
+    _STALE: "A learning rate set in param_groups after loading changes nothing: torch's load_state_dict makes new "
+    "groups in the inner optimizer. Change the groups in place, or set self.param_groups to the new ones.",
     _EVERYTHING: "Each rank has loaded the state of all elements. Give each its shards: shard_of.",
 }
 
@@ -218,11 +229,12 @@ EXERCISE = Exercise(
     hints=(
         "What would one process save? Tensors in the parameters' shapes, under the parameters' numbers. A program "
         "that reads that does not care how many ranks there were.",
-        "Remember in __init__ which parameters were given, frozen ones too. To save, walk through self.shards: what "
-        "the inner optimizer keeps for a shard (self.optimizer.state[shard]) is gathered, but for step. To load, cut "
-        "it with shard_of.",
+        "Remember in __init__ which parameters were given, frozen ones too. To save, take each shard of your "
+        "ShardedOptimizer: what its inner optimizer keeps for the shard (its state[shard]) is gathered, except step. "
+        "To load, cut it with shard_of; the groups' options are loaded, too.",
         "whole = torch.empty_like(parameter); start_gather([value], [whole])(); state[number][name] = whole. Back: "
-        "self.optimizer.state[shard] = {name: value.clone() if name == 'step' else shard_of(value) ...}.",
+        "inner.state[shard] = {name: value.clone() if name == 'step' else shard_of(value) ...}, and group.update(...) "
+        "for each group, so that param_groups are still those that step() reads.",
     ),
     mistakes=MISTAKES,
     blame=blaming({_NUMBERS: _not_found}),
