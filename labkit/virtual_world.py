@@ -67,7 +67,7 @@ def virtual(
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
     join_operators: bool = False,
-    stream: bool = False,
+    stream: bool | None = None,
     cuda: bool | None = None,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
