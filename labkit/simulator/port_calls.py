@@ -105,7 +105,8 @@ class PortCalls(Port):
             return VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
         # A send and a receive of two ranks do not wait for each other, as those of one batch_isend_irecv do not.
         stream = (group.key, peer, sends)
-        posted.talk = talk(rank, stream, group.name, row, lambda: exchange.reached(posted), posted)
+        name = f"{'to' if sends else 'from'} rank {peer}"
+        posted.talk = talk(rank, stream, name, row, lambda: exchange.reached(posted), posted)
         posted.late, posted.met = True, Event()
         exchange.post(posted, key, tag)
         issue(rank, posted.talk)
@@ -166,7 +167,7 @@ class PortCalls(Port):
 
         waiting = Waiting(kind, lambda: round_.missing(), text, source)
         if is_on_device(rank, tensors, by):
-            part.talk = talk(rank, group.key, group.name, row, reached, waiting)
+            part.talk = talk(rank, group.key, group.label, row, reached, waiting)
         algorithm = network.cluster.algorithm
         round_: Round = rounds.join(
             group, number, self._group_rank, part, compute,

@@ -164,7 +164,7 @@ class Kernel(Task):
             last.bytes += row.bytes
             self.row = last
         else:
-            row.start_ns = now_ns
+            row.start_ns, row.stream = now_ns, queue.name
             queue.last = self.record.add(row)
         device.kernels.append(self)
         device.share(now_ns)
@@ -184,7 +184,7 @@ class Copy(Task):
         """Begin when the engine is free; it serves one copy after the other."""
         begins_ns = max(now_ns, device.engines.get(self.engine, 0))
         ends_ns = device.engines[self.engine] = begins_ns + self.duration_ns
-        self.row.start_ns, self.row.end_ns = begins_ns, ends_ns
+        self.row.start_ns, self.row.end_ns, self.row.stream = begins_ns, ends_ns, queue.name
         device.done(queue, ends_ns)
         return False
 
@@ -207,7 +207,7 @@ class Talk(Task):
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
         """Begin to wait for the others."""
-        self.row.start_ns = now_ns
+        self.row.start_ns, self.row.stream = now_ns, queue.name
         self.reached()
         return False
 

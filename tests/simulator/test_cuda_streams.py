@@ -6,10 +6,12 @@ all_reduce of n thousand bytes takes n microseconds.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -285,3 +287,16 @@ def test_a_host_that_waits_for_a_stuck_device_is_told_what_the_device_stands_in(
     assert "torch.cuda.synchronize; its device stands in all_reduce (collective 1 of the default group)" in str(
         caught.value
     )
+
+
+def _lines_of_a_trace(run: Any, path: Path) -> list[str]:
+    run.timeline.to_chrome(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    return [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+
+
+def test_every_stream_has_a_line_of_its_own_in_a_chrome_trace(tmp_path: Path) -> None:
+    run = _run(_blocking_on_a_side_stream, world_size=2)
+    assert {"compute", "communication, the default group"} <= set(_lines_of_a_trace(run, tmp_path / "trace.json"))
+    lines = _lines_of_a_trace(_run(_two_streams), tmp_path / "trace.json")
+    assert lines == ["compute", "compute, stream 1"]
