@@ -68,7 +68,7 @@ def virtual(
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
     join_operators: bool = False,
-    stream: bool = False,
+    stream: bool | None = None,
     cuda: bool | None = None,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
@@ -109,8 +109,9 @@ def virtual(
         join_operators: Show operators that follow each other without a gap as one span, "operators". Hundreds of ranks
             run millions of operators; times, memory and communication are the same either way.
         stream: Let each accelerator compute beside the program that issues its kernels: a launch costs the program its
-            own time, the kernel runs when those before it have, and the two meet where the program waits or asks for a
-            value. Without it a rank does one thing after the other, each for no less than a launch.
+            own time, the kernel runs when those before it on its stream have, and the two meet where the program
+            synchronises or asks for a value. False lets a rank do one thing after the other, each for no less than a
+            launch. None means yes where ranks find CUDA devices.
         cuda: Let ranks find their accelerators as CUDA devices: ``torch.cuda.is_available()``, ``.to("cuda:1")``,
             events, memory, autocast. What is on the host then costs neither time nor memory. None means yes for scripts
             (labkit.script) and no for functions.

@@ -40,8 +40,7 @@ class Accelerator:
         used: Whether anything was put on it yet.
         target: Where a call under way puts what it makes: True on the device, False on the host, None where its
             arguments are.
-        streams: Streams made so far; stream, default_stream, entered: the one chosen, the one there is without a
-            choice, and those that come back (labkit.simulator.cuda_events).
+        streams: Streams made so far; default_stream: the one there is without a choice (labkit.simulator.cuda_events).
     """
 
     def __init__(self, rank: int, number: int, count: int, notes: dict[str, int]) -> None:
@@ -58,9 +57,7 @@ class Accelerator:
         self.target: bool | None = None
         self.device = torch.device("cuda", number)
         self.streams = 0
-        self.stream: Any = None
         self.default_stream: Any = None
-        self.entered: list[Any] = []
         self.ranges: list[Any] = []
         self._notes = notes
 
@@ -160,6 +157,19 @@ class Accelerator:
                 self.put(tensor)
         moves = (name == TO_COPY and on != bool(target)) or (name == "copy_" and on and off)
         return bool(on or target), moves
+
+    def copies(self, args: Any, kwargs: Any, out: Any) -> tuple[bool, bool]:
+        """Return whether a copy between host and device goes to the device, and whether the host waits for it.
+
+        It does not where that is asked for and the host's memory is pinned, which that of a new copy on the host is.
+        """
+        to_new = not (len(args) > 1 and isinstance(args[1], torch.Tensor))
+        source = args[0] if to_new else args[1]
+        into = self.is_on(out)
+        at_once = bool(kwargs.get("non_blocking") or (not to_new and len(args) > 2 and args[2]))
+        if at_once and to_new and not into:
+            pin(out)
+        return into, not (at_once and is_pinned(source if into else out))
 
 
 def add_accelerators(ranks: Iterable[Any], cluster: Cluster, notes: dict[str, int]) -> None:

@@ -58,8 +58,8 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         columns.numbers("wait", "span", waits, first)
         columns.numbers("wait", "of", [place[id(waited[n])] for n in waits], first)
         columns.numbers("wait", "aside", [_is_aside(rows[n]) for n in waits])
-        for table, column, name in (("source", "line", "source"), ("phase", "phase", "phase")):
-            texts = list(map(attrgetter(name), rows))
+        for table, column in (("source", "line"), ("phase", "phase"), ("stream", "stream")):
+            texts = list(map(attrgetter(table), rows))
             columns.numbers(table, "span", _where(texts), first)
             columns.texts(table, column, filter(None, texts))
         columns.numbers("open", "span", [n for n, row in enumerate(rows) if row.end_ns == OPEN], first)
@@ -81,6 +81,9 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         "transfer": transfer_table(moved),
         "phase": columns.table("phase", ("span", "phase")),
     }
+    streams = columns.table("stream", ("span", "stream"))
+    if len(streams["span"]):
+        tables["stream"] = streams
     tables["wait"]["aside"] = tables["wait"]["aside"].astype(np.bool_)
     if answered:
         by = np.array([number_of[id(row.answered)] for _, row in answered], dtype=np.int64)

@@ -149,6 +149,7 @@ class Scheduler:
         self._queue: list[tuple[int, int, int, Callable[[], None] | None]] = []
         self._sequence = 0
         self.running = -1
+        self._would_go_on: dict[int, Event] = {}
         self._left = num_ranks
         self._lock = threading.Lock()
 
@@ -254,6 +255,18 @@ class Scheduler:
         if ready_ns > clock.now_ns:
             clock.now_ns = ready_ns
 
+    def wait_unless_stuck(self, rank: int, event: Event, waiting: Waits) -> bool:
+        """Wait for the event as long as anybody can go on; return whether it has happened."""
+        clock = self.clocks[rank]
+        if event.ready_ns is None:
+            event.waiters.append(rank)
+            clock.waiting = waiting
+            self._would_go_on[rank] = event
+            self._switch(rank)
+            self._would_go_on.pop(rank, None)
+            clock.waiting = None
+        return event.ready_ns is not None
+
     def fire(self, event: Event, at_ns: int) -> None:
         """Make the event happen at this time and let go on who waits for it."""
         assert event.ready_ns is None
@@ -307,6 +320,11 @@ class Scheduler:
             if action is None:
                 return rank
             action()
+        for rank, event in self._would_go_on.items():
+            if rank in event.waiters:
+                event.waiters.remove(rank)
+                del self._would_go_on[rank]
+                return rank
         return -1
 
     def _hand_over(self, rank: int) -> None:

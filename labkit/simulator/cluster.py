@@ -34,7 +34,7 @@ class Cluster:
         seed: Seed of the jitter.
         algorithm: How collectives are costed; "auto" takes what NCCL would.
         join_operators: Whether operators that follow each other without a gap are one span.
-        stream: Whether a device computes beside the host that issues its kernels.
+        stream: Whether a device computes beside the host that issues its kernels; None is where it is a CUDA device.
     """
 
     world_size: int
@@ -49,7 +49,11 @@ class Cluster:
     seed: int = 0
     algorithm: Algorithm = "auto"
     join_operators: bool = False
-    stream: bool = False
+    stream: bool | None = None
+
+    def computes_beside(self, *, cuda: bool) -> bool:
+        """Return whether devices compute beside their hosts: unless told otherwise, where they are CUDA devices."""
+        return (cuda and self.device.cores is None) if self.stream is None else self.stream
 
     def node(self, rank: int) -> int:
         """Return the node a rank is in."""
@@ -84,7 +88,7 @@ def describe(
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
     join_operators: bool = False,
-    stream: bool = False,
+    stream: bool | None = None,
 ) -> Cluster:
     """Return the cluster described.
 
@@ -103,7 +107,7 @@ def describe(
         algorithm: "auto", "ring", "tree", "direct" or "nvls".
         memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with.
         join_operators: Make one span of operators that follow each other without a gap.
-        stream: Let devices compute beside the hosts that issue their kernels.
+        stream: Let devices compute beside the hosts that issue their kernels; None where they are CUDA devices.
 
     Raises:
         ConfigError: If a number or a name cannot be.

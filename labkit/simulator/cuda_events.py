@@ -1,8 +1,8 @@
-"""Events and streams of virtual CUDA devices.
+"""torch.cuda's events and streams for ranks with virtual devices (labkit.simulator.streams).
 
-A device does one thing after the other, so every stream is the one there is. An event happens when the device has run
-what was issued before it; without ``labkit.virtual(stream=True)`` that is when it is recorded.
-What a program gives a stream of its own is done, in the order of the program; that it would overlap is not modelled.
+With ``labkit.virtual(cuda=True, stream=False)`` a rank does one thing after the other: then every stream is the one
+there is, an event happens when it is recorded, and what a stream of the program's own does is done in the order of the
+program.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from typing import Any
 
 import torch
 
+from labkit.simulator.clock import Event
 from labkit.simulator.state import VirtualRank, current_rank
+from labkit.simulator.streams import Mark, StreamQueue
+
+POLL_NS = 1_000
+"""What asking whether something has happened costs, so that a loop that asks again makes time pass."""
 
 NO_OVERLAP = (
     "torch.cuda.Stream: what a stream of the program's own does is done in the order of the program, not beside it; "
@@ -51,33 +56,53 @@ class VirtualEvent(_OnRanks):
         if interprocess:
             raise RuntimeError("torch.cuda.Event(interprocess=True) is not modelled by the virtual cluster.")
         self._timing = enable_timing
-        self._at_ns: int | None = None
+        self._mark: Any = None
 
     def record(self, stream: Any = None) -> None:
-        """Note when the device has run what was issued so far."""
+        """Note when the device has done what was issued to a stream so far."""
         rank = the_accelerated()
-        self._at_ns = max(rank.now_ns, rank.process.stream_ns)
+        queue = _queue(rank, stream)
+        if queue is not None:
+            self._mark = rank.device.mark(queue, rank.now_ns)
+        else:
+            self._mark = Event()
+            self._mark.ready_ns = rank.now_ns
 
     def elapsed_time(self, end_event: VirtualEvent) -> float:
         """Return the milliseconds from this event to another."""
         if not (self._timing and end_event._timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        if self._at_ns is None or end_event._at_ns is None:
+        if self._mark is None or end_event._mark is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return (end_event._at_ns - self._at_ns) / 1e6
+        if not (self.query() and end_event.query()):
+            raise RuntimeError(
+                "CUDA error: device not ready: elapsed_time was asked of an event that has not happened; "
+                "call torch.cuda.synchronize() or end_event.synchronize() first."
+            )
+        return float(end_event._mark.ready_ns - self._mark.ready_ns) / 1e6
 
     def query(self) -> bool:
-        """Return whether what was recorded has happened."""
-        return self._at_ns is None or self._at_ns <= the_accelerated().now_ns
+        """Return whether what was recorded has happened; looking takes time where it has not."""
+        if self._mark is None:
+            return True
+        rank = the_accelerated()
+        rank.turn()
+        if self._mark.ready_ns is not None and self._mark.ready_ns <= rank.now_ns:
+            return True
+        rank.spend(POLL_NS)
+        return False
 
     def synchronize(self) -> None:
-        """Wait until what was recorded has happened."""
-        rank = the_accelerated()
-        if self._at_ns is not None and self._at_ns > rank.now_ns:
-            rank.spend(self._at_ns - rank.now_ns)
+        """Let the host wait until what was recorded has happened."""
+        if isinstance(self._mark, Mark):
+            the_accelerated().wait_for(self._mark, "Event.synchronize")
 
     def wait(self, stream: Any = None) -> None:
-        """Return at once: what was recorded has happened."""
+        """Let what is issued to a stream from now on wait until what was recorded has happened."""
+        rank = the_accelerated()
+        queue = _queue(rank, stream)
+        if queue is not None and isinstance(self._mark, Mark):
+            rank.device.wait(queue, self._mark, rank.now_ns)
 
 
 class AnyEvent(VirtualEvent):
@@ -89,18 +114,27 @@ class AnyEvent(VirtualEvent):
 
 
 class VirtualStream(_OnRanks):
-    """torch.cuda.Stream: one of many names for the one order a rank works in."""
+    """torch.cuda.Stream.
 
-    def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
+    Attributes:
+        queue: What the device is to do of it; None where a rank does one thing after the other.
+    """
+
+    def __init__(self, device: Any = None, priority: int = 0, *, is_default: bool = False, **_: Any) -> None:
         """Make a stream of the rank's device."""
         rank = the_accelerated()
-        accelerator = rank.process.accelerator
+        accelerator, streams = rank.process.accelerator, rank.process.device
         if device is not None:
             accelerator.wants(accelerator.index(device))
         self.device, self.priority = accelerator.device, priority
         self.device_index, self.device_type = accelerator.number, 1
-        accelerator.streams += 1
-        self.stream_id = self.cuda_stream = accelerator.streams
+        if not is_default:
+            accelerator.streams += 1
+        self.stream_id = self.cuda_stream = 0 if is_default else accelerator.streams
+        self.queue: StreamQueue | None = None
+        if streams is not None:
+            self.queue = streams.default if is_default else streams.add(f"stream {self.stream_id}")
+        self._before: list[Any] = []
 
     def record_event(self, event: VirtualEvent | None = None) -> VirtualEvent:
         """Return an event, recorded now."""
@@ -109,33 +143,33 @@ class VirtualStream(_OnRanks):
         return event
 
     def wait_event(self, event: VirtualEvent) -> None:
-        """Return at once: what was recorded has happened."""
+        """Let what is issued to this stream from now on wait for an event."""
+        event.wait(self)
 
     def wait_stream(self, stream: Any) -> None:
-        """Return at once: what came before is done."""
+        """Let what is issued to this stream from now on wait for what was issued to another so far."""
+        self.wait_event(stream.record_event())
 
     def synchronize(self) -> None:
-        """Wait until what came before is done."""
-        the_accelerated().meet()
+        """Let the host wait until all that was issued to this stream is done."""
+        the_accelerated().meet(self.queue, "Stream.synchronize")
 
     def query(self) -> bool:
-        """Return whether what came before is done."""
-        rank = the_accelerated()
-        return rank.process.stream_ns <= rank.now_ns
+        """Return whether all that was issued to this stream is done."""
+        return self.record_event().query()
 
     def is_capturing(self) -> bool:
         """Return False: graphs are not modelled."""
         return False
 
     def __enter__(self) -> VirtualStream:
-        accelerator = the_accelerated().process.accelerator
-        accelerator.entered.append(accelerator.stream)
+        rank = the_accelerated()
+        self._before.append(rank.stream)
         set_stream(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        accelerator = the_accelerated().process.accelerator
-        accelerator.stream = accelerator.entered.pop()
+        the_accelerated().stream = self._before.pop()
 
 
 class StreamContext(_OnRanks):
@@ -157,22 +191,38 @@ def default_stream(device: Any = None) -> VirtualStream:
     """Return the stream that work goes to where none is chosen."""
     accelerator = the_accelerated().process.accelerator
     if accelerator.default_stream is None:
-        accelerator.default_stream = VirtualStream()
+        accelerator.default_stream = VirtualStream(is_default=True)
     stream: VirtualStream = accelerator.default_stream
     return stream
 
 
 def current_stream(device: Any = None) -> VirtualStream:
-    """Return the stream that is chosen."""
-    return the_accelerated().process.accelerator.stream or default_stream()
+    """Return the stream that this thread has chosen."""
+    return the_accelerated().stream or default_stream()
 
 
 def set_stream(stream: Any) -> None:
-    """Choose a stream."""
-    accelerator = the_accelerated().process.accelerator
-    if stream is not accelerator.default_stream:
-        accelerator.note(NO_OVERLAP)
-    accelerator.stream = stream
+    """Choose a stream for this thread."""
+    rank = the_accelerated()
+    if rank.process.device is None and stream is not rank.process.accelerator.default_stream:
+        rank.process.accelerator.note(NO_OVERLAP)
+    rank.stream = stream
+
+
+def synchronize(device: Any = None) -> None:
+    """Let the host wait until the device has done all that was issued to any stream."""
+    rank = the_accelerated()
+    if rank.process.device is not None:
+        for mark in [rank.device.mark(queue, rank.now_ns) for queue in rank.device.queues]:
+            rank.wait_for(mark, "torch.cuda.synchronize")
+
+
+def _queue(rank: VirtualRank, stream: Any) -> StreamQueue | None:
+    """Return where a stream's work is queued, that of the current one for None; None where nothing is."""
+    if rank.process.device is None:
+        return None
+    queue: StreamQueue = rank.queue() if stream is None else stream.queue
+    return queue
 
 
 class DeviceContext(_OnRanks):

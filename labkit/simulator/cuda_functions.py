@@ -100,10 +100,6 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(int(seed))
 
 
-def _synchronize(device: Any = None) -> None:
-    events.the_accelerated().meet()
-
-
 ANSWERED: dict[str, Callable[..., Any]] = {
     "is_available": lambda: True,
     "is_initialized": lambda: True,
@@ -113,7 +109,7 @@ ANSWERED: dict[str, Callable[..., Any]] = {
     "set_device": _set_device,
     "device": events.DeviceContext,
     "device_of": events.DeviceOf,
-    "synchronize": _synchronize,
+    "synchronize": events.synchronize,
     "empty_cache": _nothing,
     "ipc_collect": _nothing,
     "Event": events.VirtualEvent,
@@ -172,7 +168,7 @@ ACCELERATOR: dict[str, Callable[..., Any]] = {
     "get_device_capability": lambda device=None: {"supported_dtypes": set()},
     "current_stream": events.current_stream,
     "set_stream": events.set_stream,
-    "synchronize": _synchronize,
+    "synchronize": events.synchronize,
     "empty_cache": _nothing,
     "empty_host_cache": _nothing,
     "memory_allocated": _allocated,

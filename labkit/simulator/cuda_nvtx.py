@@ -7,13 +7,14 @@ from typing import Any
 
 from labkit.simulator.cuda_events import the_accelerated
 from labkit.simulator.record import Row
-from labkit.timeline.span import Lane, region_kind
+from labkit.simulator.regions import begun, ended
+from labkit.timeline.span import region_kind
 
 
 def _begun(name: str) -> Row:
     rank = the_accelerated()
     source, _ = rank.simulation.sources.find(sys._getframe(2))
-    return rank.record.add(Row(Lane.REGION, rank.now_ns, -1, str(name), region_kind("compute"), source=source))
+    return begun(rank, str(name), region_kind("compute"), source)
 
 
 def _push(msg: str) -> int:
@@ -27,7 +28,7 @@ def _pop() -> int:
     ranges = rank.process.accelerator.ranges
     if not ranges:
         return -2  # as NVTX says that there is none
-    ranges.pop().end_ns = rank.now_ns
+    ended(rank, ranges.pop())
     return len(ranges)
 
 
@@ -36,11 +37,11 @@ def _start(msg: str) -> Row:
 
 
 def _end(range_id: Row) -> None:
-    range_id.end_ns = the_accelerated().now_ns
+    ended(the_accelerated(), range_id)
 
 
 def _mark(msg: str) -> None:
-    _begun(msg).end_ns = the_accelerated().now_ns
+    ended(the_accelerated(), _begun(msg))
 
 
 ANSWERED: dict[str, Any] = {

@@ -16,6 +16,7 @@ import torch
 from labkit.simulator.clock import Event
 from labkit.simulator.record import Noted, Row, at
 from labkit.simulator.state import Simulation, VirtualRank, memory_of
+from labkit.simulator.streams import Talk
 from labkit.torch_port.operators import uncounted
 from labkit.units import format_bytes
 from labkit.words import tagged
@@ -43,11 +44,17 @@ class Posted(Event):
         start: Address of its first byte.
         end: One past its last.
         problem_noted: Whether it was not left alone.
+        talk: Its place on a stream of its device, None where the device is one with the program.
+        late: Whether the device has still to come to it.
+        given: What was in the buffer of a send from a stream when it was posted.
+        met: Fired when the other end is there, at no time: from then on a receive knows what comes; None where nobody
+            asks.
+        other: The other end, once it is there.
     """
 
     __slots__ = (
-        *("end", "members", "order", "payload", "peer", "problem_noted"),
-        *("rank", "raw", "row", "sends", "start", "storage", "tensor"),
+        *("end", "given", "late", "members", "met", "order", "other", "payload", "peer", "problem_noted"),
+        *("rank", "raw", "row", "sends", "start", "storage", "talk", "tensor"),
     )
 
     def __init__(
@@ -60,6 +67,11 @@ class Posted(Event):
         self.order = 0
         self.payload: torch.Tensor | bytes | None = None
         self.problem_noted = False
+        self.talk: Talk | None = None
+        self.late = False
+        self.met: Event | None = None
+        self.given: torch.Tensor | bytes | None = None
+        self.other: Posted | None = None
         self.storage: int | None = None
         if plain:
             self.raw = row.bytes > 0 and not (tensor.is_meta or tensor.is_neg() or tensor.is_conj())
@@ -123,7 +135,7 @@ class Posted(Event):
         if payload is None:
             return
         tensor = self.tensor
-        if type(payload) is bytes and tensor.data_ptr() == self.start and tensor.nbytes == len(payload):
+        if type(payload) is bytes and self.raw and tensor.data_ptr() == self.start and tensor.nbytes == len(payload):
             memmove(self.start, payload, len(payload))
             return
         with uncounted():
@@ -183,6 +195,8 @@ class Exchange:
             RuntimeError: If the ends do not fit.
         """
         self._order += 1
+        if posted.talk is not None and posted.sends:
+            posted.given = _taken(posted)  # the program may write the buffer once its stream waits for the send
         posted.order = self._order
         rank, peer, row, sends = posted.rank, posted.peer, posted.row, posted.sends
         key = (group, peer if sends else rank.rank, tag)
@@ -227,6 +241,23 @@ class Exchange:
         _check_fit(send, receive)
         receive.peer = receive.row.peer = send.rank.rank
         send.row.flow = receive.row.flow = next(self._simulation.flows)
+        send.other, receive.other = receive, send
+        if receive.talk is not None:
+            receive.payload = _taken(send) if send.talk is None else send.given
+        for one in (send, receive):
+            if one.met is not None:
+                self._simulation.scheduler.fire(one.met, 0)
+        if not (send.late or receive.late):
+            self._settle(send, receive)
+
+    def reached(self, posted: Posted) -> None:
+        """Note that the device has come to this end of a message."""
+        posted.late = False
+        other = posted.other
+        if other is not None and not other.late:
+            self._settle(*((posted, other) if posted.sends else (other, posted)))
+
+    def _settle(self, send: Posted, receive: Posted) -> None:
         now_ns = max(send.row.start_ns, receive.row.start_ns)
         self._simulation.scheduler.act(now_ns, lambda: self._transfer(send, receive, now_ns))
 
@@ -235,13 +266,23 @@ class Exchange:
         way = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
         send.row.end_ns, receive.row.end_ns = way.left_ns, way.there_ns
         send.row.moves, receive.row.moves = ((way.leaves_ns, way.left_ns),), ((way.comes_ns, way.there_ns),)
-        if send.raw and receive.raw and send.tensor.data_ptr() == send.start:
-            receive.payload = string_at(send.start, send.end - send.start)
-        elif not send.tensor.is_meta:
-            with uncounted():
-                receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
+        if receive.talk is None:
+            receive.payload = _taken(send) if send.talk is None else send.given
+        for one in (send, receive):
+            if one.talk is not None:
+                one.rank.device.finish(one.talk, one.row.moves[0][0], one.row.end_ns)
         simulation.scheduler.fire(send, way.left_ns)
         simulation.scheduler.fire(receive, way.there_ns)
+
+
+def _taken(send: Posted) -> torch.Tensor | bytes | None:
+    """Return what is in the buffer of a send now."""
+    if send.raw and send.tensor.data_ptr() == send.start:
+        return string_at(send.start, send.end - send.start)
+    if send.tensor.is_meta:
+        return None
+    with uncounted():
+        return send.tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _check_fit(send: Posted, receive: Posted) -> None:

@@ -14,7 +14,7 @@ from itertools import compress
 from operator import call, getitem, is_not
 from typing import Any
 
-from labkit.torch_port.process_tables import FLAGS, TABLES, Fresh, Watched, same, watched
+from labkit.torch_port.process_tables import FLAGS, OF_DEVICES, TABLES, Fresh, Watched, same, watched
 
 CUDA_VERSION = "12.9"
 """What torch.version.cuda says to ranks with virtual CUDA devices."""
@@ -44,7 +44,10 @@ LIBRARIES: tuple[tuple[str, str, Fresh], ...] = (
     ("accelerate.state", "GradientState._shared_state", _empty),
 )
 
-WITH_CUDA: tuple[tuple[str, str, Fresh], ...] = (("torch.version", "cuda", lambda _: CUDA_VERSION),)
+WITH_CUDA: tuple[tuple[str, str, Fresh], ...] = (
+    ("torch.version", "cuda", lambda _: CUDA_VERSION),
+    *OF_DEVICES,
+)
 
 
 @dataclass(eq=False)

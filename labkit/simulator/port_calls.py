@@ -9,13 +9,15 @@ from typing import Any
 import torch
 
 from labkit.simulator.algorithms import choose
-from labkit.simulator.carriers import NCCL, carrier
-from labkit.simulator.clock import Waiting
+from labkit.simulator.carriers import GLOO, NCCL, carrier
+from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.messages import ANY_SOURCE, Posted
+from labkit.simulator.on_streams import is_on_device, issue, talk
 from labkit.simulator.payload import check_payload
 from labkit.simulator.rounds import Compute, Group, Part, Round
 from labkit.simulator.shared_groups import refuse
 from labkit.simulator.state import VirtualRank, communication_row, the_rank
+from labkit.simulator.stream_work import StreamWork, settle
 from labkit.simulator.virtual_work import VirtualWork
 from labkit.torch_port.operators import function_modes, uncounted
 from labkit.torch_port.port import Call, Port
@@ -75,7 +77,7 @@ class PortCalls(Port):
         accelerator = rank.process.accelerator
         if accelerator is not None or not plain:
             check_payload(kind, [tensor])
-        key = group.key
+        key, by = group.key, ""
         if accelerator is not None or self._backends:
             by = carrier(accelerator, self._backends, kind, [tensor], is_message=True)
             if by == NCCL:
@@ -83,6 +85,8 @@ class PortCalls(Port):
                     raise RuntimeError("Backend nccl does not support recvAnysource: name the rank that sends.")
                 tag = 0  # NCCL has none: messages between two ranks come in the order they were sent
             key = f"{key} over {by}"
+        if rank.process.owed:
+            settle(rank, [tensor])
         if tensor.requires_grad:
             with uncounted():
                 tensor = tensor.detach()
@@ -95,8 +99,22 @@ class PortCalls(Port):
             tag=tag,
         )  # fmt: skip
         posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends, plain=plain)
-        rank.simulation.exchange.post(posted, key, tag)
-        return VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
+        exchange = rank.simulation.exchange
+        if rank.process.device is None or not is_on_device(rank, [tensor], by):
+            exchange.post(posted, key, tag)
+            return VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
+        # A send and a receive of two ranks do not wait for each other, as those of one batch_isend_irecv do not.
+        stream = (group.key, peer, sends)
+        name = f"{'to' if sends else 'from'} rank {peer}"
+        posted.talk = talk(rank, stream, name, row, lambda: exchange.reached(posted), posted)
+        posted.late, posted.met = True, Event()
+        exchange.post(posted, key, tag)
+        issue(rank, posted.talk)
+        known = None if sends else posted.met  # the buffer of a send was read
+        return StreamWork(
+            posted, posted, row, [tensor], posted.finish, posted.peer_in_group, talk=posted.talk, known=known,
+            buffers=[tensor],
+        )  # fmt: skip
 
     def _collective(
         self,
@@ -128,6 +146,8 @@ class PortCalls(Port):
         by = "" if sparse else carrier(accelerator, self._backends, kind, tensors, op=op)
         if by and accelerator is not None and not self.backend_is(by):
             signature += f" over {by}"
+        if rank.process.owed:
+            settle(rank, tensors)
         if rank.record.memory is not None:
             rank.record.memory.communicated(tensors, collective=True)
         source, _ = rank.simulation.sources.find(sys._getframe(2))
@@ -137,15 +157,23 @@ class PortCalls(Port):
         row.number = number = self._number
         self._number += 1
         part = Part(rank, row, f"{kind} {signature}".strip(), inputs, outputs, sizes or [])
-        network = rank.simulation.network
-        algorithm = network.cluster.algorithm
-        round_: Round = rank.simulation.rounds.join(
-            group, number, self._group_rank, part, compute,
-            traffic or (lambda parts: choose(cost, group.ranks, num_bytes, network, root, algorithm)),
-        )  # fmt: skip
+        network, rounds = rank.simulation.network, rank.simulation.rounds
 
         def text() -> str:
             return f"{kind} (collective {number + 1} of {group.label})"
+
+        def reached() -> None:
+            rounds.reached(round_, self._group_rank)
+
+        about = {"num_bytes": num_bytes, "group": group.key, "members": group.ranks, "number": number}
+        waiting = Waiting(kind, lambda: round_.missing(), text, source, about)
+        if is_on_device(rank, tensors, by):
+            part.talk = talk(rank, group.key, group.label, row, reached, waiting)
+        algorithm = network.cluster.algorithm
+        round_: Round = rounds.join(
+            group, number, self._group_rank, part, compute,
+            traffic or (lambda parts: choose(cost, group.ranks, num_bytes, network, root, algorithm)),
+        )  # fmt: skip
 
         def finish() -> None:
             if round_.failure:
@@ -161,9 +189,14 @@ class PortCalls(Port):
                         output.data.copy_(value.view(output.shape))  # as gloo and NCCL write: autograd learns nothing
             part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
 
-        about = {"num_bytes": num_bytes, "group": group.key, "members": group.ranks, "number": number}
-        waiting = Waiting(kind, round_.missing, text, source, about)
-        return VirtualWork(round_.event, waiting, row, outputs if result is None else result, finish)
+        given = outputs if result is None else result
+        if part.talk is None:
+            return VirtualWork(round_.event, waiting, row, given, finish)
+        issue(rank, part.talk)
+        return StreamWork(
+            round_.event, waiting, row, given, finish, talk=part.talk, known=round_.joined, buffers=tensors,
+            holds_host=by == GLOO or not tensors,
+        )  # fmt: skip
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

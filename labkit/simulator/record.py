@@ -40,7 +40,8 @@ class Row:
     """One span while it is being recorded; end_ns is -1 until it is known, thread 0 is the rank's own.
 
     ``of`` is the call a wait was for, ``answered`` the serving that answered a remote call in place of its own.
-    ``moves`` is when bytes of a call moved, ``phase`` that of the training step (labkit.timeline.phases).
+    ``moves`` is when bytes of a call moved, ``phase`` that of the training step (labkit.timeline.phases),
+    ``stream`` that of the device, "" for the one there is without a choice.
     """
 
     lane: Lane
@@ -64,6 +65,7 @@ class Row:
     thread: int = 0
     moves: tuple[tuple[int, int], ...] = ()
     phase: str = ""
+    stream: str = ""
 
 
 @dataclass(frozen=True, slots=True)

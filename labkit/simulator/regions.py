@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 from labkit.simulator.record import Row
 from labkit.simulator.state import VirtualRank, current_rank
@@ -20,13 +21,25 @@ def span(name: str, kind: str = "compute") -> AbstractContextManager[object]:
     return _region(rank, name, kind, source)
 
 
+def begun(rank: VirtualRank, name: str, kind: str, source: str) -> Row:
+    """Return the span of a region that begins when the device comes to this point of the program."""
+    row = rank.record.add(Row(Lane.REGION, rank.now_ns, -1, name, kind, source=source))
+    rank.noted(partial(setattr, row, "start_ns"))
+    return row
+
+
+def ended(rank: VirtualRank, row: Row) -> None:
+    """Let a region end when the device comes there."""
+    rank.noted(partial(setattr, row, "end_ns"))
+
+
 @contextmanager
 def _region(rank: VirtualRank, name: str, kind: str, source: str) -> Iterator[None]:
-    row = rank.record.add(Row(Lane.REGION, rank.now_ns, -1, name, region_kind(kind), source=source))
+    row = begun(rank, name, region_kind(kind), source)
     try:
         yield
     except BaseException:
         row.failed = True
         raise
     finally:
-        row.end_ns = rank.now_ns
+        ended(rank, row)

@@ -22,6 +22,8 @@ from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
+from labkit.simulator.stream_work import settle
+from labkit.simulator.streams import Copy, Kernel
 from labkit.timeline.phases import BACKWARD, OPTIMIZER
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import backward_number
@@ -64,7 +66,7 @@ class Roofline(DispatchMode):
         self._registry = flop_registry()
         self._operators: dict[int, Operator] = rank.simulation.operators
         self._memory = rank.record.memory
-        self._stream = cluster.stream
+        self._beside = rank.process.device
         self._accelerator: Accelerator | None = rank.process.accelerator
         self._unwraps: dict[type, bool] = {}
         self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
@@ -88,6 +90,8 @@ class Roofline(DispatchMode):
         rank, backward = self._rank, backward_number()
         if backward != -1 and backward != rank.process.backward_end.seen:
             rank.process.backward_end.begins(backward)
+        if rank.process.owed:
+            settle(rank, _tensors((args, kwargs)))
         if rank.in_flight:
             self._watch(func, args, kwargs)
         known = self._operators.get(id(func))
@@ -130,7 +134,7 @@ class Roofline(DispatchMode):
             if not on_device:
                 return out  # what the host computes is not modelled
             if moves:
-                self._move(out)
+                self._move(args, kwargs, out)
         memory = self._memory
         if memory is not None:
             if known.on_memory != VIEW:
@@ -147,7 +151,7 @@ class Roofline(DispatchMode):
                     known.costs[key] = cost
             self._charge(known.name, cost, backward)
         if known.reads:
-            rank.meet()
+            rank.meet(call=known.name)
         return out
 
     def record(self, known: Operator, cost: Cost, args: Any, out: Any) -> None:
@@ -208,13 +212,15 @@ class Roofline(DispatchMode):
             start_ns, _ = self._cores.run(now_ns, duration_ns)
             rank.spend(start_ns - now_ns)
             now_ns = start_ns
-        spent_ns = duration_ns
-        if self._stream:
-            # The kernel runs once it is issued and those before it have run.
-            spent_ns = self._device.launch_ns
-            now_ns = max(now_ns + spent_ns, process.stream_ns)
-            process.stream_ns = now_ns + duration_ns
         phase = BACKWARD if backward != -1 else OPTIMIZER if process.stepping else ""
+        if self._beside is not None:
+            rank.spend(self._device.launch_ns)
+            row = Row(_COMPUTE, -1, -1, JOINED if self._join else name, "operator", num_bytes)
+            row.phase = phase
+            fills = duration > self._device.kernel_ns
+            kernel = Kernel(clock.now_ns, duration_ns, row, record, fills=fills)
+            self._beside.give(rank.queue(), kernel)
+            return
         rows = record.rows
         last = rows[-1] if self._join and rows else None
         if (
@@ -229,19 +235,33 @@ class Roofline(DispatchMode):
             row.phase = phase
             record.add(row)
         if process.threaded:
-            rank.spend(spent_ns)
+            rank.spend(duration_ns)
         else:
-            clock.now_ns += spent_ns
+            clock.now_ns += duration_ns
 
-    def _move(self, out: Any) -> None:
-        """Let the time pass that values take between the host's memory and the device's."""
-        rank, link = self._rank, find_link(HOST_LINK)
-        rank.meet()
+    def _move(self, args: Any, kwargs: Any, out: Any) -> None:
+        """Let the time pass that values take between the host's memory and the device's.
+
+        On a device with streams the copy is done in the order of the current one, by an engine that only copies. The
+        host waits for it unless it is non_blocking and the host's memory is pinned; what a copy to the host makes is.
+        """
+        rank, link, device = self._rank, find_link(HOST_LINK), self._beside
         num_bytes = _bytes_of(out)
         duration_ns = link.latency_ns + math.ceil(num_bytes / (link.bytes_per_second * link.share) * 1e9)
-        row = Row(Lane.HOST, rank.now_ns, rank.now_ns + duration_ns, "copy between host and device", "copy", num_bytes)
+        row = Row(Lane.HOST, rank.now_ns, -1, "copy between host and device", "copy", num_bytes)
+        if device is None:
+            row.end_ns = rank.now_ns + duration_ns
+            rank.record.add(row)
+            rank.spend(duration_ns)
+            return
+        assert self._accelerator is not None
+        comes, waits = self._accelerator.copies(args, kwargs, out)
+        rank.spend(self._device.launch_ns)
+        row.start_ns = rank.now_ns
         rank.record.add(row)
-        rank.spend(duration_ns)
+        device.give(rank.queue(), Copy(rank.now_ns, duration_ns, row, "in" if comes else "out"))
+        if waits:
+            rank.meet(call="copy")
 
     def _duration_ns(self, name: str, flops: int | None, num_bytes: int, out: Any) -> float:
         device = self._device
@@ -249,7 +269,7 @@ class Roofline(DispatchMode):
         duration = num_bytes / self._bytes_per_ns if seconds is None else seconds * 1e9
         if seconds is None and flops is not None:
             duration = max(duration, flops / (self._peak(out) * device.compute_share) * 1e9)
-        if self._stream:
+        if self._beside is not None:
             return max(duration, device.kernel_ns)
         return device.launch_ns + duration if device.cores else max(duration, device.launch_ns)
 

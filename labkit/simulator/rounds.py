@@ -16,6 +16,7 @@ from labkit.simulator.clock import Event
 from labkit.simulator.network import Traffic
 from labkit.simulator.record import Row, at
 from labkit.simulator.state import Simulation, VirtualRank
+from labkit.simulator.streams import Talk
 from labkit.torch_port.operators import uncounted
 
 
@@ -50,6 +51,7 @@ class Part:
         inputs: What it gives.
         outputs: What it takes the result in.
         sizes: Bytes it gives to each group rank, where that varies.
+        talk: Its place on a stream of its device, None where the device is one with the program.
     """
 
     rank: VirtualRank
@@ -58,6 +60,7 @@ class Part:
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor]
     sizes: list[int] = field(default_factory=list)
+    talk: Talk | None = None
 
 
 Compute = Callable[[list[Part]], Sequence[Sequence[torch.Tensor]]]
@@ -72,6 +75,9 @@ class Round:
         group: Its group.
         number: How many came before on the group.
         event: Fired when it is complete.
+        joined: Fired when all ranks have called it, at no time: from then on results are known.
+        late: Group ranks that have called it and whose devices have not come to it.
+        settle: Has its time worked out, once everybody has called.
         parts: What each group rank brought.
         results: What goes into the outputs of each group rank.
         has_values: Whether any tensor has values; meta tensors have none to compute.
@@ -82,6 +88,9 @@ class Round:
     group: Group
     number: int
     event: Event = field(default_factory=Event)
+    joined: Event = field(default_factory=Event)
+    late: set[int] = field(default_factory=set)
+    settle: Callable[[], None] | None = None
     parts: dict[int, Part] = field(default_factory=dict)
     results: Sequence[Sequence[torch.Tensor]] = ()
     has_values: bool = True
@@ -89,8 +98,9 @@ class Round:
     failure: str = ""
 
     def missing(self) -> list[int]:
-        """Return the global ranks that have not joined."""
-        return [rank for place, rank in enumerate(self.group.ranks) if place not in self.parts]
+        """Return the global ranks that have not joined; those whose devices have not, where all have."""
+        absent = [rank for place, rank in enumerate(self.group.ranks) if place not in self.parts]
+        return absent or [self.group.ranks[place] for place in sorted(self.late)]
 
     def result_of(self, group_rank: int) -> Sequence[torch.Tensor]:
         """Return what goes into this rank's outputs, once."""
@@ -133,10 +143,18 @@ class Rounds:
             part.row.failed = True
             raise RuntimeError(round_.failure)
         round_.parts[group_rank] = part
+        if part.talk is not None:
+            round_.late.add(group_rank)
         if len(round_.parts) == len(group.ranks):
             del self._open[key]  # nobody else comes
             self._compute(round_, compute, traffic)
         return round_
+
+    def reached(self, round_: Round, group_rank: int) -> None:
+        """Note that the device of a rank that has called the collective has come to it."""
+        round_.late.discard(group_rank)
+        if round_.settle is not None and not round_.late:
+            round_.settle()
 
     def unfinished(self) -> list[Round]:
         """Return the collectives that not all ranks have joined."""
@@ -147,7 +165,9 @@ class Rounds:
         round_.failure = text
         for other in round_.parts.values():
             other.row.failed = True
-        self._simulation.scheduler.fire(round_.event, max(one.row.start_ns for one in (part, *round_.parts.values())))
+        scheduler = self._simulation.scheduler
+        scheduler.fire(round_.joined, 0)
+        scheduler.fire(round_.event, max(one.row.start_ns for one in (part, *round_.parts.values())))
 
     def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
         parts = [round_.parts[place] for place in range(len(round_.group.ranks))]
@@ -162,9 +182,16 @@ class Rounds:
                 text = str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
                 self._fail(round_, f"{called} cannot be computed, on any rank: {text}", first)
                 raise RuntimeError(round_.failure) from error
-        planned = traffic(parts)
-        begins_ns = max(part.row.start_ns for part in parts)
-        self._simulation.scheduler.act(begins_ns, lambda: self._settle(round_, parts, planned, begins_ns))
+        planned, scheduler = traffic(parts), self._simulation.scheduler
+
+        def settle() -> None:
+            begins_ns = max(part.row.start_ns for part in parts)
+            scheduler.act(begins_ns, lambda: self._settle(round_, parts, planned, begins_ns))
+
+        scheduler.fire(round_.joined, 0)
+        round_.settle = settle
+        if not round_.late:
+            settle()
 
     def _settle(self, round_: Round, parts: list[Part], traffic: Traffic, now_ns: int) -> None:
         key, scheduler = round_.group.key, self._simulation.scheduler
@@ -177,6 +204,8 @@ class Rounds:
         for part in parts:
             part.row.end_ns, part.row.moves = ends_ns, ((begins_ns, ends_ns),)
             part.rank.streams[key] = ends_ns
+            if part.talk is not None:
+                part.rank.device.finish(part.talk, begins_ns, ends_ns)
         scheduler.fire(round_.event, ends_ns)
 
 

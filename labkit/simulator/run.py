@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -42,6 +43,8 @@ from labkit.simulator.rounds import Rounds
 from labkit.simulator.standstill import WHAT_IS_VIRTUAL, Standstill
 from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
 from labkit.simulator.store import VirtualStore
+from labkit.simulator.stream_work import settle
+from labkit.simulator.streams import DeviceStreams
 from labkit.simulator.tracebacks import describe
 from labkit.simulator.virtual_port import make_port
 from labkit.simulator.work_done import marked_at_steps, work_table
@@ -160,6 +163,9 @@ class _Run:
         self._simulation.add_ranks()
         self._notes: dict[str, int] = {}
         self._cuda = cuda
+        if cluster.computes_beside(cuda=cuda):
+            for rank in self._simulation.ranks:
+                rank.process.device = DeviceStreams(scheduler)
         if cuda:
             add_accelerators(self._simulation.ranks, cluster, self._notes)
         self._memories = self._add_memories()
@@ -209,7 +215,7 @@ class _Run:
                 stack.enter_context(part.installed())
             stack.enter_context(memory_watched(self._memory))
             stack.enter_context(
-                marked_at_steps(lambda: (rank.record.work, rank.now_ns) if (rank := current_rank()) else None)
+                marked_at_steps(lambda: (rank.record.work, rank.noted) if (rank := current_rank()) else None)
             )
             stack.enter_context(optimizers_watched())
             stack.enter_context(self._hub.switching(self._modules, self._tables, self._notes))
@@ -297,8 +303,10 @@ class _Run:
                     with devices_of(rank), Roofline(rank):
                         self._memories[rank.rank].begin()
                         result = fn(*args)
+                        settle(rank)
                         threads.wait_for_all(rank)
                         rpc.ended(rank)
+                        rank.drain()
                         self._memories[rank.rank].close()
                     self._packed[rank.rank] = _pack(result)
                 finally:
@@ -354,7 +362,11 @@ class _Run:
 
     def _conclude(self) -> Outcome:
         simulation = self._simulation
-        ends_ns = [max(rank.now_ns, rank.process.stream_ns) for rank in simulation.ranks]
+        ends_ns = [rank.now_ns for rank in simulation.ranks]
+        for rank in simulation.ranks:
+            if rank.process.device is not None:
+                ends_ns[rank.rank] = max(rank.now_ns, rank.device.now_ns)
+                rank.record.rows.sort(key=attrgetter("start_ns"))  # what was issued first need not begin first
         timeline = assemble([rank.record for rank in simulation.ranks], ends_ns, left_open(simulation))
         if self._cuda and not any(rank.process.accelerator.used for rank in simulation.ranks):
             self._notes[UNUSED] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,10 +14,11 @@ from typing import Any, Protocol
 
 import torch
 
-from labkit.simulator.clock import Event, RankClock, Scheduler, Waits
+from labkit.simulator.clock import Event, RankClock, Scheduler, Waiting, Waits
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
-from labkit.simulator.record import Noted, RankRecord, Row, Sources
+from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
+from labkit.simulator.streams import DeviceStreams, Mark, Note, StreamQueue
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import EndOfBackward, in_backward
 from labkit.torch_port.group_tables import new_world
@@ -65,7 +67,9 @@ class Process:
         rpc_rounds: How often init_rpc was called.
         accelerator: Its virtual CUDA device (labkit.simulator.accelerator), None where it has none.
         stepping: Whether an optimizer takes its step (labkit.simulator.phases).
-        stream_ns: When its device has run all kernels issued so far, where it computes beside the host; else 0.
+        device: What its device does and is still to do (labkit.simulator.streams), None where that is one with the
+            program.
+        owed: Handles that were waited for before what they yield was known (labkit.simulator.stream_work).
         promises: What keeps the futures that are to be complete when the backward pass ends, in order.
     """
 
@@ -81,7 +85,8 @@ class Process:
     rpc_rounds: int = 0
     accelerator: Any = None
     stepping: bool = False
-    stream_ns: int = 0
+    device: DeviceStreams | None = None
+    owed: list[Any] = field(default_factory=list)
     promises: dict[Callable[[], None], None] = field(default_factory=dict)
 
 
@@ -97,6 +102,7 @@ class VirtualRank:
         world: torch's table of its process groups.
         in_flight: Address of a storage -> buffers in it that are in flight.
         streams: Group -> when the last collective of this rank on that group was complete.
+        stream: The stream that this thread has chosen (labkit.simulator.cuda_events), None for the one there is.
         jitter: Draws how much longer its operators take.
         process: What its threads share besides.
         roofline: Counts the time of its operators (labkit.simulator.roofline).
@@ -109,6 +115,7 @@ class VirtualRank:
     world: dict[str, Any] = field(default_factory=new_world)
     in_flight: dict[int, list[InFlight]] = field(default_factory=dict)
     streams: dict[str, int] = field(default_factory=dict)
+    stream: Any = None
     jitter: random.Random = field(default_factory=random.Random)
     process: Process = field(default_factory=Process)
     roofline: Any = None
@@ -117,6 +124,12 @@ class VirtualRank:
     def now_ns(self) -> int:
         """Its time."""
         return self.clock.now_ns
+
+    @property
+    def device(self) -> DeviceStreams:
+        """Its device, where that computes beside the host."""
+        assert self.process.device is not None
+        return self.process.device
 
     def turn(self) -> None:
         """Let ranks that stand earlier in time run first."""
@@ -132,11 +145,54 @@ class VirtualRank:
         if self.process.threaded and not in_backward():  # C++ holds locks there that other threads may need
             self.turn()
 
-    def meet(self) -> None:
-        """Let the time pass until its device has run what was issued."""
-        stream_ns = self.process.stream_ns
-        if stream_ns > self.clock.now_ns:
-            self.spend(stream_ns - self.clock.now_ns)
+    def queue(self) -> StreamQueue:
+        """Return where what this thread issues goes; for ranks whose device computes beside the host."""
+        return self.device.default if self.stream is None else self.stream.queue
+
+    def meet(self, queue: StreamQueue | None = None, call: str = "synchronize") -> None:
+        """Let the time pass until the device has done what was issued to a stream, to the current one if none is given.
+
+        Args:
+            queue: The stream.
+            call: What a report calls the wait.
+        """
+        device = self.process.device
+        if device is not None:
+            queue = self.queue() if queue is None else queue
+            self.wait_for(device.mark(queue, self.now_ns), call)
+
+    def wait_for(self, mark: Mark, call: str) -> None:
+        """Let the time pass until the device has come to a mark."""
+        device = self.device
+        source, _ = self.simulation.sources.find(sys._getframe(1))
+
+        def peers() -> list[int]:
+            stands = device.standing(mark.queue)
+            return [] if stands is None else stands.peers()
+
+        def text() -> str:
+            stands = device.standing(mark.queue)
+            return call if stands is None else f"{call}; its device stands in {stands.text()}{at(stands.source)}"
+
+        self.wait(mark, Waiting(call, peers, text, source))
+
+    def drain(self) -> None:
+        """Let the time pass until the device has done what the program issued, as a process does before it ends.
+
+        Communication that nothing waits for is not in it: what nobody joined is found at the end of the run.
+        """
+        device = self.process.device
+        if device is not None:
+            for mark in [device.mark(queue, self.now_ns) for queue in device.chosen]:
+                self.wait_for(mark, "the end of its program")
+
+    def noted(self, call: Callable[[int], object]) -> None:
+        """Have the time at which the device comes to this point of the program told, or the time now."""
+        device = self.process.device
+        if device is None:
+            call(self.now_ns)
+        else:
+            device.give(self.queue(), Note(self.now_ns, call))
 
     def sleep(self, duration_ns: int) -> None:
         """Let time pass without work."""
@@ -254,9 +310,7 @@ def communication_row(
     post_ns = rank.simulation.cluster.link.post_ns
     if post_ns:
         rank.spend(post_ns)
-    begin_ns, stream_ns = rank.clock.now_ns, rank.process.stream_ns
-    if stream_ns > begin_ns:  # what a kernel yields is sent once it has run
-        begin_ns = stream_ns
+    begin_ns = rank.clock.now_ns
     row = Row(
         Lane.COMMUNICATION, begin_ns, -1, kind, kind, num_bytes, peer, -1, tag, group, group_size, 0, source, blocking
     )

@@ -95,7 +95,7 @@ def _add(rank: VirtualRank, label: str, at_ns: int, *, kept: bool) -> Started:
     process.threaded = True
     clock = simulation.scheduler.add_thread(rank.rank, at_ns, label, kept=kept)
     number = len(process.started) + 1
-    started = Started(replace(rank, clock=clock, record=ThreadRecord.of(rank.record, number)))
+    started = Started(replace(rank, clock=clock, record=ThreadRecord.of(rank.record, number), stream=None))
     process.started.append(started)
     return started
 

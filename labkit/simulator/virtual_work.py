@@ -13,7 +13,7 @@ from torch.futures import Future
 from labkit.simulator.clock import Event, Waiting, Waits
 from labkit.simulator.futures import promise_in_backward
 from labkit.simulator.record import Row
-from labkit.simulator.state import the_rank
+from labkit.simulator.state import VirtualRank, the_rank
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import in_backward
 from labkit.torch_port.handles import Handle
@@ -58,25 +58,11 @@ class VirtualWork(Handle):
         """
         if self._done:
             return True
-        rank, row = the_rank(), self._row  # any thread of the rank may wait
-        clock = rank.clock
-        if rank.process.stream_ns > clock.now_ns:
-            rank.meet()
-        note = None
-        if row is not None and not row.blocking:
-            note = Row(
-                Lane.HOST, clock.now_ns, -1, "wait", "wait", row.bytes, row.peer, -1, row.tag, row.group,
-                row.group_size, 0, row.source, of=row,
-            )  # fmt: skip
-            rank.record.add(note)
-        scheduler, in_time = rank.simulation.scheduler, True
-        if timeout:  # torch's own C++ passes 0 for none
-            until_ns = clock.now_ns + round(timeout.total_seconds() * 1e9)
-            in_time = scheduler.wait_until(clock.number, self._event, self._waiting, until_ns)
-        else:
-            scheduler.wait(clock.number, self._event, self._waiting)
+        rank = the_rank()  # any thread of the rank may wait
+        note = self._wait_row(rank)
+        in_time = self._host_waits(rank, timeout)
         if note is not None:
-            note.end_ns = clock.now_ns
+            note.end_ns = rank.now_ns
         if timeout and not in_time:
             took = f"{timeout.total_seconds() * 1e3:.0f} milliseconds"
             raise RuntimeError(
@@ -85,6 +71,27 @@ class VirtualWork(Handle):
                 else f"Timed out waiting {took} for {self._waiting.text()}"
             )
         self._complete()
+        return True
+
+    def _wait_row(self, rank: VirtualRank) -> Row | None:
+        """Return a span for a wait that begins now, None for a call that waits itself."""
+        row = self._row
+        if row is None or row.blocking:
+            return None
+        return rank.record.add(
+            Row(
+                Lane.HOST, rank.now_ns, -1, "wait", "wait", row.bytes, row.peer, -1, row.tag, row.group,
+                row.group_size, 0, row.source, of=row,
+            )
+        )  # fmt: skip
+
+    def _host_waits(self, rank: VirtualRank, timeout: timedelta | None) -> bool:
+        """Return whether the operation is complete in time."""
+        clock, scheduler = rank.clock, rank.simulation.scheduler
+        if timeout:  # torch's own C++ passes 0 for none
+            until_ns = clock.now_ns + round(timeout.total_seconds() * 1e9)
+            return scheduler.wait_until(clock.number, self._event, self._waiting, until_ns)
+        scheduler.wait(clock.number, self._event, self._waiting)
         return True
 
     def _complete(self) -> None:
@@ -99,13 +106,19 @@ class VirtualWork(Handle):
     def is_completed(self) -> bool:
         """Return whether the operation is complete by now."""
         if not self._done:
-            rank = the_rank()
-            rank.turn()
-            if self._event.ready_ns is None or self._event.ready_ns > rank.now_ns:
-                rank.spend(POLL_NS)
-                rank.turn()
+            if not self._has_happened():
                 return False
             self._complete()
+        return True
+
+    def _has_happened(self) -> bool:
+        """Return whether the operation is complete by now; looking takes time where it is not."""
+        rank = the_rank()
+        rank.turn()
+        if self._event.ready_ns is None or self._event.ready_ns > rank.now_ns:
+            rank.spend(POLL_NS)
+            rank.turn()
+            return False
         return True
 
     def is_success(self) -> bool:

@@ -15,6 +15,8 @@ from labkit.timeline.columns import Table
 from labkit.torch_port.backward import backward_number
 
 _NO_BACKWARD = -1
+TellsTime = Callable[[Callable[[int], object]], None]
+"""Calls back with the time at which this point of the program is reached."""
 
 
 class WorkDone:
@@ -42,22 +44,28 @@ class WorkDone:
 
     def mark(self, now_ns: int) -> None:
         """Note what the counters say."""
-        self.marks.extend((now_ns, self.flops, self.recomputed_flops, self.ideal_ns))
+        self.marks.extend((now_ns, *self.said))
+
+    @property
+    def said(self) -> tuple[float, ...]:
+        """What the counters say: flops, recomputed_flops, ideal_ns."""
+        return self.flops, self.recomputed_flops, self.ideal_ns
 
 
 @contextmanager
-def marked_at_steps(current: Callable[[], tuple[WorkDone, int] | None]) -> Iterator[None]:
+def marked_at_steps(current: Callable[[], tuple[WorkDone, TellsTime] | None]) -> Iterator[None]:
     """Note every rank's counters after each of its optimizer steps.
 
     Args:
-        current: Returns the counters and the time of the rank whose thread calls, or None.
+        current: Returns the counters of the rank whose thread calls, and what tells the time there; or None.
     """
 
     def after(*_: Any) -> None:
         found = current()
         if found is not None:
-            work, now_ns = found
-            work.mark(now_ns)
+            work, noted = found
+            said = work.said  # by now; the device may come here later
+            noted(lambda now_ns: work.marks.extend((now_ns, *said)))
 
     handle = register_optimizer_step_post_hook(after)
     try:

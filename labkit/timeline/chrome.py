@@ -2,7 +2,8 @@
 
 Seen in trial: process ids 0 and 1 are special, so rank r is process 1000 + r; threads need numbers that are unique over
 all processes; order comes from the sort indices; names that differ only in digits share a colour, so the category
-leads; slices of one thread must nest, so spans that merely overlap go to further threads of their lane.
+leads; slices of one thread must nest, so spans that merely overlap go to further threads of their lane. Each stream
+of a device has its own.
 """
 
 from __future__ import annotations
@@ -57,20 +58,25 @@ def nesting_rows(start: Any, end: Any) -> Any:
 def events(timeline: Timeline) -> list[dict[str, Any]]:
     """Return the trace's events: names and order of rows, slices, arrows of messages, memory as counters."""
     found: list[dict[str, Any]] = []
-    thread = np.zeros(len(timeline), dtype=np.int64)
+    thread, streams = np.zeros(len(timeline), dtype=np.int64), _streams(timeline)
     for rank in range(timeline.num_ranks):
         pid = process_id(rank)
         found.append(_metadata("process_name", pid, 0, name=f"rank {rank}"))
         found.append(_metadata("process_sort_index", pid, 0, sort_index=rank))
         for lane in Lane:
             rows = np.flatnonzero((timeline.rank == rank) & (timeline.lane == lane))
-            nested = nesting_rows(timeline.start_ns[rows], timeline.end_ns[rows])
-            thread[rows] = [thread_id(rank, lane, row) for row in nested.tolist()]
-            for row in range(min(int(nested.max()) + 1, _ROWS_PER_LANE) if len(rows) else 0):
-                tid = thread_id(rank, lane, row)
-                name = LANE_NAMES[lane] + (f" {row + 1}" if row else "")
-                found.append(_metadata("thread_name", pid, tid, name=name))
-                found.append(_metadata("thread_sort_index", pid, tid, sort_index=_ROWS_PER_LANE * lane + row))
+            first = 0
+            for stream in dict.fromkeys(streams[rows].tolist()):
+                mine = rows[streams[rows] == stream]
+                nested = first + nesting_rows(timeline.start_ns[mine], timeline.end_ns[mine])
+                thread[mine] = [thread_id(rank, lane, row) for row in nested.tolist()]
+                for row in range(first, min(int(nested.max()) + 1, _ROWS_PER_LANE)):
+                    tid = thread_id(rank, lane, row)
+                    name = LANE_NAMES[lane] + (f", {stream}" if stream else "")
+                    name += f" {row - first + 1}" if row > first else ""
+                    found.append(_metadata("thread_name", pid, tid, name=name))
+                    found.append(_metadata("thread_sort_index", pid, tid, sort_index=_ROWS_PER_LANE * lane + row))
+                first = int(nested.max()) + 1
     sources: dict[str, Any] = timeline.tables.get("source", {"span": [], "line": []})
     source_of = dict(zip(np.asarray(sources["span"]).tolist(), np.asarray(sources["line"]).tolist(), strict=True))
     for index, span in enumerate(timeline.rows()):
@@ -98,6 +104,15 @@ def write(timeline: Timeline, path: str | Path) -> None:
     """Write the trace as JSON, times in microseconds as the format demands."""
     trace = {"traceEvents": events(timeline), "displayTimeUnit": "ns"}
     Path(path).write_text(json.dumps(trace, separators=(",", ":")), encoding="utf-8")
+
+
+def _streams(timeline: Timeline) -> Any:
+    """Return the stream of each span, "" for the one there is without a choice."""
+    streams = np.full(len(timeline), "", dtype=object)
+    table = timeline.tables.get("stream")
+    if table is not None:
+        streams[table["span"]] = table["stream"].tolist()
+    return streams
 
 
 def _metadata(what: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:

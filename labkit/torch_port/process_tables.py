@@ -90,6 +90,12 @@ TABLES: tuple[tuple[str, str, Fresh], ...] = (
     *(("torch.optim.optimizer", f"_global_optimizer_{when}_hooks", watched) for when in ("pre", "post")),
 )
 
+OF_DEVICES: tuple[tuple[str, str, Fresh], ...] = (
+    # What an operator yields is remembered with the device that "cuda" meant.
+    ("torch._subclasses.fake_tensor", "FakeTensorMode.cache", lambda _: {}),
+)
+"""The same where each rank has a CUDA device of its own."""
+
 float32_matmul_precision: Callable[[], str] = torch._C._get_float32_matmul_precision
 """torch.get_float32_matmul_precision, asked at each switch of ranks and for each operator, without what torch's own
 function does for torch.compile."""
@@ -129,6 +135,6 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch._C._get_float32_matmul_precision": lambda: torch._C._get_float32_matmul_precision,
     "torch._C._get_deterministic_algorithms": lambda: torch._C._get_deterministic_algorithms,
     **{f"torch._C.{name}": partial(_reach, "torch", f"_C.{name}") for pair in _SWITCHES for name in pair[:2]},
-    **{f"{module}.{path}": partial(_reach, module, path) for module, path, _ in TABLES},
+    **{f"{module}.{path}": partial(_reach, module, path) for module, path, _ in (*TABLES, *OF_DEVICES)},
 }
 """Name -> how it is reached; a test calls each."""

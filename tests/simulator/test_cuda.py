@@ -129,7 +129,7 @@ def test_a_program_that_sets_no_device_is_told_whose_cuda_0_is() -> None:
         _run(lambda: torch.ones(1, device="cuda"))
 
 
-def test_events_tell_virtual_time_and_streams_keep_the_programs_order() -> None:
+def test_without_streams_events_tell_virtual_time_and_streams_keep_the_programs_order() -> None:
     def measure() -> tuple[float, float]:
         _mine()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -143,7 +143,7 @@ def test_events_tell_virtual_time_and_streams_keep_the_programs_order() -> None:
         torch.cuda.synchronize()
         return start.elapsed_time(end), float(product[0, 0])
 
-    run = _run(measure)
+    run = _run(measure, stream=False)
     (row,) = (row for row in run.timeline.spans(rank=0).rows() if row.name == "mm")
     assert run.results == [((row.end_ns - row.start_ns) / 1e6, 256.0)] * 2
     assert any("done in the order of the program" in problem.text for problem in run.timeline.problems)
@@ -291,6 +291,7 @@ def test_events_and_streams_without_a_kind_of_device_are_the_same() -> None:
         start.record()
         torch.ones(64, 64, device="cuda") @ torch.ones(64, 64, device="cuda")
         torch.cuda.current_stream().record_event(end)
+        end.synchronize()
         return start.elapsed_time(end)
 
     assert all(elapsed > 0 for elapsed in _run(mark).results)
