@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from labkit.checks.as_if import as_if
+from labkit.checks.as_if import NOT_HERE
 from labkit.checks.blame import bearing
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.compare import listing, near
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Find, Finding
 from labkit.checks.wire import Wire
-from labkit.words import are_wrong
+from labkit.words import are_wrong, number
 
-Way: TypeAlias = Callable[[Case, int], Any]
-"""What a rank of a case holds where a mistake was made; None where the mistake cannot be made."""
+Way: TypeAlias = Callable[..., Any]
+"""What a rank of a case, way(case, rank), holds where a mistake was made; None where the mistake cannot be made. Of a
+formula: what it returns for its arguments."""
 Seen: TypeAlias = Callable[[Case, Got, Wire], bool]
 """Whether results, or a failure, or what travelled bear the mark of a mistake."""
 
@@ -51,11 +53,10 @@ class Mistake:
         said = isinstance(got, Failure) and bool(self.says) and bearing(*self.says)(case, got, wire)
         return said or (self.seen is not None and self.seen(case, got, wire))
 
-    def ways(self, key: str, case: Case, rank: int) -> list[tuple[str, Callable[[], Any]]]:
-        """Return what it may leave under a key, as `as_if` tries it."""
-        given = self.gives.get(key, ())
-        several = given if isinstance(given, tuple) else (given,)
-        return [(self.name, lambda way=way: way(case, rank)) for way in several]  # type: ignore[misc]
+    def given(self, key: str) -> tuple[Way, ...]:
+        """Return the ways under a key."""
+        ways = self.gives.get(key, ())
+        return ways if isinstance(ways, tuple) else (ways,)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Result:
     Attributes:
         key: Where it is; dots lead into dicts. A rank of which the oracle says nothing there is not looked at.
         wrong: What is said of a wrong one. {ranks} stands for which ranks are wrong, {rank} for the first of them,
-            {got} and {wanted} for what came there and should have come, {entry} for the entry that is furthest off.
+            {got} and {wanted} for what came there and should have come, {entry} for the entry that is furthest off,
+            {has} and {needs} for what is and should be there.
         otherwise: The mistake where no other one gives what came.
         same: Whether what came is right.
     """
@@ -102,7 +104,9 @@ def declared(
     def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         right = oracle(case)
         for look in looks:
-            found = _wrong(look, case, got, right, mistakes) if isinstance(look, Result) else look(case, got, wire)
+            found = (
+                _wrong(look, case, (got, wire), right, mistakes) if isinstance(look, Result) else look(case, got, wire)
+            )
             yield from (each if each.mistake else _named(each, case, got, wire, mistakes) for each in found)
 
     def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
@@ -120,9 +124,14 @@ def declared(
 
 
 def _wrong(
-    result: Result, case: Case, got: Sequence[Values], right: Sequence[Values], mistakes: Sequence[Mistake]
+    result: Result,
+    case: Case,
+    run: tuple[tuple[Values, ...], Wire],
+    right: Sequence[Values],
+    mistakes: Sequence[Mistake],
 ) -> Iterator[Finding]:
-    """Yield the finding on the first rank whose result is wrong, named by the first mistake that gives what came."""
+    """Yield the finding on the first rank whose result is wrong."""
+    got, _ = run
     pairs = {
         rank: (at(came, result.key), at(wanted, result.key))
         for rank, (came, wanted) in enumerate(zip(got, right, strict=True))
@@ -133,13 +142,36 @@ def _wrong(
         return
     rank = wrong[0]
     came, wanted = pairs[rank]
-    ways = [way for mistake in mistakes for way in mistake.ways(result.key, case, rank)]
-    name = as_if(came, ways, lambda mine, other: other is not None and result.same(mine, other)) or result.otherwise
     entry = _furthest(came, wanted)
-    shown = {"ranks": are_wrong(wrong, len(got)), "rank": rank, "entry": entry}
     told, expected = said(came, entry), said(wanted, entry)
+    shown = {"ranks": are_wrong(wrong, len(got)), "rank": rank, "entry": entry, "got": told, "wanted": expected}
+    shown |= {"has": _at(came, entry), "needs": _at(wanted, entry)}
     text = result.wrong if isinstance(result.wrong, str) else result.wrong(case, rank)
-    yield Finding(name, text.format(got=told, wanted=expected, **shown), expected, told, rank)
+    name = _known(result, case, run, pairs, mistakes) or result.otherwise
+    yield Finding(name, text.format(**shown), expected, told, rank)
+
+
+def _known(
+    result: Result,
+    case: Case,
+    run: tuple[tuple[Values, ...], Wire],
+    pairs: Mapping[int, tuple[Any, Any]],
+    mistakes: Sequence[Mistake],
+) -> str:
+    """Return the mistake that gives what came on all ranks, or whose mark is seen, or that gives the first wrong one."""
+
+    def gives(way: Way, rank: int) -> bool:
+        try:
+            given = way(case, rank)
+            return given is not None and result.same(pairs[rank][0], given)
+        except NOT_HERE:
+            return False
+
+    first = next(rank for rank, pair in pairs.items() if not result.same(*pair))
+    found = [(each.name, way) for each in mistakes for way in each.given(result.key) if gives(way, first)]
+    everywhere = (name for name, way in found if all(gives(way, rank) for rank in pairs))
+    marked = (each.name for each in mistakes if each.marks(case, *run))
+    return next(chain(everywhere, marked, (name for name, _ in found)), "")
 
 
 def _named(found: Finding, case: Case, got: Got, wire: Wire, mistakes: Sequence[Mistake]) -> Finding:
@@ -164,6 +196,10 @@ def _furthest(came: Any, wanted: Any) -> int:
         return 0
     apart = torch.nan_to_num((came.double() - wanted.double()).abs(), nan=float("inf")).flatten()
     return int(apart.argmax()) if len(apart) else 0
+
+
+def _at(value: Any, entry: int) -> str:
+    return number(value.flatten()[entry].item()) if isinstance(value, Tensor) and value.numel() else said(value)
 
 
 def said(value: Any, around: int = 0) -> str:

@@ -12,7 +12,6 @@ from tests.exercises.wrong_answer import wrong_answers
 NOT_YET_MET = frozenset({
     "collectives", "data_parallel", "ddp", "ddp_for_real_models", "faster_steps", "gradient_compression",
     "keys_rows_failures", "parameter_server", "pipeline", "ring_all_reduce", "schedules", "sharded_training",
-    "start_here",
 })  # fmt: skip
 """Lessons with mistakes that no wrong answer stands for."""
 
