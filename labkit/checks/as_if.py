@@ -9,6 +9,9 @@ T = TypeVar("T")
 Way = tuple[str, Callable[[], T]]
 """A mistake's name, and what gives the result that an answer with this mistake brings."""
 
+NOT_HERE = (ArithmeticError, IndexError, KeyError, ValueError, RuntimeError)
+"""What a way raises that does not fit a case."""
+
 
 def as_if(came: T, ways: Iterable[Way[T]], same: Callable[[T, T], bool]) -> str:
     """Return the name of the first wrong way whose result is what came, or "".
@@ -22,6 +25,6 @@ def as_if(came: T, ways: Iterable[Way[T]], same: Callable[[T, T], bool]) -> str:
         try:
             if same(came, result()):
                 return name
-        except (ArithmeticError, IndexError, KeyError, ValueError, RuntimeError):
+        except NOT_HERE:
             continue
     return ""

@@ -1,18 +1,18 @@
 """Cases that call plain functions with numbers, and how a wrong number is said and named.
 
-`where_wrong` makes the find of an exercise.
+`formulas` makes the exercise.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from labkit.checks.as_if import as_if as as_if_it_were
 from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.exercise import Oracle
+from labkit.checks.declared import Mistake, Way, declared
+from labkit.checks.exercise import Exercise, Oracle
 from labkit.checks.finding import Find, Finding
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
@@ -60,44 +60,41 @@ def values_of(case: Case, got: Got) -> list[tuple[str, list[Any], Value]]:
     return [(function, args, value) for (function, args), value in zip(_calls(case), values, strict=False)]
 
 
-@dataclass(frozen=True)
-class WrongFormula:
-    """A formula that a known mistake leads to.
+RETURNS_NOTHING = Mistake("returns nothing", "A function returned None: print shows a value, return hands it back.")
 
-    Attributes:
-        function: The function it is taken for.
-        gives: What that function returns then.
-        hint: What is said to the learner.
+
+def formulas(
+    *,
+    counted: Counted,
+    mistakes: Sequence[Mistake],
+    otherwise: Callable[[Sequence[tuple[Sequence[Any], Any]]], str] = lambda calls: "",
+    shown: Callable[[Any], str] = number,
+    **about: Any,
+) -> Exercise:
+    """Return the exercise whose functions are formulas.
+
+    Args:
+        counted: The right ones.
+        mistakes: Each gives, under a function's name, the formula that is taken for the right one.
+        otherwise: Names what no formula gives, from (arguments, value) of the function's wrong calls.
+        shown: How a value is written.
+        **about: The other fields of Exercise.
     """
-
-    function: str
-    gives: Callable[..., Any]
-    hint: str
-
-
-RETURNS_NOTHING = "returns nothing"
-_NOTHING_HINT = "A function returned None: print shows a value, return hands it back."
-
-
-def hints_of(wrong: Mapping[str, WrongFormula]) -> dict[str, str]:
-    """Return the hints to these mistakes, and to a function that returns nothing."""
-    return {RETURNS_NOTHING: _NOTHING_HINT} | {name: each.hint for name, each in wrong.items()}
+    look = where_wrong(counted, mistakes, otherwise=otherwise, shown=shown)
+    named = (RETURNS_NOTHING, *mistakes)
+    return declared(oracle=counting(counted), looks=(look,), mistakes=named, distributed=False, **about)
 
 
 def where_wrong(
     counted: Counted,
-    wrong: Mapping[str, WrongFormula],
+    mistakes: Sequence[Mistake],
     *,
     otherwise: Callable[[Sequence[tuple[Sequence[Any], Any]]], str] = lambda calls: "",
     shown: Callable[[Any], str] = number,
 ) -> Find:
     """Return the find that yields every call whose value is not the right formula's.
 
-    Args:
-        counted: The right formulas.
-        wrong: What is named: all values of the function in a case are those of the wrong formula.
-        otherwise: Names what no formula gives, from (arguments, value) of the function's wrong calls.
-        shown: How a value is written.
+    It is named where all values of the function in a case are those of one wrong formula. Arguments: see `formulas`.
     """
 
     def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -107,10 +104,10 @@ def where_wrong(
             if right(expected, value):
                 continue
             mine = [(each, came) for name, each, came in calls if name == function]
-            ways = [(name, _results(each, mine)) for name, each in wrong.items() if each.function == function]
+            ways = [(each.name, _results(way, mine)) for each in mistakes for way in each.given(function)]
             mistake = as_if_it_were([came for _, came in mine], ways, _same)
             if value is None:
-                mistake = RETURNS_NOTHING
+                mistake = RETURNS_NOTHING.name
             elif not mistake:
                 mistake = otherwise([each for each in mine if not right(counted[function](*each[0]), each[1])])
             call = f"{function}({', '.join(map(number, args))})"
@@ -126,5 +123,5 @@ def _same(came: Any, other: Any) -> bool:
     return right(other, came)
 
 
-def _results(wrong: WrongFormula, calls: Sequence[tuple[Sequence[Any], Any]]) -> Callable[[], list[Any]]:
-    return lambda: [wrong.gives(*args) for args, _ in calls]
+def _results(wrong: Way, calls: Sequence[tuple[Sequence[Any], Any]]) -> Callable[[], list[Any]]:
+    return lambda: [wrong(*args) for args, _ in calls]

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labkit.checks.declared import Mistake
 from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
 from labkit.words import join
 
 LIBRARY, IN_FLIGHT = "calls the library", "buffer reused in flight"
-HINTS = {
-    LIBRARY: "You called a collective of torch.distributed; here you build it yourself, from dist.send, dist.recv, "
-    "dist.isend, dist.irecv and dist.batch_isend_irecv.",
-    IN_FLIGHT: "A buffer was written after isend and before wait: the receiver may get the old or the new numbers. "
-    "Wait for the isend, or receive into a buffer of its own.",
-}
+SENT = (
+    Mistake(
+        LIBRARY,
+        "You called a collective of torch.distributed; here you build it yourself, from dist.send, dist.recv, "
+        "dist.isend, dist.irecv and dist.batch_isend_irecv.",
+    ),
+    Mistake(
+        IN_FLIGHT,
+        "A buffer was written after isend and before wait: the receiver may get the old or the new numbers. Wait for "
+        "the isend, or receive into a buffer of its own.",
+    ),
+)
+"""What `library_calls` and `lost_messages` find."""
+HINTS = {each.name: each.hint for each in SENT}
 
 
 def library_calls(wire: Wire) -> Iterator[Finding]:

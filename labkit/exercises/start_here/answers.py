@@ -1,62 +1,63 @@
-"""0.2 to 0.4: functions of plain data, called several times in one case, their values compared one by one."""
+"""Functions of plain data, called several times in one case, their values compared one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, cast
 
-from labkit.checks.case import Case, Value, Values
-from labkit.checks.finding import Find, Finding
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
 
 Expected: TypeAlias = Callable[[Case], list[Value]]
-Look: TypeAlias = Callable[[Case, Sequence[Value], Sequence[Value]], bool]
-"""Whether answers, some of them wrong, bear the marks of a mistake: what came and what is right, call by call."""
 
-NOTHING = "returns nothing"
-NOTHING_HINT = "The function returned None: print shows a value, return hands it back."
-
-
-def oracle_of(expected: Expected) -> Callable[[Case], list[Values]]:
-    """Return the oracle of an exercise whose right values are these."""
-    return lambda case: [{"answers": expected(case)}]
+NOTHING = Mistake(
+    "returns nothing",
+    "The function returned None: print shows a value, return hands it back.",
+    seen=lambda case, got, wire: any(value is None for value in came(got)),
+)
 
 
-def find_of(expected: Expected, call: Callable[[Case, int], str], looks: Mapping[str, Look]) -> Find:
-    """Return a find that compares value by value, shows the first call that is wrong, and names the mistake.
+def answers(
+    *, expected: Expected, call: Callable[[Case, int], str], mistakes: Sequence[Mistake], **about: Any
+) -> Exercise:
+    """Return the exercise whose function is called several times in a case.
 
     Args:
         expected: The right values.
         call: A call of the case in words, by its position.
-        looks: Name of a mistake -> how wrong answers look that bear it, the likeliest first.
+        mistakes: Each may give, under "answers", the value of a call of the case by its position.
+        **about: The other fields of Exercise.
     """
 
-    def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-        right, came = expected(case), cast("list[Value]", got[0]["answers"])
-        for place, (mine, value) in enumerate(zip(came, right, strict=True)):
-            if not same(mine, value):
-                names = (name for name, look in looks.items() if look(case, came, right))
-                shown, wanted = in_words(mine), in_words(value)
-                did = "raised" if isinstance(mine, dict) else "gave"
-                text = f"{call(case, place)} {did} {shown}, expected {wanted}."
-                yield Finding(next(names, ""), text, wanted, shown)
+    def wrong(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+        right, mine = expected(case), came(got)
+        bad = [place for place, value in enumerate(right) if not same(mine[place], value)]
+        for place in bad:
+            shown, wanted = in_words(mine[place]), in_words(right[place])
+            did = "raised" if isinstance(mine[place], dict) else "gave"
+            names = (
+                each.name
+                for each in mistakes
+                if each.marks(case, got, wire)
+                or any(all(same(mine[at], way(case, at)) for at in bad) for way in each.given("answers"))
+            )
+            yield Finding(next(names, ""), f"{call(case, place)} {did} {shown}, expected {wanted}.", wanted, shown)
 
-    return find
+    return declared(
+        oracle=lambda case: [{"answers": expected(case)}],
+        looks=(wrong,),
+        mistakes=mistakes,
+        distributed=False,
+        **about,
+    )
 
 
-def nothing(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-    """Return whether a call returned None."""
-    return any(value is None for value in came)
-
-
-def as_if(wrong: Callable[[Case, int], Value]) -> Look:
-    """Return whether every wrong value is what a known wrong rule gives."""
-
-    def look(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-        bad = [place for place, value in enumerate(right) if not same(came[place], value)]
-        return all(same(came[place], wrong(case, place)) for place in bad)
-
-    return look
+def came(got: Got) -> list[Value]:
+    """Return the values that came, none of a failure."""
+    return [] if isinstance(got, Failure) else cast("list[Value]", got[0]["answers"])
 
 
 def same(mine: Value, value: Value) -> bool:
@@ -75,8 +76,3 @@ def in_words(value: Value) -> str:
     if isinstance(value, str) and value.startswith("a "):  # what came instead of a value, in words
         return value
     return f"{value!r}"[:120]
-
-
-def listed(values: Sequence[Value]) -> list[Value]:
-    """Return values as a list that crosses the line between a rank and its judge."""
-    return cast(list[Value], list(values))

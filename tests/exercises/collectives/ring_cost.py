@@ -38,3 +38,7 @@ wrong("log2 as it is", "no rounding up", _seconds(tree="2 * math.log2(n) * (a + 
 wrong("only up the tree", "way up only", _seconds(tree="math.ceil(math.log2(n)) * (a + b / w)"))
 wrong("algbw", "algbw instead of busbw", _seconds(busbw="b / s"))
 wrong("busbw of a reduce-scatter", "half of busbw", _seconds(busbw="(n - 1) / n * b / s"))
+wrong("N steps a half", "N steps", _seconds(ring="2 * n * (a + b / n / w)"))
+wrong("rounds cut off", "rounded down", _seconds(tree="2 * int(math.log2(n)) * (a + b / w)"))
+wrong("a tree like a ring", "one step for each rank", _seconds(tree="2 * (n - 1) * (a + b / w)"))
+wrong("prints", "returns nothing", _seconds(busbw="print(2 * (n - 1) / n * b / s)"))

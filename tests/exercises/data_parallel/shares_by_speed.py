@@ -65,3 +65,4 @@ for exact in ("num_samples * speed / sum(speeds)", "speed / sum(speeds) * num_sa
         f"""exact = [{exact} for speed in speeds]
     for d in sorted(range(len(speeds)), key=lambda d: exact[d] - int(exact[d]), reverse=True)[:rest]: shares[d] += 1""",
     )
+WRONG.changed("prints", "returns nothing", ("    return shares", "    print(shares)"))

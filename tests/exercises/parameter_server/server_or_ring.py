@@ -35,3 +35,8 @@ changed("always a server", "the busiest link is always a server's",
 changed("more than all", "more than all",
         ("min(1.0, ring / max(1, num_workers / num_servers))", "ring / (num_workers / num_servers)"))  # fmt: skip
 changed("the ring both ways", "one direction set against two", ("min(1.0, ring", "min(1.0, 2 * ring"))
+changed(
+    "the other way round",
+    "the share upside down",
+    ("ring / max(1, num_workers / num_servers)", "max(1, num_workers / num_servers) / ring"),
+)

@@ -18,3 +18,9 @@ changed(
 )
 changed("returns the time", "the time instead of the number",
         (BEST, "return min(step_seconds(num_stages, m, batch_seconds, overhead_s) for m in range(1, num_samples + 1))"))  # fmt: skip  # noqa: E501
+changed("prints", "returns nothing", (BEST, BEST.replace("return ", "print(") + ")"))
+changed(
+    "where the derivative is zero",
+    "the square root alone",
+    (BEST, 'return round(((num_stages - 1) * batch_seconds / overhead_s) ** 0.5) if overhead_s else float("inf")'),
+)

@@ -29,3 +29,9 @@ changed("overhead once", "overhead counted once",
 changed("overhead M times", "overhead for work alone",
         (SECONDS, "return (num_microbatches + num_stages - 1) * batch_seconds / num_microbatches + num_microbatches * overhead_s"))  # fmt: skip  # noqa: E501
 changed("a whole batch a turn", "whole batch in each turn", ("batch_seconds / num_microbatches", "batch_seconds"))
+changed(
+    "P turns",
+    "P turns of waiting",
+    ("(num_microbatches + num_stages - 1) * (batch", "(num_microbatches + num_stages) * (batch"),
+)
+changed("prints", "returns nothing", (SECONDS, SECONDS.replace("return ", "print(") + ")"))

@@ -86,3 +86,9 @@ def chunk_bounds(numel, num_chunks):
     return bounds
 """,
 )
+WRONG.changed("prints", "returns nothing", ("    return bounds", "    print(bounds)"))
+WRONG.changed(
+    "empty chunks left out",
+    "wrong number of chunks",
+    ("        bounds.append((start, end))\n", "        if end > start:\n            bounds.append((start, end))\n"),
+)

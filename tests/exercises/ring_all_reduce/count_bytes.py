@@ -25,3 +25,9 @@ for _name, _mistake, _formula in (
 ):
     _body = f"def ring_bytes(num_bytes, world_size):\n    return {_formula}\n"
     wrong(f"ring: {_name}", _mistake, _body + _ROOT_BYTES)
+wrong(
+    "ring: both ways",
+    "sent and received added up",
+    "def ring_bytes(num_bytes, world_size):\n    return 4 * (world_size - 1) / world_size * num_bytes\n" + _ROOT_BYTES,
+)
+wrong("swapped", "the two functions swapped", "root_bytes, ring_bytes = ring_bytes, root_bytes\n")

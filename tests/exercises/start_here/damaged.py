@@ -30,3 +30,4 @@ wrong(
 wrong("counts", "a count instead of places", "return int(((after != 0) & (after != before)).sum())")
 wrong("a mask", "a tensor or flags instead of places", "return ((after != 0) & (after != before)).tolist()")
 wrong("a tensor", "a tensor or flags instead of places", "return ((after != 0) & (after != before)).nonzero()")
+WRONG.wrong("prints", "returns nothing", "def damaged(before, after):\n    print((after != before).nonzero())\n")

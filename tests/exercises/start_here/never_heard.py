@@ -42,3 +42,4 @@ wrong(
     "one message that arrived is taken for all",
     "return sorted({m.src for m in messages} - {m.src for m in messages if m.received is not None})",
 )
+WRONG.wrong("prints", "returns nothing", "def never_heard(messages):\n    print(messages)\n")

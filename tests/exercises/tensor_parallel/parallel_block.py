@@ -69,3 +69,19 @@ changed(
     "a needless refusal",
     ("if size > num_heads:", "if num_heads % size:"),
 )
+changed(
+    "entered twice",
+    "gradient reduced again",
+    (
+        "functional.gelu(functional.linear(enter(x, self.group),",
+        "functional.gelu(functional.linear(enter(enter(x, self.group), self.group),",
+    ),
+)
+changed(
+    "without autograd",
+    "nothing returned",
+    (
+        "functional.gelu(functional.linear(enter(x, self.group),",
+        "functional.gelu(functional.linear(enter(x.detach(), self.group),",
+    ),
+)

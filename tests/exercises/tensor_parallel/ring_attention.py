@@ -45,3 +45,45 @@ changed(
     "not a number",
     ("grown = torch.maximum(largest, scores.amax(-1, keepdim=True))", "grown = scores.amax(-1, keepdim=True)"),
 )
+WRONG.wrong(
+    "gathered",
+    "calls the library",
+    """
+def ring_attention(q, k, v, places):
+    def everything(mine):
+        parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, mine.contiguous())
+        return parts
+
+    keys, values = torch.cat(everything(k), 2), torch.cat(everything(v), 2)
+    mask = torch.cat(everything(places)) <= places[:, None]
+    return torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+""",
+)
+EXCHANGE = """                send = dist.P2POp(dist.isend, mine, (rank + 1) % size)
+                receive = dist.P2POp(dist.irecv, new, (rank - 1) % size)
+                for work in dist.batch_isend_irecv([send, receive]):
+                    work.wait()
+"""
+changed(
+    "send, then receive",
+    "everybody sends first",
+    (
+        EXCHANGE,
+        "                dist.send(mine, (rank + 1) % size)\n                dist.recv(new, (rank - 1) % size)\n",
+    ),
+)
+changed(
+    "an outbox filled again before it has left",
+    "buffer reused in flight",
+    (
+        EXCHANGE,
+        """                outbox = outboxes.setdefault(mine.dtype, torch.empty_like(mine))
+                outbox.copy_(mine)
+                pending.append(dist.isend(outbox, (rank + 1) % size))
+                dist.recv(new, (rank - 1) % size)
+""",
+    ),
+    ("    for step in range(size):", "    outboxes, pending = {}, []\n    for step in range(size):"),
+    ("    return mixed / total", "    for work in pending:\n        work.wait()\n    return mixed / total"),
+)

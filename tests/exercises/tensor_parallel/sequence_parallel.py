@@ -39,3 +39,9 @@ changed(
     ),
 )
 changed("any seed", "seed ignored", ("torch.manual_seed(seed * 10_007 + dist.get_rank(group))", "torch.seed()"))
+changed(
+    "summed in place",
+    "x was changed",
+    ("return _my_tokens(x, group)", "dist.all_reduce(x.data, group=group)\n        return _my_tokens(x, group) / 1"),
+)
+changed("no Function", "nothing returned", ("return _Scatter.apply(x, group)", "return _my_tokens(x.detach(), group)"))

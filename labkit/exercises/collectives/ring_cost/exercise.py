@@ -6,70 +6,13 @@ import math
 from collections.abc import Sequence
 
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
-from labkit.checks.formulas import Call, Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
+from labkit.checks.declared import Mistake
+from labkit.checks.formulas import Call, Counted, calls_case, formulas
 from labkit.exercises.collectives.ring_cost.driver import drive
 from labkit.exercises.sums_over_ranks.costs import bus_bandwidth, ring_seconds, tree_seconds
 from labkit.exercises.sums_over_ranks.rounds import doublings
 
 RIGHT: Counted = {"ring_seconds": ring_seconds, "tree_seconds": tree_seconds, "bus_bandwidth": bus_bandwidth}
-WRONG = {
-    "latency counted once": WrongFormula(
-        "ring_seconds",
-        lambda b, n, a, w: a + 2 * (n - 1) * b / n / w,
-        "ring_seconds counts the latency once: each of the 2(N-1) steps pays it.",
-    ),
-    "whole tensor at each step": WrongFormula(
-        "ring_seconds",
-        lambda b, n, a, w: 2 * (n - 1) * (a + b / w),
-        "ring_seconds sends the whole tensor in each step; a step carries one chunk, B/N.",
-    ),
-    "twice the tensor": WrongFormula(
-        "ring_seconds",
-        lambda b, n, a, w: 2 * ((n - 1) * a + b / w),
-        "ring_seconds sends 2B from each rank; that is the limit for many ranks. N ranks send 2(N-1)/N times B each.",
-    ),
-    "one half of the ring only": WrongFormula(
-        "ring_seconds",
-        lambda b, n, a, w: (n - 1) * (a + b / n / w),
-        "ring_seconds counts N-1 steps; reduce-scatter and all-gather each take N-1.",
-    ),
-    "N steps": WrongFormula(
-        "ring_seconds",
-        lambda b, n, a, w: 2 * n * (a + b / n / w),
-        "ring_seconds counts N steps in each half; there are N-1.",
-    ),
-    "way up only": WrongFormula(
-        "tree_seconds",
-        lambda b, n, a, w: doublings(n) * (a + b / w),
-        "tree_seconds counts the way up; the sum must come down again.",
-    ),
-    "no rounding up": WrongFormula(
-        "tree_seconds",
-        lambda b, n, a, w: 2 * math.log2(n) * (a + b / w),
-        "tree_seconds does not round log2 N; a tree has whole rounds: math.ceil(math.log2(N)).",
-    ),
-    "rounded down": WrongFormula(
-        "tree_seconds",
-        lambda b, n, a, w: 2 * math.floor(math.log2(n)) * (a + b / w),
-        "tree_seconds rounds log2 N down; with 5 ranks it takes 3 rounds, not 2.",
-    ),
-    "one step for each rank": WrongFormula(
-        "tree_seconds",
-        lambda b, n, a, w: 2 * (n - 1) * (a + b / w),
-        "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in each round.",
-    ),
-    "algbw instead of busbw": WrongFormula(
-        "bus_bandwidth",
-        lambda b, s, n: b / s,
-        "bus_bandwidth is algbw, bytes over seconds: multiply it by 2(N-1)/N.",
-    ),
-    "half of busbw": WrongFormula(
-        "bus_bandwidth",
-        lambda b, s, n: (n - 1) / n * b / s,
-        "bus_bandwidth has the factor (N-1)/N of a reduce-scatter; an all-reduce has 2(N-1)/N.",
-    ),
-}
 
 
 def seconds_case(name: str, worlds: Sequence[tuple[float, int, float, float]], seconds: float) -> Case:
@@ -84,17 +27,15 @@ def seconds_case(name: str, worlds: Sequence[tuple[float, int, float, float]], s
     return calls_case(name, calls)
 
 
-EXERCISE = Exercise(
+EXERCISE = formulas(
     id="ring_cost",
     functions=("ring_seconds", "tree_seconds", "bus_bandwidth"),
     driver=drive,
-    oracle=counting(RIGHT),
-    find=where_wrong(RIGHT, WRONG),
+    counted=RIGHT,
     visible=(
         seconds_case("4 ranks, 1 GB over 10 GB/s", [(1e9, 4, 1e-5, 1e10)], 0.25),
         seconds_case("5 and 2 ranks, 1 KB, latency counts", [(1000, 5, 2e-5, 1e9), (1000, 2, 1e-4, 1e9)], 0.001),
     ),
-    distributed=False,
     hints=(
         "A message costs its latency plus its bytes over the bandwidth. How many messages follow one another, how "
         "large?",
@@ -103,5 +44,34 @@ EXERCISE = Exercise(
         "steps * (latency_s + bytes_per_step / bandwidth_Bps); and bus_bandwidth is num_bytes / seconds times "
         "2 * (world_size - 1) / world_size.",
     ),
-    mistakes=hints_of(WRONG),
-)
+    mistakes=(
+        Mistake("latency counted once", "ring_seconds counts the latency once: each of the 2(N-1) steps pays it.",
+                {"ring_seconds": lambda b, n, a, w: a + 2 * (n - 1) * b / n / w}),
+        Mistake("whole tensor at each step",
+                "ring_seconds sends the whole tensor in each step; a step carries one chunk, B/N.",
+                {"ring_seconds": lambda b, n, a, w: 2 * (n - 1) * (a + b / w)}),
+        Mistake("twice the tensor",
+                "ring_seconds sends 2B from each rank; that is the limit for many ranks. N ranks send 2(N-1)/N times "
+                "B each.", {"ring_seconds": lambda b, n, a, w: 2 * ((n - 1) * a + b / w)}),
+        Mistake("one half of the ring only",
+                "ring_seconds counts N-1 steps; reduce-scatter and all-gather each take N-1.",
+                {"ring_seconds": lambda b, n, a, w: (n - 1) * (a + b / n / w)}),
+        Mistake("N steps", "ring_seconds counts N steps in each half; there are N-1.",
+                {"ring_seconds": lambda b, n, a, w: 2 * n * (a + b / n / w)}),
+        Mistake("way up only", "tree_seconds counts the way up; the sum must come down again.",
+                {"tree_seconds": lambda b, n, a, w: doublings(n) * (a + b / w)}),
+        Mistake("no rounding up",
+                "tree_seconds does not round log2 N; a tree has whole rounds: math.ceil(math.log2(N)).",
+                {"tree_seconds": lambda b, n, a, w: 2 * math.log2(n) * (a + b / w)}),
+        Mistake("rounded down", "tree_seconds rounds log2 N down; with 5 ranks it takes 3 rounds, not 2.",
+                {"tree_seconds": lambda b, n, a, w: 2 * math.floor(math.log2(n)) * (a + b / w)}),
+        Mistake("one step for each rank",
+                "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in "
+                "each round.", {"tree_seconds": lambda b, n, a, w: 2 * (n - 1) * (a + b / w)}),
+        Mistake("algbw instead of busbw", "bus_bandwidth is algbw, bytes over seconds: multiply it by 2(N-1)/N.",
+                {"bus_bandwidth": lambda b, s, n: b / s}),
+        Mistake("half of busbw",
+                "bus_bandwidth has the factor (N-1)/N of a reduce-scatter; an all-reduce has 2(N-1)/N.",
+                {"bus_bandwidth": lambda b, s, n: (n - 1) / n * b / s}),
+    ),
+)  # fmt: skip

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
-from labkit.checks.case import Case, Values
-from labkit.checks.exercise import Exercise
-from labkit.checks.finding import Finding
-from labkit.checks.formulas import Call, Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
-from labkit.checks.wire import Wire
+from labkit.checks.case import Case
+from labkit.checks.declared import Mistake
+from labkit.checks.formulas import Call, Counted, calls_case, formulas
 from labkit.exercises.data_parallel.shares import by_speed
 from labkit.exercises.data_parallel.shares_by_speed.driver import drive
 
+_SHARES, _SECONDS = "shares_by_speed", "slowest_seconds"
+
+
+def _each_seconds(shares: Sequence[int], speeds: Sequence[int]) -> list[float]:
+    return [share / speed for share, speed in zip(shares, speeds, strict=True)]
+
 
 def _slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
-    return max(share / speed for share, speed in zip(shares, speeds, strict=True))
+    return max(_each_seconds(shares, speeds))
 
 
-COUNTED: Counted = {"shares_by_speed": by_speed, "slowest_seconds": _slowest}
+COUNTED: Counted = {_SHARES: by_speed, _SECONDS: _slowest}
 
 
 def speeds_case(name: str, calls: Sequence[tuple[int, Sequence[int]]]) -> Case:
@@ -95,88 +98,17 @@ def _last_of_equals(num_samples: int, speeds: Sequence[int]) -> list[int]:
     return by_speed(num_samples, speeds[::-1])[::-1]
 
 
-def _formulas(function: str, hint: str, *wrong: Callable[..., object]) -> list[WrongFormula]:
-    return [WrongFormula(function, gives, hint) for gives in wrong]
-
-
-_SHARES, _SECONDS = "shares_by_speed", "slowest_seconds"
-_NAMED: dict[str, list[WrongFormula]] = {
-    "speeds ignored": _formulas(
-        _SHARES, "The shares are equal. A device of twice the speed should get twice as many samples.", _equal
-    ),
-    "rest forgotten": _formulas(
-        _SHARES,
-        "The shares do not add up: all were rounded down, and nobody got the remainder.",
-        _floored,
-    ),
-    "each rounded by itself": _formulas(
-        _SHARES,
-        "The shares do not always add up: each was rounded separately. Round down, then hand out the rest.",
-        _rounded,
-    ),
-    "the rest to one device": _formulas(
-        _SHARES,
-        "What is left over all went to the first or the last device. It goes to the largest remainders, one each.",
-        _rest_to(True),
-        _rest_to(False),
-    ),
-    "the rest in order": _formulas(
-        _SHARES,
-        "What is left over went to the first devices. It goes to those with the largest remainders.",
-        _rest_in_order,
-    ),
-    "the rest to the fastest": _formulas(
-        _SHARES,
-        "What is left over went to the fastest devices. It goes to those with the largest remainders.",
-        _rest_to_fastest,
-    ),
-    "remainders as fractions": _formulas(
-        _SHARES,
-        "Remainders that are equal differ in their last digit when they are computed with /. Compare them as whole "
-        "numbers: num_samples * speed % sum(speeds).",
-        *_FRACTIONS,
-    ),
-    "the last of equals first": _formulas(
-        _SHARES,
-        "Among equal remainders, the first device goes first. Sort by the negative remainder instead of reversing.",
-        _last_of_equals,
-    ),
-    "the largest share by the least speed": _formulas(
-        _SECONDS,
-        "The largest share need not be the slowest device's: divide each share by its own speed, then take the "
-        "largest.",
-        _largest_by_slowest,
-    ),
-    "the mean time": _formulas(
-        _SECONDS,
-        "slowest_seconds is the time of the last device, not the mean, the sum or the least.",
-        lambda shares, speeds: sum(shares) / sum(speeds),
-        lambda shares, speeds: sum(each / speed for each, speed in zip(shares, speeds, strict=True)),
-        lambda shares, speeds: min(each / speed for each, speed in zip(shares, speeds, strict=True)),
-    ),
-}
-WRONG = {f"{name}{' ' * place}": each for name, found in _NAMED.items() for place, each in enumerate(found)}
-_FIND = where_wrong(COUNTED, WRONG)
-
-
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield every wrong value, named by the rule that gives it; several formulas may share a name."""
-    return (replace(found, mistake=found.mistake.strip()) for found in _FIND(case, got, wire))
-
-
-EXERCISE = Exercise(
+EXERCISE = formulas(
     id="shares_by_speed",
     functions=("shares_by_speed", "slowest_seconds"),
     driver=drive,
-    oracle=counting(COUNTED),
-    find=find,
+    counted=COUNTED,
     visible=(
         speeds_case("11 samples, speeds 3, 1 and 1; 50 that divide", [(11, [3, 1, 1]), (50, [100, 200, 200])]),
         speeds_case("the rest goes to the largest remainders", [(10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9])]),
         speeds_case("equal speeds; fewer samples than devices", [(8, [2, 2, 2]), (2, [1, 1, 1, 1]), (0, [3, 1])]),
         speeds_case("other speeds, equal remainders", [(10, [1, 1, 4]), (6, [2, 2, 5]), (4, [1, 4, 1])]),
     ),
-    distributed=False,
     hints=(
         "Write down the exact shares of 10 samples for speeds 1, 4 and 2, with their fractions. Round down: how many "
         "are left over?",
@@ -185,5 +117,36 @@ EXERCISE = Exercise(
         "order = sorted(range(len(speeds)), key=lambda device: -remainders[device]); for device in "
         "order[:num_samples - sum(shares)]: shares[device] += 1. And max(share / speed ...) for the time.",
     ),
-    mistakes={name: hint for name, hint in hints_of(WRONG).items() if name == name.strip()},
-)
+    mistakes=(
+        Mistake("speeds ignored",
+                "The shares are equal. A device of twice the speed should get twice as many samples.",
+                {_SHARES: _equal}),
+        Mistake("rest forgotten", "The shares do not add up: all were rounded down, and nobody got the remainder.",
+                {_SHARES: _floored}),
+        Mistake("each rounded by itself",
+                "The shares do not always add up: each was rounded separately. Round down, then hand out the rest.",
+                {_SHARES: _rounded}),
+        Mistake("the rest to one device",
+                "What is left over all went to the first or the last device. It goes to the largest remainders, one "
+                "each.", {_SHARES: (_rest_to(True), _rest_to(False))}),
+        Mistake("the rest in order",
+                "What is left over went to the first devices. It goes to those with the largest remainders.",
+                {_SHARES: _rest_in_order}),
+        Mistake("the rest to the fastest",
+                "What is left over went to the fastest devices. It goes to those with the largest remainders.",
+                {_SHARES: _rest_to_fastest}),
+        Mistake("remainders as fractions",
+                "Remainders that are equal differ in their last digit when they are computed with /. Compare them as "
+                "whole numbers: num_samples * speed % sum(speeds).", {_SHARES: _FRACTIONS}),
+        Mistake("the last of equals first",
+                "Among equal remainders, the first device goes first. Sort by the negative remainder instead of "
+                "reversing.", {_SHARES: _last_of_equals}),
+        Mistake("the largest share by the least speed",
+                "The largest share need not be the slowest device's: divide each share by its own speed, then take "
+                "the largest.", {_SECONDS: _largest_by_slowest}),
+        Mistake("the mean time", "slowest_seconds is the time of the last device, not the mean, the sum or the least.",
+                {_SECONDS: (lambda shares, speeds: sum(shares) / sum(speeds),
+                            lambda shares, speeds: sum(_each_seconds(shares, speeds)),
+                            lambda shares, speeds: min(_each_seconds(shares, speeds)))}),
+    ),
+)  # fmt: skip

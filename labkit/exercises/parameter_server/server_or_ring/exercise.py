@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
-from labkit.checks.formulas import Call, Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
+from labkit.checks.declared import Mistake
+from labkit.checks.formulas import Call, Counted, calls_case, formulas
 from labkit.exercises.parameter_server.server_or_ring.driver import drive
 
 
@@ -47,68 +47,16 @@ def server_case(
     return calls_case(name, calls)
 
 
-WRONG = {
-    "one way only": WrongFormula(
-        "server_seconds",
-        lambda *args: _seconds(*args) / 2,
-        "That is half a step: the gradients go to the server, and the weights come back.",
-    ),
-    "the workers' links forgotten": WrongFormula(
-        "server_seconds",
-        lambda b, n, s, a, w: 2 * (a + n / s * b / w),
-        "With more servers than workers, the servers' links are no longer the busiest: a worker still sends all B "
-        "itself.",
-    ),
-    "servers do not share": WrongFormula(
-        "server_seconds",
-        lambda b, n, s, a, w: 2 * (a + n * b / w),
-        "S servers share the load: each has 1/S of the weights.",
-    ),
-    "workers one after the other in latency too": WrongFormula(
-        "server_seconds",
-        lambda b, n, s, a, w: 2 * (n * a + max(1, n / s) * b / w),
-        "Messages travel at the same time: the latency counts once in each direction, not once per worker.",
-    ),
-    "the busiest link is always a server's": WrongFormula(
-        "largest_share",
-        lambda n, s: min(1.0, (n - 1) / n * s / n),
-        "Where there are more servers than workers, the busiest link is a worker's: max(1, N/S).",
-    ),
-    "a ring that sends everything once": WrongFormula(
-        "largest_share",
-        lambda n, s: min(1.0, 1 / max(1, n / s)),
-        "A rank of a ring sends (N-1)/N of the weights in each of its two halves, a little less than all of them.",
-    ),
-    "more than all": WrongFormula(
-        "largest_share",
-        lambda n, s: (n - 1) / n * s / n,
-        "A share is at most 1, and where there are more servers than workers the busiest link is a worker's.",
-    ),
-    "one direction set against two": WrongFormula(
-        "largest_share",
-        lambda n, s: min(1.0, 2 * (n - 1) / n / max(1, n / s)),
-        "The ring's 2 (N-1)/N B is all it sends; a server's link carries the share once in, for pushes, and once "
-        "out. Compare both directions with both: share times the busiest equals (N-1)/N.",
-    ),
-    "the share upside down": WrongFormula(
-        "largest_share",
-        lambda n, s: min(1.0, 1 / _share(n, s)) if _share(n, s) else 0.0,
-        "The share is the ring's link divided by the server's busiest, not the other way round.",
-    ),
-}
-
-EXERCISE = Exercise(
+EXERCISE = formulas(
     id="server_or_ring",
     functions=("server_seconds", "largest_share"),
     driver=drive,
-    oracle=counting(COUNTED),
-    find=where_wrong(COUNTED, WRONG),
+    counted=COUNTED,
     visible=(
         server_case("one server: 8 workers, 2 workers", [(8, 1), (2, 1)], 1e8, 1e-5, 1e10),
         server_case("several servers", [(8, 2), (6, 4), (4, 4)], 4e6, 5e-5, 1e9),
         server_case("more servers than workers", [(2, 8), (3, 5)], 1e7, 1e-4, 2e9),
     ),
-    distributed=False,
     hints=(
         "Draw one server with three workers: what does the server's link carry, what each worker's? Now with three "
         "servers, and with ten.",
@@ -117,5 +65,32 @@ EXERCISE = Exercise(
         "2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps); and "
         "min(1, (N - 1) / N / max(1, N / S))",
     ),
-    mistakes=hints_of(WRONG),
-)
+    mistakes=(
+        Mistake("one way only", "That is half a step: the gradients go to the server, and the weights come back.",
+                {"server_seconds": lambda *args: _seconds(*args) / 2}),
+        Mistake("the workers' links forgotten",
+                "With more servers than workers, the servers' links are no longer the busiest: a worker still sends "
+                "all B itself.", {"server_seconds": lambda b, n, s, a, w: 2 * (a + n / s * b / w)}),
+        Mistake("servers do not share", "S servers share the load: each has 1/S of the weights.",
+                {"server_seconds": lambda b, n, s, a, w: 2 * (a + n * b / w)}),
+        Mistake("workers one after the other in latency too",
+                "Messages travel at the same time: the latency counts once in each direction, not once per worker.",
+                {"server_seconds": lambda b, n, s, a, w: 2 * (n * a + max(1, n / s) * b / w)}),
+        Mistake("the busiest link is always a server's",
+                "Where there are more servers than workers, the busiest link is a worker's: max(1, N/S).",
+                {"largest_share": lambda n, s: min(1.0, (n - 1) / n * s / n)}),
+        Mistake("a ring that sends everything once",
+                "A rank of a ring sends (N-1)/N of the weights in each of its two halves, a little less than all of "
+                "them.", {"largest_share": lambda n, s: min(1.0, 1 / max(1, n / s))}),
+        Mistake("more than all",
+                "A share is at most 1, and where there are more servers than workers the busiest link is a worker's.",
+                {"largest_share": lambda n, s: (n - 1) / n * s / n}),
+        Mistake("one direction set against two",
+                "The ring's 2 (N-1)/N B is all it sends; a server's link carries the share once in, for pushes, and "
+                "once out. Compare both directions with both: share times the busiest equals (N-1)/N.",
+                {"largest_share": lambda n, s: min(1.0, 2 * (n - 1) / n / max(1, n / s))}),
+        Mistake("the share upside down",
+                "The share is the ring's link divided by the server's busiest, not the other way round.",
+                {"largest_share": lambda n, s: min(1.0, 1 / _share(n, s)) if _share(n, s) else 0.0}),
+    ),
+)  # fmt: skip

@@ -5,53 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
-from labkit.checks.formulas import Call, WrongFormula, calls_case, counting, hints_of, where_wrong
+from labkit.checks.declared import Mistake
+from labkit.checks.formulas import Call, calls_case, formulas
 from labkit.exercises.pipeline.bubble.driver import drive
 from labkit.exercises.pipeline.bubble_costs import COUNTED
-
-WRONG = {
-    "waiting over working time": WrongFormula(
-        "bubble_share",
-        lambda p, m: (p - 1) / m,
-        "bubble_share divides the waiting by the working time; divide by all turns, M + P - 1.",
-    ),
-    "the last stage does not wait so long": WrongFormula(
-        "bubble_share",
-        lambda p, m: p / (m + p),
-        "bubble_share counts P turns of waiting: the last stage begins P-1 turns after the first.",
-    ),
-    "the share of work": WrongFormula(
-        "bubble_share",
-        lambda p, m: m / (m + p - 1),
-        "bubble_share is the share of work; the bubble is the rest, 1 minus that.",
-    ),
-    "bubble forgotten": WrongFormula(
-        "step_seconds",
-        lambda p, m, t, o: m * (t / m + o),
-        "step_seconds counts M turns; the last stage is done after M + P - 1.",
-    ),
-    "overhead counted once": WrongFormula(
-        "step_seconds",
-        lambda p, m, t, o: (m + p - 1) * t / m + o,
-        "step_seconds counts the overhead once; every turn pays it.",
-    ),
-    "overhead for work alone": WrongFormula(
-        "step_seconds",
-        lambda p, m, t, o: (m + p - 1) * t / m + m * o,
-        "step_seconds pays the overhead M times; a turn lasts t/M plus the overhead, and there are M + P - 1 turns.",
-    ),
-    "whole batch in each turn": WrongFormula(
-        "step_seconds",
-        lambda p, m, t, o: (m + p - 1) * (t + o),
-        "step_seconds lets each turn last a whole batch; a microbatch is 1/M of it.",
-    ),
-    "P turns of waiting": WrongFormula(
-        "step_seconds",
-        lambda p, m, t, o: (m + p) * (t / m + o),
-        "step_seconds counts M + P turns: when the last stage begins, P-1 have passed.",
-    ),
-}
 
 
 def bubble_case(name: str, pipelines: Sequence[tuple[int, int]], batch_seconds: float, overhead_s: float) -> Case:
@@ -65,17 +22,15 @@ def bubble_case(name: str, pipelines: Sequence[tuple[int, int]], batch_seconds: 
     return calls_case(name, calls)
 
 
-EXERCISE = Exercise(
+EXERCISE = formulas(
     id="bubble",
     functions=("bubble_share", "step_seconds"),
     driver=drive,
-    oracle=counting(COUNTED),
-    find=where_wrong(COUNTED, WRONG),
+    counted=COUNTED,
     visible=(
         bubble_case("4 stages, 8 microbatches; 2 stages, 1", [(4, 8), (2, 1)], 0.8, 0.01),
         bubble_case("3 stages, 7 microbatches; one stage", [(3, 7), (1, 5)], 0.35, 0.002),
     ),
-    distributed=False,
     hints=(
         "Draw three stages and four microbatches, one box per turn. How many columns does the picture have, and how "
         "many boxes are in each row?",
@@ -83,5 +38,26 @@ EXERCISE = Exercise(
         "share of the batch, plus its overhead.",
         "(P - 1) / (M + P - 1); and (M + P - 1) * (batch_seconds / M + overhead_s).",
     ),
-    mistakes=hints_of(WRONG),
-)
+    mistakes=(
+        Mistake("waiting over working time",
+                "bubble_share divides the waiting by the working time; divide by all turns, M + P - 1.",
+                {"bubble_share": lambda p, m: (p - 1) / m}),
+        Mistake("the last stage does not wait so long",
+                "bubble_share counts P turns of waiting: the last stage begins P-1 turns after the first.",
+                {"bubble_share": lambda p, m: p / (m + p)}),
+        Mistake("the share of work", "bubble_share is the share of work; the bubble is the rest, 1 minus that.",
+                {"bubble_share": lambda p, m: m / (m + p - 1)}),
+        Mistake("bubble forgotten", "step_seconds counts M turns; the last stage is done after M + P - 1.",
+                {"step_seconds": lambda p, m, t, o: m * (t / m + o)}),
+        Mistake("overhead counted once", "step_seconds counts the overhead once; every turn pays it.",
+                {"step_seconds": lambda p, m, t, o: (m + p - 1) * t / m + o}),
+        Mistake("overhead for work alone",
+                "step_seconds pays the overhead M times; a turn lasts t/M plus the overhead, and there are M + P - 1 "
+                "turns.", {"step_seconds": lambda p, m, t, o: (m + p - 1) * t / m + m * o}),
+        Mistake("whole batch in each turn",
+                "step_seconds lets each turn last a whole batch; a microbatch is 1/M of it.",
+                {"step_seconds": lambda p, m, t, o: (m + p - 1) * (t + o)}),
+        Mistake("P turns of waiting", "step_seconds counts M + P turns: when the last stage begins, P-1 have passed.",
+                {"step_seconds": lambda p, m, t, o: (m + p) * (t / m + o)}),
+    ),
+)  # fmt: skip

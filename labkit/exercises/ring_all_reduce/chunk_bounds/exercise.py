@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
-from labkit.checks.formulas import Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
+from labkit.checks.declared import Mistake
+from labkit.checks.formulas import Counted, calls_case, formulas
 from labkit.exercises.ring_all_reduce.chunk_bounds.driver import drive
 
 Bounds = list[list[int]]
@@ -33,25 +33,6 @@ def _as_torch_cuts(numel: int, num_chunks: int) -> Bounds:
 
 
 RIGHT: Counted = {"chunk_bounds": _as_torch_cuts}
-WRONG = {
-    "end included": WrongFormula(
-        "chunk_bounds",
-        lambda n, k: [[start, end - 1] for start, end in _as_torch_cuts(n, k)],
-        "The end is one too small: as in a slice, end is the first index that is not in the chunk.",
-    ),
-    "size instead of end": WrongFormula(
-        "chunk_bounds",
-        lambda n, k: [[start, end - start] for start, end in _as_torch_cuts(n, k)],
-        "The second number is the chunk's size; it must be its end.",
-    ),
-}
-MISTAKES = hints_of(WRONG) | {
-    _REST: "The chunks do not reach the end of the tensor: numel // num_chunks loses the remainder.",
-    _NUMBER: "There must be exactly num_chunks pairs, empty ones included: (start, start).",
-    _APART: "Sizes may differ by one at most: give each of the first numel % num_chunks chunks one element more.",
-    _LAST: "The sizes are right but in the wrong order: the longer chunks come first.",
-    _BEYOND: "A chunk reaches past the end of the tensor: with numel < num_chunks the last chunks are empty.",
-}
 
 
 def _of_sizes(calls: Sequence[tuple[Sequence[Any], Any]]) -> str:
@@ -77,23 +58,36 @@ def _in_pairs(value: Any) -> str:
     return f"{value!r:.120}"
 
 
-EXERCISE = Exercise(
+EXERCISE = formulas(
     id="chunk_bounds",
     functions=("chunk_bounds",),
     driver=drive,
-    oracle=counting(RIGHT),
-    find=where_wrong(RIGHT, WRONG, otherwise=_of_sizes, shown=_in_pairs),
+    counted=RIGHT,
+    otherwise=_of_sizes,
+    shown=_in_pairs,
     visible=(
         bounds_case("sizes that divide", [(12, 3), (4, 4)]),
         bounds_case("sizes that do not divide", [(10, 4), (11, 3)]),
         bounds_case("shorter than the number of chunks, and empty", [(2, 4), (0, 3), (5, 1)]),
     ),
-    distributed=False,
     hints=(
         "10 elements in 4 chunks: how large would you cut them by hand?",
         "Every chunk gets numel // num_chunks elements; numel % num_chunks elements are left, one more for each of the "
         "first chunks. Each chunk starts where the last one ended.",
         "size, remainder = divmod(numel, num_chunks); end = start + size + (1 if chunk < remainder else 0).",
     ),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        Mistake("end included",
+                "The end is one too small: as in a slice, end is the first index that is not in the chunk.",
+                {"chunk_bounds": lambda n, k: [[start, end - 1] for start, end in _as_torch_cuts(n, k)]}),
+        Mistake("size instead of end", "The second number is the chunk's size; it must be its end.",
+                {"chunk_bounds": lambda n, k: [[start, end - start] for start, end in _as_torch_cuts(n, k)]}),
+        Mistake(_REST, "The chunks do not reach the end of the tensor: numel // num_chunks loses the remainder."),
+        Mistake(_NUMBER, "There must be exactly num_chunks pairs, empty ones included: (start, start)."),
+        Mistake(_APART,
+                "Sizes may differ by one at most: give each of the first numel % num_chunks chunks one element more."),
+        Mistake(_LAST, "The sizes are right but in the wrong order: the longer chunks come first."),
+        Mistake(_BEYOND,
+                "A chunk reaches past the end of the tensor: with numel < num_chunks the last chunks are empty."),
+    ),
+)  # fmt: skip

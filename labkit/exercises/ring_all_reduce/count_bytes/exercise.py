@@ -5,54 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
-from labkit.checks.formulas import Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
+from labkit.checks.declared import Mistake
+from labkit.checks.formulas import Counted, calls_case, formulas
 from labkit.exercises.ring_all_reduce.count_bytes.driver import drive
 from labkit.exercises.sums_over_ranks.costs import ring_bytes, root_bytes
 
 RIGHT: Counted = {"root_bytes": root_bytes, "ring_bytes": ring_bytes}
-WRONG = {
-    "one direction only": WrongFormula(
-        "root_bytes",
-        lambda b, n: (n - 1) * b,
-        "root_bytes counts one direction: what rank 0 receives and what it sends both pass its link.",
-    ),
-    "rank 0 counted as its own peer": WrongFormula(
-        "root_bytes",
-        lambda b, n: 2 * n * b,
-        "root_bytes counts N messages each way; rank 0 sends nothing to itself, so there are N-1.",
-    ),
-    "one half of the ring only": WrongFormula(
-        "ring_bytes",
-        lambda b, n: (n - 1) / n * b,
-        "ring_bytes counts one half: the reduce-scatter and the all-gather each take N-1 steps.",
-    ),
-    "whole tensor at each step": WrongFormula(
-        "ring_bytes",
-        lambda b, n: 2 * (n - 1) * b,
-        "ring_bytes counts whole tensors: a step sends one chunk, num_bytes / N.",
-    ),
-    "N steps": WrongFormula(
-        "ring_bytes",
-        lambda b, n: 2 * b,
-        "ring_bytes counts N steps in each half: after N-1 a chunk has met everyone.",
-    ),
-    "rounded down": WrongFormula(
-        "ring_bytes",
-        lambda b, n: 2 * (n - 1) * (b // n),
-        "ring_bytes was rounded down: use / and not //, it is a float.",
-    ),
-    "sent and received added up": WrongFormula(
-        "ring_bytes",
-        lambda b, n: 4 * (n - 1) / n * b,
-        "ring_bytes counts what a rank sends and what it receives; count only what it sends.",
-    ),
-    "the two functions swapped": WrongFormula(
-        "root_bytes",
-        lambda b, n: 2 * (n - 1) / n * b,
-        "The two values are swapped: give the functions in the order root_bytes, ring_bytes.",
-    ),
-}
 
 
 def bytes_case(name: str, sizes: Sequence[tuple[int, int]]) -> Case:
@@ -60,22 +18,42 @@ def bytes_case(name: str, sizes: Sequence[tuple[int, int]]) -> Case:
     return calls_case(name, [(f, pair) for pair in sizes for f in ("root_bytes", "ring_bytes")])
 
 
-EXERCISE = Exercise(
+EXERCISE = formulas(
     id="count_bytes",
     functions=("root_bytes", "ring_bytes"),
     driver=drive,
-    oracle=counting(RIGHT),
-    find=where_wrong(RIGHT, WRONG),
+    counted=RIGHT,
     visible=(
         bytes_case("2 and 4 ranks, 1 MB", [(1_000_000, 2), (1_000_000, 4)]),
         bytes_case("3 ranks, 100 bytes; one rank", [(100, 3), (100, 1)]),
     ),
-    distributed=False,
     hints=(
         "Draw three ranks. For each arrow that touches rank 0, how many bytes does it carry?",
         "Rank 0 gets a whole tensor from each of the other N-1 ranks and sends one back to each. In the ring a "
         "message is one chunk, num_bytes / N, and a rank sends N-1 of them in each of two halves.",
         "root: two directions x (N-1) ranks x num_bytes. ring: two halves x (N-1) steps x num_bytes / N.",
     ),
-    mistakes=hints_of(WRONG),
-)
+    mistakes=(
+        Mistake("one direction only",
+                "root_bytes counts one direction: what rank 0 receives and what it sends both pass its link.",
+                {"root_bytes": lambda b, n: (n - 1) * b}),
+        Mistake("rank 0 counted as its own peer",
+                "root_bytes counts N messages each way; rank 0 sends nothing to itself, so there are N-1.",
+                {"root_bytes": lambda b, n: 2 * n * b}),
+        Mistake("one half of the ring only",
+                "ring_bytes counts one half: the reduce-scatter and the all-gather each take N-1 steps.",
+                {"ring_bytes": lambda b, n: (n - 1) / n * b}),
+        Mistake("whole tensor at each step", "ring_bytes counts whole tensors: a step sends one chunk, num_bytes / N.",
+                {"ring_bytes": lambda b, n: 2 * (n - 1) * b}),
+        Mistake("N steps", "ring_bytes counts N steps in each half: after N-1 a chunk has met everyone.",
+                {"ring_bytes": lambda b, n: 2 * b}),
+        Mistake("rounded down", "ring_bytes was rounded down: use / and not //, it is a float.",
+                {"ring_bytes": lambda b, n: 2 * (n - 1) * (b // n)}),
+        Mistake("sent and received added up",
+                "ring_bytes counts what a rank sends and what it receives; count only what it sends.",
+                {"ring_bytes": lambda b, n: 4 * (n - 1) / n * b}),
+        Mistake("the two functions swapped",
+                "The two values are swapped: give the functions in the order root_bytes, ring_bytes.",
+                {"root_bytes": lambda b, n: 2 * (n - 1) / n * b}),
+    ),
+)  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Value
-from labkit.checks.exercise import Exercise
+from labkit.checks.case import Case, Got, Value
+from labkit.checks.declared import Mistake
 from labkit.checks.values import tensors
-from labkit.exercises.start_here.answers import NOTHING, NOTHING_HINT, Look, as_if, find_of, nothing, oracle_of
+from labkit.checks.wire import Wire
+from labkit.exercises.start_here.answers import NOTHING, answers, came
 from labkit.exercises.start_here.damaged.driver import drive
 
 Pair = tuple[list[float], list[float]]
@@ -62,51 +63,23 @@ def _signs_alone(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and was * is_ < 0]
 
 
-def _a_count(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-    return any(isinstance(answer, int) for answer in came)
+def _a_count(case: Case, got: Got, wire: Wire) -> bool:
+    return any(isinstance(answer, int) for answer in came(got))
 
 
-def _flags(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+def _flags(case: Case, got: Got, wire: Wire) -> bool:
     return any(
         isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
-        for answer in came
+        for answer in came(got)
     )
 
 
-_DROPPED, _MAGNITUDES, _SIGNS = "dropped counted as damaged", "magnitudes compared", "signs alone"
-_COUNT, _FLAGS = "a count instead of places", "a tensor or flags instead of places"
-_LOOKS: Mapping[str, Look] = {
-    NOTHING: nothing,
-    _DROPPED: as_if(_all_that_differ),
-    _MAGNITUDES: as_if(_by_magnitude),
-    _SIGNS: as_if(_signs_alone),
-    _COUNT: _a_count,
-    _FLAGS: _flags,
-}
-MISTAKES = {
-    NOTHING: NOTHING_HINT,
-    _DROPPED: (
-        "Entries that came back as 0 were dropped, which a compressor may do. An entry is damaged if it came back as "
-        "some other value."
-    ),
-    _MAGNITUDES: (
-        "You compare magnitudes, so -2 and 2 look the same to you, as they do to the post. Compare the values."
-    ),
-    _SIGNS: "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
-    "before, is damaged too.",
-    _COUNT: "Return the places of the damaged entries as a list, not how many there are.",
-    _FLAGS: (
-        "Return a list of whole numbers, the places: nonzero() gives the places of a mask, flatten().tolist() makes a "
-        "list of them."
-    ),
-}
-
-EXERCISE = Exercise(
+EXERCISE = answers(
     id="damaged",
     functions=("damaged",),
     driver=drive,
-    oracle=oracle_of(expected),
-    find=find_of(expected, _call, _LOOKS),
+    expected=expected,
+    call=_call,
     visible=(
         gradients_case("nothing dropped, nothing damaged", [([1.0, -2.0, 3.0], [1.0, -2.0, 3.0])]),
         gradients_case("some dropped, none damaged", [([0.1, -2.0, 0.3, 4.0], [0.0, -2.0, 0.0, 4.0])]),
@@ -115,12 +88,27 @@ EXERCISE = Exercise(
         ),
         gradients_case("values scaled, a zero that came back as something", [([0.0, 2.0, -1.0], [5.0, 4.0, -1.0])]),
     ),
-    distributed=False,
     hints=(
         "An entry that was dropped comes back as what? Is that damage?",
         "Compare entry by entry: damaged is what is not zero afterwards and not what it was. Return the places, not "
         "the values.",
         "((after != 0) & (after != before)).nonzero().flatten().tolist()",
     ),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        NOTHING,
+        Mistake("dropped counted as damaged",
+                "Entries that came back as 0 were dropped, which a compressor may do. An entry is damaged if it came "
+                "back as some other value.", {"answers": _all_that_differ}),
+        Mistake("magnitudes compared",
+                "You compare magnitudes, so -2 and 2 look the same to you, as they do to the post. Compare the values.",
+                {"answers": _by_magnitude}),
+        Mistake("signs alone",
+                "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
+                "before, is damaged too.", {"answers": _signs_alone}),
+        Mistake("a count instead of places",
+                "Return the places of the damaged entries as a list, not how many there are.", seen=_a_count),
+        Mistake("a tensor or flags instead of places",
+                "Return a list of whole numbers, the places: nonzero() gives the places of a mask, flatten().tolist() "
+                "makes a list of them.", seen=_flags),
+    ),
+)  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
-from labkit.checks.case import Case, Value
-from labkit.checks.exercise import Exercise
-from labkit.exercises.start_here.answers import NOTHING, NOTHING_HINT, Look, as_if, find_of, nothing, oracle_of
+from labkit.checks.case import Case, Got, Value
+from labkit.checks.declared import Mistake
+from labkit.checks.wire import Wire
+from labkit.exercises.start_here.answers import NOTHING, answers, came
 from labkit.exercises.start_here.never_heard.driver import drive
 
 Fields = dict[str, Any]
@@ -76,43 +77,19 @@ def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
     return sorted({m["src"] for m in each} - heard)
 
 
-def _no_order(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-    return all(
+def _no_order(case: Case, got: Got, wire: Wire) -> bool:
+    return bool(came(got)) and all(
         isinstance(mine, list) and all(type(rank) is int for rank in mine) and sorted(cast(list[int], mine)) == wanted
-        for mine, wanted in zip(came, right, strict=True)
+        for mine, wanted in zip(came(got), expected(case), strict=True)
     )
 
 
-_ZERO, _RECEIVERS, _TWICE = "0 taken for not received", "receivers instead of senders", "a rank more than once"
-_HEARD, _ONE_FOR_ALL = "those who were heard", "one message that arrived is taken for all"
-_ORDER = "not in order"
-_LOOKS: Mapping[str, Look] = {
-    NOTHING: nothing,
-    _ZERO: as_if(_falsy),
-    _RECEIVERS: as_if(_receivers),
-    _TWICE: as_if(_each),
-    _HEARD: as_if(_heard),
-    _ONE_FOR_ALL: as_if(_heard_at_least_once_left_out),
-    _ORDER: _no_order,
-}
-MISTAKES = {
-    NOTHING: NOTHING_HINT,
-    _ZERO: "received is the position of the receive among the receiver's calls, and the first one has position 0. Ask "
-    "whether it is None.",
-    _RECEIVERS: "You collect the receivers (dst); collect the senders that were not heard (src).",
-    _TWICE: "A rank that sent several messages is named once: collect the ranks in a set.",
-    _HEARD: "These are the senders whose messages arrived; return the others.",
-    _ONE_FOR_ALL: "You leave out a rank as soon as one of its messages arrived. Name every rank that sent at least one "
-    "message that nobody received.",
-    _ORDER: "These are the right ranks; give them in order, smallest first, as a list.",
-}
-
-EXERCISE = Exercise(
+EXERCISE = answers(
     id="never_heard",
     functions=("never_heard",),
     driver=drive,
-    oracle=oracle_of(expected),
-    find=find_of(expected, _call, _LOOKS),
+    expected=expected,
+    call=_call,
     visible=(
         messages_case("no messages; all received", [[], [message(1, 0, 0), message(2, 0, 1)]]),
         messages_case("one that nobody took", [[message(1, 0, 1), message(2, 0, None), message(3, 0, 0)]]),
@@ -121,12 +98,28 @@ EXERCISE = Exercise(
             [[message(3, 0, None, 0), message(1, 0, None, 0), message(3, 0, None, 1), message(3, 0, 2, 2)]],
         ),
     ),
-    distributed=False,
     hints=(
         "Print the messages of a run that went well and of one that did not. Which field differs?",
         "received is None for a message that nobody took (and 0 for one that was taken by its receiver's first call). "
         "Collect the senders of those, each once, in order.",
         "return sorted({m.src for m in messages if m.received is None})",
     ),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        NOTHING,
+        Mistake("0 taken for not received",
+                "received is the position of the receive among the receiver's calls, and the first one has position "
+                "0. Ask whether it is None.", {"answers": _falsy}),
+        Mistake("receivers instead of senders",
+                "You collect the receivers (dst); collect the senders that were not heard (src).",
+                {"answers": _receivers}),
+        Mistake("a rank more than once",
+                "A rank that sent several messages is named once: collect the ranks in a set.", {"answers": _each}),
+        Mistake("those who were heard", "These are the senders whose messages arrived; return the others.",
+                {"answers": _heard}),
+        Mistake("one message that arrived is taken for all",
+                "You leave out a rank as soon as one of its messages arrived. Name every rank that sent at least one "
+                "message that nobody received.", {"answers": _heard_at_least_once_left_out}),
+        Mistake("not in order", "These are the right ranks; give them in order, smallest first, as a list.",
+                seen=_no_order),
+    ),
+)  # fmt: skip

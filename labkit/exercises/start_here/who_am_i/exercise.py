@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
-from labkit.checks.case import Case, Value
-from labkit.checks.exercise import Exercise
-from labkit.exercises.start_here.answers import (
-    NOTHING,
-    NOTHING_HINT,
-    Look,
-    as_if,
-    find_of,
-    listed,
-    nothing,
-    oracle_of,
-)
+from labkit.checks.case import Case, Got, Value
+from labkit.checks.declared import Mistake, Way
+from labkit.checks.wire import Wire
+from labkit.exercises.start_here.answers import NOTHING, answers, came
 from labkit.exercises.start_here.who_am_i.driver import drive
 
 Environment = dict[str, str]
@@ -66,82 +58,55 @@ def _call(case: Case, place: int) -> str:
     return f"who_am_i with {shown}{''.join(f' and no {name}' for name in missing)}"
 
 
-def _raised_where_all_was_there(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-    pairs = zip(came, right, strict=True)
-    return any(isinstance(wanted, list) and mine == {"raised": "KeyError"} for mine, wanted in pairs)
+def _pairs(case: Case, got: Got) -> list[tuple[Value, Value]]:
+    """Return what came and what was wanted, call by call."""
+    return list(zip(came(got), expected(case), strict=False))
 
 
-def _same_for_all(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+def _raised_where_all_was_there(case: Case, got: Got, wire: Wire) -> bool:
+    return any(isinstance(wanted, list) and mine == {"raised": "KeyError"} for mine, wanted in _pairs(case, got))
+
+
+def _same_for_all(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the answer does not depend on the environment that was handed in."""
+    mine, right = came(got), expected(case)
     return (
-        all(each == came[0] for each in came)
-        and isinstance(came[0], list | dict)
-        and came[0] not in right
+        bool(mine)
+        and all(each == mine[0] for each in mine)
+        and isinstance(mine[0], list | dict)
+        and mine[0] not in right
         and any(isinstance(each, list) for each in right)
     )
 
 
-def _texts(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-    return any(isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in came)
+def _texts(case: Case, got: Got, wire: Wire) -> bool:
+    return any(isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in came(got))
 
 
-def _went_on(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-    pairs = zip(came, right, strict=True)
-    return any(isinstance(wanted, dict) and isinstance(mine, list) for mine, wanted in pairs)
+def _went_on(case: Case, got: Got, wire: Wire) -> bool:
+    return any(isinstance(wanted, dict) and isinstance(mine, list) for mine, wanted in _pairs(case, got))
 
 
-def _raised_another(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
-    return any(isinstance(mine, dict) and mine != wanted for mine, wanted in zip(came, right, strict=True))
+def _raised_another(case: Case, got: Got, wire: Wire) -> bool:
+    return any(isinstance(mine, dict) and mine != wanted for mine, wanted in _pairs(case, got))
 
 
-def _numbers(case: Case, place: int) -> dict[str, Value]:
-    return {name: int(value) for name, value in _given(case)[place].items() if value.isdigit()}
+def _pair(*names: str) -> Way:
+    """Return what comes of reading these names."""
+
+    def way(case: Case, place: int) -> list[Value]:
+        numbers = {name: int(value) for name, value in _given(case)[place].items() if value.isdigit()}
+        return [numbers.get(name) for name in names]
+
+    return way
 
 
-def _pair(*names: str) -> Look:
-    """Return whether the wrong pairs are those of these names."""
-    return as_if(lambda case, place: listed([_numbers(case, place).get(name) for name in names]))
-
-
-_LOCAL, _TEXTS, _DEFAULT = "local rank for rank", "texts, not numbers", "a default hides it"
-_SWAPPED, _MACHINE = "the pair the other way round", "only the ranks of one machine"
-_ERROR, _ELSEWHERE, _ANOTHER = "an error where nothing is missing", "not from the argument", "another error"
-_LOOKS: Mapping[str, Look] = {
-    NOTHING: nothing,
-    _LOCAL: _pair("LOCAL_RANK", "WORLD_SIZE"),
-    _TEXTS: _texts,
-    _DEFAULT: _went_on,
-    _SWAPPED: _pair("WORLD_SIZE", "RANK"),
-    _MACHINE: _pair("RANK", "LOCAL_WORLD_SIZE"),
-    _ERROR: _raised_where_all_was_there,
-    _ELSEWHERE: _same_for_all,
-    _ANOTHER: _raised_another,
-}
-MISTAKES = {
-    NOTHING: NOTHING_HINT,
-    _LOCAL: "LOCAL_RANK counts on one machine: the second machine has a 0 too. RANK is the number in the whole world.",
-    _TEXTS: 'Environment variables are text: "1" is not 1. Convert them with int().',
-    _DEFAULT: (
-        "You use a default where a name is missing: then every process believes it is the same rank, and nobody "
-        'notices. Let it fail: environ["RANK"] raises KeyError.'
-    ),
-    _SWAPPED: "The pair is (rank, world_size), in this order.",
-    _MACHINE: "LOCAL_WORLD_SIZE counts the ranks of one machine; the world is all of them: WORLD_SIZE.",
-    _ERROR: "An error was raised although RANK and WORLD_SIZE are both there: look both up in environ and make numbers "
-    "of them.",
-    _ELSEWHERE: (
-        "The answer does not depend on the argument. Read the dictionary environ that the function is given; "
-        "os.environ is this notebook's own, and no process group has begun here."
-    ),
-    _ANOTHER: 'A missing name should raise KeyError, as environ["RANK"] does by itself.',
-}
-
-EXERCISE = Exercise(
+EXERCISE = answers(
     id="who_am_i",
     functions=("who_am_i",),
     driver=drive,
-    oracle=oracle_of(expected),
-    find=find_of(expected, _call, _LOOKS),
+    expected=expected,
+    call=_call,
     visible=(
         environments_case("one machine with 4 ranks", [environment(rank, 4, 4) for rank in range(4)]),
         environments_case("two machines with 4 ranks each", [environment(rank, 8, 4) for rank in (0, 3, 4, 7)]),
@@ -150,12 +115,34 @@ EXERCISE = Exercise(
             [without("RANK", environment(2, 4, 4)), without("WORLD_SIZE", environment(1, 4, 4))],
         ),
     ),
-    distributed=False,
     hints=(
         "Print the environment of a rank. Which name counts over all machines, and which on one of them?",
         "environ maps names to texts: take RANK and WORLD_SIZE, make numbers of them. A missing name must be an error, "
         "never a default.",
         'return int(environ["RANK"]), int(environ["WORLD_SIZE"])',
     ),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        NOTHING,
+        Mistake("local rank for rank",
+                "LOCAL_RANK counts on one machine: the second machine has a 0 too. RANK is the number in the whole "
+                "world.", {"answers": _pair("LOCAL_RANK", "WORLD_SIZE")}),
+        Mistake("texts, not numbers", 'Environment variables are text: "1" is not 1. Convert them with int().',
+                seen=_texts),
+        Mistake("a default hides it",
+                "You use a default where a name is missing: then every process believes it is the same rank, and "
+                'nobody notices. Let it fail: environ["RANK"] raises KeyError.', seen=_went_on),
+        Mistake("the pair the other way round", "The pair is (rank, world_size), in this order.",
+                {"answers": _pair("WORLD_SIZE", "RANK")}),
+        Mistake("only the ranks of one machine",
+                "LOCAL_WORLD_SIZE counts the ranks of one machine; the world is all of them: WORLD_SIZE.",
+                {"answers": _pair("RANK", "LOCAL_WORLD_SIZE")}),
+        Mistake("an error where nothing is missing",
+                "An error was raised although RANK and WORLD_SIZE are both there: look both up in environ and make "
+                "numbers of them.", seen=_raised_where_all_was_there),
+        Mistake("not from the argument",
+                "The answer does not depend on the argument. Read the dictionary environ that the function is given; "
+                "os.environ is this notebook's own, and no process group has begun here.", seen=_same_for_all),
+        Mistake("another error", 'A missing name should raise KeyError, as environ["RANK"] does by itself.',
+                seen=_raised_another),
+    ),
+)  # fmt: skip

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import in_group, my_group
 from labkit.checks.values import number, tensor, text
-from labkit.exercises.tensor_parallel.on_ranks import in_group, through
+from labkit.exercises.tensor_parallel.on_ranks import through
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -23,7 +24,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     first, second = layers_of(inputs)
     whole = [each.detach().clone() for layer in (first, second) for each in layer.parameters()]
     more: list[Any] = [inputs["num_heads"]] if name == "ParallelAttention" else []
-    keywords = in_group(inputs)
+    keywords = in_group(my_group(inputs))
     try:
         module = cast(nn.Module, functions[name](first, second, *more, **keywords))
     except ValueError as error:

@@ -3,57 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from labkit.checks import values
-from labkit.checks.as_if import Way
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.declared import Mistake, declared, tensor_result
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.tensor_parallel.members import NO_GRADIENT, members, part, wrong_tensors
+from labkit.exercises.tensor_parallel.members import NO_GRADIENT, part
 from labkit.exercises.tensor_parallel.parallel_block.driver import drive, layers_of
 
 MLP, ATTENTION = "ParallelMLP", "ParallelAttention"
 LR = 0.1
-_BIAS_EVERYWHERE, _NO_BIAS, _UNSUMMED, _WRONG_ROWS, _WRONG_COLUMNS, _UNREDUCED, _AGAIN = (
-    "bias on every rank", "no bias", "not summed", "wrong half of q, k and v", "wrong columns of out",
-    "gradient not reduced", "gradient reduced again",
-)  # fmt: skip
-_UNTRAINED, _SHARED_STEP, _KEPT, _LAYERS, _NO_REFUSAL, _NEEDLESS = (
-    "a step changes nothing", "the bias takes another step", "keeps more than its part",
-    "the layers given were changed", "no refusal", "a needless refusal",
-)  # fmt: skip
-MISTAKES = {
-    _BIAS_EVERYWHERE: (
-        "The result contains the second layer's bias once per rank. Add it after the sum, or on one rank only."
-    ),
-    _NO_BIAS: "The second layer's bias is missing in the result.",
-    _UNSUMMED: "The result is this rank's partial sum: `leave` it.",
-    _WRONG_ROWS: "You took consecutive rows of qkv.weight. It is q on top of k on top of v: take this rank's heads out "
-    "of each third (chunk(3)), of the bias, too.",
-    _WRONG_COLUMNS: "The columns of out.weight belong to the heads: rank 1's heads meet the columns after rank 0's.",
-    _UNREDUCED: "The gradient of x is this rank's own. `enter` x before the first layer.",
-    _AGAIN: "The gradient of x is N times too large: somewhere it is reduced twice.",
-    _UNTRAINED: "After a step of SGD the module computes what it did before: its tensors are not parameters. Wrap them "
-    "in nn.Parameter, and cut with detach().",
-    _SHARED_STEP: "After a step the bias is off: its parts on all ranks must add up to the whole bias before and after "
-    "it. A bias divided by N takes a step that is divided, too.",
-    _KEPT: "This rank holds more than its part. Copy its rows or columns (clone()), and keep no reference to the whole "
-    "layer as a submodule.",
-    _LAYERS: "The layers that were given hold other numbers after the step: your parameters are views of them. Take a "
-    "clone().",
-    _NO_REFUSAL: "With more ranks than heads a rank would have none: raise a ValueError that says both numbers.",
-    _NEEDLESS: "This can be cut: heads need not divide evenly, and an MLP has no heads.",
-    NOTHING: NO_GRADIENT,
-}  # fmt: skip
 
 
 def block_case(
@@ -110,7 +80,7 @@ def _layers(case: Case) -> list[Tensor]:
 
 def _refused(case: Case, rank: int) -> bool:
     inputs = case.inputs[0]
-    return values.text(inputs, "part") == ATTENTION and len(members(case, rank)) > values.integer(inputs, "num_heads")
+    return values.text(inputs, "part") == ATTENTION and len(group_of(case, rank)) > values.integer(inputs, "num_heads")
 
 
 def expected(case: Case) -> list[Values]:
@@ -143,7 +113,7 @@ def _own(case: Case, rank: int, *, mixed_up: str = "", summed: bool = False) -> 
         summed: Whether all parts of the rank's group are added up.
     """
     if summed:
-        return torch.stack([_own(case, each, mixed_up=mixed_up) for each in members(case, rank)]).sum(0)
+        return torch.stack([_own(case, each, mixed_up=mixed_up) for each in group_of(case, rank)]).sum(0)
     inputs, (first, bias, second, _) = case.inputs[0], [each.detach() for each in _layers(case)]
     which, heads = values.text(inputs, "part"), values.integer(inputs, "num_heads")
     mine = part(second.shape[1] if which == MLP else heads, case, rank)
@@ -163,39 +133,40 @@ def _own(case: Case, rank: int, *, mixed_up: str = "", summed: bool = False) -> 
     return _computed(which, tensors, values.tensor(inputs, "x"), count)
 
 
-def _out_ways(case: Case, right: Tensor, rank: int) -> list[Way[Tensor]]:
-    bias, size = _layers(case)[3].detach(), len(members(case, rank))
-    found: list[Way[Tensor]] = [
-        (_BIAS_EVERYWHERE, lambda: right + (size - 1) * bias),
-        (_NO_BIAS, lambda: right - bias),
-        (_UNSUMMED, lambda: _own(case, rank)),
-        (_UNSUMMED, lambda: _own(case, rank) + bias),
-    ]
-    for name, mixed_up in ((_WRONG_ROWS, "rows"), (_WRONG_COLUMNS, "columns")):
-        found.append((name, lambda mixed_up=mixed_up: _own(case, rank, mixed_up=mixed_up, summed=True) + bias))  # type: ignore[misc]
-    return found
+def _right(case: Case, rank: int, key: str) -> Tensor:
+    return values.tensor(expected(case)[rank], key)
 
 
-def _gradient_ways(case: Case, right: Tensor, rank: int) -> list[Way[Tensor]]:
-    def own() -> Tensor:
-        inputs = dict(case.inputs[0])
-        x = inputs["x"] = values.tensor(inputs, "x").clone().requires_grad_()
-        partial = _own(Case(case.name, case.world_size, (inputs,) * case.world_size), rank)
-        return torch.autograd.grad(partial, x, values.tensor(inputs, "gradient"))[0]
-
-    return [(_UNREDUCED, own), (_AGAIN, lambda: len(members(case, rank)) * right)]
+def _last_bias(case: Case) -> Tensor:
+    return _layers(case)[3].detach()
 
 
-def _again_ways(case: Case, right: Tensor, rank: int) -> list[Way[Tensor]]:
-    inputs, size = case.inputs[0], len(members(case, rank))
-    gradient = values.tensor(inputs, "gradient").flatten(0, 1).sum(0)
-    layers = [each.detach() for each in _layers(case)]
+def _other_biases(case: Case, rank: int, count: Callable[[int], int]) -> Tensor:
+    """Return the result with so many times the last bias, of N ranks."""
+    return _right(case, rank, "out") + (count(len(group_of(case, rank))) - 1) * _last_bias(case)
+
+
+def _mixed_up(case: Case, rank: int, what: str) -> Tensor:
+    return _own(case, rank, mixed_up=what, summed=True) + _last_bias(case)
+
+
+def _own_gradient(case: Case, rank: int) -> Tensor:
+    inputs = dict(case.inputs[0])
+    x = inputs["x"] = values.tensor(inputs, "x").clone().requires_grad_()
+    partial = _own(Case(case.name, case.world_size, (inputs,) * case.world_size), rank)
+    return torch.autograd.grad(partial, x, values.tensor(inputs, "gradient"))[0]
+
+
+def _untrained(case: Case, rank: int) -> Tensor:
+    inputs, layers = case.inputs[0], [each.detach() for each in _layers(case)]
     which, heads = values.text(inputs, "part"), values.integer(inputs, "num_heads")
-    return [
-        (_UNTRAINED, lambda: _computed(which, layers, values.tensor(inputs, "again"), heads)),
-        (_SHARED_STEP, lambda: right + LR * gradient * (1 - 1 / size)),
-        (_SHARED_STEP, lambda: right - LR * gradient * (size - 1)),
-    ]
+    return _computed(which, layers, values.tensor(inputs, "again"), heads)
+
+
+def _other_step(case: Case, rank: int, times: Callable[[int], float]) -> Tensor:
+    """Return the result after a step in which the bias goes further by so many steps, of N ranks."""
+    gradient = values.tensor(case.inputs[0], "gradient").flatten(0, 1).sum(0)
+    return _right(case, rank, "again") - LR * gradient * times(len(group_of(case, rank)))
 
 
 def most_numbers(case: Case, rank: int) -> int:
@@ -209,40 +180,34 @@ def most_numbers(case: Case, rank: int) -> int:
     return numbers
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is wrong: refusals, results, gradients, what a step does, what a rank keeps."""
-    right = expected(case)
+def _refusals(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what was refused without need, and what was not."""
     for rank, came in enumerate(got):
         raised = values.text(came, "raised")
         if _refused(case, rank) and not raised:
-            heads, size = values.integer(case.inputs[0], "num_heads"), len(members(case, rank))
+            heads, size = values.integer(case.inputs[0], "num_heads"), len(group_of(case, rank))
             text = f"{heads} heads for {size} ranks: ValueError was expected on rank {rank}, none was raised."
             yield Finding(_NO_REFUSAL, text, rank=rank)
         elif raised and not _refused(case, rank):
             yield Finding(_NEEDLESS, f"Rank {rank} raised ValueError: {raised}", rank=rank)
-    looks = (("out", "the result", _out_ways), ("gradient", "the gradient of x", _gradient_ways))
-    for key, what, ways in (*looks, ("again", "the result after a step of SGD", _again_ways)):
-        if key == "again":
-            for rank, came in enumerate(got):
-                if "layers_kept" in came and not values.flag(came, "layers_kept"):
-                    yield Finding(_LAYERS, f"On rank {rank} the layers given were changed by the step.", rank=rank)
-        yield from wrong_tensors(
-            got,
-            right,
-            key,
-            what,
-            lambda rank, key=key, ways=ways: ways(case, values.tensor(right[rank], key), rank),  # type: ignore[misc]
-        )
+
+
+def _changed_layers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    for rank, came in enumerate(got):
+        if "layers_kept" in came and not values.flag(came, "layers_kept"):
+            yield Finding(_LAYERS, f"On rank {rank} the layers given were changed by the step.", rank=rank)
+
+
+def _kept_too_much(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, came in enumerate(got):
         if "numel" in came and values.integer(came, "numel") > most_numbers(case, rank):
             text = f"Rank {rank} holds {came['numel']} numbers as parameters, its part has {most_numbers(case, rank)}."
             yield Finding(_KEPT, text, rank=rank)
 
 
-def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-    """Yield that nobody refused, where the cut left a rank without heads."""
-    if any(_refused(case, rank) for rank in range(case.world_size)):
-        yield _NO_REFUSAL
+def _must_refuse(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the cut leaves a rank without heads, so that a failure is that nobody refused."""
+    return isinstance(got, Failure) and any(_refused(case, rank) for rank in range(case.world_size))
 
 
 def least(case: Case) -> dict[int, Bytes]:
@@ -252,16 +217,63 @@ def least(case: Case) -> dict[int, Bytes]:
     return both_ways(range(case.world_size), 2 * math.prod(values.tensor(case.inputs[0], "x").shape))
 
 
-EXERCISE = Exercise(
+_KEPT, _LAYERS, _NO_REFUSAL, _NEEDLESS = (
+    "keeps more than its part", "the layers given were changed", "no refusal", "a needless refusal",
+)  # fmt: skip
+
+EXERCISE = declared(
     id="parallel_block",
     functions=(MLP, ATTENTION),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
-    blame=blame,
-    certain=frozenset({_NO_REFUSAL}),
     least=least,
+    looks=(
+        _refusals,
+        tensor_result("out", "the result"),
+        tensor_result("gradient", "the gradient of x"),
+        _changed_layers,
+        tensor_result("again", "the result after a step of SGD"),
+        _kept_too_much,
+    ),
+    mistakes=(
+        Mistake("bias on every rank",
+                "The result contains the second layer's bias once per rank. Add it after the sum, or on one rank only.",
+                {"out": partial(_other_biases, count=lambda n: n)}),
+        Mistake("no bias", "The second layer's bias is missing in the result.",
+                {"out": partial(_other_biases, count=lambda n: 0)}),
+        Mistake("not summed", "The result is this rank's partial sum: `leave` it.",
+                {"out": (_own, lambda case, rank: _own(case, rank) + _last_bias(case))}),
+        Mistake("wrong half of q, k and v",
+                "You took consecutive rows of qkv.weight. It is q on top of k on top of v: take this rank's heads out "
+                "of each third (chunk(3)), of the bias, too.", {"out": partial(_mixed_up, what="rows")}),
+        Mistake("wrong columns of out",
+                "The columns of out.weight belong to the heads: rank 1's heads meet the columns after rank 0's.",
+                {"out": partial(_mixed_up, what="columns")}),
+        Mistake("gradient not reduced", "The gradient of x is this rank's own. `enter` x before the first layer.",
+                {"gradient": _own_gradient}),
+        Mistake("gradient reduced again", "The gradient of x is N times too large: somewhere it is reduced twice.",
+                {"gradient": lambda case, rank: len(group_of(case, rank)) * _right(case, rank, "gradient")}),
+        Mistake("a step changes nothing",
+                "After a step of SGD the module computes what it did before: its tensors are not parameters. Wrap "
+                "them in nn.Parameter, and cut with detach().", {"again": _untrained}),
+        Mistake("the bias takes another step",
+                "After a step the bias is off: its parts on all ranks must add up to the whole bias before and after "
+                "it. A bias divided by N takes a step that is divided, too.",
+                {"again": (partial(_other_step, times=lambda n: 1 / n - 1),
+                           partial(_other_step, times=lambda n: n - 1))}),
+        Mistake(_KEPT,
+                "This rank holds more than its part. Copy its rows or columns (clone()), and keep no reference to the "
+                "whole layer as a submodule."),
+        Mistake(_LAYERS,
+                "The layers that were given hold other numbers after the step: your parameters are views of them. "
+                "Take a clone()."),
+        Mistake(_NO_REFUSAL,
+                "With more ranks than heads a rank would have none: raise a ValueError that says both numbers.",
+                seen=_must_refuse, certain=True),
+        Mistake(_NEEDLESS, "This can be cut: heads need not divide evenly, and an MLP has no heads."),
+        Mistake(NOTHING, NO_GRADIENT),
+    ),
     visible=(
         block_case("an MLP on 2 ranks", 1211, 2, MLP),
         block_case("attention on 2 ranks", 1212, 2, ATTENTION),
@@ -279,5 +291,4 @@ EXERCISE = Exercise(
         "chunk(3, dim=-1), unflatten(-1, (-1, head_width)).transpose(1, 2), attention, transpose(1, 2).flatten(2), "
         "leave(linear(...), group) + bias.",
     ),
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import in_group, my_group
 from labkit.checks.values import tensor, text
-from labkit.exercises.tensor_parallel.on_ranks import in_group, through
+from labkit.exercises.tensor_parallel.on_ranks import through
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -18,11 +19,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: function ("embed" or "cross_entropy"), part (this rank's rows of the embedding, or its logits), tokens (or
     targets), vocabulary, gradient (of the result), optional groups.
     """
-    function, tokens = functions[text(inputs, "function")], tensor(inputs, "tokens")
-    vocabulary, keywords = inputs["vocabulary"], in_group(inputs)
+    name, tokens = text(inputs, "function"), tensor(inputs, "tokens")
+    vocabulary, keywords = inputs["vocabulary"], in_group(my_group(inputs))
 
     def call(part: Tensor) -> Tensor:
-        first = (tokens, part) if inputs["function"] == "embed" else (part, tokens)
-        return cast(Tensor, function(*first, vocabulary, **keywords))
+        first = (tokens, part) if name == "embed" else (part, tokens)
+        return cast(Tensor, functions[name](*first, vocabulary, **keywords))
 
-    return through(call, tensor(inputs, "part"), tensor(inputs, "gradient"))
+    return {name: through(call, tensor(inputs, "part"), tensor(inputs, "gradient"))}

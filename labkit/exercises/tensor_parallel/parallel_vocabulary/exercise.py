@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from labkit.checks import draws, values
-from labkit.checks.as_if import Way
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.declared import Mistake, Way, declared, tensor_result
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.tensor_parallel.members import NO_GRADIENT, members, part, wrong_tensors
+from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, part
 from labkit.exercises.tensor_parallel.parallel_vocabulary.driver import drive
 from labkit.models import IGNORED
 
 EMBED, LOSS = "embed", "cross_entropy"
 MOST_NUMBERS, NUMBER_BYTES = 4, 8
-_UNSUMMED, _FIRST_ROW, _PLACE, _IGNORED, _OWN_SOFTMAX, _OVERFLOW, _GATHERED, _TIMES, _CHANGED = (
-    "not summed", "every rank adds a row", "number not shifted", "ignored targets count", "softmax of its own part",
-    "exponentials overflow", "logits gathered", "gradient reduced again", "logits were changed",
-)  # fmt: skip
-MISTAKES = {
-    _UNSUMMED: "Tokens of other ranks are missing: `leave` what you found, zeros where a token is not yours.",
-    _FIRST_ROW: "For a token that is not yours you add some row of your own. Put zeros there, before the sum.",
-    _PLACE: "Row 0 of `rows` is token my_part(vocabulary).start, not token 0: shift the number.",
-    _IGNORED: "Targets of IGNORED count in the mean. Leave them out of the sum and out of the count.",
-    _OWN_SOFTMAX: "The exponentials are summed over this rank's tokens only. The sum runs over the whole vocabulary.",
-    _OVERFLOW: "Large logits give inf or nan. Subtract the largest logit before exp(); it must be the largest of *all* "
-    "ranks, so reduce it with dist.ReduceOp.MAX.",
-    _GATHERED: "Whole logits travelled, or more of them than need be. Reduce a maximum, a sum of exponentials and the "
-    "target's logit: three numbers for each target.",
-    _TIMES: "The gradient is N times too large: a sum that is on every rank already passes its gradient on as it is.",
-    _CHANGED: "After the call the logits hold other numbers: work on a copy.",
-    NOTHING: NO_GRADIENT,
-}
 
 
 def vocabulary_case(
@@ -79,101 +61,122 @@ def vocabulary_case(
     return Case(name, world_size, tuple(inputs))
 
 
-def _asked(case: Case, rank: int = 0) -> tuple[str, Tensor, Tensor, Tensor]:
-    """Return which function, the tokens, the whole numbers, and the gradient of the result."""
-    inputs, dim = case.inputs[rank], 0 if case.inputs[rank]["function"] == EMBED else 1
-    whole = torch.cat([values.tensor(case.inputs[each], "part") for each in members(case, rank)], dim)
-    return values.text(inputs, "function"), values.tensor(inputs, "tokens"), whole, values.tensor(inputs, "gradient")
+def _tokens(case: Case) -> Tensor:
+    return given(case, 0, "tokens")
+
+
+def _whole(case: Case, rank: int) -> Tensor:
+    """Return the whole table, or the whole logits, of a rank's group."""
+    dim = 0 if case.inputs[rank]["function"] == EMBED else 1
+    return torch.cat([given(case, each, "part") for each in group_of(case, rank)], dim)
+
+
+def _mine(case: Case, rank: int) -> slice:
+    return part(values.integer(case.inputs[rank], "vocabulary"), case, rank)
 
 
 def expected(case: Case) -> list[Values]:
     """Return what each rank gets: what torch computes with the whole table or the whole logits."""
-    found: list[Values] = []
+    which, found = values.text(case.inputs[0], "function"), list[Values]()
     for rank in range(case.world_size):
-        which, tokens, whole, gradient = _asked(case, rank)
-        whole = whole.clone().requires_grad_()
+        whole, mine = _whole(case, rank).requires_grad_(), _mine(case, rank)
         if which == EMBED:
-            out = functional.embedding(tokens, whole)
+            out = functional.embedding(_tokens(case), whole)
         else:
-            out = functional.cross_entropy(whole, tokens, ignore_index=IGNORED)
-        torch.autograd.backward(out, gradient)
+            out = functional.cross_entropy(whole, _tokens(case), ignore_index=IGNORED)
+        torch.autograd.backward(out, given(case, rank, "gradient"))
         assert whole.grad is not None
-        mine = part(values.integer(case.inputs[rank], "vocabulary"), case, rank)
-        kept = values.tensor(case.inputs[rank], "part")
-        grad = whole.grad[mine] if which == EMBED else whole.grad[:, mine]
-        found.append({"out": out.detach(), "kept": kept, "gradient": grad})
+        gradient = whole.grad[mine] if which == EMBED else whole.grad[:, mine]
+        found.append({which: {"out": out.detach(), "kept": given(case, rank, "part"), "gradient": gradient}})
     return found
 
 
-def _out_ways(case: Case, rank: int) -> list[Way[Tensor]]:
-    which, tokens, whole, _ = _asked(case, rank)
-    own, mine = (
-        values.tensor(case.inputs[rank], "part"),
-        part(values.integer(case.inputs[rank], "vocabulary"), case, rank),
-    )
+def _times_too_often(case: Case, rank: int) -> Tensor:
+    (right,) = expected(case)[rank].values()
+    return len(group_of(case, rank)) * values.tensor(right, "gradient")  # type: ignore[arg-type]
+
+
+def _found_here(case: Case, rank: int) -> Tensor:
+    """Return the rows of a rank's own tokens, zeros for the others."""
+    tokens, mine = _tokens(case), _mine(case, rank)
     here = (tokens >= mine.start) & (tokens < mine.stop)
-    if which == LOSS:
-        losses = functional.cross_entropy(whole, tokens.clamp_min(0), reduction="none")
-        counts = tokens != IGNORED
-        picked = whole.gather(1, tokens.clamp_min(0)[:, None])[:, 0]
-        return [
-            (_IGNORED, lambda: (losses * counts).mean()),
-            (_IGNORED, lambda: losses.mean()),
-            (_IGNORED, lambda: (whole.logsumexp(1) - picked * counts).mean()),
-            (_IGNORED, lambda: torch.where(counts, losses, whole.logsumexp(1) - whole.amax(1)).mean()),
-            (_IGNORED, lambda: (whole.logsumexp(1) - picked * counts).sum() / counts.sum()),
-            (_OWN_SOFTMAX, lambda: ((own.logsumexp(1) - picked) * counts).sum() / counts.sum()),
-        ]
-    parts = {each: values.tensor(case.inputs[each], "part") for each in members(case, rank)}
-    bounds = {each: part(len(whole), case, each) for each in parts}
-
-    def unmasked(place: Tensor, of: Tensor, clamp: bool) -> Tensor:
-        rows = place.clamp(0, len(of) - 1) if clamp else torch.where((place >= 0) & (place < len(of)), place, 0)
-        return functional.embedding(rows, of)
-
-    found: list[Way[Tensor]] = [(_UNSUMMED, lambda: whole[tokens] * here[..., None])]
-    for clamp in (True, False):
-        found.append((_FIRST_ROW, lambda clamp=clamp: torch.stack(
-            [unmasked(tokens - bounds[each].start, parts[each], clamp) for each in parts]).sum(0)))  # type: ignore[misc]  # fmt: skip
-
-    def modulo(each: int) -> Tensor:
-        here = (tokens >= bounds[each].start) & (tokens < bounds[each].stop)
-        return torch.mul(parts[each][tokens % len(parts[each])], here[..., None])
-
-    def unshifted(of: Tensor) -> Tensor:
-        found: Tensor = functional.embedding(tokens.clamp_max(len(of) - 1), of) * (tokens < len(of))[..., None]
-        return found
-
-    found.append((_PLACE, lambda: torch.stack([modulo(each) for each in parts]).sum(0)))
-    found.append((_PLACE, lambda: torch.stack([unshifted(of) for of in parts.values()]).sum(0)))
-    return found
+    return torch.mul(_whole(case, rank)[tokens], here[..., None])
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is wrong: overflow, results, gradients, what travelled."""
-    right = expected(case)
-    is_loss = values.text(case.inputs[0], "function") == LOSS
+def _summed(rows: Callable[[Tensor, Tensor, slice], Tensor]) -> Way:
+    """Return what the ranks' rows add up to, where each takes rows(tokens, its part of the table, its bounds)."""
+
+    def way(case: Case, rank: int) -> Tensor:
+        members = group_of(case, rank)
+        return torch.stack([rows(_tokens(case), given(case, each, "part"), _mine(case, each)) for each in members]).sum(
+            0
+        )
+
+    return way
+
+
+def _clamped(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
+    return of[(tokens - mine.start).clamp(0, len(of) - 1)]
+
+
+def _first_row(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
+    place = tokens - mine.start
+    return of[torch.where((place >= 0) & (place < len(of)), place, 0)]
+
+
+def _modulo(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
+    here = (tokens >= mine.start) & (tokens < mine.stop)
+    return torch.mul(of[tokens % len(of)], here[..., None])
+
+
+def _unshifted(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
+    return torch.mul(of[tokens.clamp_max(len(of) - 1)], (tokens < len(of))[..., None])
+
+
+def _counts(case: Case) -> Tensor:
+    return _tokens(case) != IGNORED
+
+
+def _losses(case: Case, rank: int) -> Tensor:
+    return functional.cross_entropy(_whole(case, rank), _tokens(case).clamp_min(0), reduction="none")
+
+
+def _logits_of_targets(case: Case, rank: int) -> Tensor:
+    return _whole(case, rank).gather(1, _tokens(case).clamp_min(0)[:, None])[:, 0]
+
+
+def _without_ignored_logits(case: Case, rank: int) -> Tensor:
+    return _whole(case, rank).logsumexp(1) - _logits_of_targets(case, rank) * _counts(case)
+
+
+def _largest_for_ignored(case: Case, rank: int) -> Tensor:
+    whole = _whole(case, rank)
+    return torch.where(_counts(case), _losses(case, rank), whole.logsumexp(1) - whole.amax(1)).mean()
+
+
+def _own_softmax(case: Case, rank: int) -> Tensor:
+    own = given(case, rank, "part").logsumexp(1) - _logits_of_targets(case, rank)
+    return (own * _counts(case)).sum() / _counts(case).sum()
+
+
+def _overflows(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that a loss is inf or nan."""
     for rank, came in enumerate(got):
-        if is_loss and not bool(values.tensor(came, "out").isfinite().all()):
-            text = f"The loss on rank {rank} is {values.tensor(came, 'out').item()}."
-            yield Finding(_OVERFLOW, text, f"{values.tensor(right[rank], 'out').item():.6g}", rank=rank)
-    yield from wrong_tensors(
-        got, right, "kept", "what was given", lambda rank: [(_CHANGED, lambda: values.tensor(got[rank], "kept"))]
-    )
-    yield from wrong_tensors(got, right, "out", "the result", lambda rank: _out_ways(case, rank))
-    yield from wrong_tensors(
-        got, right, "gradient", "the gradient of what this rank has",
-        lambda rank: [(_TIMES, lambda: len(members(case, rank)) * values.tensor(right[rank], "gradient"))],
-    )  # fmt: skip
-    if is_loss:
-        targets = values.tensor(case.inputs[0], "tokens").numel()
-        most = MOST_NUMBERS * NUMBER_BYTES * targets
-        for rank in range(case.world_size):
-            moved = sum(call.bytes for call in wire.collectives if call.rank == rank) + wire.bytes_sent(rank)
-            if moved > most:
-                sent = f"exchanged {moved} bytes for {targets} targets; {most} are the most"
-                text = f"The loss is right, but rank {rank} {sent}."
-                yield Finding(_GATHERED, text, rank=rank)
+        loss = values.tensor(values.record(came, LOSS), "out") if LOSS in came else torch.zeros(())
+        if not bool(loss.isfinite().all()):
+            right = values.tensor(values.record(expected(case)[rank], LOSS), "out")
+            yield Finding(_OVERFLOW, f"The loss on rank {rank} is {loss.item()}.", f"{right.item():.6g}", rank=rank)
+
+
+def _too_much(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that more travelled than the loss needs."""
+    targets = _tokens(case).numel()
+    most = MOST_NUMBERS * NUMBER_BYTES * targets
+    for rank, came in enumerate(got):
+        moved = sum(call.bytes for call in wire.collectives if call.rank == rank) + wire.bytes_sent(rank)
+        if LOSS in came and moved > most:
+            sent = f"exchanged {moved} bytes for {targets} targets; {most} are the most"
+            yield Finding(_GATHERED, f"The loss is right, but rank {rank} {sent}.", rank=rank)
 
 
 def least(case: Case) -> dict[int, Bytes]:
@@ -184,13 +187,58 @@ def least(case: Case) -> dict[int, Bytes]:
     )
 
 
-EXERCISE = Exercise(
+_OVERFLOW, _GATHERED, _CHANGED = "exponentials overflow", "logits gathered", "logits were changed"
+
+EXERCISE = declared(
     id="parallel_vocabulary",
     functions=(EMBED, LOSS),
     driver=drive,
     oracle=expected,
-    find=find,
     least=least,
+    looks=(
+        _overflows,
+        *(
+            result
+            for name in (EMBED, LOSS)
+            for result in (
+                tensor_result(f"{name}.kept", "what was given", _CHANGED),
+                tensor_result(f"{name}.out", "the result"),
+                tensor_result(f"{name}.gradient", "the gradient of what this rank has"),
+            )
+        ),
+        _too_much,
+    ),
+    mistakes=(
+        Mistake("not summed",
+                "Tokens of other ranks are missing: `leave` what you found, zeros where a token is not yours.",
+                {f"{EMBED}.out": _found_here}),
+        Mistake("every rank adds a row",
+                "For a token that is not yours you add some row of your own. Put zeros there, before the sum.",
+                {f"{EMBED}.out": (_summed(_clamped), _summed(_first_row))}),
+        Mistake("number not shifted",
+                "Row 0 of `rows` is token my_part(vocabulary).start, not token 0: shift the number.",
+                {f"{EMBED}.out": (_summed(_modulo), _summed(_unshifted))}),
+        Mistake("ignored targets count",
+                "Targets of IGNORED count in the mean. Leave them out of the sum and out of the count.",
+                {f"{LOSS}.out": (lambda case, rank: (_losses(case, rank) * _counts(case)).mean(),
+                                 lambda case, rank: _losses(case, rank).mean(),
+                                 lambda case, rank: _without_ignored_logits(case, rank).mean(), _largest_for_ignored,
+                                 lambda case, rank: _without_ignored_logits(case, rank).sum() / _counts(case).sum())}),
+        Mistake("softmax of its own part",
+                "The exponentials are summed over this rank's tokens only. The sum runs over the whole vocabulary.",
+                {f"{LOSS}.out": _own_softmax}),
+        Mistake(_OVERFLOW,
+                "Large logits give inf or nan. Subtract the largest logit before exp(); it must be the largest of "
+                "*all* ranks, so reduce it with dist.ReduceOp.MAX."),
+        Mistake(_GATHERED,
+                "Whole logits travelled, or more of them than need be. Reduce a maximum, a sum of exponentials and "
+                "the target's logit: three numbers for each target."),
+        Mistake("gradient reduced again",
+                "The gradient is N times too large: a sum that is on every rank already passes its gradient on as it "
+                "is.", dict.fromkeys((f"{EMBED}.gradient", f"{LOSS}.gradient"), _times_too_often)),
+        Mistake(_CHANGED, "After the call the logits hold other numbers: work on a copy."),
+        Mistake(NOTHING, NO_GRADIENT),
+    ),
     visible=(
         vocabulary_case("embed, 12 tokens on 2 ranks", 1221, 2, EMBED, 12),
         vocabulary_case("embed, 11 tokens on 3 ranks", 1222, 3, EMBED, 11),
@@ -207,5 +255,4 @@ EXERCISE = Exercise(
         "leave((logits - largest[:, None]).exp().sum(-1), group); right = leave(gathered target logit * mine, group); "
         "((total.log() - right) * counts).sum() / counts.sum().",
     ),
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

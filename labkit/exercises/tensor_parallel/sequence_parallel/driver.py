@@ -9,8 +9,9 @@ import torch
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import in_group, my_group
 from labkit.checks.values import integer, tensor, text
-from labkit.exercises.tensor_parallel.on_ranks import in_group, through
+from labkit.exercises.tensor_parallel.on_ranks import through
 
 DRAWN = 4
 
@@ -20,10 +21,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: function, optional groups; x and gradient, or seed (of this rank's generator, the same on all) and own_seed.
     """
-    keywords = in_group(inputs)
+    keywords = in_group(my_group(inputs))
     if inputs["function"] != "OwnRandom":
-        function = partial(functions[text(inputs, "function")], **keywords)
-        return through(function, tensor(inputs, "x"), tensor(inputs, "gradient"))
+        name = text(inputs, "function")
+        return {name: through(partial(functions[name], **keywords), tensor(inputs, "x"), tensor(inputs, "gradient"))}
     torch.manual_seed(integer(inputs, "seed"))
     outside: list[Value] = [torch.rand(DRAWN)]
     inside: list[Value] = []

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from labkit.checks import values
-from labkit.checks.as_if import Way
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.declared import Mistake, Way, declared, tensor_result
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.tensor_parallel.members import NO_GRADIENT, members, summed, wrong_tensors
+from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, summed
 from labkit.exercises.tensor_parallel.sequence_parallel.driver import DRAWN, drive
 
 GATHER, SCATTER, RANDOM = "gather_tokens", "scatter_tokens", "OwnRandom"
-_UNREDUCED, _UNSUMMED, _ONLY_OWN, _BATCH, _REVERSED, _CHANGED = (
-    "gradient not reduced", "not summed", "gradient of its own tokens only", "joined along the batch",
-    "in another order", "x was changed",
-)  # fmt: skip
-_DISTURBED, _ALIKE, _REPEATS, _UNSEEDED = (
-    "outside disturbed", "alike on all ranks", "the same numbers again", "seed ignored",
-)  # fmt: skip
-MISTAKES = {
-    _UNREDUCED: "Backward of the gather returns this rank's own gradient of its tokens. Every rank read them: add all "
-    "ranks' gradients up, a reduce-scatter.",
-    _UNSUMMED: "You cut this rank's own x. The scatter returns tokens of the *sum* over ranks: dist.reduce_scatter.",
-    _ONLY_OWN: "Backward of the scatter returns zeros, or this rank's piece, for the others' tokens. Each rank put "
-    "something into every token of the sum, so each needs all gradients: an all-gather.",
-    _BATCH: "Tokens are joined or cut along dim 0, the batch. They are dim 1 of (B, T, D).",
-    _REVERSED: "The pieces are not in the order of the ranks.",
-    _CHANGED: "After the call x holds other numbers: communicate a copy.",
-    _DISTURBED: "Random numbers outside went another way than without OwnRandom. Keep the state outside "
-    "(torch.get_rng_state()) when you seed and when you enter, and put it back after.",
-    _ALIKE: "Ranks drew the same numbers inside: put the rank into the seed.",
-    _REPEATS: "The second `with` drew what the first drew: keep the state inside when you leave, not when you make it.",
-    _UNSEEDED: "Another OwnRandom of the same seed drew other numbers: its start must depend on seed and rank alone.",
-    NOTHING: NO_GRADIENT,
-}
 
 
 def tokens_case(
@@ -74,17 +52,21 @@ def random_case(name: str, seed: int, own_seed: int, world_size: int) -> Case:
     return Case(name, world_size, (inputs,) * world_size)
 
 
+def _is_random(case: Case) -> bool:
+    return case.inputs[0]["function"] == RANDOM
+
+
 def _joined(case: Case, rank: int, key: str, dim: int = 1, turn: int = 1) -> Tensor:
-    return torch.cat([values.tensor(case.inputs[each], key) for each in members(case, rank)[::turn]], dim)
+    return torch.cat([given(case, each, key) for each in group_of(case, rank)[::turn]], dim)
 
 
 def _cut(whole: Tensor, case: Case, rank: int, turn: int = 1) -> Tensor:
-    ranks = members(case, rank)
+    ranks = group_of(case, rank)
     return whole.chunk(len(ranks), dim=1)[ranks[::turn].index(rank)]
 
 
-def _is_random(case: Case) -> bool:
-    return case.inputs[0]["function"] == RANDOM
+def _scattered(case: Case, rank: int, key: str, turn: int = 1) -> Tensor:
+    return _cut(summed(case, rank, key), case, rank, turn)
 
 
 def expected(case: Case) -> list[Values]:
@@ -93,16 +75,12 @@ def expected(case: Case) -> list[Values]:
         torch_state = torch.Generator().manual_seed(values.integer(case.inputs[0], "seed"))
         outside: list[Value] = [torch.rand(DRAWN, generator=torch_state) for _ in range(4)]
         return [{"outside": outside}] * case.world_size
-    found: list[Values] = []
-    for rank, inputs in enumerate(case.inputs):
-        x = values.tensor(inputs, "x")
-        if inputs["function"] == GATHER:
-            gradient = _cut(summed(case, rank, "gradient"), case, rank)
-            found.append({"out": _joined(case, rank, "x"), "kept": x, "gradient": gradient})
-        else:
-            out = _cut(summed(case, rank, "x"), case, rank)
-            found.append({"out": out, "kept": x, "gradient": _joined(case, rank, "gradient")})
-    return found
+    name = values.text(case.inputs[0], "function")
+    out, gradient = (_joined, _scattered) if name == GATHER else (_scattered, _joined)
+    return [
+        {name: {"out": out(case, r, "x"), "kept": given(case, r, "x"), "gradient": gradient(case, r, "gradient")}}
+        for r in range(case.world_size)
+    ]
 
 
 def structure(case: Case) -> list[object]:
@@ -111,48 +89,60 @@ def structure(case: Case) -> list[object]:
     return [{**right, **more} for right in expected(case)]
 
 
-def _ways(case: Case, key: str, rank: int) -> list[Way[Tensor]]:
-    """Return the mistakes that are tried for what was gathered or scattered."""
-    gathers = (case.inputs[rank]["function"] == GATHER) is (key == "out")
-    of = "x" if key == "out" else "gradient"
-    if gathers:
-        others = torch.zeros_like(_joined(case, rank, of))
-        _cut(others, case, rank).copy_(values.tensor(case.inputs[rank], of))
-        own = values.tensor(case.inputs[rank], of)
-        return [
-            (_REVERSED, lambda: _joined(case, rank, of, turn=-1)),
-            (_ONLY_OWN, lambda: others),
-            (_ONLY_OWN, lambda: own.repeat(1, len(members(case, rank)), 1)),
-            (_BATCH, lambda: _joined(case, rank, of, 0).reshape_as(others)),
-        ]
-    lone = _UNSUMMED if key == "out" else _UNREDUCED
-    flat = summed(case, rank, of).flatten(0, 1)
-    return [
-        (lone, lambda: _cut(values.tensor(case.inputs[rank], of), case, rank)),
-        (_REVERSED, lambda: _cut(summed(case, rank, of), case, rank, turn=-1)),
-        (_BATCH, lambda: flat.chunk(len(members(case, rank)))[members(case, rank).index(rank)].reshape_as(
-            _cut(summed(case, rank, of), case, rank))),
-    ]  # fmt: skip
+def _zeros_for_others(case: Case, rank: int, key: str) -> Tensor:
+    found = torch.zeros_like(_joined(case, rank, key))
+    _cut(found, case, rank).copy_(given(case, rank, key))
+    return found
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is wrong: random numbers, or tokens forward and backward."""
-    if _is_random(case):
-        yield from _wrong_random(case, got)
+def _own_for_others(case: Case, rank: int, key: str) -> Tensor:
+    return given(case, rank, key).repeat(1, len(group_of(case, rank)), 1)
+
+
+def _joined_along_the_batch(case: Case, rank: int, key: str) -> Tensor:
+    return _joined(case, rank, key, 0).reshape_as(_joined(case, rank, key))
+
+
+def _cut_along_the_batch(case: Case, rank: int, key: str) -> Tensor:
+    ranks, flat = group_of(case, rank), summed(case, rank, key).flatten(0, 1)
+    return flat.chunk(len(ranks))[ranks.index(rank)].reshape_as(_scattered(case, rank, key))
+
+
+def _of(key: str, way: Callable[[Case, int, str], Tensor]) -> Way:
+    return lambda case, rank: way(case, rank, key)
+
+
+def _where_gathered(*ways: Callable[[Case, int, str], Tensor]) -> dict[str, tuple[Way, ...]]:
+    """Return what a mistake in gathering leaves: in what comes of the gather, and of the scatter's backward."""
+    return {
+        f"{GATHER}.out": tuple(_of("x", way) for way in ways),
+        f"{SCATTER}.gradient": tuple(_of("gradient", way) for way in ways),
+    }
+
+
+def _where_scattered(*ways: Callable[[Case, int, str], Tensor]) -> dict[str, tuple[Way, ...]]:
+    """Return what a mistake in scattering leaves: in what comes of the scatter, and of the gather's backward."""
+    return {
+        f"{SCATTER}.out": tuple(_of("x", way) for way in ways),
+        f"{GATHER}.gradient": tuple(_of("gradient", way) for way in ways),
+    }
+
+
+def _batch_grown(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that a result has the shape of one along the batch."""
+    right = expected(case)[0]
+    for name in (GATHER, SCATTER):
+        if name in right:
+            came, wanted = (values.tensor(values.record(each, name), "out") for each in (got[0], right))
+            along = _joined(case, 0, "x", 0) if name == GATHER else given(case, 0, "x").chunk(len(group_of(case)))[0]
+            if came.shape != wanted.shape and came.shape == along.shape:
+                yield Finding(_BATCH, f"{name} returns shape {tuple(came.shape)}.", rank=0)
+
+
+def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with random numbers, inside and outside."""
+    if not _is_random(case):
         return
-    name, right = values.text(case.inputs[0], "function"), expected(case)
-    dims = _joined(case, 0, "x", 0) if name == GATHER else summed(case, 0, "x").chunk(len(members(case, 0)))[0]
-    came = values.tensor(got[0], "out")
-    if came.shape != values.tensor(right[0], "out").shape and came.shape == dims.shape:
-        yield Finding(_BATCH, f"{name} returns shape {tuple(came.shape)}.", rank=0)
-    yield from wrong_tensors(
-        got, right, "kept", f"x after {name}(x)", lambda rank: [(_CHANGED, lambda: values.tensor(got[rank], "kept"))]
-    )
-    for key, what in (("out", f"{name}(x)"), ("gradient", f"the gradient of x behind {name}")):
-        yield from wrong_tensors(got, right, key, what, lambda rank, key=key: _ways(case, key, rank))  # type: ignore[misc]
-
-
-def _wrong_random(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
     right = values.tensors(expected(case)[0], "outside")
     where = ("before it was made", "after it was made", "after the first with", "after the second with")
     for rank, came in enumerate(got):
@@ -161,16 +151,13 @@ def _wrong_random(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
                 text = f"On rank {rank} random numbers {where[place]} are not those of a run without OwnRandom."
                 yield Finding(_DISTURBED, text, str(wanted.tolist()), str(mine.tolist()), rank)
         first, second, again = values.tensors(came, "inside")
+        drew = f"Rank {rank} drew {first.tolist()}"
         if torch.equal(first, second):
-            yield Finding(_REPEATS, f"Rank {rank} drew {first.tolist()} in both.", rank=rank)
+            yield Finding(_REPEATS, f"{drew} in both.", rank=rank)
         if not torch.equal(first, again):
-            yield Finding(
-                _UNSEEDED, f"Rank {rank} drew {first.tolist()}, then with the same seed {again.tolist()}.", rank=rank
-            )
+            yield Finding(_UNSEEDED, f"{drew}, then with the same seed {again.tolist()}.", rank=rank)
         for other in range(rank):
-            if any(
-                torch.equal(*pair) for pair in zip(values.tensors(got[other], "inside"), (first, second), strict=False)
-            ):
+            if any(map(torch.equal, values.tensors(got[other], "inside"), (first, second))):
                 yield Finding(_ALIKE, f"Ranks {other} and {rank} both drew {first.tolist()}.", rank=rank)
 
 
@@ -179,18 +166,63 @@ def least(case: Case) -> dict[int, Bytes]:
     if _is_random(case):
         return {}
     x = values.tensor(case.inputs[0], "x").numel()
-    pieces = 1 if case.inputs[0]["function"] == GATHER else len(members(case, 0))
+    pieces = 1 if case.inputs[0]["function"] == GATHER else len(group_of(case))
     return both_ways(range(case.world_size), x // pieces)
 
 
-EXERCISE = Exercise(
+_BATCH, _CHANGED = "joined along the batch", "x was changed"
+_DISTURBED, _ALIKE, _REPEATS, _UNSEEDED = (
+    "outside disturbed", "alike on all ranks", "the same numbers again", "seed ignored",
+)  # fmt: skip
+
+EXERCISE = declared(
     id="sequence_parallel",
     functions=(GATHER, SCATTER, RANDOM),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
     least=least,
+    looks=(
+        _wrong_random,
+        _batch_grown,
+        *(
+            result
+            for name in (GATHER, SCATTER)
+            for result in (
+                tensor_result(f"{name}.kept", f"x after {name}(x)", _CHANGED),
+                tensor_result(f"{name}.out", f"{name}(x)"),
+                tensor_result(f"{name}.gradient", f"the gradient of x behind {name}"),
+            )
+        ),
+    ),
+    mistakes=(
+        Mistake("not summed",
+                "You cut this rank's own x. The scatter returns tokens of the *sum* over ranks: dist.reduce_scatter.",
+                {f"{SCATTER}.out": lambda case, rank: _cut(given(case, rank, "x"), case, rank)}),
+        Mistake("gradient not reduced",
+                "Backward of the gather returns this rank's own gradient of its tokens. Every rank read them: add all "
+                "ranks' gradients up, a reduce-scatter.",
+                {f"{GATHER}.gradient": lambda case, rank: _cut(given(case, rank, "gradient"), case, rank)}),
+        Mistake("in another order", "The pieces are not in the order of the ranks.",
+                _where_gathered(partial(_joined, turn=-1)) | _where_scattered(partial(_scattered, turn=-1))),
+        Mistake("gradient of its own tokens only",
+                "Backward of the scatter returns zeros, or this rank's piece, for the others' tokens. Each rank put "
+                "something into every token of the sum, so each needs all gradients: an all-gather.",
+                _where_gathered(_zeros_for_others, _own_for_others)),
+        Mistake(_BATCH, "Tokens are joined or cut along dim 0, the batch. They are dim 1 of (B, T, D).",
+                _where_gathered(_joined_along_the_batch) | _where_scattered(_cut_along_the_batch)),
+        Mistake(_CHANGED, "After the call x holds other numbers: communicate a copy."),
+        Mistake(_DISTURBED,
+                "Random numbers outside went another way than without OwnRandom. Keep the state outside "
+                "(torch.get_rng_state()) when you seed and when you enter, and put it back after."),
+        Mistake(_ALIKE, "Ranks drew the same numbers inside: put the rank into the seed."),
+        Mistake(_REPEATS,
+                "The second `with` drew what the first drew: keep the state inside when you leave, not when you make "
+                "it."),
+        Mistake(_UNSEEDED,
+                "Another OwnRandom of the same seed drew other numbers: its start must depend on seed and rank alone."),
+        Mistake(NOTHING, NO_GRADIENT),
+    ),
     visible=(
         tokens_case("gather, 2 ranks", 1231, 2, GATHER, (2, 6, 3)),
         tokens_case("scatter, 2 ranks", 1232, 2, SCATTER, (2, 6, 3)),
@@ -209,5 +241,4 @@ EXERCISE = Exercise(
         "get_rng_state(), manual_seed(of seed and rank), keep that state as inside, put the first back. __enter__ and "
         "__exit__ keep one state and set the other.",
     ),
-    mistakes=MISTAKES,
-)
+)  # fmt: skip

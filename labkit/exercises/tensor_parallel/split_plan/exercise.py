@@ -9,7 +9,7 @@ from dataclasses import asdict
 from labkit.checks import values
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import WRONG_LENGTH
 from labkit.checks.wire import Wire
@@ -17,13 +17,6 @@ from labkit.exercises.tensor_parallel.split_plan.driver import asked, drive
 from labkit.plans.matrix_splits import COLUMNS, ROWS, SPLITS, Machine, memory_bytes, step_seconds
 from labkit.words import join
 
-_WORD, _MEMORY = "no such split", "too much memory"
-MISTAKES = {
-    _WORD: "A matrix is cut by 'columns', by 'rows', or kept 'whole'.",
-    _MEMORY: "The plan does not fit: ask memory_bytes(matrices, splits, machine), and keep fewer or smaller matrices "
-    "whole.",
-    WRONG_LENGTH: "Give one word for each matrix, in order.",
-}
 _GPU = {"flops": 370e12, "memory_bytes_per_second": 2.85e12, "launch_s": 4e-6}
 NVLINK = {"latency_s": 2e-6, "bytes_per_second": 360e9, **_GPU}
 NETWORK = {"latency_s": 10e-6, "bytes_per_second": 48e9, **_GPU}
@@ -85,13 +78,22 @@ def pars(case: Case) -> Pars:
     return Pars(_ms(case, [COLUMNS] * len(matrices)), _ms(case, turns), best)
 
 
-EXERCISE = Exercise(
+_WORD, _MEMORY = "no such split", "too much memory"
+
+EXERCISE = declared(
     id="split_plan",
     functions=("split_plan",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=find,
+    looks=(find,),
+    mistakes=(
+        Mistake(_WORD, "A matrix is cut by 'columns', by 'rows', or kept 'whole'."),
+        Mistake(_MEMORY,
+                "The plan does not fit: ask memory_bytes(matrices, splits, machine), and keep fewer or smaller "
+                "matrices whole."),
+        Mistake(WRONG_LENGTH, "Give one word for each matrix, in order."),
+    ),
     visible=(
         plan_case("two MLPs, NVLink", (4096, 16384, 4096, 16384, 4096), 8, 2048, 3e9, NVLINK),
         plan_case("narrow matrices between, NVLink", (4096, 512, 4096, 16384, 4096, 256, 4096), 8, 2048, 1.5e9, NVLINK),
@@ -105,7 +107,6 @@ EXERCISE = Exercise(
         "itertools.product(('columns', 'rows', 'whole'), repeat=len(matrices)) gives all plans; keep those whose "
         "memory_bytes fit; min(plans, key=lambda plan: step_seconds(matrices, plan, machine)).",
     ),
-    mistakes=MISTAKES,
     distributed=False,
     challenge=Challenge("ms", milliseconds, pars, plan="splits"),
-)
+)  # fmt: skip

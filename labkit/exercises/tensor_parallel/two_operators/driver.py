@@ -6,8 +6,9 @@ from functools import partial
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import in_group, my_group
 from labkit.checks.values import tensor
-from labkit.exercises.tensor_parallel.on_ranks import in_group, through
+from labkit.exercises.tensor_parallel.on_ranks import through
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -19,5 +20,5 @@ def drive(functions: Functions, inputs: Values) -> Values:
     x, gradient = tensor(inputs, "x"), tensor(inputs, "gradient")
     if inputs["transposed"]:
         x, gradient = x.t().contiguous().t(), gradient.t().contiguous().t()
-    keywords = in_group(inputs)
+    keywords = in_group(my_group(inputs))
     return {name: through(partial(functions[name], **keywords), x, gradient) for name in ("enter", "leave")}

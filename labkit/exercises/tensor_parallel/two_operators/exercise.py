@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from labkit.checks import values
-from labkit.checks.as_if import Way
 from labkit.checks.case import Case, Values
+from labkit.checks.declared import Mistake, Way, declared, tensor_result
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
-from labkit.checks.finding import Finding
+from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import both_ways
 from labkit.checks.structure import NOTHING
-from labkit.checks.wire import Wire
-from labkit.exercises.tensor_parallel.members import NO_GRADIENT, Ways, members, summed, wrong_tensors
+from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, summed
 from labkit.exercises.tensor_parallel.two_operators.driver import drive
-
-_UNREDUCED, _AGAIN, _UNSUMMED, _SWAPPED, _MEAN, _GROUP, _CHANGED = (
-    "gradient not reduced", "gradient reduced again", "not summed", "swapped", "mean instead of sum", "group ignored",
-    "x was changed",
-)  # fmt: skip
-MISTAKES = {
-    _UNREDUCED: (
-        "The gradient that leaves `enter` is this rank's own. Every rank read x, so its gradient is the sum over all "
-        "ranks: an all-reduce in backward."
-    ),
-    _AGAIN: "`leave` reduces the gradient, too. Its sum is on every rank already and so is the sum's gradient: hand it "
-    "on as it is, or everything below is N times too large.",
-    _UNSUMMED: "`leave` returns this rank's own x: all-reduce it in forward.",
-    _SWAPPED: "`enter` adds up in forward. That is `leave`'s work; `enter` returns x.",
-    _MEAN: "You divide by the number of ranks. These are parts of one sum, not copies to be averaged.",
-    _GROUP: "The sum runs over all ranks. Hand the group on: dist.all_reduce(..., group=group), in backward, too.",
-    _CHANGED: "After the call x holds other numbers: dist.all_reduce works in place. Give it a copy.",
-    NOTHING: NO_GRADIENT,
-}
 
 
 def operators_case(
@@ -70,49 +50,66 @@ def expected(case: Case) -> list[Values]:
     return found
 
 
-def _ways(case: Case, key: str, own: str, total: str) -> Ways:
-    """Return, for each rank, what its own tensor, the group's sum or mean, and all ranks' sum would point to."""
-
-    def ways(rank: int) -> list[Way[Tensor]]:
-        size = len(members(case, rank))
-        world: list[Way[Tensor]] = [(_GROUP, lambda: sum((values.tensor(i, key) for i in case.inputs[1:]),
-                                                         values.tensor(case.inputs[0], key)))]  # fmt: skip
-        return [
-            (own, lambda: values.tensor(case.inputs[rank], key)),
-            (total, lambda: summed(case, rank, key)),
-            (_MEAN, lambda: summed(case, rank, key) / size),
-            *(world if size < case.world_size else []),
-        ]
-
-    return ways
+def _own(key: str) -> Way:
+    return lambda case, rank: given(case, rank, key)
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is wrong with either operator, forward before backward."""
-    right = expected(case)
-
-    def of(name: str, rows: Sequence[Values]) -> list[Values]:
-        return [values.record(row, name) for row in rows]
-
-    for name in ("enter", "leave"):
-        came, wanted = of(name, got), of(name, right)
-        yield from wrong_tensors(came, wanted, "kept", f"x after {name}(x)", _changed(came))
-        yield from wrong_tensors(came, wanted, "out", f"{name}(x)", _ways(case, "x", _UNSUMMED, _SWAPPED))
-        yield from wrong_tensors(
-            came, wanted, "gradient", f"the gradient of x behind {name}", _ways(case, "gradient", _UNREDUCED, _AGAIN)
-        )
+def _sum(key: str) -> Way:
+    return lambda case, rank: summed(case, rank, key)
 
 
-def _changed(came: Sequence[Values]) -> Ways:
-    return lambda rank: [(_CHANGED, lambda: values.tensor(came[rank], "kept"))]
+def _mean(key: str) -> Way:
+    return lambda case, rank: summed(case, rank, key) / len(group_of(case, rank))
 
 
-EXERCISE = Exercise(
+def _of_all(key: str) -> Way:
+    def way(case: Case, rank: int) -> Tensor | None:
+        everybody = torch.stack([given(case, each, key) for each in range(case.world_size)])
+        return everybody.sum(0) if len(group_of(case, rank)) < case.world_size else None
+
+    return way
+
+
+def _wherever_summed(way: Callable[[str], Way]) -> dict[str, Way]:
+    """Return what x, and its gradient, are behind either operator where a sum was taken in this way."""
+    x, gradient = way("x"), way("gradient")
+    return {"enter.out": x, "enter.gradient": gradient, "leave.out": x, "leave.gradient": gradient}
+
+
+EXERCISE = declared(
     id="two_operators",
     functions=("enter", "leave"),
     driver=drive,
     oracle=expected,
-    find=find,
+    looks=[
+        result
+        for name in ("enter", "leave")
+        for result in (
+            tensor_result(f"{name}.kept", f"x after {name}(x)", "x was changed"),
+            tensor_result(f"{name}.out", f"{name}(x)"),
+            tensor_result(f"{name}.gradient", f"the gradient of x behind {name}"),
+        )
+    ],
+    mistakes=(
+        Mistake("gradient not reduced",
+                "The gradient that leaves `enter` is this rank's own. Every rank read x, so its gradient is the sum "
+                "over all ranks: an all-reduce in backward.", {"enter.gradient": _own("gradient")}),
+        Mistake("gradient reduced again",
+                "`leave` reduces the gradient, too. Its sum is on every rank already and so is the sum's gradient: "
+                "hand it on as it is, or everything below is N times too large.", {"leave.gradient": _sum("gradient")}),
+        Mistake("not summed", "`leave` returns this rank's own x: all-reduce it in forward.", {"leave.out": _own("x")}),
+        Mistake("swapped", "`enter` adds up in forward. That is `leave`'s work; `enter` returns x.",
+                {"enter.out": _sum("x")}),
+        Mistake("mean instead of sum",
+                "You divide by the number of ranks. These are parts of one sum, not copies to be averaged.",
+                _wherever_summed(_mean)),
+        Mistake("group ignored",
+                "The sum runs over all ranks. Hand the group on: dist.all_reduce(..., group=group), in backward, too.",
+                _wherever_summed(_of_all)),
+        Mistake("x was changed",
+                "After the call x holds other numbers: dist.all_reduce works in place. Give it a copy."),
+        Mistake(NOTHING, NO_GRADIENT),
+    ),
     least=lambda case: both_ways(range(case.world_size), values.tensor(case.inputs[0], "x").numel()),
     visible=(
         operators_case("2 ranks", 1201, 2, (3, 4)),
@@ -126,5 +123,4 @@ EXERCISE = Exercise(
         "enter: forward returns x.view_as(x), backward all-reduces a contiguous clone of the gradient. leave: forward "
         "all-reduces a contiguous clone of x, backward returns the gradient.",
     ),
-    mistakes=MISTAKES,
-)
+)  # fmt: skip
