@@ -14,7 +14,7 @@ ranks than cores, operators queue for cores here while Linux shares cores out in
 over many operators. Where gloo's threads move bytes while ranks compute (DDP's overlap), they take cores away from the
 ranks; the model shares them, not their caches. Times below a millisecond are the scheduler's rather than the model's.
 
-On GPUs (never run: no GPU was at hand) operators and messages are timed with CUDA events, which bracket what the device
+On GPUs (never run) operators and messages are timed with CUDA events, which bracket what the device
 does; what Python costs around an operator is how long issuing one takes. One GPU is measured alone, and what would
 connect it with others is taken from the catalogue.
 """

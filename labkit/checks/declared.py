@@ -158,7 +158,7 @@ def _known(
     pairs: Mapping[int, tuple[Any, Any]],
     mistakes: Sequence[Mistake],
 ) -> str:
-    """Return the mistake that gives what came on all ranks, or whose mark is seen, or that gives the first wrong one."""
+    """Return the mistake that gives what came on all ranks, whose mark is seen, or that gives the first wrong one."""
 
     def gives(way: Way, rank: int) -> bool:
         try:
