@@ -2,8 +2,9 @@
 
 PyTorch chooses by the device: for meta tensors ``scaled_dot_product_attention`` takes the unfused way, which holds a
 score for every pair of positions, and ``rms_norm`` is made of nine operators, where a GPU runs one kernel each. While
-ranks run, their meta tensors of 16 bits take the fused kernels, so that time and memory are those of a GPU. Attention
-with a mask, and tensors with values, go their usual way. Linear layers: labkit.simulator.linear.
+ranks run, their meta tensors of 16 bits take the fused kernels, so that time and memory are those of a GPU; so does
+attention in float32, for which CUDA has a memory-efficient kernel. Attention with a mask, and tensors with values, go
+their usual way. Linear layers: labkit.simulator.linear.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from labkit.torch_port.operators import flash_attention, rms_norm_backward, stan
 _real_attention: Any = functional.scaled_dot_product_attention
 _real_rms_norm: Any = functional.rms_norm
 _HALVES = (torch.bfloat16, torch.float16)
+_FUSED = (*_HALVES, torch.float32)
 
 _Library: Any = torch.library.Library
 _library = _Library("labkit", "DEF")
@@ -64,7 +66,7 @@ def _attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    fits = attn_mask is None and query.is_meta and query.dtype in _HALVES and query.dim() == 4
+    fits = attn_mask is None and query.is_meta and query.dtype in _FUSED and query.dim() == 4
     if not fits or current_rank() is None:
         return _real_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if enable_gqa and key.shape[1] != query.shape[1]:

@@ -158,6 +158,17 @@ def test_an_operator_on_values_is_never_taken_from_memory() -> None:
     assert labkit.run(count, on=labkit.virtual(1), echo=False).results == [[2, 3, 0]]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_attention_of_meta_tensors_holds_no_score_for_every_pair(dtype: torch.dtype) -> None:
+    def attending() -> None:
+        q = torch.empty(2, 4, 1024, 64, dtype=dtype, device="meta", requires_grad=True)
+        functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+
+    held = labkit.run(attending, on=labkit.virtual(1)).timeline.tables["memory_peak"]["bytes"].max()
+    scores = 2 * 4 * 1024 * 1024 * dtype.itemsize
+    assert held < scores
+
+
 def test_meta_tensors_take_the_fused_kernels_of_a_gpu_in_ranks_only() -> None:
     def attend() -> list[tuple[int, ...]]:
         make = torch.empty
