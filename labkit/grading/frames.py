@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_LENGTHS = struct.Struct("<IQ")
+from labkit.frames import LENGTHS, Cutter, check_lengths, head
+from labkit.frames import FrameError as FrameError
+
 _READ_BYTES = 1 << 18
-
-
-class FrameError(Exception):
-    """The other side broke the frame format or a limit; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +30,18 @@ class Frame:
 def pack(header: Mapping[str, Any], payload: bytes | bytearray | memoryview = b"") -> bytes:
     """Return the bytes that go before the payload on the wire."""
     text = json.dumps(header, separators=(",", ":")).encode()
-    return _LENGTHS.pack(len(text), memoryview(payload).nbytes) + text
+    return head(text, memoryview(payload).nbytes)
 
 
 def write_frame(sock: socket.socket, header: Mapping[str, Any], payload: bytes | bytearray | memoryview = b"") -> None:
     """Send one frame on a blocking socket."""
-    head = pack(header, payload)
+    first = pack(header, payload)
     if len(payload) == 0:
-        sock.sendall(head)
+        sock.sendall(first)
     elif memoryview(payload).nbytes < 1 << 16:
-        sock.sendall(head + bytes(payload))
+        sock.sendall(first + bytes(payload))
     else:
-        sock.sendall(head)
+        sock.sendall(first)
         sock.sendall(payload)
 
 
@@ -54,11 +51,11 @@ def read_frame(sock: socket.socket, *, max_header: int = 1 << 26, max_payload: i
     Raises:
         FrameError: If a length passes its limit or the header is not a JSON object.
     """
-    head = _read_exactly(sock, _LENGTHS.size)
-    if head is None:
+    lengths = _read_exactly(sock, LENGTHS.size)
+    if lengths is None:
         return None
-    header_bytes, payload_bytes = _LENGTHS.unpack(head)
-    _check_lengths(header_bytes, payload_bytes, max_header, max_payload)
+    header_bytes, payload_bytes = LENGTHS.unpack(lengths)
+    check_lengths(header_bytes, payload_bytes, max_header, max_payload)
     text = _read_exactly(sock, header_bytes)
     payload = _read_exactly(sock, payload_bytes)
     if text is None or payload is None:
@@ -79,10 +76,7 @@ class Channel:
         sock.setblocking(False)
         self.sock = sock
         self.closed = False
-        self._limits = (max_header, max_payload)
-        self._incoming = bytearray()
-        self._wanted = _LENGTHS.size
-        self._lengths: tuple[int, int] | None = None
+        self._cutter = Cutter(max_header, max_payload)
         self._outgoing: deque[memoryview] = deque()
 
     def fileno(self) -> int:
@@ -128,7 +122,7 @@ class Channel:
         frames: list[Frame] = []
         while budget_bytes > 0 and not self.closed:
             try:
-                data = self.sock.recv(max(_READ_BYTES, min(self._wanted - len(self._incoming), 1 << 22)))
+                data = self.sock.recv(max(_READ_BYTES, min(self._cutter.missing, 1 << 22)))
             except BlockingIOError:
                 break
             except OSError:
@@ -137,8 +131,7 @@ class Channel:
                 self.closed = True
                 break
             budget_bytes -= len(data)
-            self._incoming += data
-            self._cut(frames)
+            frames += [Frame(_parse(text), payload) for text, payload in self._cutter.feed(data)]
         return frames
 
     def close(self) -> None:
@@ -146,33 +139,6 @@ class Channel:
         self.closed = True
         self._outgoing.clear()
         self.sock.close()
-
-    def _cut(self, frames: list[Frame]) -> None:
-        start = 0
-        while len(self._incoming) - start >= self._wanted:
-            if self._lengths is None:
-                self._lengths = _LENGTHS.unpack_from(self._incoming, start)
-                _check_lengths(*self._lengths, *self._limits)
-                start += _LENGTHS.size
-                self._wanted = sum(self._lengths)
-                continue
-            header_bytes, payload_bytes = self._lengths
-            view = memoryview(self._incoming)
-            text = bytes(view[start : start + header_bytes])
-            payload = bytes(view[start + header_bytes : start + header_bytes + payload_bytes])
-            view.release()
-            frames.append(Frame(_parse(text), payload))
-            start += header_bytes + payload_bytes
-            self._lengths, self._wanted = None, _LENGTHS.size
-        if start:
-            del self._incoming[:start]
-
-
-def _check_lengths(header_bytes: int, payload_bytes: int, max_header: int, max_payload: int) -> None:
-    if header_bytes > max_header:
-        raise FrameError(f"a header of {header_bytes} bytes came; at most {max_header} are taken")
-    if payload_bytes > max_payload:
-        raise FrameError(f"a payload of {payload_bytes} bytes came; at most {max_payload} are taken")
 
 
 def _parse(text: bytes | bytearray) -> dict[str, Any]:

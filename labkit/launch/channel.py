@@ -1,14 +1,19 @@
-"""Framed messages between a rank and the process that started it, over one socket."""
+"""Messages between a rank and the process that started it, or two hosts of one run: a kind and any value, pickled."""
 
 from __future__ import annotations
 
 import pickle
 import socket
-import struct
 import threading
 from typing import Any
 
-_LENGTH = struct.Struct("!Q")
+from labkit.frames import Cutter, head
+
+
+def message(kind: str, value: Any = None) -> bytes:
+    """Return the frame of one message."""
+    data = pickle.dumps((kind, value), protocol=5)
+    return head(b"", len(data)) + data
 
 
 class RankChannel:
@@ -25,10 +30,10 @@ class RankChannel:
 
     def send(self, kind: str, value: Any = None) -> None:
         """Send one message; a supervisor that is gone is not this rank's worry."""
-        head = pickle.dumps((kind, value), protocol=5)
+        data = message(kind, value)
         with self._lock:
             try:
-                self.sock.sendall(_LENGTH.pack(len(head)) + head)
+                self.sock.sendall(data)
             except (BrokenPipeError, ConnectionResetError):
                 return
 
@@ -41,20 +46,11 @@ class RankChannel:
 
 
 class Inbox:
-    """The supervisor's end: bytes in, whole messages out."""
+    """The receiving end: bytes in, whole messages out. Only who is trusted may write them."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._cutter = Cutter()
 
     def feed(self, data: bytes) -> list[tuple[str, Any]]:
         """Return the messages that data completes."""
-        self._data += data
-        messages = []
-        while len(self._data) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._data)
-            end = _LENGTH.size + length
-            if len(self._data) < end:
-                break
-            messages.append(pickle.loads(memoryview(self._data)[_LENGTH.size : end].tobytes()))
-            del self._data[:end]
-        return messages
+        return [pickle.loads(payload) for _, payload in self._cutter.feed(data)]

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import pickle
 import secrets
 import selectors
 import socket
 import ssl
-import struct
 import threading
 import time
 from collections import deque
 from typing import Any
+
+from labkit.frames import FrameError
+from labkit.launch.channel import Inbox, message
 
 LEASE_SECONDS = 4.0
 """So long may the other side be silent; with the time to end ranks, a lost host is named within five seconds."""
 _RENEW_SECONDS = 0.5
 _HELLO_SECONDS = 10.0
 _NONCE = 32
-_LENGTH = struct.Struct("!Q")
 _CHUNK = 1 << 18
 LOST = "lost"
 """Kind of the last message of every link: why it ended."""
@@ -112,7 +112,7 @@ class Link:
         self._lease_seconds = lease_seconds
         self._lock = threading.Lock()
         self._out = bytearray()
-        self._in = bytearray()
+        self._inbox = Inbox()
         self._messages: deque[tuple[str, Any]] = deque()
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name="labkit-link", daemon=True)
@@ -125,9 +125,9 @@ class Link:
 
     def send(self, kind: str, value: Any = None) -> None:
         """Send one message; to a link that is lost this is nothing."""
-        data = pickle.dumps((kind, value), protocol=5)
+        data = message(kind, value)
         with self._lock:
-            self._out += _LENGTH.pack(len(data)) + data
+            self._out += data
         _poke(self._wake)
 
     def take(self) -> list[tuple[str, Any]]:
@@ -153,7 +153,7 @@ class Link:
             why = "it was closed here"
         except TimeoutError as error:
             why = str(error)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, FrameError) as error:
             why = f"the connection ended ({getattr(error, 'strerror', None) or error})"
         self._sock.close()
         self.lost = why
@@ -206,23 +206,12 @@ class Link:
             if not data:
                 raise ConnectionResetError("the other side hung up")
             anything = True
-            self._in += data
-            self._split()
+            self._keep(self._inbox.feed(data))
         return anything
 
-    def _split(self) -> None:
-        at, told = 0, False
-        while len(self._in) - at >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._in, at)
-            end = at + _LENGTH.size + length
-            if len(self._in) < end:
-                break
-            message = pickle.loads(self._in[at + _LENGTH.size : end])
-            at = end
-            if message[0] != _RENEW:
-                self._messages.append(message)
-                told = True
-        del self._in[:at]
+    def _keep(self, messages: list[tuple[str, Any]]) -> None:
+        told = [each for each in messages if each[0] != _RENEW]
+        self._messages.extend(told)
         if told:
             _poke(self._announce)
 
