@@ -144,7 +144,7 @@ def read(notebook: Path) -> Manifest:
     return from_metadata(metadata if isinstance(metadata, dict) else {}, str(notebook))
 
 
-_OPTIONAL: dict[str, Any] = {"kind": "build", "weights": []}  # what as_metadata leaves out
+_OPTIONAL: dict[str, Any] = {"needs": [], "kind": "build", "weights": []}
 _TYPES: dict[str, type] = {
     "id": str,
     "number": str,
