@@ -54,7 +54,7 @@ class ClusterWorld:
         per_host = self.ranks_per_host or len(place_on_hosts(hosts, None, self.device).devices)
         return per_host * len(hosts.hosts)
 
-    def launch(self, order: Order) -> Run:
+    def launch(self, order: Order) -> Run[Any]:
         """Return what came of the order on fresh processes of every host (see labkit.run)."""
         hosts = hosts_of(self.client, self.options)
         outcome, placement = launch_on_hosts(order, hosts, self.ranks_per_host, self.device, self.threads_per_rank)
@@ -76,7 +76,7 @@ class RanksWorld:
         """Number of ranks."""
         return placed().world_size
 
-    def launch(self, order: Order) -> Run:
+    def launch(self, order: Order) -> Run[Any]:
         """Return on rank 0 what came of the order on all ranks, on another rank that one's own result alone.
 
         Whoever started the ranks ends them where one fails: timeout, stall, echo and watch are not for this world.

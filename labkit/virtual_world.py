@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from labkit.hardware import Device, Hardware, Link
 from labkit.launch.local import Order
@@ -32,7 +33,7 @@ class VirtualWorld:
         """Number of ranks."""
         return self.cluster.world_size
 
-    def launch(self, order: Order) -> Run:
+    def launch(self, order: Order) -> Run[Any]:
         """Return what came of the order in virtual time (see run()); stall has no meaning here."""
         is_script = isinstance(order.function, Script)
         set_span_recorder(span)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from labkit.errors import ConfigError, RunError
 from labkit.launch.devices import DEVICES, place
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 START_METHODS = ("auto", "zygote", "spawn")
 _MOST_RANKS = 512
 
+Result = TypeVar("Result")
+
 
 class World(Protocol):
     """Where a function runs on several ranks."""
@@ -34,7 +36,7 @@ class World(Protocol):
     def world_size(self) -> int:
         """Number of ranks."""
 
-    def launch(self, order: Order) -> Run:
+    def launch(self, order: Order) -> Run[Any]:
         """Return what came of running the order on every rank of this world."""
 
 
@@ -55,7 +57,7 @@ class LocalWorld:
     start_method: Literal["auto", "zygote", "spawn"] = "auto"
     can_be_watched: ClassVar[bool] = True
 
-    def launch(self, order: Order) -> Run:
+    def launch(self, order: Order) -> Run[Any]:
         """Return what came of the order on fresh processes of this host (see run())."""
         here = Gpus() if self.device == "cpu" else gpus()
         placement = place(self.world_size, self.device, here)
@@ -73,8 +75,8 @@ class LocalWorld:
 
 
 @dataclass(frozen=True)
-class Run:
-    """The outcome of a run.
+class Run(Generic[Result]):
+    """The outcome of a run of a function that returns a `Result`.
 
     Attributes:
         results: What the function returned, one value per rank.
@@ -85,7 +87,7 @@ class Run:
         elapsed_ns: Time from the call of run() to its return.
     """
 
-    results: list[Any]
+    results: list[Result]
     timeline: Timeline | None = field(repr=False)
     output: list[str] = field(repr=False)
     world: World = field(repr=False)
@@ -138,7 +140,7 @@ def local(
 
 
 def run(
-    fn: Callable[..., object],
+    fn: Callable[..., Result],
     *args: object,
     on: World | None = None,
     timeout: float | None = 120.0,
@@ -147,7 +149,7 @@ def run(
     init: bool | None = None,
     echo: bool = True,
     watch: bool = False,
-) -> Run:
+) -> Run[Result]:
     """Return what ``fn(*args)`` gives on every rank of a world, what they printed, and the timeline of what they did.
 
     Every run has fresh processes, so nothing is left over from the last one. Function, arguments and results travel by

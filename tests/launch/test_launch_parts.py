@@ -6,6 +6,7 @@ import contextlib
 import pickle
 import signal
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -20,11 +21,18 @@ from labkit.launch.job import Job
 from labkit.launch.output import RankOutput
 from labkit.launch.reports import RankEnd, describe_end, headline, root_cause
 from labkit.launch.stacks import parse_fault
+from labkit.worlds import Run, run
 
 
 def working(num_gpus: int, has_nccl: bool = True) -> Gpus:
     gpus = tuple(Gpu(f"GPU-{index}", "H100", 80 * 10**9) for index in range(num_gpus))
     return Gpus(gpus, num_gpus, "2.28" if has_nccl else "")
+
+
+def test_a_run_keeps_the_type_that_the_function_returns() -> None:
+    hints = get_type_hints(run)
+    (returned,) = get_args(hints["return"])
+    assert get_args(hints["fn"])[-1] is returned and hints["return"] == Run[returned]
 
 
 @pytest.mark.parametrize(
