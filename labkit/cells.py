@@ -27,3 +27,10 @@ def in_cells(text: str) -> str:
         return match[0] if name is None else f"{match['indent']}{name}, line {match['line']}"
 
     return _LINE.sub(replace, text)
+
+
+def place(source: str) -> str:
+    """Return a file:line as reports show it: "lesson.py, line 12", "Cell In[5], line 3", "" for no source."""
+    path, _, line = source.rpartition(":")
+    name = cell_name(path) or path.replace(chr(92), "/").rsplit("/", 1)[-1]
+    return f"{name}, line {line}" if source else ""

@@ -180,7 +180,7 @@ def rank_words(
         rank: The rank.
         started: Whether it had begun at all.
         stack: describe_stack() of where it stands.
-        sentence: waits.describe_wait() of it, "" where it waits in no communication.
+        sentence: What it waits for, "" where it waits in no communication.
         cpu_before: CPU seconds it had used a moment ago, None where that is not known.
         cpu_after: CPU seconds it has used now.
     """
@@ -192,10 +192,10 @@ def rank_words(
     return f"{sentence}\n{stack}" if stack else f"{sentence} (it gave no Python stack)"
 
 
-def joined(sentences: Sequence[str]) -> str:
-    """Return sentences as one, shortened where there are many ranks."""
-    shown = "; ".join(sentences[:8])
-    return f"{shown}; and {len(sentences) - 8} more." if len(sentences) > 8 else f"{shown}."
+def stack_words(rank: int, words: str, told: bool) -> str:
+    """Return the rank_words() of a rank; of one whose sentence was told before, the stack alone."""
+    _, newline, stack = words.partition("\n")
+    return f"rank {rank}:\n{stack}" if told and newline else words
 
 
 def failure_message(cause: str, first: RankEnd, ends: Sequence[RankEnd], standing: Mapping[int, str]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from labkit.deadlock import FINISHED, Standing, Waiting
 from labkit.errors import ConfigError, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
-from labkit.launch import reports, waits
+from labkit.launch import reports
 from labkit.launch.channel import Inbox
 from labkit.launch.output import LAST_LINES, RankOutput
 from labkit.launch.processes import LEAVE, RankProcess, RankProcesses
@@ -18,6 +19,7 @@ from labkit.launch.recording import RankLog, assemble
 from labkit.launch.recording.flight import log_of
 from labkit.launch.recording.follow import Follower
 from labkit.launch.stacks import describe_stack, parse_fault
+from labkit.launch.waits import waiting_of
 from labkit.launch.watchdog import Watchdog
 from labkit.timeline import Timeline
 
@@ -90,7 +92,7 @@ class Supervisor:
         self._oom_before = {host: process.oom_kills() for host, process in {each.host: each for each in ranks}.items()}
         self._logs: dict[int, RankLog] = {}
         self._flights: dict[int, RankLog] = {}
-        self._finished: frozenset[int] = frozenset()
+        self._where = Standing(len(ranks), ())
         self._selector = selectors.DefaultSelector()
         self._processes.register(self._selector)
         for state in self._states:
@@ -128,10 +130,7 @@ class Supervisor:
                 look = now + _LOOK_EVERY
                 live = {state.process.rank: state.process.cpu_seconds() for state in self._states if state.live}
                 if self._watchdog.deadlocked(live, self.read_logs(), now) or self._stuck_on_devices(live, now):
-                    self._give_up(
-                        f"Deadlock: every rank that has not finished waits in communication, and for {self._stall:g} s "
-                        "none has moved."
-                    )
+                    self._give_up()
         self._release()
         return [self._unpack(state) for state in self._states]
 
@@ -241,19 +240,20 @@ class Supervisor:
             end, stack, last_lines, self._oom_before[state.process.host], state.process.oom_kills()
         )
 
-    def _give_up(self, reason: str) -> NoReturn:
-        """Raise the error that says where every rank stands."""
+    def _give_up(self, reason: str = "") -> NoReturn:
+        """Raise the error that says where every rank stands; without a reason it is a deadlock."""
         waiting = [state for state in self._states if state.process.status is None and state.error is None]
         standing = self._standing([state for state in waiting if state.result is None] or waiting)
-        sentences = [text for text in (self._sentence(rank) for rank in standing) if text]
-        finished = [str(state.process.rank) for state in self._states if state.result is not None]
-        parts = [reason]
-        if sentences:
-            parts.append(reports.joined(sentences))
-        if finished:
-            parts.append(f"Finished: rank{'s' if len(finished) > 1 else ''} {', '.join(finished)}.")
-        parts.append("\n".join(standing.values()))
-        raise RunTimeout("\n\n".join(parts), rank=None, reports=standing)
+        if reason:
+            parts = [reason, "\n".join(self._where.lines())]
+        else:
+            parts = [
+                self._where.report(),
+                f"Every rank that has not finished waits, and none has moved for {self._stall:g} s.",
+            ]
+        told = {waiting.rank for waiting in self._where.waits}
+        parts.append("\n".join(reports.stack_words(rank, text, rank in told) for rank, text in standing.items()))
+        raise RunTimeout("\n\n".join(filter(None, parts)), rank=None, reports=standing)
 
     def _standing(self, states: list[_RankState]) -> dict[int, str]:
         """Return for each of these ranks the Python line it stands on and what it waits for."""
@@ -269,14 +269,17 @@ class Supervisor:
             if not more and all(state.stack or state.process.status is not None for state in asked):
                 break
         self._logs, self._flights = self.read_logs(), self._read_flights()
-        self._finished = frozenset(s.process.rank for s in self._states if s.result is not None)
         found = {}
+        waits = {state.process.rank: self._waits(state.process.rank) for state in states}
+        ended = {state.process.rank: FINISHED for state in self._states if state.result is not None}
+        self._where = Standing(len(self._states), [each for each in waits.values() if each is not None], ended)
         for state in states:
             rank = state.process.rank
             stack = describe_stack(parse_fault(state.stack))
-            found[rank] = reports.rank_words(
-                rank, state.started, stack, self._sentence(rank), before[rank], state.process.cpu_seconds()
-            )
+            waiting = waits[rank]
+            sentence = "" if waiting is None else self._where.sentence(waiting, placed=not stack)
+            cpu_seconds = state.process.cpu_seconds()
+            found[rank] = reports.rank_words(rank, state.started, stack, sentence, before[rank], cpu_seconds)
         return found
 
     def _let_arrive(self, states: list[_RankState]) -> None:
@@ -289,13 +292,13 @@ class Supervisor:
                 return
             self._pump(_TICK)
 
-    def _sentence(self, rank: int) -> str:
+    def _waits(self, rank: int) -> Waiting | None:
         """Return what a rank waits for: by our record, or by torch's where ours is cut short or has no word of it."""
-        ours = waits.describe_wait(rank, self._logs, self._finished)
-        if ours and not any(log.dropped for log in self._logs.values()):
+        ours = waiting_of(rank, self._logs)
+        if ours is not None and not any(log.dropped for log in self._logs.values()):
             return ours
-        theirs = waits.describe_wait(rank, self._flights, self._finished)
-        return f"{theirs} (by torch's flight recorder)" if theirs else ours
+        theirs = waiting_of(rank, self._flights)
+        return ours if theirs is None else replace(theirs, note=" (by torch's flight recorder)")
 
     def _pump(self, seconds: float) -> bool:
         """Take in what has arrived, waiting up to this long for it; return whether there was anything."""

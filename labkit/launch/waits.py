@@ -1,4 +1,4 @@
-"""Who waits for whom, in sentences, from what each rank recorded."""
+"""What a rank waits for, from what each rank recorded; labkit.deadlock makes sentences of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from labkit.deadlock import ANY_RANK, NOBODY_SETS, Waiting, line_of
 from labkit.launch.recording import RankLog, Wait, layout
 from labkit.launch.recording.read import describe_group
-from labkit.timeline.messages import RECEIVES, SENDS
-from labkit.timeline.source_lines import shown_source
 from labkit.units import format_bytes
-from labkit.words import tagged
 
 POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "span"})
 _SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce"})
@@ -19,105 +17,80 @@ _ROOTS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"
 """What a collective calls the rank that it names."""
 
 
-def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[int]) -> str:
-    """Return what a rank waits for and who keeps it waiting, "" where it waits in no communication.
+def waiting_of(rank: int, logs: Mapping[int, RankLog]) -> Waiting | None:
+    """Return what a rank has waited for longest, None where it waits in no communication.
 
     Args:
         rank: The rank that may wait.
         logs: What every rank recorded until now.
-        finished: Ranks whose function has returned.
     """
-    wait = logs[rank].waiting if rank in logs else None
+    if rank not in logs:
+        return None
+    wait = logs[rank].waiting
     if wait is None:
-        return _answer_words(rank, logs[rank], finished) if rank in logs else ""
-    return _wait_words(rank, wait, logs, finished) + _posted_words(wait)
-
-
-def _wait_words(rank: int, wait: Wait, logs: Mapping[int, RankLog], finished: frozenset[int]) -> str:
-    size = f" ({format_bytes(wait.bytes)})" if wait.bytes else ""
-    if wait.operation in ("recv", "irecv"):
-        source = "any rank" if wait.peer is None else f"rank {wait.peer}"
-        more = _finished_words(wait.peer, finished) or _other_tag_words(rank, wait, logs)
-        return f"rank {rank} waits for a message from {source}{tagged(wait.tag)}{size}{more}"
-    if wait.operation in ("send", "isend"):
-        more = _finished_words(wait.peer, finished) or _other_tag_words(rank, wait, logs)
-        return f"rank {rank} waits to send {format_bytes(wait.bytes)} to rank {wait.peer}{tagged(wait.tag)}{more}"
+        return _answer(rank, logs[rank])
+    where = line_of(wait.source)
+    others = tuple(other for other in wait.group_ranks or sorted(logs) if other != rank)
+    if wait.operation in POINT_TO_POINT:
+        peer, peers = (ANY_RANK, others) if wait.peer is None else (wait.peer, (wait.peer,))
+        return Waiting(
+            rank, wait.operation, peers, peer, wait.tag, wait.bytes, wait.group, wait.group_ranks, where=where
+        )
     if wait.operation.startswith("store."):
-        return f"rank {rank} waits in {wait.operation} for a key that nobody has set"
-    return f"rank {rank} waits in {wait.operation} #{wait.number + 1}{size}{_missing_words(rank, wait, logs, finished)}"
+        return Waiting(rank, wait.operation, others, said=wait.operation + NOBODY_SETS, where=where)
+    disagrees = dict(_disagreeing(wait, others, logs))
+    late = {other for other in others if other in logs and _is_late(logs[other], wait)}
+    return Waiting(
+        rank, wait.operation, tuple(sorted(late | disagrees.keys())), num_bytes=wait.bytes, group=wait.group,
+        members=wait.group_ranks, number=wait.number, disagrees=disagrees, where=where,
+    )  # fmt: skip
 
 
-def _posted_words(wait: Wait) -> str:
-    """Return the line of a call that a GPU waits in: the rank itself stands further down, if it waits at all."""
-    return f", called at {shown_source(wait.source)[0]}" if wait.on_device and wait.source else ""
-
-
-def _answer_words(rank: int, log: RankLog, finished: frozenset[int]) -> str:
-    """Return which remote call a rank waits for, of several threads the one that has waited longest; "" for none."""
+def _answer(rank: int, log: RankLog) -> Waiting | None:
+    """Return which remote call a rank waits for, of several threads the one that has waited longest; None for none."""
     records = log.records
     for row in np.flatnonzero(records["state"] == layout.OPEN).tolist():
         record = records[row]
+        where = line_of(log.name(record["source"]))
         kind, link = log.name(record["kind"]), int(record["link"])
         if kind == "wait" and link < 0:
-            return f"rank {rank} waits for a future that nobody has completed"
+            return Waiting(rank, "wait", said="Future.wait, for a future that nobody has completed", where=where)
         if kind == "wait" and link < len(records):
             record = records[link]
         elif kind not in ("rpc_sync", "to_here"):
             continue
-        peer = int(record["peer"])
-        whose = f"from rank {peer}{_finished_words(peer, finished)}"
-        if log.name(record["kind"]) == "to_here":
-            return f"rank {rank} waits in to_here() for an object {whose}"
-        return f"rank {rank} waits for the answer of {log.name(record['name'])}() {whose}"
-    return ""
+        kind, peer = log.name(record["kind"]), int(record["peer"])
+        what = "for an object" if kind == "to_here" else f"{log.name(record['name'])}()"
+        return Waiting(rank, kind, (peer,), said=f"{kind} {what} on rank {peer}", where=where)
+    return None
 
 
-def _finished_words(peer: int | None, finished: frozenset[int]) -> str:
-    return ", which has already finished" if peer in finished else ""
-
-
-def _other_tag_words(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> str:
-    """Return what the other end does with a message of another tag, "" where it does nothing of the kind."""
-    sends = wait.operation in SENDS
-    other = None if wait.peer is None else logs.get(wait.peer)
-    for there in () if other is None else other.waits:
-        opposite = there.operation in (RECEIVES if sends else SENDS) and there.peer == rank
-        if opposite and there.group == wait.group and there.tag != wait.tag:
-            return f", which {'asks for' if sends else 'sends'} tag {there.tag}"
-    return ""
-
-
-def _missing_words(rank: int, wait: Wait, logs: Mapping[int, RankLog], finished: frozenset[int]) -> str:
-    """Return who is not in the collective that a rank waits in: the part of the sentence after its name."""
-    elsewhere: list[str] = []
-    late: list[int] = []
-    for other in wait.group_ranks or sorted(logs):
+def _disagreeing(wait: Wait, others: tuple[int, ...], logs: Mapping[int, RankLog]) -> list[tuple[int, str]]:
+    """Return who is in the group's same place with another call than this one, and with which."""
+    found = []
+    for other in others:
         log = logs.get(other)
-        if other == rank or log is None:
+        if log is None:
             continue
         there = log.waiting
         if there is not None and there.group == wait.group and there.operation not in POINT_TO_POINT:
             if there.number == wait.number and there.operation != wait.operation:
-                elsewhere.append(f"where rank {other} is in {there.operation} instead")
+                found.append((other, f"is in {there.operation} instead"))
             elif there.number == wait.number and there.bytes != wait.bytes and wait.operation in _SAME_SIZE:
-                elsewhere.append(f"where rank {other} brings {format_bytes(there.bytes)}")
+                found.append((other, f"brings {format_bytes(there.bytes)}"))
             elif there.number == wait.number and _roots_differ(there, wait):
                 says = _ROOTS.get(wait.operation, "root")
-                elsewhere.append(f"where rank {other} says {says}={there.root}, not {says}={wait.root}")
+                found.append((other, f"says {says}={there.root}, not {says}={wait.root}"))
         called = {number: kind for number, kind, _ in _collectives(log, wait.group)}
         past = there is None or (there.group, there.number) != (wait.group, wait.number)
-        if not called or max(called) < wait.number:
-            late.append(other)
-        elif past and called.get(wait.number, wait.operation) != wait.operation:
-            elsewhere.append(f"where rank {other} called {called[wait.number]}")
-    words = [f", {part}" for part in elsewhere]
-    done = [other for other in late if other in finished]
-    late = [other for other in late if other not in finished]
-    if late:
-        words.append(f", which {_ranks_words(late)} {'has' if len(late) == 1 else 'have'} not reached")
-    if done:
-        words.append(f", which {_ranks_words(done)} finished without")
-    return "".join(words)
+        if past and not _is_late(log, wait) and called.get(wait.number, wait.operation) != wait.operation:
+            found.append((other, f"called {called[wait.number]}"))
+    return found
+
+
+def _is_late(log: RankLog, wait: Wait) -> bool:
+    """Return whether a rank has not come to the collective that another one waits in."""
+    return collectives_begun(log, wait.group) <= wait.number
 
 
 def _roots_differ(one: Wait, other: Wait) -> bool:
@@ -152,12 +125,3 @@ def _collectives(log: RankLog, group: str) -> list[tuple[int, str, int]]:
                 if log.names[kind] not in POINT_TO_POINT:
                     found.append((int(number), log.names[kind], int(num_bytes)))
     return found
-
-
-def _ranks_words(ranks: list[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    shown = [str(rank) for rank in ranks[:8]]
-    if len(ranks) > 8:
-        return f"ranks {', '.join(shown)} and {len(ranks) - 8} more"
-    return f"ranks {', '.join(shown[:-1])} and {shown[-1]}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,12 +35,18 @@ class Waiting:
             the time it is asked.
         text: Returns what a report says of it, "recv from rank 1".
         source: The learner's file:line.
+        collective: Of a collective, what `facts` returns; None for anything else.
     """
 
     operation: str
     peers: Callable[[], list[int]]
     text: Callable[[], str]
     source: str
+    collective: Mapping[str, Any] | None = None
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what a report of a deadlock says of it, as labkit.deadlock.Waiting has it."""
+        return {"said": self.text()} if self.collective is None else self.collective
 
 
 class Waits(Protocol):
@@ -59,6 +65,9 @@ class Waits(Protocol):
 
     def text(self) -> str:
         """Return what a report says of it."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what a report of a deadlock says of it, as labkit.deadlock.Waiting has it."""
 
 
 class Event:
@@ -317,36 +326,3 @@ class Scheduler:
     def _raise_if_over(self) -> None:
         if self.has_ended:
             raise Abandoned
-
-
-def find_cycle(clocks: list[RankClock]) -> list[int]:
-    """Return whose clocks wait for each other in a circle, by number, each for the next and the last for the first."""
-    follows = {
-        clock.number: [peer for peer in clock.waiting.peers() if clocks[peer].waiting is not None]
-        for clock in clocks
-        if clock.waiting is not None and not clock.done
-    }
-    finished: set[int] = set()
-    for first in sorted(follows):
-        path: list[int] = []
-        where: dict[int, int] = {}
-        # Depth first, with the way kept by hand: hundreds of ranks may wait in one line.
-        stack = [(first, iter(follows[first]))] if first not in finished else []
-        if stack:
-            path.append(first)
-            where[first] = 0
-        while stack:
-            rank, peers = stack[-1]
-            peer = next((peer for peer in peers if peer not in finished and peer in follows), None)
-            if peer is None:
-                finished.add(rank)
-                stack.pop()
-                path.pop()
-                where.pop(rank)
-            elif peer in where:
-                return path[where[peer] :]
-            else:
-                where[peer] = len(path)
-                path.append(peer)
-                stack.append((peer, iter(follows[peer])))
-    return []

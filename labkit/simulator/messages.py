@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from ctypes import memmove, string_at
+from typing import Any
 
 import torch
 
@@ -104,6 +105,11 @@ class Posted(Event):
         if self.peer == ANY_SOURCE:
             return f"{self.row.kind} from any rank{tagged(self.row.tag)}"
         return f"{self.row.kind} {'to' if self.sends else 'from'} rank {self.peer}{tagged(self.row.tag)}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a report of a deadlock says of it, as labkit.deadlock.Waiting has it."""
+        row, group = self.row, self.row.group
+        return {"peer": self.peer, "tag": row.tag, "num_bytes": row.bytes, "group": group, "members": self.members}
 
     def finish(self) -> None:
         """Let go of the buffer, and write into it what arrived."""

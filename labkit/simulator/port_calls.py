@@ -161,7 +161,8 @@ class PortCalls(Port):
                         output.data.copy_(value.view(output.shape))  # as gloo and NCCL write: autograd learns nothing
             part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
 
-        waiting = Waiting(kind, round_.missing, text, source)
+        about = {"num_bytes": num_bytes, "group": group.key, "members": group.ranks, "number": number}
+        waiting = Waiting(kind, round_.missing, text, source, about)
         return VirtualWork(round_.event, waiting, row, outputs if result is None else result, finish)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from labkit.cells import cell_name
+from labkit.cells import place
 from labkit.simulator.work_done import WorkDone
 from labkit.timeline.span import Lane
 from labkit.torch_port.group_tables import entry_codes
@@ -160,9 +160,7 @@ class Sources:
 
 def short(source: str) -> str:
     """Return file:line as reports show it: "lesson.py, line 12", "Cell In[5], line 3", "" for no source."""
-    path, _, line = source.rpartition(":")
-    name = cell_name(path) or path.replace(chr(92), "/").rsplit("/", 1)[-1]
-    return f"{name}, line {line}" if source else ""
+    return place(source)
 
 
 def at(source: str) -> str:

@@ -96,6 +96,10 @@ class Call:
             return f"{where}, whose handler returned a future that nobody has completed"
         return where
 
+    def facts(self) -> dict[str, Any]:
+        """Return what a report of a deadlock says of it, as labkit.deadlock.Waiting has it."""
+        return {"said": self.text()}
+
     def peers(self) -> list[int]:
         """Return whose clocks must do something first."""
         if self.handler < 0:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
+from labkit.deadlock import NOBODY_SETS, store_call
 from labkit.simulator.clock import Event, Waiting
-from labkit.simulator.record import at
 from labkit.simulator.state import the_rank
 from labkit.simulator.virtual_work import POLL_NS
 
@@ -54,7 +55,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def get(self, key: str) -> bytes:
         """Return a value, once it is there."""
-        self.wait([key])
+        self._await([key], "store.get", _NO_TIMEOUT)
         return self._values[key]
 
     def add(self, key: str, amount: int) -> int:
@@ -88,14 +89,17 @@ class VirtualStore(_Store):  # type: ignore[misc]
         Raises:
             DistStoreError: If a time limit is given and a key has no value by then.
         """
+        self._await(keys, "store.wait", timeout)
+
+    def _await(self, keys: list[str], operation: str, timeout: timedelta) -> None:
         rank = the_rank()
         rank.turn()
-        source, _ = rank.simulation.sources.find(None)
+        source, _ = rank.simulation.sources.find(sys._getframe(1))
         for key in keys:
             if key not in self._values:
                 others = [one.rank for one in rank.simulation.ranks if one.rank != rank.rank]
-                text = f"store.wait for the key {key!r}{at(source)}"
-                waiting = Waiting("store.wait", lambda others=others: others, lambda text=text: text, source)  # type: ignore[misc]
+                text = store_call(operation, [key.rpartition("//")[2] or key]) + NOBODY_SETS
+                waiting = Waiting(operation, lambda others=others: others, lambda text=text: text, source)  # type: ignore[misc]
                 event = self._events.setdefault(key, Event())
                 if not timeout:
                     rank.wait(event, waiting)

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from labkit.deadlock import store_call
+
 _c10d: Any = distributed_c10d
 _Store: Any = distributed_c10d.Store
 
@@ -46,11 +48,11 @@ def watch_gatherings(around: Around) -> Callable[[], None]:
     def wait_watched(store: Any, keys: Any, *timeout: Any) -> Any:
         if timeout:  # whoever says how long knows that it may not come
             return wait(store, keys, *timeout)
-        with around("store.wait", ()):
+        with around("store.wait", (), store_call("store.wait", keys)):
             return wait(store, keys)
 
     def get_watched(store: Any, key: Any) -> Any:
-        with around("store.get", ()):
+        with around("store.get", (), store_call("store.get", [key])):
             return get(store, key)
 
     homes: list[tuple[Any, str, Any, Any]] = [

@@ -58,7 +58,7 @@ def test_a_deadlock_shows_the_circle_and_each_ranks_own_line() -> None:
     )
     assert verdict.message.startswith("Deadlock: 2 of 2 ranks wait and none can go on.")
     assert "in a circle: rank 0 -> rank 1 -> rank 0" in verdict.message
-    assert "line 3): dist.send(tensor, (rank + 1) % n)" in verdict.message
+    assert "line 3: dist.send(tensor, (rank + 1) % n)" in verdict.message
     assert verdict.mistake == "everybody sends first"
 
 

@@ -137,8 +137,8 @@ def test_a_deadlock_is_known_at_once_and_says_who_waits_for_whom(probe: Probe) -
     failure = probe("total", {"total": source}, case=1, seconds=120).failure
     assert failure is not None and failure["kind"] == "deadlock"  # the relay knows it; of a timeout it would not
     assert failure["detail"].splitlines()[2] == (
-        "rank 2 waits for 40 bytes from rank 0 "
-        "(exercise total, line 2: dist.recv(x, (dist.get_rank() + 1) % dist.get_world_size()))"
+        "rank 2 waits in recv from rank 0 (40 B) "
+        "at exercise total, line 2: dist.recv(x, (dist.get_rank() + 1) % dist.get_world_size())"
     )
 
 

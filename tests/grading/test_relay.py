@@ -107,9 +107,10 @@ def test_everybody_sending_first_is_a_deadlock_told_with_sizes_peers_and_lines()
     found = ranks.relay.unstick()
     assert isinstance(found, Deadlock)
     assert found.text == (
-        "Deadlock: every rank waits for its send to be received, and no rank has got as far as receiving."
+        "Deadlock: 3 of 3 ranks wait and none can go on. They wait for each other in a circle: rank 0 -> rank 1 -> "
+        "rank 2 -> rank 0. All of them are in a send, and none has got as far as a receive."
     )
-    assert found.lines[2] == "rank 2 waits for rank 0 to receive 12 bytes (exercise 2.6, line 2: dist.send(x))"
+    assert found.lines[2] == "rank 2 waits in send to rank 0 (12 B) at exercise 2.6, line 2: dist.send(x)"
 
 
 def test_waiting_for_a_rank_that_has_finished_is_told_as_such() -> None:
@@ -118,8 +119,8 @@ def test_waiting_for_a_rank_that_has_finished_is_told_as_such() -> None:
     ranks.end(1)
     found = ranks.relay.unstick()
     assert isinstance(found, Deadlock)
-    assert found.text == "Deadlock: rank 0 still waits for what rank 1 will never do."
-    assert found.lines == ("rank 0 waits for 1 byte from rank 1", "rank 1 has finished")
+    assert found.text == "Deadlock: rank 0 of 2 waits for something that can never happen."
+    assert found.lines == ("rank 0 waits in recv from rank 1 (1 B), which has finished", "Finished: rank 1.")
 
 
 def test_a_collective_that_one_rank_never_calls_names_the_rank_that_is_missing() -> None:
@@ -129,7 +130,7 @@ def test_a_collective_that_one_rank_never_calls_names_the_rank_that_is_missing()
     ranks.end(2)
     found = ranks.relay.unstick()
     assert isinstance(found, Deadlock)
-    assert found.lines[0] == "rank 0 waits in all_reduce for rank 2"
+    assert found.lines[0] == "rank 0 waits in all_reduce #1 (4 B), which rank 2 finished without"
 
 
 def test_ranks_in_different_collectives_are_told_at_once() -> None:

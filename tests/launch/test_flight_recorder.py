@@ -12,10 +12,11 @@ import torch.distributed as dist
 from torch.distributed.flight_recorder.components.types import MatchState, Op
 
 import labkit
+from labkit.deadlock import Standing
 from labkit.errors import RunTimeout
 from labkit.launch import recording
 from labkit.launch.recording.flight import FlightWatch, is_read, log_of
-from labkit.launch.waits import describe_wait
+from labkit.launch.waits import waiting_of
 from labkit.launch.watchdog import Watchdog
 from labkit.torch_port.flight_recorder import told
 
@@ -36,23 +37,25 @@ def call(name: str, number: int, *, state: str = "scheduled", shape: Sequence[in
 
 def words(*of_ranks: list[Any]) -> list[str]:
     logs = {rank: log_of(rank, [told(each, [0, 1]) for each in calls]) for rank, calls in enumerate(of_ranks)}
-    return [describe_wait(rank, logs, frozenset()) for rank in logs]
+    waits = [waiting_of(rank, logs) for rank in logs]
+    standing = Standing(len(logs), [each for each in waits if each is not None])
+    return ["" if each is None else standing.sentence(each) for each in waits]
 
 
-WHERE = ", called at train.py:7"
+WHERE = " at train.py, line 7"
 
 
 def test_a_collective_that_a_rank_has_not_reached_is_named_with_its_line() -> None:
     both = call("all_reduce", 1, state="completed")
     missing = [[both, call("all_reduce", 2, state="started")], [both]]
-    assert words(*missing) == [f"rank 0 waits in all_reduce #2 (16 B), which rank 1 has not reached{WHERE}", ""]
+    assert words(*missing) == [f"rank 0 waits in all_reduce #2 (16 B), which rank 1 has not reached,{WHERE}", ""]
 
 
 def test_mismatched_collectives_are_named_and_torchs_own_analysis_agrees() -> None:
     mine, other = call("all_reduce", 1), call("_all_gather_base", 1)
     assert words([mine], [other]) == [
-        f"rank 0 waits in all_reduce #1 (16 B), where rank 1 is in all_gather_into_tensor instead{WHERE}",
-        f"rank 1 waits in all_gather_into_tensor #1 (16 B), where rank 0 is in all_reduce instead{WHERE}",
+        f"rank 0 waits in all_reduce #1 (16 B), where rank 1 is in all_gather_into_tensor instead,{WHERE}",
+        f"rank 1 waits in all_gather_into_tensor #1 (16 B), where rank 0 is in all_reduce instead,{WHERE}",
     ]
     ours, theirs = (Op(each, {"0": {0, 1}}, "0") for each in (mine, other))
     assert ours.match(theirs).state is MatchState.COLLECTIVE_TYPE_MISMATCH
@@ -63,10 +66,10 @@ def test_mismatched_collectives_are_named_and_torchs_own_analysis_agrees() -> No
 
 def test_a_message_nobody_receives_is_named_and_one_of_a_batch_ends_with_its_batch() -> None:
     send, receive = call("send 0->1", 1, p2p=True), call("recv 1<-0", 1, p2p=True)
-    assert words([send], []) == [f"rank 0 waits to send 16 B to rank 1{WHERE}", ""]
-    assert words([], [receive])[1] == f"rank 1 waits for a message from rank 0 (16 B){WHERE}"
+    assert words([send], []) == [f"rank 0 waits in send to rank 1 (16 B){WHERE}", ""]
+    assert words([], [receive])[1] == f"rank 1 waits in recv from rank 0 (16 B){WHERE}"
     batch = call("coalesced", 1, state="completed", p2p=True)
-    assert words([send, batch], [receive]) == ["", f"rank 1 waits for a message from rank 0 (16 B){WHERE}"]
+    assert words([send, batch], [receive]) == ["", f"rank 1 waits in recv from rank 0 (16 B){WHERE}"]
     assert Op(receive, {"0": {0, 1}}, "0").match(Op(send, {"0": {0, 1}}, "0")).state is MatchState.FULLY_MATCHED
 
 

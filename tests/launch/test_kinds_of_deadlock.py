@@ -1,6 +1,7 @@
-"""Whatever keeps ranks from going on is told in words: which ranks wait, in what, and for whom.
+"""Whatever keeps ranks from going on is told in words: which ranks wait, in what, for whom, in which circle.
 
-On this host each kind takes 2 to 5 s to be told (labkit/launch/watchdog.py), on virtual ranks none.
+On this host each kind takes 2 to 5 s to be told (labkit/launch/watchdog.py), on virtual ranks none. The grader's report
+of the same kinds is held to the same words in tests/grading/test_deadlocks_of_students.py.
 """
 
 from __future__ import annotations
@@ -17,63 +18,11 @@ import torch.distributed as dist
 
 import labkit
 from labkit.errors import LabkitError, RankFailed, RunTimeout
+from tests.launch.kinds_of_deadlock import KINDS, OFTEN, Kind, without_places
 
 
 def _tensor(size: int = 4) -> torch.Tensor:
     return torch.ones(size)
-
-
-def _nobody_sends(rank: int) -> None:
-    if rank == 0:
-        dist.recv(_tensor(), src=1)
-
-
-def _nobody_receives(rank: int) -> None:
-    if rank == 0:
-        dist.send(_tensor(), dst=1)
-
-
-def _crossed(rank: int) -> None:
-    if rank < 2:
-        dist.recv(_tensor(), src=1 - rank)
-        dist.send(_tensor(), dst=1 - rank)
-
-
-def _all_receive_first(rank: int) -> None:
-    dist.recv(_tensor(), src=(rank - 1) % 3)
-    dist.send(_tensor(), dst=(rank + 1) % 3)
-
-
-def _another_tag(rank: int) -> None:
-    if rank == 0:
-        dist.send(_tensor(), dst=1, tag=1)
-    elif rank == 1:
-        dist.recv(_tensor(), src=0, tag=2)
-
-
-def _posted_receive(rank: int) -> None:
-    if rank == 0:
-        work = dist.irecv(_tensor(), src=1)
-        assert work is not None
-        work.wait()
-    dist.barrier()
-
-
-def _skips_all_reduce(rank: int) -> None:
-    if rank != 1:
-        dist.all_reduce(_tensor())
-
-
-def _skips_barrier(rank: int) -> None:
-    if rank != 2:
-        dist.barrier()
-
-
-def _returns_early(rank: int) -> None:
-    for _ in range(3):
-        dist.all_reduce(_tensor())
-        if rank == 1:
-            return
 
 
 def _different_collectives(rank: int) -> None:
@@ -110,8 +59,8 @@ def _key_of_nobody(rank: int) -> None:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A way to wait for ever, on three ranks.
+class Own:
+    """A way to wait for ever of which the worlds do not say the same.
 
     Attributes:
         work: What each rank does; it is handed its rank.
@@ -124,68 +73,18 @@ class Kind:
     virtual: tuple[str, ...]
 
 
-def _finished(operation: str, *waiting: int, without: int) -> tuple[str, ...]:
-    return tuple(f"rank {rank} waits in {operation}, which rank {without} finished without" for rank in waiting)
-
-
-KINDS = {
-    "a receive of what nobody sends": Kind(
-        _nobody_sends,
-        ("rank 0 waits for a message from rank 1 (16 B), which has already finished",),
-        ("rank 0 waits in recv from rank 1", "rank 1 finished without it"),
-    ),
-    "a send that nobody receives": Kind(
-        _nobody_receives,
-        ("rank 0 waits to send 16 B to rank 1, which has already finished",),
-        ("rank 0 waits in send to rank 1", "rank 1 finished without it"),
-    ),
-    "crossed receives": Kind(
-        _crossed,
-        ("rank 0 waits for a message from rank 1 (16 B)", "rank 1 waits for a message from rank 0 (16 B)"),
-        ("in a circle: rank 0 -> rank 1 -> rank 0",),
-    ),
-    "a ring that receives first": Kind(
-        _all_receive_first,
-        tuple(f"rank {rank} waits for a message from rank {(rank - 1) % 3} (16 B)" for rank in range(3)),
-        ("in a circle: rank 0 -> rank 2 -> rank 1 -> rank 0",),
-    ),
-    "another tag": Kind(
-        _another_tag,
-        (
-            "rank 0 waits to send 16 B to rank 1 with tag 1, which asks for tag 2",
-            "rank 1 waits for a message from rank 0 with tag 2 (16 B), which sends tag 1",
-        ),
-        ("rank 0 waits in send to rank 1 with tag 1", "rank 1 is in recv from rank 0 with tag 2"),
-    ),
-    "a posted receive": Kind(
-        _posted_receive,
-        ("rank 0 waits for a message from rank 1 (16 B)", "rank 1 waits in barrier #1, which rank 0 has not reached"),
-        ("rank 0 waits in irecv from rank 1", "rank 2 waits in barrier"),
-    ),
-    "an all_reduce that one rank skips": Kind(
-        _skips_all_reduce,
-        _finished("all_reduce #1 (16 B)", 0, 2, without=1),
-        ("rank 0 waits in all_reduce", "rank 2 waits in all_reduce", "rank 1 finished without it"),
-    ),
-    "a barrier that one rank skips": Kind(
-        _skips_barrier,
-        _finished("barrier #1", 0, 1, without=2),
-        ("rank 0 waits in barrier", "rank 1 waits in barrier", "rank 2 finished without it"),
-    ),
-    "a rank that returns early": Kind(
-        _returns_early,
-        _finished("all_reduce #2 (16 B)", 0, 2, without=1),
-        ("rank 0 waits in all_reduce (collective 2", "rank 1 finished without it"),
-    ),
-    "different collectives": Kind(
+_UNSET = "rank 0 waits in store.get('nobody'), which nobody has set, and ranks 1 and 2 have finished, at test_kinds"
+OWN = {
+    "different collectives": Own(
         _different_collectives,
         (
             "rank 0 waits in all_gather #1 (48 B), where rank 1 is in all_reduce instead",
             "rank 2 waits in all_reduce #1 (16 B), where rank 0 is in all_gather instead",
+            "in a circle: rank 0 -> rank 1 -> rank 0",
         ),
         ("Rank 1 called all_reduce", "where rank 0 called all_gather"),
     ),
-    "another order of collectives": Kind(
+    "another order of collectives": Own(
         _another_order,
         (
             "rank 0 waits in broadcast #1 (32 B), where rank 1 is in all_reduce instead",
@@ -193,7 +92,7 @@ KINDS = {
         ),
         ("Rank 1 called all_reduce", "where rank 0 called broadcast"),
     ),
-    "a broadcast from different ranks": Kind(
+    "a broadcast from different ranks": Own(
         _different_sources,
         (
             "rank 0 waits in broadcast #1 (16 B), where rank 1 says src=1, not src=0",
@@ -201,46 +100,65 @@ KINDS = {
         ),
         ("Rank 1 called broadcast", "from group rank 1", "from group rank 0"),
     ),
-    "groups in another order": Kind(
+    "groups in another order": Own(
         _groups_in_another_order,
         ("rank 0 waits in new_group([0, 2]) #2, w", " called new_group([0, 1])"),
         (),
     ),
-    "a group that some ranks make": Kind(_group_of_some, _finished("new_group #1", 0, 1, without=2), ()),
-    "a key that nobody sets": Kind(
-        _key_of_nobody,
-        ("rank 0 waits in store.get for a key that nobody has set", "Finished: ranks 1, 2"),
-        ("rank 0 waits in store.wait for the key", "finished without it"),
+    "a group that some ranks make": Own(
+        _group_of_some,
+        tuple(f"rank {rank} waits in new_group #1, which rank 2 finished without" for rank in (0, 1)),
+        (),
+    ),
+    "a key that nobody sets": Own(
+        _key_of_nobody, (_UNSET, "Finished: ranks 1 and 2"), (_UNSET, "Finished: ranks 1 and 2")
     ),
 }
-OFTEN = ("another tag", "a broadcast from different ranks")
+OWN_OFTEN = "a broadcast from different ranks"
 """Tried here every time; tests/launch/test_launch_failures.py has others."""
 
 
-def _told(kind: Kind, on: Any) -> LabkitError:
-    def work() -> None:
-        kind.work(dist.get_rank())
-
+def _told(work: Callable[[], None], on: Any) -> LabkitError:
     with pytest.raises((RunTimeout, RankFailed)) as caught:
         labkit.run(work, on=on, timeout=60, echo=False)
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=() if each in OFTEN else pytest.mark.long) for each in KINDS]
-)
-def test_each_kind_of_deadlock_is_told_here_with_the_ranks_and_what_each_stands_in(name: str) -> None:
-    error = _told(KINDS[name], labkit.local(3, device="cpu"))
+def _is_told(kind: Kind, error: LabkitError) -> None:
+    """Hold the report against the words of this kind, and the places that it names against the code."""
+    report = str(error).partition("\n\n")[0].splitlines()
+    assert report[0] == kind.headline
+    told = [without_places(line.removeprefix("  ")) for line in report[1:]]
+    assert tuple(line for line, _ in told) == kind.lines
+    assert {code for line, code in told if " waits in " in line} <= kind.codes()
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in OFTEN else pytest.mark.long) for x in KINDS])
+def test_each_kind_of_deadlock_is_told_here_in_the_words_of_all_worlds(name: str) -> None:
+    error = _told(KINDS[name].function(), labkit.local(3, device="cpu"))
+    assert isinstance(error, RunTimeout)
+    _is_told(KINDS[name], error)
+    assert "Every rank that has not finished waits, and none has moved for " in str(error), "the time limit told it"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_of_deadlock_is_told_of_virtual_ranks_in_the_words_of_all_worlds(name: str) -> None:
+    _is_told(KINDS[name], _told(KINDS[name].function(), labkit.virtual(3)))
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in OWN_OFTEN else pytest.mark.long) for x in OWN])
+def test_what_only_ranks_of_this_host_wait_for_is_told_with_the_ranks_and_what_each_stands_in(name: str) -> None:
+    error = _told(lambda: OWN[name].work(dist.get_rank()), labkit.local(3, device="cpu"))
     assert isinstance(error, RunTimeout) and str(error).startswith("Deadlock: "), "the time limit told it"
-    for words in KINDS[name].here:
+    for words in OWN[name].here:
         assert words in str(error)
 
 
-@pytest.mark.parametrize("name", [each for each, kind in KINDS.items() if kind.virtual])
-def test_each_kind_of_deadlock_is_told_of_virtual_ranks(name: str) -> None:
-    error = _told(KINDS[name], labkit.virtual(3))
+@pytest.mark.parametrize("name", [each for each, own in OWN.items() if own.virtual])
+def test_what_virtual_ranks_refuse_or_wait_for_in_its_place_is_told(name: str) -> None:
+    error = _told(lambda: OWN[name].work(dist.get_rank()), labkit.virtual(3))
     assert isinstance(error, RankFailed) or str(error).startswith("Deadlock: ")
-    for words in KINDS[name].virtual:
+    for words in OWN[name].virtual:
         assert words in str(error)
 
 

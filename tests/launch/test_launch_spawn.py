@@ -61,7 +61,7 @@ def test_spawned_ranks_tell_a_deadlock_and_leave_nothing(tmp_path: Path) -> None
     with pytest.raises(RunTimeout) as caught:
         labkit.run(work, on=labkit.local(2, **SPAWNED), stall=1)
     assert str(caught.value).startswith("Deadlock: ")
-    assert "rank 0 waits for a message from rank 1 (4 B)\n" in caught.value.reports[0]
+    assert "rank 0 waits in recv from rank 1 (4 B)\n" in caught.value.reports[0]
     assert "dist.recv(torch.ones(1)" in caught.value.reports[0]
     left = noted(tmp_path)
     wait_until(lambda: not alive(left))

@@ -68,7 +68,7 @@ def test_a_learner_needs_no_linux(tmp_path: Path) -> None:
         if command == ["program.py"]:
             first, second, *rest = done.stdout.splitlines()
             assert first == "rank 1 of 2 failed first: ValueError: nan"
-            assert second.startswith("Deadlock: every rank that has not finished waits")
+            assert second.startswith("Deadlock: ")
             assert "Exercise chunk_bounds" in rest[0]
         else:
             assert "Ranks are spawned: this Python on Linux has no fork that is safe" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from labkit.simulator.clock import Abandoned, Event, RankClock, Scheduler, Waiting, find_cycle
+from labkit.simulator.clock import Abandoned, Event, Scheduler, Waiting
 
 
 def _waiting(peers: list[int] | None = None) -> Waiting:
@@ -95,19 +95,3 @@ def test_a_rank_left_alone_by_those_that_finished_is_a_deadlock_too() -> None:
     scheduler = Scheduler(2, deadlocked=lambda: RuntimeError("deadlock"))
     _run(scheduler, [lambda: scheduler.wait(0, Event(), _waiting()), lambda: None])
     assert isinstance(scheduler.failure, RuntimeError)
-
-
-def test_a_cycle_is_found_behind_ranks_that_only_wait_for_it() -> None:
-    waits = {0: [1], 1: [3], 2: [1], 3: [2]}
-    clocks = [RankClock(rank, waiting=_waiting(peers)) for rank, peers in waits.items()]
-    assert find_cycle(clocks) == [1, 3, 2]
-
-
-def test_no_cycle_where_all_wait_for_one_that_is_done() -> None:
-    clocks = [RankClock(0, done=True), RankClock(1, waiting=_waiting([0])), RankClock(2, waiting=_waiting([1]))]
-    assert find_cycle(clocks) == []
-
-
-def test_a_cycle_of_a_thousand_ranks_is_found() -> None:
-    clocks = [RankClock(rank, waiting=_waiting([(rank + 1) % 1000])) for rank in range(1000)]
-    assert find_cycle(clocks) == list(range(1000))

@@ -205,7 +205,7 @@ def test_a_handler_that_hangs_is_told_with_its_line() -> None:
     with pytest.raises(RunTimeout) as caught:
         _run(wait)
     text = str(caught.value)
-    assert "rank 0 (hold() for worker1) waits in Event.wait (test_rpc.py, line" in text
+    assert "rank 0 (hold() for worker1) waits in Event.wait at test_rpc.py, line" in text
     assert "rank 0 waits in rpc.shutdown, which 1 of 2 workers have called" in text
 
 

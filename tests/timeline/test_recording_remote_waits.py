@@ -16,8 +16,9 @@ import torch.distributed.rpc as rpc
 from recorded_ranks import record_of, run_ranks, start_ranks, stop_ranks
 from torch.futures import Future
 
+from labkit.deadlock import FINISHED, Standing
 from labkit.launch.recording import read_log
-from labkit.launch.waits import describe_wait
+from labkit.launch.waits import waiting_of
 from labkit.timeline import Timeline
 from labkit.timeline.critical_path import critical_path
 from labkit.timeline.metrics import wait_ns
@@ -230,17 +231,19 @@ def stuck(rank: int, num_ranks: int) -> None:
 
 def test_who_waits_for_whose_answer_is_said_while_they_wait(tmp_path: Path) -> None:
     wanted = [
-        "rank 0 waits for the answer of held() from rank 1",
-        "rank 1 waits for the answer of held() from rank 3, which has already finished",
-        "rank 2 waits in to_here() for an object from rank 3, which has already finished",
-        "rank 3 waits for a future that nobody has completed",
+        "rank 0 waits in rpc_async held() on rank 1",
+        "rank 1 waits in rpc_sync held() on rank 3, and rank 3 has finished",
+        "rank 2 waits in to_here for an object on rank 3, and rank 3 has finished",
+        "rank 3 waits in Future.wait, for a future that nobody has completed",
     ]
     ranks, end = start_ranks(stuck, 4, tmp_path), time.monotonic() + 60
     try:
         said: list[str] = []
         while said != wanted and time.monotonic() < end:
             logs = {rank: read_log(tmp_path / f"{rank}.log") for rank in range(4)}
-            said = [describe_wait(rank, logs, frozenset({3})) for rank in range(4)]
+            waits = [waiting_of(rank, logs) for rank in range(4)]
+            standing = Standing(4, [each for each in waits if each is not None], {3: FINISHED})
+            said = [standing.sentence(each, placed=False) for each in standing.waits]
             time.sleep(0.01)
     finally:
         for process, _ in ranks:

@@ -12,11 +12,13 @@ from typing import Any
 
 from labkit.grading.frames import Frame, read_frame, write_frame
 from labkit.torch_port.followed_futures import Futures
+from labkit.torch_port.group_tables import entry_codes
 
 Payload = bytes | bytearray | memoryview
 ReadParts = Callable[[], tuple[Sequence[int], Payload, bool]]
 CELL_MARK = "<exercise "
 """Files whose name begins so are cells of a learner's notebook."""
+_BLOCKING = entry_codes()
 
 
 def _wait_for_works(future: Any, works: tuple[Any, ...] | None, wait: Callable[[Any], Any]) -> Any:
@@ -57,12 +59,12 @@ class RelayClient:
         with self._lock:
             number = self._number()
             if read is None:
-                self._write({**header, "id": number, "where": learners_line()})
+                self._write({**header, "id": number, **learners_call()})
             elif threading.active_count() > 1:
-                self._write({**header, "id": number, "eager": True, "where": learners_line()}, read())
+                self._write({**header, "id": number, "eager": True, **learners_call()}, read())
             else:
                 self._unread[number] = read
-                self._write({**header, "id": number, "where": learners_line()})
+                self._write({**header, "id": number, **learners_call()})
             return number
 
     def post_collective(self, header: Mapping[str, Any], read: ReadParts) -> int:
@@ -161,11 +163,18 @@ class RelayClient:
 
 def learners_line() -> str:
     """Return the innermost line of the learner's notebook that is being run, or ""."""
+    return str(learners_call()["where"])
+
+
+def learners_call() -> dict[str, object]:
+    """Return the learner's innermost line that is being run, or "", and whether it posts a message without waiting."""
+    posted = True
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
+        posted = posted and id(frame.f_code) not in _BLOCKING
         if name.startswith(CELL_MARK):
             line = linecache.getline(name, frame.f_lineno).strip()
-            return f"{name[1:-1]}, line {frame.f_lineno}: {line}"[:190]
+            return {"where": f"{name[1:-1]}, line {frame.f_lineno}: {line}"[:190], "posted": posted}
         frame = frame.f_back
-    return ""
+    return {"where": "", "posted": posted}

@@ -38,7 +38,10 @@ class Deadlock:
 
 @dataclass(eq=False)
 class Post:
-    """A send or a receive that a rank has posted; `size` was announced, `came` are the bytes that arrived."""
+    """A send or a receive of a rank; `size` was announced, `came` are the bytes that arrived.
+
+    `posted` says in reports that the call was isend or irecv. Nothing else rests on it: the rank itself claims it.
+    """
 
     rank: int
     id: int
@@ -55,6 +58,7 @@ class Post:
     pulled: bool = False
     delivered: bool = False
     where: str = ""
+    posted: bool = False
 
 
 @dataclass(eq=False)
@@ -77,9 +81,10 @@ class Part:
 
 @dataclass(eq=False)
 class Collective:
-    """The k-th collective of a group."""
+    """A collective of a group; `number` is how many came before."""
 
     members: tuple[int, ...]
+    number: int = 0
     parts: dict[int, Part] = field(default_factory=dict)
 
 

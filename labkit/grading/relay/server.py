@@ -161,7 +161,8 @@ class Relay:
             raise RelayError(rank, f"it called {kind} with {size} bytes; at most {self.limits.message_bytes} pass.")
         number = self._new_id(rank, header)
         where = str(header.get("where", ""))[:200]
-        post = Post(rank, number, kind, peer, tag, group, size, str(header["dtype"])[:20], state.position, where=where)
+        dtype, posted = str(header["dtype"])[:20], bool(header.get("posted"))
+        post = Post(rank, number, kind, peer, tag, group, size, dtype, state.position, where=where, posted=posted)
         state.position += 1
         state.posts[number] = post
         if kind == "send":
@@ -329,7 +330,7 @@ class Relay:
         number = self._new_id(rank, header)
         index = self._collective_counts[(group, rank)]
         self._collective_counts[(group, rank)] += 1
-        collective = self._collectives.setdefault((group, index), Collective(members))
+        collective = self._collectives.setdefault((group, index), Collective(members, index))
         part = Part(rank, number, name, str(header.get("where", ""))[:200], int(header["bytes"]))
         part.position = state.position
         for other in collective.parts.values():

@@ -15,6 +15,8 @@ from labkit.timeline.span import Lane
 from labkit.torch_port.gatherings import watch_gatherings
 
 _COMMUNICATION = int(Lane.COMMUNICATION)
+_MOST_SAID = 200
+"""So many ways to say a call go into the record, which has room for a limited number of names."""
 
 
 def record_gatherings(recorder: Recorder) -> Callable[[], None]:
@@ -25,6 +27,7 @@ def record_gatherings(recorder: Recorder) -> Callable[[], None]:
     """
     numbers: Counter[str] = Counter()
     inside = threading.local()
+    known: set[str] = set()
 
     @contextmanager
     def around(name: str, ranks: Sequence[int], said: str = "") -> Iterator[None]:
@@ -36,7 +39,9 @@ def record_gatherings(recorder: Recorder) -> Callable[[], None]:
             yield
             return
         described, since_ns = f"{name}|{','.join(map(str, ranks))}", time.monotonic_ns()
-        kind, word = log.intern(name), log.intern(said or name)
+        if len(known) < _MOST_SAID:
+            known.add(said)
+        kind, word = log.intern(name), log.intern(said if said and said in known else name)
         number, group = numbers[described], log.intern(described)
         numbers[described] += 1
         record = log.begin(since_ns, _COMMUNICATION, kind, word, group=group, number=number, source=source)
