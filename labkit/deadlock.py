@@ -113,11 +113,14 @@ class Standing:
         return f"{waiting.name} waits in {self._about(waiting, placed)}"
 
     def report(self) -> str:
-        """Return the report of a deadlock: `headline`, then `lines`."""
-        return "\n".join([self.headline(), *(f"  {line}" for line in self.lines())])
+        """Return the report of a deadlock: the sentences of `headline`, then `lines`."""
+        return "\n".join([*self._sentences(), *(f"  {line}" for line in self.lines())])
 
     def headline(self) -> str:
         """Return how many ranks wait, in which circle, and what they have in common."""
+        return " ".join(self._sentences())
+
+    def _sentences(self) -> list[str]:
         ranks = sorted({waiting.rank for waiting in self.waits})
         if len(ranks) == 1:
             said = [f"Deadlock: rank {ranks[0]} of {self.num_ranks} waits for something that can never happen."]
@@ -135,7 +138,7 @@ class Standing:
             said.append("All of them are in a send, and none has got as far as a receive.")
         elif not alone and operations <= set(RECEIVES):
             said.append("All of them are in a receive, and nothing has been sent that would answer one.")
-        return " ".join(said)
+        return said
 
     def lines(self) -> list[str]:
         """Return a line for each that waits, those of the circle first, then how the others ended."""

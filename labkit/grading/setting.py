@@ -34,8 +34,8 @@ class Setting:
     key: bytes
     limits: Limits
     alone: Path
-    points_only: bool
-    sandbox: str
+    points_only: bool = False
+    sandbox: str = "bubblewrap"
     second_run: bool = True
     packs: tuple[Pack, ...] = ()
     gpus: tuple[str, ...] = ()
@@ -61,6 +61,10 @@ class Setting:
             "packs": [asdict(pack) for pack in self.packs],
             "gpus": list(self.gpus),
         }
+
+    def fingerprint(self) -> str:
+        """Return what tells results of this setting from those of any other (see Course.fingerprint)."""
+        return self.course.fingerprint(self.key, self.second_run, self.packs, on_gpu=bool(self.gpus))
 
     @property
     def most_seconds(self) -> float:

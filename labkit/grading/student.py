@@ -23,7 +23,6 @@ from labkit.grading.guesses import guesses
 from labkit.grading.hidden_cases.oracle import HiddenCase, Oracle
 from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.keys import judge_answer
-from labkit.grading.limits import Limits
 from labkit.grading.notebook.execute import NotebookReader
 from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
@@ -37,9 +36,9 @@ from labkit.grading.reports.student_report import as_json, details, junit_xml, r
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.grading.second_run import to_replace, with_references
+from labkit.grading.setting import Setting
 from labkit.grading.submission import READ_NO_LINK, Submission
 from labkit.launch.gpu_turns import gpu_turn
-from labkit.lessons.catching_up import Pack
 from labkit.lessons.manifest import Exercise
 
 Progress = Callable[[str], None]
@@ -58,41 +57,24 @@ class Grader:
     """What one worker keeps between submissions.
 
     Args:
-        course: The lesson.
-        out: Where reports go.
-        key: The class key.
-        limits: What a submission may use.
-        alone: A file whose lock is held by whoever must not be disturbed.
-        points_only: Leave the notebook unexecuted: points never rest on it.
-        sandbox: "bubblewrap", or "none" for submissions that are trusted.
+        setting: What is the same for all submissions.
         preloaded: What everything that needs torch is forked from; else one of its own.
-        second_run: Whether what stands on a mistake is run once more with reference answers.
-        packs: Answers that were handed out.
-        gpus: UUIDs of the GPUs that hidden cases run on, of which each submission takes its turn at one.
     """
 
-    course: Course
-    out: Path
-    key: bytes
-    limits: Limits
-    alone: Path
-    points_only: bool = False
-    sandbox: str = "bubblewrap"
+    setting: Setting
     preloaded: Preloaded = field(default_factory=Preloaded)
-    second_run: bool = True
-    packs: Sequence[Pack] = ()
-    gpus: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
+        told = self.setting
+        self._hidden = None if told.sandbox == "none" else (*told.course.secrets, told.out, told.alone.parent)
         self._apart = 0.0
-        self._files = FileReader(self.limits)
-        self.oracle = Oracle(self.course, self.limits, self.preloaded)
-        self._template = self._new_template(self.gpus[0] if self.gpus else "")
-        self._reader = None if self.points_only else NotebookReader(self._hidden, self.limits)
+        self._files = FileReader(told.limits)
+        self.oracle = Oracle(told.course, told.limits, self.preloaded)
+        self._template = self._new_template(told.gpus[0] if told.gpus else "")
+        self._reader = None if told.points_only else NotebookReader(self._hidden, told.limits)
 
     def _new_template(self, gpu: str) -> Template:
-        return Template(self._hidden, self.limits, self.preloaded, gpu)
+        return Template(self._hidden, self.setting.limits, self.preloaded, gpu)
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
@@ -105,7 +87,7 @@ class Grader:
             self._end_the_rest()
             shutil.rmtree(folder, ignore_errors=True)
         result = replace(result, seconds=time.monotonic() - started - self._apart)
-        write_reports(result, self.course, self.out)
+        write_reports(result, self.setting.course, self.setting.out)
         return result
 
     def close(self) -> None:
@@ -128,18 +110,18 @@ class Grader:
 
     def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
         progress("reading")
-        fingerprint = self.course.fingerprint(self.key, self.second_run, self.packs, on_gpu=bool(self.gpus))
+        fingerprint = self.setting.fingerprint()
         digest = submission_hash(submission.path)
         notebook = self._files.read(submission)
         if notebook.problem:
-            return unreadable(submission.name, notebook.problem, self.course, digest, fingerprint)
-        rebuilt = rebuild(notebook.cells, self.course.pristine, self.limits)
+            return unreadable(submission.name, notebook.problem, self.setting.course, digest, fingerprint)
+        rebuilt = rebuild(notebook.cells, self.setting.course.pristine, self.setting.limits)
         # The notebook waits for its kernel, the hidden cases for their ranks: neither is in the other's way.
         with ThreadPoolExecutor(1, "notebook") as beside:
-            running = None if self.points_only else beside.submit(self._execute, rebuilt, folder)
+            running = None if self.setting.points_only else beside.submit(self._execute, rebuilt, folder)
             with self._gpu(progress):
                 exercises = self._probe(rebuilt, folder, progress)
-            exercises = from_packs(exercises, rebuilt.sources(), self.course.pristine, self.packs)
+            exercises = from_packs(exercises, rebuilt.sources(), self.setting.course.pristine, self.setting.packs)
             progress("running the notebook")
             run = running.result() if running else None
         return StudentResult(
@@ -149,7 +131,7 @@ class Grader:
             notes=tuple(steady(note) for note in notebook.notes + rebuilt.notes),
             notebook_summary=run.summary if run else "",
             cell_notes=_cell_notes(run) if run else (),
-            predictions=guesses(rebuilt, self.course.revealed, run.revealed if run else {}),
+            predictions=guesses(rebuilt, self.setting.course.revealed, run.revealed if run else {}),
             submission_hash=digest,
             course_hash=fingerprint,
             sources=rebuilt.sources(),
@@ -157,7 +139,7 @@ class Grader:
 
     def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
         if self._reader is None:
-            self._reader = NotebookReader(self._hidden, self.limits)
+            self._reader = NotebookReader(self._hidden, self.setting.limits)
         work = folder / "nb"
         work.mkdir()
         return self._reader.run(rebuilt.notebook, work, self.preloaded)
@@ -167,11 +149,11 @@ class Grader:
     @contextmanager
     def _gpu(self, progress: Progress) -> Iterator[None]:
         """Hold one of the GPUs, where hidden cases run on GPUs; the wait for it is not of a submission's own time."""
-        if not self.gpus:
+        if not self.setting.gpus:
             yield
             return
         begin = time.monotonic()
-        with gpu_turn(self.gpus, 1, lambda words: progress(WAITING)) as (gpu,):
+        with gpu_turn(self.setting.gpus, 1, lambda words: progress(WAITING)) as (gpu,):
             self._apart += time.monotonic() - begin
             progress("on a GPU")
             if gpu != self._template.gpu:
@@ -180,20 +162,20 @@ class Grader:
             yield
 
     def _probe(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
-        secret = submission_secret(rebuilt.answers(), self.key)
+        secret = submission_secret(rebuilt.answers(), self.setting.key)
         self._case_seconds = 0.0
         results: list[ExerciseResult] = []
-        for exercise in self.course.manifest.exercises:
+        for exercise in self.setting.course.manifest.exercises:
             progress(f"exercise {exercise.number or exercise.id}")
             if exercise.id in rebuilt.unchanged:
                 results.append(ExerciseResult(exercise, "not_done"))
             elif exercise.id in rebuilt.answered:
-                results.append(judge_answer(self.course, exercise, rebuilt.answered[exercise.id]))
+                results.append(judge_answer(self.setting.course, exercise, rebuilt.answered[exercise.id]))
             elif exercise.kind == "write":
                 results.append(ExerciseResult(exercise, "to_read", written=plain_text(rebuilt.written[exercise.id])))
             else:
                 results.append(self._exercise(exercise, rebuilt, secret, folder))
-        if self.second_run:
+        if self.setting.second_run:
             results = [self._again(each, results, rebuilt, secret, folder) for each in results]
         return tuple(results)
 
@@ -209,7 +191,7 @@ class Grader:
 
         How long that takes is told to nobody: it would be more than the one bit.
         """
-        references, manifest = self.course.references, self.course.manifest
+        references, manifest = self.setting.course.references, self.setting.course.manifest
         slugs = to_replace(manifest, result, results, references)
         if not slugs:
             return result
@@ -232,8 +214,8 @@ class Grader:
             )
         tried: list[CaseResult] = []
         for case in hidden:
-            if self._case_seconds > self.limits.probe_seconds:
-                seconds = self.limits.probe_seconds
+            if self._case_seconds > self.setting.limits.probe_seconds:
+                seconds = self.setting.limits.probe_seconds
                 tried.append(CaseResult(case.name, False, f"Not tried: the {seconds:g} s for all cases were used up."))
                 break
             outcome = self._case(exercise, rebuilt, secret, folder, case)
@@ -250,10 +232,10 @@ class Grader:
 
     def _case(self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, case: HiddenCase) -> Outcome:
         with self._lock(fcntl.LOCK_SH):
-            outcome = self._run(exercise, rebuilt, secret, folder, case, self.limits.case_seconds)
+            outcome = self._run(exercise, rebuilt, secret, folder, case, self.setting.limits.case_seconds)
         if outcome.failure and outcome.failure["kind"] == "timeout":
             with self._lock(fcntl.LOCK_EX):
-                outcome = self._run(exercise, rebuilt, secret, folder, case, self.limits.retry_seconds)
+                outcome = self._run(exercise, rebuilt, secret, folder, case, self.setting.limits.retry_seconds)
         return outcome
 
     def _run(
@@ -265,12 +247,14 @@ class Grader:
         self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)
-        return CaseRun(self._template, exercise.id, rebuilt.cells, case, secret, work, seconds, self.limits).run()
+        return CaseRun(
+            self._template, exercise.id, rebuilt.cells, case, secret, work, seconds, self.setting.limits
+        ).run()
 
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:
         """Take a turn, and count its time alone: what others keep us waiting is not a submission's own."""
-        with open(self.alone, "rb") as file:
+        with open(self.setting.alone, "rb") as file:
             try:
                 fcntl.flock(file, how | fcntl.LOCK_NB)
             except BlockingIOError:

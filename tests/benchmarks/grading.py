@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,7 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
     from labkit.grading.hidden_cases.probe import CaseRun
     from labkit.grading.limits import Limits
     from labkit.grading.notebook.execute import NotebookReader
+    from labkit.grading.setting import Setting
     from labkit.grading.student import Grader
     from labkit.grading.submission import Submission
     from tests.submissions.making import everything
@@ -218,13 +220,15 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
     right = folder / "right_as_taught.ipynb"
     right.write_bytes(everything("02")[right.name])
     submission = Submission("right", right)
-    grader = Grader(find_course("02", ROOT), folder / "out", bytes(32), Limits(), folder / "alone", points_only=True)
+    grader = Grader(
+        Setting(find_course("02", ROOT), folder / "out", bytes(32), Limits(), folder / "alone", points_only=True)
+    )
     NotebookReader.run, CaseRun.run = timed_notebook, timed_case  # type: ignore[method-assign]
     found = {}
     try:
         grader.grade(submission, lambda stage: None)
         for what in ("--points-only", "with its notebook"):
-            grader.points_only = what == "--points-only"
+            grader.setting = replace(grader.setting, points_only=what == "--points-only")
             own |= dict.fromkeys(own, 0.0)
             begin = time.perf_counter()
             result = grader.grade(submission, lambda stage: None)

@@ -13,6 +13,7 @@ from grading.small_lesson import RIGHT, write_submission
 from labkit.grading import student
 from labkit.grading.course import Course
 from labkit.grading.limits import Limits
+from labkit.grading.setting import Setting
 from labkit.grading.student import WAITING, Grader
 from labkit.grading.submission import Submission
 from labkit.grading.workers import local_class
@@ -45,7 +46,9 @@ def test_waiting_for_the_retries_of_others_takes_no_points(
     others = [child.pid for child in psutil.Process().children()]  # a grader ends whatever it has not kept
     end = student.end_descendants
     monkeypatch.setattr(student, "end_descendants", lambda of=None, keep=(): end(of, [*keep, *others]))
-    grader = Grader(course, tmp_path / "out", b"key", Limits(), tmp_path / "alone", points_only=True, sandbox="none")
+    grader = Grader(
+        Setting(course, tmp_path / "out", b"key", Limits(), tmp_path / "alone", points_only=True, sandbox="none")
+    )
     try:
         result = grader.grade(Submission("right", path), stages.append)
     finally:

@@ -127,8 +127,9 @@ def _told(work: Callable[[], None], on: Any) -> LabkitError:
 def _is_told(kind: Kind, error: LabkitError) -> None:
     """Hold the report against the words of this kind, and the places that it names against the code."""
     report = str(error).partition("\n\n")[0].splitlines()
-    assert report[0] == kind.headline
-    told = [without_places(line.removeprefix("  ")) for line in report[1:]]
+    lines = [line.removeprefix("  ") for line in report if line.startswith("  ")]
+    assert " ".join(report[: -len(lines)]) == kind.headline
+    told = [without_places(line) for line in lines]
     assert tuple(line for line, _ in told) == kind.lines
     assert {code for line, code in told if " waits in " in line} <= kind.codes()
 

@@ -93,10 +93,7 @@ class DaskClass:
         )
 
     def _grade(self, distributed: Any, client: Any) -> None:
-        run_id, fingerprint = (
-            uuid.uuid4().hex,
-            self.setting.course.fingerprint(self.setting.key, self.setting.second_run, self.setting.packs),
-        )
+        run_id, fingerprint = uuid.uuid4().hex, self.setting.fingerprint()
         about = (run_id, _opening(self.setting), _course_files(self.setting.course), fingerprint)
         with FileReader(self.setting.limits) as files:
             waiting = [each for each in reversed(self.todo) if not self._is_told_here(files, each, fingerprint)]

@@ -115,7 +115,7 @@ def _run(run_id: str, opening: Mapping[str, Any], files: Mapping[str, bytes], fi
         (folder / "alone").touch()
         setting = _here(setting_of(opening), folder)
         run = _Run(folder, setting)
-        if setting.course.fingerprint(setting.key, setting.second_run, setting.packs) != fingerprint:
+        if setting.fingerprint() != fingerprint:
             shutil.rmtree(folder)
             raise EnvironmentProblem(
                 "this Dask worker has a different version of labkit than the machine that hands out submissions; "

@@ -58,9 +58,7 @@ def _work(sock: socket.socket, preloaded: Preloaded) -> None:
     opening = read_frame(sock)
     if opening is None:
         return
-    told = setting_of(opening.header)
-    places = (told.course, told.out, told.key, told.limits, told.alone)
-    grader = Grader(*places, told.points_only, told.sandbox, preloaded, told.second_run, told.packs, told.gpus)
+    grader = Grader(setting_of(opening.header), preloaded)
     try:
         _serve(sock, grader)
     finally:
