@@ -76,7 +76,7 @@ check: setup  ## Prove that notebooks and slides are what their sources say
 	$(BIN)/labkit build --check
 
 # One thread a process: workers and their ranks share the cores, and threads that spin take them from each other.
-unit notebooks test-all: export OMP_NUM_THREADS := 1
+unit notebooks test-all test-elsewhere: export OMP_NUM_THREADS := 1
 
 unit: setup  ## pytest and the solutions' cells: everything that is neither long nor in need of a GPU; prints the slowest
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not long and not gpu1 and not gpu2" $(ARGS)
@@ -98,8 +98,8 @@ test-gpu: setup  ## Only the tests that need one or two CUDA GPUs; fails where t
 	$(BIN)/python -m labkit.launch.gpus
 	$(BIN)/python -m pytest -m "gpu1 or gpu2" $(ARGS)
 
-test-elsewhere: setup  ## `make unit` with fork, memfd, bubblewrap and control groups taken away, as on other systems (an hour)
-	@$(BIN)/python -m tests.elsewhere $(MAKE) --no-print-directory unit ARGS="$(ARGS)"
+test-elsewhere: setup  ## What macOS and Windows run, here with fork, memfd, bubblewrap and control groups taken away
+	@$(BIN)/python -m tests.elsewhere $(ARGS)
 
 test-browser: setup  ## Only the tests that drive a real Chromium
 	$(BIN)/python -m pytest -m browser $(ARGS)
@@ -113,11 +113,12 @@ slides: setup  ## Build the decks of all lessons and of the workshop: build/slid
 docs: setup  ## Build the documentation site: build/docs/index.html, which needs no network (a warning fails it)
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs && echo "build/docs/index.html"
 
-dist: setup  ## Write dist/*.whl from the last commit: labkit with its lessons, for machines without a checkout or make
+dist: setup  ## Write dist/*.whl from the last commit, labkit with its lessons, and dist/hosted/ for Kaggle and Colab
 	@rm -rf build/dist dist && mkdir -p build/dist dist
 	@git archive HEAD labkit pyproject.toml README.md LICENSE | tar -x -C build/dist
 	@git archive --prefix=labkit/course/ HEAD notebooks .jupyter ':(glob)solutions/[0-9]*.py' | tar -x -C build/dist
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist build/dist && ls dist/*.whl
+	@$(BIN)/python -m labkit.lessons.hosted dist
 
 grade: setup  ## Grade submissions: make grade ARGS="FOLDER --lesson 02 --out grades"
 	$(BIN)/labkit grade $(ARGS)

@@ -13,7 +13,7 @@ from labkit.doctor import as_text, examine
 from labkit.errors import LessonError
 from labkit.interpreter import python
 from labkit.lessons.course import brought_course, find_course
-from labkit.lessons.pristine import ORIGINALS
+from labkit.lessons.pristine import ORIGINALS, TUTOR
 
 DEFAULT = Path("labkit-lessons")
 _NOTEBOOKS = "[0-9][0-9]_*.ipynb"
@@ -62,6 +62,7 @@ def write_lessons(folder: Path, say: Callable[[str], None]) -> None:
             shutil.copyfile(path, mine / path.name)
         for path in notebooks:
             shutil.copyfile(path, mine / ORIGINALS / path.name)
+        shutil.copyfile(brought / "notebooks" / TUTOR, mine / TUTOR)
         shutil.copytree(brought / ".jupyter", folder / ".jupyter", dirs_exist_ok=True)
     except OSError as error:
         raise LessonError(

@@ -16,6 +16,8 @@ from labkit.lessons.source import load
 from labkit.lessons.student import student_notebook
 
 ORIGINALS = ".originals"
+TUTOR = "AGENTS.md"
+"""Beside the notebooks: it tells an assistant to be a tutor, and not to solve."""
 _MOST_NAMED = 14
 
 

@@ -81,7 +81,7 @@ def test_the_bundle_holds_notebooks_slides_and_labkit_and_nothing_else(bundle: P
         "pages", "pyproject.toml", "requirements.lock", "slides",
     }  # fmt: skip
     handed_out = {"00_start_here.ipynb", "02_ring_all_reduce.ipynb"}
-    assert {path.name for path in (bundle / "notebooks").iterdir()} == {*handed_out, ".originals"}
+    assert {path.name for path in (bundle / "notebooks").iterdir()} == {*handed_out, ".originals", "AGENTS.md"}
     assert {path.name for path in (bundle / "notebooks" / ".originals").iterdir()} == handed_out
     assert not (bundle / "labkit" / "grading").exists()
     targets = subprocess.run(

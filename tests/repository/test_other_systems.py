@@ -27,6 +27,7 @@ FILES = {
     "launch/watchdog.py": "reads /proc where it is there, else asks psutil",
     "launch/gpu_turns.py": "takes turns on Linux, and says so elsewhere",
     "doctor.py": "reads files that are not there elsewhere: no limit",
+    "gpu_report/claims/ranks.py": "kills ranks, on hosts with NVIDIA GPUs, which run Linux",
 }
 
 

@@ -26,7 +26,7 @@ from labkit.grading.handout.texts_within import NOT_SEARCHED
 from labkit.lessons.class_course import own_keys, own_recordings, showing
 from labkit.lessons.course import find_course, select
 from labkit.lessons.notebook import as_text
-from labkit.lessons.pristine import ORIGINALS
+from labkit.lessons.pristine import ORIGINALS, TUTOR
 from labkit.lessons.source import load
 from labkit.links import refuse_links
 from labkit.progress import Told, untold
@@ -104,6 +104,7 @@ def release(
             for path in (notebook, *([slides] if slides.is_file() else [])):
                 _copy(path, bundle / path.parent.name / path.name)
             _copy(notebook, bundle / "notebooks" / ORIGINALS / notebook.name)  # for `labkit reset`
+        _copy(REPOSITORY / "notebooks" / TUTOR, bundle / "notebooks" / TUTOR)
         _with_the_class_recordings(root, bundle)
         if pages:
             told("slides and site", 1, total)
