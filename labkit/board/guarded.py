@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import tornado.web
 
 
@@ -18,6 +20,11 @@ class GuardedHandler(tornado.web.RequestHandler):
             "Content-Security-Policy", "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline';"
             " script-src 'unsafe-inline'; frame-ancestors 'none'"
         )  # fmt: skip
+
+    def is_sent_by_another_page(self) -> bool:
+        """Return whether a page from elsewhere sends this: a browser says where from, labkit says nothing."""
+        sender = self.request.headers.get("Origin")
+        return self.request.method == "POST" and sender is not None and urlsplit(sender).netloc != self.request.host
 
     def refuse(self, status: int, why: str) -> None:
         """Answer in words."""

@@ -18,8 +18,6 @@ from typing import Any
 from labkit.errors import ConfigError, EnvironmentProblem
 
 MOST_LEARNERS = 1000
-MOST_BY_ADDRESS = 300
-"""Learners of one address: a room behind one router, or a machine that many log in to."""
 LONGEST_NICKNAME = 24
 _RANKED = 10
 
@@ -37,12 +35,17 @@ CREATE TABLE IF NOT EXISTS result (
     tries INTEGER NOT NULL, first_s REAL NOT NULL, last_s REAL NOT NULL, PRIMARY KEY (nickname, exercise)
 );
 CREATE TABLE IF NOT EXISTS renamed (key_hash TEXT PRIMARY KEY, nickname TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS relay (secret TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS removed (key_hash TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS design (
     nickname TEXT NOT NULL REFERENCES learner, exercise TEXT NOT NULL, score REAL NOT NULL,
     PRIMARY KEY (nickname, exercise)
 );
 """
+
+
+_MARK = {"class", "learner", "result"}
+"""Tables that every board's file has had from the first."""
 
 
 @dataclass(frozen=True)
@@ -120,20 +123,33 @@ class Results:
         EnvironmentProblem: If the file cannot be opened, or is something else.
     """
 
+    of_a_learner: tuple[str, ...] = ("result", "design", "learner", "seat")
+
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._now = now
         with ExitStack() as undo:
             try:
+                path.touch(mode=0o600)  # it holds the instructor's link
                 self._base = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+                there = {name for (name,) in self._base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                if there and not there >= _MARK:
+                    raise EnvironmentProblem(
+                        f"{path} is another program's database (it has the tables {', '.join(sorted(there)[:5])}), so "
+                        "nothing was written to it; name a new file with --results FILE"
+                    )
                 self._base.execute("PRAGMA journal_mode=WAL")
                 self._base.executescript(_SCHEMA)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 raise EnvironmentProblem(
                     f"the board cannot keep its results in {path}: {error}; choose another file with --results FILE"
                 ) from error
             undo.pop_all()  # it stays open
         found = self._base.execute("SELECT token FROM class").fetchone()
         self.token: str = found[0] if found else self._new_token()
+        kept = self._base.execute("SELECT secret FROM relay").fetchone()
+        self.relay_secret: str = kept[0] if kept else secrets.token_hex(32)
+        if not kept:
+            self._base.execute("INSERT INTO relay VALUES (?)", (self.relay_secret,))
 
     def _new_token(self) -> str:
         token = "-".join("".join(secrets.choice("abcdefghjkmnpqrstuvwxyz23456789") for _ in range(5)) for _ in "12")
@@ -152,8 +168,7 @@ class Results:
             address: From where.
 
         Raises:
-            ConfigError: If the nickname is another learner's, the key has another nickname, or the board or what one
-                address may have on it is full.
+            ConfigError: If the nickname is another learner's, the key has another nickname, or the board is full.
         """
         with self.changing():
             nickname = self.admitted(result.nickname, result.key, address)
@@ -198,8 +213,6 @@ class Results:
             return str(renamed[0])
         found = self._base.execute("SELECT key_hash FROM learner WHERE nickname = ?", (nickname,)).fetchone()
         if found is None:
-            if self._base.execute("SELECT count(*) FROM learner").fetchone()[0] >= MOST_LEARNERS:
-                raise ConfigError(f"the board is full: it holds {MOST_LEARNERS} learners")
             self._take_seat(nickname, key_hash, address)
             self._base.execute("INSERT INTO learner VALUES (?, ?)", (nickname, key_hash))
         elif not hmac.compare_digest(found[0], key_hash):
@@ -207,18 +220,30 @@ class Results:
         return nickname
 
     def _take_seat(self, nickname: str, key_hash: str, address: str) -> None:
-        """Give a key its one nickname.
+        """Give a key its one nickname; on a full board the seat of who came first and has tried nothing yet.
+
+        Seats are not counted by address: a room sits behind one router. Whoever loses a seat takes another with the
+        next thing that they send.
 
         Raises:
-            ConfigError: If the key has one, or the address has too many.
+            ConfigError: If the key has one, or everybody on a full board has tried an exercise.
         """
         seat = self._base.execute("SELECT nickname FROM seat WHERE key_hash = ?", (key_hash,)).fetchone()
         if seat is not None:
             raise ConfigError(f"you joined this class as {seat[0]!r}; join with that nickname to go on")
-        count = self._base.execute("SELECT count(*) FROM seat WHERE address = ?", (address,)).fetchone()[0]
-        if address and count >= MOST_BY_ADDRESS:
-            raise ConfigError(f"{MOST_BY_ADDRESS} learners have already joined from {address}, which is the limit")
+        if self._base.execute("SELECT count(*) FROM learner").fetchone()[0] >= MOST_LEARNERS:
+            idle = self._base.execute(
+                "SELECT nickname FROM seat WHERE nickname NOT IN (SELECT nickname FROM result) ORDER BY rowid LIMIT 1"
+            ).fetchone()
+            if idle is None:
+                raise ConfigError(f"the board is full: it holds {MOST_LEARNERS} learners")
+            self._take_off(idle[0])
         self._base.execute("INSERT INTO seat VALUES (?, ?, ?)", (key_hash, nickname, address))
+
+    def _take_off(self, nickname: str) -> None:
+        """Remove a learner with all that they sent, in the change that is under way."""
+        for table in self.of_a_learner:
+            self._base.execute(f"DELETE FROM {table} WHERE nickname = ?", (nickname,))
 
     def standing(self, exercises: Exercises) -> dict[str, Any]:
         """Return what the page shows, as plain JSON values.

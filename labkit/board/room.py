@@ -9,7 +9,7 @@ import json
 import math
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import time
 from typing import Any
@@ -21,6 +21,7 @@ from labkit.slugs import is_slug
 WANTS = ("help", "done", "")
 MOST_GUESSES = 100
 _SHOWN_S = 1800.0
+_LONGEST_WORD = 20
 _TABLES = {
     "saying": "nickname TEXT PRIMARY KEY, what TEXT NOT NULL, since_s REAL NOT NULL",
     "guess": "nickname TEXT NOT NULL, guess TEXT NOT NULL, value TEXT NOT NULL, unit TEXT NOT NULL, at_s REAL NOT NULL,"
@@ -29,7 +30,6 @@ _TABLES = {
     " PRIMARY KEY (nickname, exercise)",
     "instructor": "token TEXT NOT NULL",
 }
-_OF_A_LEARNER = ("result", "design", "saying", "guess", "mistake", "learner", "seat")
 
 
 class Room(Results):
@@ -38,10 +38,16 @@ class Room(Results):
     Args:
         path: The file; made if it is not there.
         now: Seconds since the epoch.
+        predictions: What the course has guessed, with its unit; None for a board that has no course.
     """
 
-    def __init__(self, path: Path, now: Callable[[], float] = time) -> None:
+    of_a_learner = ("saying", "guess", "mistake", *Results.of_a_learner)
+
+    def __init__(
+        self, path: Path, now: Callable[[], float] = time, predictions: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(path, now)
+        self._predictions = predictions
         for name, columns in _TABLES.items():
             self._base.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
         found = self._base.execute("SELECT token FROM instructor").fetchone()
@@ -85,8 +91,14 @@ class Room(Results):
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, int | float | str | bool) or not finite or len(str(value)) > 60:
             raise ConfigError("a guess is a number, a short word, true or false")
+        if isinstance(value, str) and (not value.isprintable() or len(value) > _LONGEST_WORD):
+            raise ConfigError(f"a guess in words has at most {_LONGEST_WORD} printable characters")
         if not is_slug(rest["guess"]) or not isinstance(unit, str) or len(unit) > 20:
             raise ConfigError("a guess has the name of what is guessed, and a unit of at most 20 characters")
+        if self._predictions is not None:
+            if rest["guess"] not in self._predictions:
+                raise ConfigError("the course on the board's machine does not ask for this guess")
+            unit = self._predictions[rest["guess"]]
         with self.changing():
             nickname = self.admitted(nickname, key, address)
             count = self._base.execute("SELECT count(*) FROM guess WHERE nickname = ?", (nickname,)).fetchone()[0]
@@ -110,8 +122,7 @@ class Room(Results):
         """
         key_hash = self._key_of(nickname)
         with self.changing():
-            for table in _OF_A_LEARNER:
-                self._base.execute(f"DELETE FROM {table} WHERE nickname = ?", (nickname,))
+            self._take_off(nickname)
             self._base.execute("INSERT OR REPLACE INTO removed VALUES (?)", (key_hash,))
 
     def rename(self, nickname: str, to: str) -> None:
@@ -125,7 +136,7 @@ class Room(Results):
         if self._base.execute("SELECT 1 FROM learner WHERE nickname = ?", (to,)).fetchone():
             raise ConfigError(f"somebody in this class is already called {to!r}")
         with self.changing():
-            for table in _OF_A_LEARNER:
+            for table in self.of_a_learner:
                 self._base.execute(f"UPDATE {table} SET nickname = ? WHERE nickname = ?", (to, nickname))
             self._base.execute("INSERT OR REPLACE INTO renamed VALUES (?, ?)", (key_hash, to))
 

@@ -15,7 +15,7 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class _Handler(GuardedHandler):
         right = results.instructors_token if (self.request.path or "").startswith("/i/") else results.token
         if not hmac.compare_digest(token.encode(), right.encode()):
             self.refuse(403, "this board has no such class; compare the link with the one on the wall")
+        elif self.is_sent_by_another_page():
+            self.refuse(403, "another page sent this; the board takes what labkit and its own page send")
 
     def write_error(self, status_code: int, **_: object) -> None:
         self.refuse(status_code, self._reason)
@@ -187,6 +189,7 @@ def serve(
     say: Callable[[str, str], None],
     score: Score,
     relay: Path | None = None,
+    predictions: Mapping[str, str] | None = None,
 ) -> None:
     """Serve a class until interrupted.
 
@@ -199,14 +202,15 @@ def serve(
         score: What the plans of a design are worth.
         relay: A folder that all can write to and that is read too, where learners cannot reach this machine; None for
             none.
+        predictions: What the course has guessed, with its unit: nothing else comes onto the wall.
 
     Raises:
         EnvironmentProblem: If the port is taken or the file cannot be used.
     """
-    results = Room(results_file)
+    results = Room(results_file, predictions=predictions)
     try:
         if relay is not None:
-            open_folder(relay, results.token)
+            open_folder(relay, results.token, results.relay_secret)
         sockets = tornado.netutil.bind_sockets(port, host, family=socket.AF_INET)
     except EnvironmentProblem:
         results.close()
@@ -221,7 +225,8 @@ def serve(
     links = (f"{address}/c/{results.token}", f"{address}/i/{results.instructors_token}")
     board = Board(results, exercises, score)
     try:
-        asyncio.run(_serve(board, sockets, lambda: say(*links), Reader(relay, board.take) if relay else None))
+        reader = Reader(relay, board.take, results.token, results.relay_secret) if relay else None
+        asyncio.run(_serve(board, sockets, lambda: say(*links), reader))
     finally:
         results.close()
 

@@ -112,6 +112,7 @@ def board(
 ) -> None:
     """Show a room's progress on a page: learners join with a link, and results of labkit.check appear."""
     exercises = load("labkit.lessons.course", "exercise_titles")(course)
+    predictions = load("labkit.lessons.course", "predictions")(course)
 
     def say(link: str, instructors: str) -> None:
         typer.echo(f"Class board: {link}")
@@ -129,7 +130,7 @@ def board(
         )
         return value
 
-    load("labkit.board.server", "serve")(results, exercises, host, port, say, score, relay)
+    load("labkit.board.server", "serve")(results, exercises, host, port, say, score, relay, predictions)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit grade submissions/ --lesson 02 --out grades")

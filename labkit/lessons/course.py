@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from pathlib import Path
 
 from labkit.errors import LessonError
 from labkit.lessons.manifest import read
+from labkit.lessons.prediction_cell import read_prediction
 from labkit.slugs import names_lesson
 
 
@@ -43,6 +46,21 @@ def exercise_titles(start: Path | None = None) -> dict[str, list[tuple[str, str,
     """
     notebooks = sorted((find_course(start) / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     return {path.stem[:2]: [(each.id, each.number, each.title) for each in read(path).exercises] for path in notebooks}
+
+
+def predictions(start: Path | None = None) -> dict[str, str]:
+    """Return what the course has learners guess, by name, with its unit; read from the notebooks.
+
+    Raises:
+        LessonError: If no course is found.
+    """
+    found = {}
+    for path in sorted((find_course(start) / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if "predict" in cell["metadata"].get("tags", ()):
+                cells = map(read_prediction, ast.parse("".join(cell["source"])).body)
+                found |= {each.name: each.unit for each in cells if each is not None and each.is_call}
+    return found
 
 
 def source_files(course: Path) -> list[Path]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from labkit.board.results import MOST_BY_ADDRESS, MOST_LEARNERS, Reported, Results, reported
+from labkit.board.results import MOST_LEARNERS, Reported, Results, reported
+from labkit.board.room import Room
 from labkit.errors import ConfigError, EnvironmentProblem
 
 COURSE = {
@@ -71,16 +73,58 @@ def test_a_full_board_says_so(results: Results) -> None:
         results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True))
 
 
-def test_a_key_has_one_seat_and_an_address_a_bounded_number(results: Results) -> None:
+def test_a_key_has_one_seat_wherever_it_comes_from(results: Results) -> None:
     results.record(Reported("ada", KEY, "naive_all_reduce", True), "10.0.0.7")
     with pytest.raises(ConfigError, match="you joined this class as 'ada'"):
         results.record(Reported("bob", KEY, "naive_all_reduce", True), "10.0.0.8")
-    for number in range(MOST_BY_ADDRESS - 1):
-        results.record(Reported(f"learner {number}", f"{KEY} {number}", "naive_all_reduce", True), "10.0.0.7")
-    with pytest.raises(ConfigError, match=r"300 learners have already joined from 10\.0\.0\.7"):
-        results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True), "10.0.0.7")
-    results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True), "10.0.0.8")
     results.record(Reported("ada", KEY, "count_bytes", True), "10.0.0.9")
+
+
+def test_seats_that_one_machine_fills_are_given_to_who_comes(tmp_path: Path) -> None:
+    room = Room(tmp_path / "class.sqlite")
+    room.record(Reported("ada", KEY, "naive_all_reduce", False), "10.0.0.7")
+    for number in range(MOST_LEARNERS + 5):
+        body = {"nickname": f"bot {number}", "key": f"{KEY} {number}", "guess": "ring_speedup", "value": 1, "unit": ""}
+        room.guess(body, "10.0.0.7")
+    room.record(Reported("grace", f"{KEY} grace", "naive_all_reduce", True), "10.0.0.7")
+    standing = room.standing(COURSE)
+    assert len(standing["learners"]) == MOST_LEARNERS
+    assert {"ada", "grace"} <= set(standing["learners"]) and "bot 0" not in standing["learners"]
+    assert len(standing["poll"]["values"]) == MOST_LEARNERS - 2  # whoever lost a seat has no say
+    room.say({"nickname": "bot 0", "key": f"{KEY} 0", "what": "help"}, "10.0.0.7")  # and takes another
+    assert room.standing(COURSE)["help"] == 1
+    room.close()
+
+
+def test_a_file_of_another_program_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "photos.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE photos (name TEXT)")
+        other.commit()
+    before = path.read_bytes()
+    with pytest.raises(EnvironmentProblem, match=r"is another program's database \(it has the tables photos\)"):
+        Results(path)
+    assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["photos.db"]
+
+
+def test_the_file_with_the_instructors_link_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    Room(tmp_path / "class.sqlite").close()
+    assert all(each.stat().st_mode & 0o077 == 0 for each in tmp_path.iterdir())
+
+
+def test_only_what_the_course_asks_for_comes_onto_the_wall(tmp_path: Path) -> None:
+    room = Room(tmp_path / "class.sqlite", predictions={"ring_speedup": "times"})
+    own = {"nickname": "ada", "key": KEY}
+    room.guess({**own, "guess": "ring_speedup", "value": 4, "unit": "<b>x</b>"})
+    for wrong in (
+        {"guess": "our_teacher_is_a_fool", "value": 1, "unit": ""},
+        {"guess": "ring_speedup", "value": "so true \u202e", "unit": ""},
+        {"guess": "ring_speedup", "value": "a sentence that is longer than a word", "unit": ""},
+    ):
+        with pytest.raises(ConfigError):
+            room.guess({**own, **wrong})
+    assert room.standing(COURSE)["poll"] == {"guess": "ring_speedup", "unit": "times", "values": [4]}
+    room.close()
 
 
 def test_a_restart_goes_on_with_the_same_class(tmp_path: Path) -> None:

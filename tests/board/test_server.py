@@ -205,12 +205,12 @@ def test_help_guesses_and_mistakes_reach_the_instructor_and_the_wall_has_no_name
         labkit.i_need_help()
     labkit.join_class(board.link, "ada")
     assert "sees that you want help" in labkit.i_need_help()
-    labkit.predict("root_megabytes", 12.5, unit="MB")
+    labkit.predict("tree_wins_below", 12.5, unit="MB")
     reporting.report("count_bytes", False, mistake="forgot the root")
     reporting.wait()
     wall: Any = board.standing()
     assert (wall["help"], wall["done"]) == (1, 0)
-    assert wall["poll"] == {"guess": "root_megabytes", "unit": "MB", "values": [12.5]}
+    assert wall["poll"] == {"guess": "tree_wins_below", "unit": "MB", "values": [12.5]}
     assert "helped" not in wall and "mistakes" not in wall
     own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
     assert own["helped"] == [["ada", 0]] and own["mistakes"] == {"count_bytes": [["forgot the root", 1]]}
@@ -254,6 +254,8 @@ def test_a_folder_relays_where_machines_cannot_reach_each_other(tmp_path: Path, 
         with pytest.raises(ConfigError, match="somebody else in this class is called 'ada'"):
             labkit.join_class(str(tmp_path / "shared"), "ada")
         (tmp_path / "shared" / "odd.jsonl").write_text('no json\n[]\n{"what": "result", "body": 3}\n')
+        os.mkfifo(tmp_path / "shared" / "0.jsonl")
+        (tmp_path / "shared" / "1.jsonl").mkdir()
         labkit.join_class(str(tmp_path / "shared"), "bo")
         while "bo" not in board.standing()["learners"]:
             assert board.process.poll() is None

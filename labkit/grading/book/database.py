@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from sqlalchemy import Engine, create_engine, event, func, select
+from sqlalchemy import Engine, create_engine, event, func, inspect, select
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError, EnvironmentProblem
@@ -17,6 +25,8 @@ from labkit.grading.book.lesson_keys import key_by_slug
 from labkit.grading.book.tables import VERSION, About, Table
 
 _Value = TypeVar("_Value")
+_MARK = {"about", "attempts", "marks"}
+"""Tables that every gradebook has had from the first."""
 
 
 class Database:
@@ -52,13 +62,8 @@ class Database:
         with ExitStack() as undo:
             undo.callback(self.close)
             with self._reached():
-                Table.metadata.create_all(self._engine)
-                with Session(self._engine) as session, session.begin():
-                    version = session.scalar(select(func.max(About.version)))
-                    if version is None or version < VERSION:
-                        if version is not None:
-                            key_by_slug(session)
-                        session.add(About(version=VERSION))
+                self._refuse_foreign()
+                version = self._with_tables()
             if version is not None and version > VERSION:
                 raise ConfigError(
                     f"{self._shown} was made by a newer labkit (its layout is {version}, and this labkit knows up to "
@@ -67,6 +72,38 @@ class Database:
             if preview:
                 self._only = Session(self._engine)
             undo.pop_all()  # it stays open
+
+    def _refuse_foreign(self) -> None:
+        """Return if the database is new or a gradebook; a file of another program stays as it is."""
+        if self._engine.dialect.name != "sqlite":
+            return  # a server's database may hold what it likes beside ours
+        there = set(inspect(self._engine).get_table_names())
+        if there and not there >= _MARK:
+            raise ConfigError(
+                f"{self._shown} is another program's database (it has the tables {', '.join(sorted(there)[:5])}), so "
+                "nothing was written to it; name a new file for the gradebook"
+            )
+
+    def _with_tables(self) -> int | None:
+        """Make what is not there, and return the layout it had before; once more where another made it meanwhile."""
+        for last in (False, False, True):
+            try:
+                with self._engine.begin() as connection:
+                    if connection.dialect.name == "sqlite":
+                        connection.exec_driver_sql("BEGIN IMMEDIATE")  # the second waits for the first
+                    Table.metadata.create_all(connection)
+                    with Session(connection) as session:
+                        version = session.scalar(select(func.max(About.version)))
+                        if version is None or version < VERSION:
+                            if version is not None:
+                                key_by_slug(session)
+                            session.add(About(version=VERSION))
+                        session.commit()
+                return version
+            except (IntegrityError, OperationalError, ProgrammingError) as error:
+                if last or not re.search(r"already exists|duplicate|unique", str(error.orig), re.IGNORECASE):
+                    raise
+        raise AssertionError("unreachable")
 
     def close(self) -> None:
         """Let go of the database; of a preview nothing is left."""
