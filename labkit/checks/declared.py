@@ -158,7 +158,7 @@ def _known(
     pairs: Mapping[int, tuple[Any, Any]],
     mistakes: Sequence[Mistake],
 ) -> str:
-    """Return the mistake that gives what came on all ranks, whose mark is seen, or that gives the first wrong one."""
+    """Return the mistake that gives what came everywhere, or whose mark is seen, or that gives the first wrong one."""
 
     def gives(way: Way, rank: int) -> bool:
         try:
@@ -214,3 +214,8 @@ def said(value: Any, around: int = 0) -> str:
 def failed_in(function: str, error: str) -> Seen:
     """Return the mark that this error came out of this function."""
     return lambda case, got, wire: isinstance(got, Failure) and got.error == error and function in got.detail
+
+
+def either(*seen: Seen) -> Seen:
+    """Return the mark that one of these is seen."""
+    return lambda case, got, wire: any(each(case, got, wire) for each in seen)

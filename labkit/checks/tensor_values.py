@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.compare import listing
-from labkit.checks.verdict import Verdict
+from labkit.checks.finding import Finding
 from labkit.words import are_wrong, number
 
 _RTOL, _ATOL = 1e-9, 1e-12
@@ -33,8 +33,8 @@ def first_wrong(got: Value, expected: Mapping[str, Value]) -> str | None:
 
 def compare_ranks(
     got: tuple[Values, ...], expected: list[dict[str, Value]], path: tuple[Any, ...], what: str
-) -> Verdict | None:
-    """Return a verdict on the first tensor that is wrong on some rank, or None.
+) -> Finding | None:
+    """Return what is wrong with the first tensor that is wrong on some rank, or None.
 
     Args:
         got: What came from each rank.
@@ -52,8 +52,8 @@ def compare_ranks(
     rank, name = next(iter(wrong.items()))
     came, wanted_dict = at(got[rank], path), cast(Mapping[str, Value], at(expected[rank], path))
     mine = came.get(name) if isinstance(came, dict) else None
-    return Verdict(
-        False,
+    return Finding(
+        "",
         message=f"{are_wrong(wrong, len(expected))}: {what} of {name} on rank {rank}"
         + _difference(mine, wanted_dict[name]),
         expected=f"rank {rank}, {name}: {_text(wanted_dict[name], mine)}",

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got
+from labkit.checks.declared import Mistake, Seen, either
 from labkit.checks.tensor_values import at, close, elements_apart
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging.gradient_marks import marks_of_gradients
-from labkit.exercises.averaging.naming import Mark, Seen
 from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.averaging.stretches import in_another_order, of_backward, partition, stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, waits_in_backward
@@ -221,119 +221,108 @@ def only_later_steps(case: Case, got: Got, wire: Wire) -> bool:
     return any(wrong_names(case, got, number) for number in range(1, len(steps_of(case))))
 
 
-BUFFERS_AT_START = Mark(
+BUFFERS_AT_START = Mistake(
     "buffers not broadcast",
-    "Parameters are equal after construction, buffers are not: BatchNorm's running statistics are buffers. Broadcast "
-    "module.buffers() too.",
-    lambda case, got, wire: bool(begun_wrong(case, got)) and begun_wrong(case, got) <= set(BUFFERS),
+    "Parameters are equal after construction, buffers are not: BatchNorm's running statistics "
+    "are buffers. Broadcast module.buffers() too.",
+    seen=lambda case, got, wire: bool(begun_wrong(case, got)) and begun_wrong(case, got) <= set(BUFFERS),
 )
-FROZEN_AT_START = Mark(
+FROZEN_AT_START = Mistake(
     "frozen parameters not broadcast",
-    "Only parameters that need a gradient were broadcast. A frozen one must be equal on all ranks too, or their "
-    "forward passes differ.",
-    lambda case, got, wire: bool(begun_wrong(case, got)) and begun_wrong(case, got) <= set(FROZEN),
+    "Only parameters that need a gradient were broadcast. A frozen one must be equal on all "
+    "ranks too, or their forward passes differ.",
+    seen=lambda case, got, wire: bool(begun_wrong(case, got)) and begun_wrong(case, got) <= set(FROZEN),
 )
-NOTHING_AT_START = Mark(
+NOTHING_AT_START = Mistake(
     "no broadcast",
     "After construction the ranks hold different models: nothing was broadcast from rank 0. Call broadcast_module.",
-    lambda case, got, wire: len(begun_wrong(case, got)) > 5,
+    seen=lambda case, got, wire: len(begun_wrong(case, got)) > 5,
 )
-SUM = Mark(
+SUM = Mistake(
     "sum for mean",
     "The gradients are the sum over the ranks, N times the mean. all_reduce adds; divide by dist.get_world_size().",
-    factor(lambda n: n),
+    seen=factor(lambda n: n),
 )
-CONSTANT = Mark(
+CONSTANT = Mistake(
     "divided by a constant",
     "The sum was divided by a number that is not the number of ranks: ask dist.get_world_size().",
-    constant_divisor,
+    seen=constant_divisor,
 )
-TWICE = Mark(
+TWICE = Mistake(
     "divided twice",
     "The gradients are the mean divided by N once more: divide before the all_reduce, or after it, or use "
     "ReduceOp.AVG, but only one of these.",
-    factor(lambda n: 1 / n),
+    seen=factor(lambda n: 1 / n),
 )
-BIASES = Mark(
+BIASES = Mistake(
     "biases left out",
     "Only parameters with two dimensions were averaged. Biases, norms and scalars have gradients too.",
-    biases_left_out,
+    seen=biases_left_out,
 )
-OWN = Mark(
+OWN = Mistake(
     "never averaged",
-    "Every rank still has its own gradients. Either nothing was reduced, or the averages are in a tensor of their own "
-    "and were never copied back to parameter.grad.",
-    all_are("own", "own/N"),
+    "Every rank still has its own gradients. Either nothing was reduced, or the averages are in a tensor of "
+    "their own and were never copied back to parameter.grad.",
+    seen=all_are("own", "own/N"),
 )
-UNWAITED = Mark(
+UNWAITED = Mistake(
     "a wait is missing",
-    "async_op=True returns at once. The result is ready only after wait(): keep the handles it returns, and wait for "
-    "all of them before you read. (Functional collectives wait where this check cannot see it: call dist.all_reduce.)",
-    unwaited,
+    "async_op=True returns at once. The result is ready only after wait(): keep the handles it "
+    "returns, and wait for all of them before you read. (Functional collectives wait where this check "
+    "cannot see it: call dist.all_reduce.)",
+    seen=unwaited,
 )
-TIED = Mark(
+TIED = Mistake(
     "the shared weight counted twice",
-    "A weight that two layers share was averaged twice. module.parameters() yields it once; a loop over modules or "
-    "state_dict() meets it twice.",
-    lambda case, got, wire: tied_wrong(case, got, wire) or tied_counted_twice(case, got, wire),
+    "A weight that two layers share was averaged twice. module.parameters() yields it once; a loop over "
+    "modules or state_dict() meets it twice.",
+    seen=either(tied_wrong, tied_counted_twice),
 )
-FROZEN_SENT = Mark(
+FROZEN_SENT = Mistake(
     "frozen parameters reduced",
     "Parameters with requires_grad=False have no gradient: register no hook on them, and send nothing for them.",
-    lambda case, got, wire: (
-        frozen_too(case, got, wire)
-        or says("cannot register a hook on a tensor that doesn't require gradient")(case, got, wire)
-    ),
+    seen=either(frozen_too, says("cannot register a hook on a tensor that doesn't require gradient")),
 )
-TORCH = Mark(
+TORCH = Mistake(
     "wraps torch's DDP",
     "That is torch's own DistributedDataParallel at work. Here you build it: hooks, buckets and all_reduce.",
-    wraps_torch,
+    seen=wraps_torch,
 )
-TOO_EARLY = Mark(
+TOO_EARLY = Mistake(
     "a hook before the gradient is written",
-    "A gradient is None in your hook. register_hook calls before parameter.grad is written; what you need is "
-    "register_post_accumulate_grad_hook, which calls afterwards.",
-    lambda case, got, wire: (
-        says("NoneType", "Invalid function argument")(case, got, wire)
-        or says("unsupported operand", "'NoneType' and 'int'")(case, got, wire)
-    ),
+    "A gradient is None in your hook. register_hook calls before parameter.grad is written; what you "
+    "need is register_post_accumulate_grad_hook, which calls afterwards.",
+    seen=either(says("NoneType", "Invalid function argument"), says("unsupported operand", "'NoneType' and 'int'")),
     certain=True,
 )
-TO_ONE = Mark(
+TO_ONE = Mistake(
     "reduced to one rank",
     "dist.reduce gives the sum to one rank only, and every rank needs it: dist.all_reduce.",
-    lambda case, got, wire: any(call.kind == "reduce" for call in wire.collectives),
+    seen=lambda case, got, wire: any(call.kind == "reduce" for call in wire.collectives),
 )
-AFTER_BACKWARD = Mark(
+AFTER_BACKWARD = Mistake(
     "no overlap",
-    "All communication starts after backward is over. Start each all_reduce inside the hook, with async_op=True, "
-    "while backward goes on to the layers before.",
-    no_overlap,
+    "All communication starts after backward is over. Start each all_reduce inside the hook, "
+    "with async_op=True, while backward goes on to the layers before.",
+    seen=no_overlap,
 )
-STALE = Mark(
+STALE = Mistake(
     "not ready for the next step",
-    "The first step is right and a later one is not: finish_gradient_synchronization must reset everything for the "
-    "next step (counters, lists of handles).",
-    only_later_steps,
+    "The first step is right and a later one is not: finish_gradient_synchronization must reset "
+    "everything for the next step (counters, lists of handles).",
+    seen=only_later_steps,
 )
-BRANCH = Mark(
+BRANCH = Mistake(
     "ranks call different things",
-    "Some ranks call a collective that others do not. Every rank must start the same all_reduces in the same order, "
-    "whatever its own data was. (Barriers belong to this check: a rank that waits in one has left your code.)",
-    hangs,
+    "Some ranks call a collective that others do not. Every rank must start the same all_reduces in the "
+    "same order, whatever its own data was. (Barriers belong to this check: a rank that waits in one has "
+    "left your code.)",
+    seen=hangs,
     general=True,
 )
-IN_FLIGHT = Mark(
-    "changed while it was on its way",
-    "Some elements of one gradient are right and others are not: it was changed while its all_reduce was in flight. "
-    "From all_reduce(async_op=True) until wait() returns, the tensor belongs to the network. Divide before the call, "
-    "or after wait().",
-    partly_right,
-)
-BLOCKING = Mark(
+BLOCKING = Mistake(
     "waits in the hook",
-    "The all_reduce starts in time, but the hook waits for it, so backward stalls. Use async_op=True, keep the "
-    "handle, and wait in finish_gradient_synchronization.",
-    lambda case, got, wire: isinstance(got, tuple) and waits_in_backward(case, wire),
+    "The all_reduce starts in time, but the hook waits for it, so backward stalls. Use async_op=True, "
+    "keep the handle, and wait in finish_gradient_synchronization.",
+    seen=lambda case, got, wire: isinstance(got, tuple) and waits_in_backward(case, wire),
 )

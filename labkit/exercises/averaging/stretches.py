@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from labkit.checks.case import Case
+from labkit.checks.cut_wire import between_barriers
 from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.values import listed
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.averaging.on_ranks import LAYERS
 
-BARRIER = "barrier"
 _READY_WITH = {"scale": "head", "shift": "head", "spare": "fixed"}
 
 
@@ -48,13 +48,7 @@ def labels(case: Case) -> list[tuple[int, int, str]]:
 
 def stretches(case: Case, wire: Wire, rank: int) -> list[Stretch] | None:
     """Return the stretches of a rank, or None where barriers are missing or are too many."""
-    parts: list[list[CollectiveCall]] = [[]]
-    for call in sorted((c for c in wire.collectives if c.rank == rank), key=lambda c: c.sequence):
-        if call.kind == BARRIER:
-            parts.append([])
-        else:
-            parts[-1].append(call)
-    names = labels(case)
+    parts, names = between_barriers(wire, rank), labels(case)
     if len(names) != len(parts):
         return None
     return [Stretch(*name, tuple(calls)) for name, calls in zip(names, parts, strict=True)]

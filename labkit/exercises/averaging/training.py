@@ -11,7 +11,6 @@ from labkit.checks.finding import Finding
 from labkit.checks.tensor_values import compare_ranks
 from labkit.checks.values import listed, text
 from labkit.checks.wire import CollectiveCall, Wire
-from labkit.exercises.averaging.naming import as_finding
 from labkit.exercises.averaging.on_ranks import LAYERS
 from labkit.exercises.averaging.replay import Replay, models_of, replay
 from labkit.exercises.averaging.stretches import (
@@ -68,22 +67,18 @@ def wrong_training(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
 def wrong_values(case: Case, got: tuple[Values, ...]) -> Finding | None:
     """Return what is wrong with the first tensor that is wrong, in the order of time."""
     expected = truth(case).expected
-    found = _compared(got, expected, ("begun",), "after construction the value")
+    found = compare_ranks(got, expected, ("begun",), "after construction the value")
     for number, step in enumerate(steps_of(case)):
         when = f"after step {number}" if len(steps_of(case)) > 1 else "after the step"
         quiet = int(step.get("quiet", 0))
         when += f" ({quiet} of {len(step['x'])} backward passes inside no_sync)" if quiet else ""
         found = (
             found
-            or _compared(got, expected, ("steps", number, "gradients"), f"{when} the gradient")
-            or _compared(got, expected, ("steps", number, "state"), f"{when} the value")
+            or compare_ranks(got, expected, ("steps", number, "gradients"), f"{when} the gradient")
+            or compare_ranks(got, expected, ("steps", number, "state"), f"{when} the value")
             or _wrong_outputs(got, expected, number)
         )
-    return found or _compared(got, expected, ("end",), "at the end the value")
-
-
-def _compared(*of: Any) -> Finding | None:
-    return as_finding(compare_ranks(*of))
+    return found or compare_ranks(got, expected, ("end",), "at the end the value")
 
 
 def _wrong_outputs(got: tuple[Values, ...], expected: Any, number: int) -> Finding | None:
@@ -92,7 +87,7 @@ def _wrong_outputs(got: tuple[Values, ...], expected: Any, number: int) -> Findi
         return {"o": {f"pass {index}": output for index, output in enumerate(outputs)}}
 
     came = tuple(as_dict(values) for values in got)
-    return _compared(came, [as_dict(values) for values in expected], ("o",), f"in step {number} the output")
+    return compare_ranks(came, [as_dict(values) for values in expected], ("o",), f"in step {number} the output")
 
 
 def _not_readable(case: Case, wire: Wire) -> Finding | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Got
+from labkit.checks.declared import Mistake
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
-from labkit.exercises.averaging.naming import Mark
 from labkit.exercises.averaging.training import steps_of
 
 
@@ -28,16 +28,15 @@ def mean_over_passes(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
-PASSES = Mark(
+PASSES = Mistake(
     "mean over the passes",
-    "The gradients are divided by the number of backward passes: no_sync only puts off the message, and passes add "
-    "up. Whoever wants their mean divides each loss.",
-    mean_over_passes,
+    "The gradients are divided by the number of backward passes: no_sync only puts off the message, and "
+    "passes add up. Whoever wants their mean divides each loss.",
+    seen=mean_over_passes,
 )
 COMMON = (
     marks.TORCH,
     marks.TO_ONE,
-    marks.TOO_EARLY,
     marks.UNWAITED,
     marks.NOTHING_AT_START,
     marks.BUFFERS_AT_START,

@@ -112,3 +112,10 @@ def average_gradients(module):
             gradient /= dist.get_world_size()
 """,
 )
+wrong(
+    "only rank 0 averages",
+    "ranks call different things",
+    LOOP.format(
+        body="if dist.get_rank() == 0: dist.all_reduce(parameter.grad); parameter.grad /= dist.get_world_size()"
+    ),
+)

@@ -232,3 +232,8 @@ bucketed(
     ),
     ("self.trained[index].grad.reshape(-1) for", "self.copies[index].reshape(-1) for"),
 )
+bucketed(
+    "buffers stay",
+    "buffers not broadcast",
+    ("broadcast_module(module)", "[dist.broadcast(p.detach(), src=0) for p in module.parameters()]"),
+)

@@ -34,3 +34,9 @@ cost("the first bucket is there at once", "the network never waits", "max(backwa
 cost("only the last bucket counts", "only the case of a fast network", "backward_s + bucket")
 cost("always the most", "not the best number", RIGHT, "most")
 cost("always one", "not the best number", RIGHT, "1")
+cost(
+    "one latency for all buckets",
+    "latency paid once",
+    "(lambda latency: latency + max(backward_s + bucket - latency, backward_s / num_buckets + num_buckets * "
+    "(bucket - latency)))(2 * (world_size - 1) * latency_s)",
+)

@@ -107,3 +107,34 @@ overlapped(
     "a hook before the gradient is written",
     ("parameter.register_post_accumulate_grad_hook(self.on_gradient)", "parameter.register_hook(self.on_gradient)"),
 )
+overlapped(
+    "only what is trained is broadcast",
+    "frozen parameters not broadcast",
+    (
+        "broadcast_module(module)",
+        "trained = [p.detach() for p in module.parameters() if p.requires_grad]\n        "
+        "[dist.broadcast(each, src=0) for each in [*trained, *module.buffers()]]",
+    ),
+)
+overlapped(
+    "the mean stays in a copy",
+    "never averaged",
+    (
+        "        parameter.grad /= dist.get_world_size()\n        self.handles.append(dist.all_reduce(parameter.grad, ",
+        "        mean = parameter.grad / dist.get_world_size()\n        self.handles.append(dist.all_reduce(mean, ",
+    ),
+)
+overlapped(
+    "rank 0 sends nothing",
+    "ranks call different things",
+    ("        parameter.grad /= ", "        if dist.get_rank() == 0:\n            return\n        parameter.grad /= "),
+)
+wrong(
+    "torch's own",
+    "wraps torch's DDP",
+    """
+class OverlappedDDP(nn.parallel.DistributedDataParallel):
+    def finish_gradient_synchronization(self):
+        pass
+""",
+)

@@ -35,3 +35,13 @@ COUNTS = """
         return super().pack() / passes"""
 changed("divided by all passes", "mean over the passes", (SENDS, f"{SENDS}\n{COUNTS}"))
 changed("no decorator", "no context manager", ("    @contextmanager\n", ""))
+WRONG.wrong(
+    "torch's own",
+    "wraps torch's DDP",
+    """
+class AccumulatingDDP(nn.parallel.DistributedDataParallel):
+    def finish_gradient_synchronization(self):
+        pass
+""",
+)
+changed("never on again", "the bucket never left", (CONTEXT, CONTEXT.replace("= before", "= False")))

@@ -88,3 +88,12 @@ class MiniDDP(AccumulatingDDP):
                 p.grad /= dist.get_world_size()
 """,
 )
+wrong(
+    "torch's own",
+    "wraps torch's DDP",
+    """
+class MiniDDP(nn.parallel.DistributedDataParallel):
+    def finish_gradient_synchronization(self):
+        pass
+""",
+)

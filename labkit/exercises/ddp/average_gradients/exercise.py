@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.declared import Mistake, Seen, declared
 from labkit.checks.draws import part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
@@ -20,7 +20,6 @@ from labkit.checks.values import record, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN
-from labkit.exercises.averaging.naming import Mark, Seen, as_finding, by_marks
 from labkit.exercises.averaging.replay import average, models_of
 from labkit.exercises.ddp.average_gradients.driver import drive
 from labkit.exercises.ddp.starting import names_of, same
@@ -55,7 +54,7 @@ def wrong_averages(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
     """Yield what is wrong: a gradient that is not the mean, a changed value, frozen parameters that travel too."""
     right = [dict(values) for values in averaged(case)]
     for key, what in (("gradients", "the gradient"), ("state", "the value")):
-        if (found := as_finding(compare_ranks(got, right, (key,), what))) is not None:
+        if (found := compare_ranks(got, right, (key,), what)) is not None:
             yield found
     model = models_of(case)[0]
     most = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad) + 8 * 32
@@ -137,45 +136,30 @@ def _shared_twice(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and model.remix.weight is model.mix.weight and sent == once + shared
 
 
-MARKS = (
-    Mark("sum for mean", marks.SUM.hint, _ratio("N")),
-    Mark("divided twice", marks.TWICE.hint, _ratio("1/N")),
-    Mark("divided by a constant", marks.CONSTANT.hint, _ratio("N/c")),
-    Mark(
-        "never averaged",
-        "Every rank still has its own gradients: write the result into parameter.grad.",
-        _own,
-    ),
-    Mark("biases left out", marks.BIASES.hint, _biases_left_out),
-    Mark("the shared weight counted twice", marks.TIED.hint, _shared_twice),
-    Mark(
-        "frozen parameters get zeros",
-        "A frozen parameter (requires_grad=False) needs no gradient and must keep grad None: leave it out before "
-        "you ask whether there is a gradient.",
-        _frozen_has_one,
-    ),
-    Mark(
-        "the mean was not kept",
-        "A rank without a gradient still has none: the zeros were sent, but the mean came back into a separate "
-        "tensor. Make that tensor parameter.grad.",
-        _mean_not_kept,
-    ),
-    Mark(
-        "a missing gradient is skipped",
-        "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
-        "calls no longer fit together. Put zeros first, on every rank.",
-        lambda case, got, wire: any(inputs.get("spare") for inputs in case.inputs),
-    ),
-    Mark(
-        "None is reduced",
-        "A frozen parameter's grad is None: leave out what has requires_grad=False.",
-        marks.says("NoneType"),
-        certain=True,
-    ),
-    Mark("ranks call different things", marks.BRANCH.hint, marks.hangs, general=True),
-)
+MISTAKES = (
+    Mistake("sum for mean", marks.SUM.hint, seen=_ratio("N")),
+    Mistake("divided twice", marks.TWICE.hint, seen=_ratio("1/N")),
+    Mistake("divided by a constant", marks.CONSTANT.hint, seen=_ratio("N/c")),
+    Mistake("never averaged", "Every rank still has its own gradients: write the result into parameter.grad.",
+            seen=_own),
+    Mistake("biases left out", marks.BIASES.hint, seen=_biases_left_out),
+    Mistake("the shared weight counted twice", marks.TIED.hint, seen=_shared_twice),
+    Mistake("frozen parameters get zeros",
+            "A frozen parameter (requires_grad=False) needs no gradient and must keep grad None: leave it out before "
+            "you ask whether there is a gradient.", seen=_frozen_has_one),
+    Mistake("the mean was not kept",
+            "A rank without a gradient still has none: the zeros were sent, but the mean came back into a separate "
+            "tensor. Make that tensor parameter.grad.", seen=_mean_not_kept),
+    Mistake("a missing gradient is skipped",
+            "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
+            "calls no longer fit together. Put zeros first, on every rank.",
+            seen=lambda case, got, wire: any(inputs.get("spare") for inputs in case.inputs)),
+    Mistake("None is reduced", "A frozen parameter's grad is None: leave out what has requires_grad=False.",
+            seen=marks.says("NoneType"), certain=True),
+    Mistake("ranks call different things", marks.BRANCH.hint, seen=marks.hangs, general=True),
+)  # fmt: skip
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="average_gradients",
     functions=("average_gradients",),
     driver=drive,
@@ -195,5 +179,6 @@ EXERCISE = Exercise(
         "world size.",
         "if p.grad is None: p.grad = torch.zeros_like(p); dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
     ),
-    **by_marks(wrong_averages, MARKS),
+    looks=(wrong_averages,),
+    mistakes=MISTAKES,
 )

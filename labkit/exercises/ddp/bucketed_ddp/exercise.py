@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from labkit.checks.case import Case, Failure
-from labkit.checks.exercise import Exercise
+from labkit.checks.case import Case, Failure, Got
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
-from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
 from labkit.exercises.averaging.wrappers import COMMON, left_behind
@@ -22,69 +22,50 @@ def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_ste
     )  # fmt: skip
 
 
-MARKS = (
+def _none_in_a_lambda(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and "NoneType" in got.message and "in <lambda>" in got.detail
+
+
+MISTAKES = (
     *COMMON,
-    Mark(
-        "buckets in the order of registration",
-        "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
-        "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",
-        marks.in_registration_order,
-    ),
-    Mark(
-        "one all_reduce for each parameter",
-        "Every parameter travels on its own, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
-        marks.one_for_each,
-    ),
+    Mistake("buckets in the order of registration",
+            "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
+            "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",
+            seen=marks.in_registration_order),
+    Mistake("one all_reduce for each parameter",
+            "Every parameter travels on its own, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
+            seen=marks.one_for_each),
     marks.AFTER_BACKWARD,
-    Mark(
-        "one bucket for all",
-        "All gradients travel in one bucket although the cap is smaller: sizes are bytes, numel() * element_size(), "
-        "and bucket_cap_mb is in units of 2**20 bytes.",
-        marks.one_for_all,
-    ),
-    Mark(
-        "sent as they fill",
-        "A bucket left before one that comes earlier in the plan. Another rank may fill them in another order, and "
-        "then two different buckets are added: send the next of the plan when it is full, never a later one.",
-        marks.another_order,
-    ),
-    Mark(
-        "bytes counted otherwise",
-        "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
-        "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
-        marks.beside_the_cap,
-    ),
-    Mark(
-        "a full bucket stays behind",
-        "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has left, the "
-        "next may already be full, and no hook will fire for it again. Or it waits for the gradient of a frozen "
-        "parameter, which never comes.",
-        left_behind,
-    ),
-    Mark(
-        "every hook has the last index",
-        "A bucket was packed before all its gradients were ready. Your hooks are lambdas made in a loop: each looks "
-        "up the index when it is called, and by then it is the last one. partial(self.on_gradient, index) stores it "
-        "right away.",
-        lambda case, got, wire: (
-            marks.says("NoneType")(case, got, wire) and isinstance(got, Failure) and "in <lambda>" in got.detail
-        ),
-        certain=True,
-    ),
-    Mark(
-        "packed too early",
-        "A bucket was packed before all its gradients were ready: count down the bucket of the parameter whose "
-        "hook was called, and pack at zero.",
-        marks.says("NoneType", kind="exception"),
-        certain=True,
-    ),
+    Mistake("one bucket for all",
+            "All gradients travel in one bucket although the cap is smaller: sizes are bytes, numel() * "
+            "element_size(), and bucket_cap_mb is in units of 2**20 bytes.", seen=marks.one_for_all),
+    Mistake("sent as they fill",
+            "A bucket left before one that comes earlier in the plan. Another rank may fill them in another order, "
+            "and then two different buckets are added: send the next of the plan when it is full, never a later one.",
+            seen=marks.another_order),
+    Mistake("bytes counted otherwise",
+            "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
+            "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
+            seen=marks.beside_the_cap),
+    Mistake("a full bucket stays behind",
+            "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has left, "
+            "the next may already be full, and no hook will fire for it again. Or it waits for the gradient of a "
+            "frozen parameter, which never comes.", seen=left_behind),
+    Mistake("every hook has the last index",
+            "A bucket was packed before all its gradients were ready. Your hooks are lambdas made in a loop: each "
+            "looks up the index when it is called, and by then it is the last one. partial(self.on_gradient, index) "
+            "stores it right away.",
+            seen=_none_in_a_lambda,
+            certain=True),
+    Mistake("packed too early",
+            "A bucket was packed before all its gradients were ready: count down the bucket of the parameter whose "
+            "hook was called, and pack at zero.", seen=marks.says("NoneType", kind="exception"), certain=True),
     marks.STALE,
     marks.BRANCH,
-    marks.IN_FLIGHT,
     marks.BLOCKING,
-)
+)  # fmt: skip
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="bucketed_ddp",
     functions=("BucketedDDP",),
     driver=drive,
@@ -104,6 +85,7 @@ EXERCISE = Exercise(
         "flat = torch.cat([p.grad.reshape(-1) for p in bucket]) / dist.get_world_size(); handle = "
         "dist.all_reduce(flat, async_op=True) ... handle.wait(); p.grad.copy_(flat[start:end].view_as(p))",
     ),
-    **by_marks(wrong_training, MARKS),
+    looks=(wrong_training,),
+    mistakes=MISTAKES,
     par=BUCKETS,
 )

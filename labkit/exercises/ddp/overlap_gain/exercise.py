@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
-from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.ddp.overlap_gain.driver import drive
 from labkit.plans.buckets import Link, sent
 from labkit.words import number
@@ -103,47 +102,34 @@ def _ring(size: float, k: int, n: int, a: float, w: float) -> float:
     return Link(0.0, n, a, w).all_reduce_s(size / k)
 
 
-MARKS = (
-    Mark(
-        "no overlap",
-        "This adds all of the communication to backward, but what runs while backward computes is hidden.",
-        _as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w)),
-    ),
-    Mark(
-        "the network never waits",
-        "The first bucket is not ready at the start: it is ready after backward/k.",
-        _as_if(lambda t, b, k, n, a, w: max(t + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w))),
-    ),
-    Mark(
-        "everything hidden",
-        "The last bucket is ready only when backward ends; its all_reduce has nothing to hide behind.",
-        _as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w))),
-    ),
-    Mark(
-        "only the case of a fast network",
-        "If an all_reduce takes longer than the next bucket needs to be ready, they queue: k of them follow one "
-        "another after the first is ready.",
-        _as_if(lambda t, b, k, n, a, w: t + _ring(b, k, n, a, w)),
-    ),
-    Mark(
-        "latency paid once",
-        "Every bucket pays its latency: 2(N-1) of them for each all_reduce.",
-        _as_if(
-            lambda t, b, k, n, a, w: max(
-                t + 2 * (n - 1) * a + _ring(b, k, n, 0, w), t / k + 2 * (n - 1) * a + k * _ring(b, k, n, 0, w)
-            )
-        ),
-    ),
-    Mark(
-        "not the best number",
-        "The time is right, but another number of buckets gives less: compare all from 1 to most.",
-        lambda case, got, wire: (
-            bool(_wrong(case, got)) and all(function == "best_num_buckets" for function, *_ in _wrong(case, got))
-        ),
-    ),
-)
+def _latency_paid_once(t: float, b: float, k: int, n: int, a: float, w: float) -> float:
+    return 2 * (n - 1) * a + max(t + _ring(b, k, n, 0, w), t / k + k * _ring(b, k, n, 0, w))
 
-EXERCISE = Exercise(
+
+def _only_the_best(case: Case, got: Got, wire: Wire) -> bool:
+    return {function for function, *_ in _wrong(case, got)} == {"best_num_buckets"}
+
+
+MISTAKES = (
+    Mistake("no overlap",
+            "This adds all of the communication to backward, but what runs while backward computes is hidden.",
+            seen=_as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w))),
+    Mistake("the network never waits", "The first bucket is not ready at the start: it is ready after backward/k.",
+            seen=_as_if(lambda t, b, k, n, a, w: max(t + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w)))),
+    Mistake("everything hidden",
+            "The last bucket is ready only when backward ends; its all_reduce has nothing to hide behind.",
+            seen=_as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w)))),
+    Mistake("only the case of a fast network",
+            "If an all_reduce takes longer than the next bucket needs to be ready, they queue: k of them follow one "
+            "another after the first is ready.", seen=_as_if(lambda t, b, k, n, a, w: t + _ring(b, k, n, a, w))),
+    Mistake("latency paid once", "Every bucket pays its latency: 2(N-1) of them for each all_reduce.",
+            seen=_as_if(_latency_paid_once)),
+    Mistake("not the best number",
+            "The time is right, but another number of buckets gives less: compare all from 1 to most.",
+            seen=_only_the_best),
+)  # fmt: skip
+
+EXERCISE = declared(
     id="overlap_gain",
     functions=("overlapped_seconds", "best_num_buckets"),
     driver=drive,
@@ -162,5 +148,6 @@ EXERCISE = Exercise(
         "c. The larger of the two is right. The best k: try all.",
         "max(backward_s + c, backward_s / k + k * c); min(range(1, most + 1), key=...)",
     ),
-    **by_marks(wrong_times, MARKS),
+    looks=(wrong_times,),
+    mistakes=MISTAKES,
 )

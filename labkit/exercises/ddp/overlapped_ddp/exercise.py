@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
-from labkit.exercises.averaging.naming import by_marks
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
 from labkit.exercises.averaging.wrappers import COMMON
@@ -21,9 +20,9 @@ def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, *
     )  # fmt: skip
 
 
-MARKS = (*COMMON, marks.AFTER_BACKWARD, marks.IN_FLIGHT, marks.STALE, marks.BRANCH, marks.BLOCKING)
+MISTAKES = (*COMMON, marks.TOO_EARLY, marks.AFTER_BACKWARD, marks.BRANCH, marks.BLOCKING)
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="overlapped_ddp",
     functions=("OverlappedDDP",),
     driver=drive,
@@ -42,5 +41,6 @@ EXERCISE = Exercise(
         "async_op=True; the handle goes to a list. finish_gradient_synchronization waits for the list and empties it.",
         "parameter.grad /= dist.get_world_size(); self.handles.append(dist.all_reduce(parameter.grad, async_op=True))",
     ),
-    **by_marks(wrong_training, MARKS),
+    looks=(wrong_training,),
+    mistakes=MISTAKES,
 )

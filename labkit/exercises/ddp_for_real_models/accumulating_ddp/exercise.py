@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Got
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN, training_case
-from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.stretches import stretches
 from labkit.exercises.averaging.training import steps_of, wrong_training
-from labkit.exercises.averaging.wrappers import COMMON, PASSES
+from labkit.exercises.averaging.wrappers import PASSES
 from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import drive
 
 
@@ -49,45 +48,28 @@ def _last_pass_only(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and any(marks.wrong_names(case, got, number) for number in quiet)
 
 
-MARKS = (
-    Mark(
-        "no context manager",
-        "with ddp.no_sync() needs a context manager: put @contextmanager above the def of a function that yields.",
-        marks.says("context manager"),
-        certain=True,
-    ),
-    Mark(
-        "sends inside no_sync",
-        "Something travels inside no_sync. The hook must return before it counts or sends.",
-        _outputs_of_quiet_passes,
-    ),
-    Mark(
-        "no_sync stays on after an error",
-        "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",
-        _after_an_error,
-        certain=True,
-    ),
-    Mark(
-        "the bucket never left",
-        "finish_gradient_synchronization waits for a bucket that nobody sent: outside of no_sync each gradient must be "
-        "counted, so that the last one sends the bucket.",
-        _never_left,
-        certain=True,
-    ),
+MISTAKES = (
+    marks.TORCH,
+    Mistake("no context manager",
+            "with ddp.no_sync() needs a context manager: put @contextmanager above the def of a function that yields.",
+            seen=marks.says("context manager"), certain=True),
+    Mistake("sends inside no_sync",
+            "Something travels inside no_sync. The hook must return before it counts or sends.",
+            seen=_outputs_of_quiet_passes),
+    Mistake("no_sync stays on after an error",
+            "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",
+            seen=_after_an_error, certain=True),
+    Mistake("the bucket never left",
+            "finish_gradient_synchronization waits for a bucket that nobody sent: outside of no_sync each gradient "
+            "must be counted, so that the last one sends the bucket.", seen=_never_left, certain=True),
     PASSES,
-    *COMMON,
-    Mark(
-        "accumulation is wrong",
-        "The averaged gradient is not that of all backward passes of the step together: the last pass must send "
-        "what parameter.grad holds by then, all passes added up, not divided by their number.",
-        _last_pass_only,
-    ),
-    marks.STALE,
-    marks.BRANCH,
-    marks.BLOCKING,
-)
+    Mistake("accumulation is wrong",
+            "The averaged gradient is not that of all backward passes of the step together: the last pass must send "
+            "what parameter.grad holds by then, all passes added up, not divided by their number.",
+            seen=_last_pass_only),
+)  # fmt: skip
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="accumulating_ddp",
     functions=("AccumulatingDDP",),
     driver=drive,
@@ -108,5 +90,6 @@ EXERCISE = Exercise(
         "finally. While the flag is down, on_gradient returns at once and counts nothing.",
         "before, self.synchronize = self.synchronize, False; try: yield; finally: self.synchronize = before",
     ),
-    **by_marks(wrong_training, MARKS),
+    looks=(wrong_training,),
+    mistakes=MISTAKES,
 )

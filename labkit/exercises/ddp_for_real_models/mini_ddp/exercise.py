@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 from labkit.checks.case import Case, Got
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.tensor_values import close
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
-from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.averaging.replay import expected, models_of
 from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
-from labkit.exercises.averaging.wrappers import COMMON, PASSES, left_behind
+from labkit.exercises.averaging.wrappers import PASSES, left_behind
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 
 
@@ -116,80 +115,46 @@ def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
-MARKS = (
+MISTAKES = (
     PASSES,
-    *COMMON,
-    Mark(
-        "an unused parameter gets zeros",
-        "A parameter that no rank used must keep grad None: with zeros an optimizer with momentum or weight decay "
-        "would move it.",
-        _unused_got_zeros,
-    ),
-    Mark(
-        "zero taken for none",
-        "A gradient can exist and be zero, so its values do not tell whether the parameter was used. Test whether "
-        "grad is None, on every rank, and send the answers.",
-        _zeros_are_none,
-    ),
-    Mark(
-        "no gradient to copy into",
-        "Another rank used the parameter and this one did not, so its grad is None and there is no tensor to copy "
-        "into: set parameter.grad to a copy of the average.",
-        marks.says("NoneType", "copy_"),
-        certain=True,
-    ),
-    Mark(
-        "None goes into the bucket",
-        "grad is None where this rank did not use the parameter. Put zeros in its place, so that the bucket is equally "
-        "long on every rank. (Or the bucket left too early: inside no_sync the hook must not count.)",
-        marks.says("NoneType", "flatten"),
-        certain=True,
-    ),
-    Mark(
-        "an unused parameter stops everything",
-        "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch what "
-        "has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used none of "
-        "it.",
-        lambda case, got, wire: (
-            marks.hangs(case, got, wire) or marks.says("NoneType")(case, got, wire) or left_behind(case, got, wire)
-        ),
-        certain=True,
-    ),
-    Mark(
-        "buffers drift apart",
-        "After a forward pass the buffers differ from rank 0's. Before each forward in training every rank takes rank "
-        "0's, as they are: dist.broadcast, no mean.",
-        _buffers_drift,
-    ),
-    Mark(
-        "only the last pass tells who used what",
-        "A parameter used in an earlier pass, inside no_sync, was used in this step: its gradient is waiting in grad, "
-        "and needs the mean like any other.",
-        _last_pass_only,
-    ),
-    Mark(
-        "what only some ranks used is not averaged",
-        "A parameter that one rank used needs the same gradient on all ranks, also on those that did not use it: "
-        "their part is zero, and the mean is still over all ranks.",
-        _used_by_some_not_averaged,
-    ),
-    Mark(
-        "parameters sent in every step",
-        "Parameters travel in the forward pass. They begin equal and take equal steps, so they stay equal: only "
-        "buffers need rank 0's values each time.",
-        _chatty_forward,
-    ),
-    Mark(
-        "an unused parameter is left out",
-        "What this rank did not use must travel too, as zeros: another rank may have used it, and all_reduce wants "
-        "messages of the same size from all.",
-        _too_few_bytes,
-    ),
-    marks.STALE,
-    marks.BLOCKING,
-)
+    marks.TORCH,
+    Mistake("an unused parameter gets zeros",
+            "A parameter that no rank used must keep grad None: with zeros an optimizer with momentum or weight decay "
+            "would move it.", seen=_unused_got_zeros),
+    Mistake("zero taken for none",
+            "A gradient can exist and be zero, so its values do not tell whether the parameter was used. Test whether "
+            "grad is None, on every rank, and send the answers.", seen=_zeros_are_none),
+    Mistake("no gradient to copy into",
+            "Another rank used the parameter and this one did not, so its grad is None and there is no tensor to copy "
+            "into: set parameter.grad to a copy of the average.", seen=marks.says("NoneType", "copy_"), certain=True),
+    Mistake("None goes into the bucket",
+            "grad is None where this rank did not use the parameter. Put zeros in its place, so that the bucket is "
+            "equally long on every rank. (Or the bucket left too early: inside no_sync the hook must not count.)",
+            seen=marks.says("NoneType", "flatten"), certain=True),
+    Mistake("an unused parameter stops everything",
+            "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch "
+            "what has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used "
+            "none of it.",
+            seen=either(marks.hangs, marks.says("NoneType"), left_behind),
+            certain=True),
+    Mistake("buffers drift apart",
+            "After a forward pass the buffers differ from rank 0's. Before each forward in training every rank takes "
+            "rank 0's, as they are: dist.broadcast, no mean.", seen=_buffers_drift),
+    Mistake("only the last pass tells who used what",
+            "A parameter used in an earlier pass, inside no_sync, was used in this step: its gradient is waiting in "
+            "grad, and needs the mean like any other.", seen=_last_pass_only),
+    Mistake("what only some ranks used is not averaged",
+            "A parameter that one rank used needs the same gradient on all ranks, also on those that did not use it: "
+            "their part is zero, and the mean is still over all ranks.", seen=_used_by_some_not_averaged),
+    Mistake("parameters sent in every step",
+            "Parameters travel in the forward pass. They begin equal and take equal steps, so they stay equal: only "
+            "buffers need rank 0's values each time.", seen=_chatty_forward),
+    Mistake("an unused parameter is left out",
+            "What this rank did not use must travel too, as zeros: another rank may have used it, and all_reduce "
+            "wants messages of the same size from all.", seen=_too_few_bytes),
+)  # fmt: skip
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="mini_ddp",
     functions=("MiniDDP",),
     driver=drive,
@@ -212,5 +177,6 @@ EXERCISE = Exercise(
         "parts = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in trained], and one "
         "tensor of flags; when it comes back: if flag > 0: p.grad = average.clone()",
     ),
-    **by_marks(wrong_training, MARKS),
+    looks=(wrong_training,),
+    mistakes=MISTAKES,
 )

@@ -10,12 +10,11 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from labkit.checks.case import Case, Got, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
-from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.ddp_for_real_models.sharded_sampler.driver import drive, most_indices
 
 About = dict[str, Any]
@@ -119,61 +118,52 @@ def _share(order: list[int], about: About, rank: int, *, pad: bool = True, block
     return order[rank * each : (rank + 1) * each] if blocks else order[rank::ranks]
 
 
-MARKS = (
-    Mark(
-        "a list is no iterator",
-        "__iter__ must return an iterator: iter(...) of your list, or let it yield one index after another.",
-        marks.says("returned non-iterator"),
-        certain=True,
-    ),
-    Mark(
-        "it does not end",
-        "It never ends: an epoch is over when this rank's part has come once. The next epoch asks for a new iterator.",
-        lambda case, got, wire: any(
-            _goes_on(about, epoch) for about, _, mine in _pairs(case, got) for epochs in mine for epoch in epochs
-        ),
-    ),
-    Mark(
-        "set_epoch forgotten",
-        "Every epoch has the same order: set_epoch must change the seed of the shuffle, seed + epoch.",
-        _as_if(lambda about, rank, number: _share(_order(about, number, epochs=False), about, rank)),
-    ),
-    Mark(
-        "each rank shuffles for itself",
-        "The ranks shuffle differently, so some samples come twice and some never: the seed must not depend on rank.",
-        lambda case, got, wire: any(
-            about.get("shuffle", True)
-            and not about.get("drop_last")
-            and set(range(about["size"])) - {index for epochs in mine for index in epochs[0]["indices"]} != set()
-            for about, _, mine in _pairs(case, got)
-        ),
-    ),
-    Mark(
-        "blocks instead of strides",
-        "Each rank takes a block of neighbours; torch's sampler deals them out like cards: rank, rank + N, ...",
-        _as_if(lambda about, rank, number: _share(_order(about, number), about, rank, blocks=True)),
-    ),
-    Mark(
-        "ranks get unequal numbers",
-        "Some ranks get one sample more than others. They would take one more step and wait forever in its "
-        "all_reduce: repeat samples from the beginning until all ranks have the same number.",
-        _as_if(lambda about, rank, number: _share(_order(about, number), about, rank, pad=False)),
-    ),
-    Mark(
-        "seed ignored",
-        "The seed has no effect: the generator's seed is seed + epoch.",
-        _as_if(lambda about, rank, number: _share(_order(about, number, seed=0), about, rank)),
-    ),
-    Mark(
-        "too few samples to repeat once",
-        "With fewer samples than ranks the list must be repeated more than once to reach everybody.",
-        lambda case, got, wire: any(
-            2 * about["size"] < about["world_size"] and mine != wanted for about, wanted, mine in _pairs(case, got)
-        ),
-    ),
-)
+def _any_goes_on(case: Case, got: Got, wire: Wire) -> bool:
+    return any(_goes_on(about, each) for about, _, mine in _pairs(case, got) for epochs in mine for each in epochs)
 
-EXERCISE = Exercise(
+
+def _some_never_come(case: Case, got: Got, wire: Wire) -> bool:
+    for about, _, mine in _pairs(case, got):
+        came = {index for epochs in mine for index in epochs[0]["indices"]}
+        if about.get("shuffle", True) and not about.get("drop_last") and set(range(about["size"])) - came:
+            return True
+    return False
+
+
+def _fewer_than_half(case: Case, got: Got, wire: Wire) -> bool:
+    return any(2 * about["size"] < about["world_size"] and mine != wanted for about, wanted, mine in _pairs(case, got))
+
+
+MISTAKES = (
+    Mistake("a list is no iterator",
+            "__iter__ must return an iterator: iter(...) of your list, or let it yield one index after another.",
+            seen=marks.says("returned non-iterator"), certain=True),
+    Mistake("it does not end",
+            "It never ends: an epoch is over when this rank's part has come once. The next epoch asks for a new "
+            "iterator.",
+            seen=_any_goes_on),
+    Mistake("set_epoch forgotten",
+            "Every epoch has the same order: set_epoch must change the seed of the shuffle, seed + epoch.",
+            seen=_as_if(lambda about, rank, number: _share(_order(about, number, epochs=False), about, rank))),
+    Mistake("each rank shuffles for itself",
+            "The ranks shuffle differently, so some samples come twice and some never: the seed must not depend on "
+            "rank.",
+            seen=_some_never_come),
+    Mistake("blocks instead of strides",
+            "Each rank takes a block of neighbours; torch's sampler deals them out like cards: rank, rank + N, ...",
+            seen=_as_if(lambda about, rank, number: _share(_order(about, number), about, rank, blocks=True))),
+    Mistake("ranks get unequal numbers",
+            "Some ranks get one sample more than others. They would take one more step and wait forever in its "
+            "all_reduce: repeat samples from the beginning until all ranks have the same number.",
+            seen=_as_if(lambda about, rank, number: _share(_order(about, number), about, rank, pad=False))),
+    Mistake("seed ignored", "The seed has no effect: the generator's seed is seed + epoch.",
+            seen=_as_if(lambda about, rank, number: _share(_order(about, number, seed=0), about, rank))),
+    Mistake("too few samples to repeat once",
+            "With fewer samples than ranks the list must be repeated more than once to reach everybody.",
+            seen=_fewer_than_half),
+)  # fmt: skip
+
+EXERCISE = declared(
     id="sharded_sampler",
     functions=("ShardedSampler",),
     driver=drive,
@@ -201,5 +191,6 @@ EXERCISE = Exercise(
         "indices += indices[: total - len(indices)] as often as it takes; return iter(indices[self.rank : total : "
         "self.world_size])",
     ),
-    **by_marks(wrong_indices, MARKS),
+    looks=(wrong_indices,),
+    mistakes=MISTAKES,
 )

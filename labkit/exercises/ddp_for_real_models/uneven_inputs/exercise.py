@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.declared import Mistake, Seen, declared
 from labkit.checks.draws import part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of, state_of
@@ -18,7 +18,6 @@ from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN
-from labkit.exercises.averaging.naming import Mark, Seen, as_finding, by_marks
 from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.ddp_for_real_models.uneven_inputs.driver import drive
 
@@ -76,7 +75,7 @@ def expected(case: Case) -> list[Values]:
 def wrong_models(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong: a final model, or the number of steps, which is that of the rank with most batches."""
     wrong = compare_ranks(got, [dict(values) for values in expected(case)], ("end",), "at the end the value")
-    if (found := as_finding(wrong)) is not None:
+    if (found := wrong) is not None:
         yield found
     steps = _trained(case)[0]
     if any(values.get("steps") != steps for values in got):
@@ -110,50 +109,32 @@ def _counts_otherwise(case: Case, got: Got, wire: Wire) -> bool:
     return bool(ends) and all(close(end.get(name), value) for end in ends for name, value in right.items())
 
 
-MARKS = (
-    Mark(
-        "another number of steps",
-        "Return how many steps were taken together, also those for which this rank had no batch: count the steps of "
-        "the loop, not this rank's batches.",
-        _counts_otherwise,
-    ),
-    Mark(
-        "divided by all ranks",
-        "The mean is over all N ranks, also over those that had no data: the last steps are too small.",
-        _as_if("world"),
-    ),
-    Mark(
-        "a batch comes twice",
-        "A rank without data trained on its last batch again: that batch counts more often than others. It must add "
-        "nothing, and the mean is over those that had something.",
-        _as_if("last"),
-    ),
-    Mark(
-        "stops with the shortest",
-        "Training stopped when the first rank ran out; the batches of the others were thrown away.",
-        _as_if("shortest"),
-    ),
-    Mark(
-        "a rank leaves early",
-        "A rank without data left, or skipped a call that the others make, so they wait for it. Until nobody has "
-        "data, every rank must make the same calls in every step.",
-        marks.hangs,
-    ),
-    Mark(
-        "the ranks end with different models",
-        "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
-        _not_equal,
-    ),
-    Mark(
-        "all ranks agree on a wrong model",
-        "The ranks agree, but on a wrong model. Does every step begin with optimizer.zero_grad(), also on a rank "
-        "without data? And is each gradient the mean over the ranks that had a batch?",
-        lambda case, got, wire: isinstance(got, tuple),
-        general=True,
-    ),
-)
+MISTAKES = (
+    Mistake("another number of steps",
+            "Return how many steps were taken together, also those for which this rank had no batch: count the steps "
+            "of the loop, not this rank's batches.", seen=_counts_otherwise),
+    Mistake("divided by all ranks",
+            "The mean is over all N ranks, also over those that had no data: the last steps are too small.",
+            seen=_as_if("world")),
+    Mistake("a batch comes twice",
+            "A rank without data trained on its last batch again: that batch counts more often than others. It must "
+            "add nothing, and the mean is over those that had something.", seen=_as_if("last")),
+    Mistake("stops with the shortest",
+            "Training stopped when the first rank ran out; the batches of the others were thrown away.",
+            seen=_as_if("shortest")),
+    Mistake("a rank leaves early",
+            "A rank without data left, or skipped a call that the others make, so they wait for it. Until nobody has "
+            "data, every rank must make the same calls in every step.", seen=marks.hangs),
+    Mistake("the ranks end with different models",
+            "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
+            seen=_not_equal),
+    Mistake("all ranks agree on a wrong model",
+            "The ranks agree, but on a wrong model. Does every step begin with optimizer.zero_grad(), also on a rank "
+            "without data? And is each gradient the mean over the ranks that had a batch?",
+            seen=lambda case, got, wire: isinstance(got, tuple), general=True),
+)  # fmt: skip
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="uneven_inputs",
     functions=("train_uneven",),
     given=("MiniDDP",),
@@ -173,5 +154,6 @@ EXERCISE = Exercise(
         "while True: optimizer.zero_grad(); batch = next(batches, None); active = torch.tensor(float(batch is not "
         "None)); dist.all_reduce(active); if active == 0: break ... p.grad *= dist.get_world_size() / active",
     ),
-    **by_marks(wrong_models, MARKS),
+    looks=(wrong_models,),
+    mistakes=MISTAKES,
 )

@@ -1,0 +1,23 @@
+"""The wire cut at the barriers that a driver puts between its calls."""
+
+from __future__ import annotations
+
+from labkit.checks.wire import CollectiveCall, Wire
+
+BARRIER = "barrier"
+
+
+def between_barriers(wire: Wire, rank: int) -> list[list[CollectiveCall]]:
+    """Return the collectives that a rank called before its first barrier, between each and the next, after the last."""
+    parts: list[list[CollectiveCall]] = [[]]
+    for call in sorted((each for each in wire.collectives if each.rank == rank), key=lambda call: call.sequence):
+        if call.kind == BARRIER:
+            parts.append([])
+        else:
+            parts[-1].append(call)
+    return parts
+
+
+def waited_at_once(call: CollectiveCall) -> bool:
+    """Return whether a call was waited for before the rank called anything else."""
+    return call.waited == call.sequence + 1
