@@ -63,28 +63,58 @@ def _name(device: Any = None) -> str:
 
 
 def _allocated(device: Any = None) -> int:
-    return int(_memory().total)
+    memory = _memory()
+    return int(memory.total if memory.allocator is None else memory.allocator.allocated.now)
 
 
 def _most_allocated(device: Any = None) -> int:
-    return int(_memory().recent_peak)
+    memory = _memory()
+    return int(memory.recent_peak if memory.allocator is None else memory.allocator.allocated.most)
+
+
+def _reserved(device: Any = None) -> int:
+    memory = _memory()
+    return int(memory.total if memory.allocator is None else memory.allocator.reserved.now)
+
+
+def _most_reserved(device: Any = None) -> int:
+    memory = _memory()
+    return int(memory.recent_peak if memory.allocator is None else memory.allocator.reserved.most)
 
 
 def _forget_peak(device: Any = None) -> None:
     memory = _memory()
     memory.recent_peak = memory.total
+    if memory.allocator is not None:
+        memory.allocator.begin_anew()
+
+
+def _empty_cache() -> None:
+    allocator = _memory().allocator
+    if allocator is not None:
+        rank = the_accelerated()
+        rank.turn()
+        allocator.look(rank.now_ns)
+        allocator.empty_cache()
 
 
 def _stats(device: Any = None) -> dict[str, int]:
-    now, most = _allocated(), _most_allocated()
-    names = ("allocated_bytes", "active_bytes", "reserved_bytes")
-    zero = dict.fromkeys(("num_alloc_retries", "num_ooms", "num_sync_all_streams"), 0)
-    return zero | {f"{n}.all.current": now for n in names} | {f"{n}.all.peak": most for n in names}
+    allocator = _memory().allocator
+    active = (_allocated(), _most_allocated()) if allocator is None else (allocator.active.now, allocator.active.most)
+    found = dict.fromkeys(("num_alloc_retries", "num_ooms", "num_sync_all_streams"), 0)
+    figures = {
+        "allocated_bytes": (_allocated(), _most_allocated()),
+        "active_bytes": active,
+        "reserved_bytes": (_reserved(), _most_reserved()),
+    }
+    for name, (now, most) in figures.items():
+        found |= {f"{name}.all.current": now, f"{name}.all.peak": most}
+    return found
 
 
 def _free_and_total(device: Any = None) -> tuple[int, int]:
     memory = _memory()
-    return memory.capacity - memory.total, memory.capacity
+    return memory.capacity - _reserved(), memory.capacity
 
 
 def _get_rng_state(device: Any = "cuda") -> torch.Tensor:
@@ -110,7 +140,7 @@ ANSWERED: dict[str, Callable[..., Any]] = {
     "device": events.DeviceContext,
     "device_of": events.DeviceOf,
     "synchronize": events.synchronize,
-    "empty_cache": _nothing,
+    "empty_cache": _empty_cache,
     "ipc_collect": _nothing,
     "Event": events.VirtualEvent,
     "Stream": events.VirtualStream,
@@ -128,10 +158,10 @@ ANSWERED: dict[str, Callable[..., Any]] = {
     "can_device_access_peer": lambda device, peer_device: True,
     "memory_allocated": _allocated,
     "max_memory_allocated": _most_allocated,
-    "memory_reserved": _allocated,
-    "max_memory_reserved": _most_allocated,
-    "memory_cached": _allocated,
-    "max_memory_cached": _most_allocated,
+    "memory_reserved": _reserved,
+    "max_memory_reserved": _most_reserved,
+    "memory_cached": _reserved,
+    "max_memory_cached": _most_reserved,
     "reset_peak_memory_stats": _forget_peak,
     "reset_max_memory_allocated": _forget_peak,
     "reset_max_memory_cached": _forget_peak,
@@ -169,12 +199,12 @@ ACCELERATOR: dict[str, Callable[..., Any]] = {
     "current_stream": events.current_stream,
     "set_stream": events.set_stream,
     "synchronize": events.synchronize,
-    "empty_cache": _nothing,
+    "empty_cache": _empty_cache,
     "empty_host_cache": _nothing,
     "memory_allocated": _allocated,
     "max_memory_allocated": _most_allocated,
-    "memory_reserved": _allocated,
-    "max_memory_reserved": _most_allocated,
+    "memory_reserved": _reserved,
+    "max_memory_reserved": _most_reserved,
     "memory_stats": _stats,
     "get_memory_info": _free_and_total,
     "reset_peak_memory_stats": _forget_peak,
@@ -226,9 +256,11 @@ _record_stream: Any = torch.Tensor.record_stream
 
 
 def _recorded(tensor: torch.Tensor, stream: Any) -> None:
-    """A virtual tensor lives as long as the program holds it; real ones are told which streams use them."""
+    """A tensor's room is kept until the stream has done with it; real tensors are told which streams use them."""
     if not isinstance(stream, events.VirtualStream):
         _record_stream(tensor, stream)
+    elif stream.queue is not None and the_accelerated().record.memory is not None:
+        _memory().used_by(tensor, stream.queue)
 
 
 @contextmanager

@@ -25,11 +25,13 @@ from typing import Any
 
 import torch
 
+from labkit.simulator.caching_allocator import Block, CachingAllocator
 from labkit.simulator.clock import RankClock
 from labkit.simulator.garbage import Garbage
 from labkit.simulator.memory_error import Asked, Held, OutOfVirtualMemory, out_of_memory
 from labkit.simulator.operators import USES, Operator
 from labkit.simulator.record import Sources
+from labkit.simulator.state import the_rank
 from labkit.simulator.storages import storages_of, tensors_in
 from labkit.timeline.memory import CATEGORIES
 from labkit.torch_port.backward import backward_number, before_backward_returns
@@ -46,10 +48,11 @@ _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 class _Block(weakref.ref):  # type: ignore[type-arg]
     """A storage that lives; calls back when it dies."""
 
-    __slots__ = ("index", "key")
+    __slots__ = ("index", "key", "place")
 
     index: int
     key: int
+    place: Block | None
 
 
 _Detail = tuple[tuple[int, ...], str, str, str]
@@ -73,11 +76,12 @@ class RankMemory:
         categories: The category of each, as it is known by now.
         backward: The backward pass that the last operator belonged to, -1 for none.
         clock: That of the thread that ran it.
+        allocator: What finds room for tensors, None where any room will do.
     """
 
     def __init__(
         self, rank: int, clock: RankClock, capacity: int, device: str, sources: Sources, garbage: Garbage,
-        holds: Callable[[Any], bool] | None = None,
+        holds: Callable[[Any], bool] | None = None, allocator: CachingAllocator | None = None,
     ):  # fmt: skip
         """Begin with nothing.
 
@@ -89,8 +93,9 @@ class RankMemory:
             sources: Finds the learner's lines.
             garbage: Counts the tensors of all ranks.
             holds: Returns whether a storage is on the device; None where all are.
+            allocator: Where its device has streams: what finds room for tensors.
         """
-        self._holds = holds
+        self._holds, self.allocator = holds, allocator
         self.rank, self.capacity = rank, capacity
         self.total = self.peak = self.recent_peak = self.peak_ns = 0
         self.peak_operator = ""
@@ -239,11 +244,16 @@ class RankMemory:
         before = 0 if block is None else self.sizes[block.index]
         if before == num_bytes:
             return
-        if self.total - before + num_bytes > self.capacity:
+        place = None
+        if self.allocator is not None and num_bytes:
+            place = self._room(self.allocator, num_bytes)
+        if (place is None and self.allocator is not None and num_bytes) or (
+            self.allocator is None and self.total - before + num_bytes > self.capacity
+        ):
             raise self._full((num_bytes,), "uint8", "resize_", num_bytes)
         if block is not None:
             self._died(block)
-        self._add(storage, num_bytes, category, "resize_", None)
+        self._add(storage, num_bytes, category, "resize_", None, place)
 
     # ---- storages come, change and go
 
@@ -279,16 +289,53 @@ class RankMemory:
             num_bytes = storage.nbytes()
             if not num_bytes:
                 continue
-            if self.total + num_bytes > self.capacity:
+            fits, place = self._fits(num_bytes)
+            if not fits:
                 self._garbage.collect_all()
-                if self.total + num_bytes > self.capacity:
+                fits, place = self._fits(num_bytes)
+                if not fits:
                     raise self._full(tuple(tensor.shape), _dtype(tensor), known.name, num_bytes)
-            index = self._add(storage, num_bytes, category, known.name, tensor)
+            index = self._add(storage, num_bytes, category, known.name, tensor, place)
             if known.fills and category == OTHER:
                 self._filled.add(index)
 
-    def _add(self, storage: Any, num_bytes: int, category: int, name: str, tensor: torch.Tensor | None) -> int:
+    def _fits(self, num_bytes: int) -> tuple[bool, Block | None]:
+        """Return whether there is room, and where, if an allocator says so."""
+        if self.allocator is None:
+            return self.total + num_bytes <= self.capacity, None
+        place = self._room(self.allocator, num_bytes)
+        return place is not None, place
+
+    def _room(self, allocator: CachingAllocator, num_bytes: int) -> Block | None:
+        rank = the_rank()
+        if allocator.pending:
+            rank.turn()
+            allocator.look(rank.now_ns)
+        place = allocator.take(num_bytes, rank.queue())
+        if place is None and allocator.pending:
+            for _, marks in allocator.pending:  # as the allocator synchronises before it gives up
+                for mark in marks:
+                    rank.wait_for(mark, "an allocation")
+            allocator.look(rank.now_ns)
+            place = allocator.take(num_bytes, rank.queue())
+        return place
+
+    def used_by(self, tensor: torch.Tensor, stream: Any) -> None:
+        """Note that another stream uses a tensor: its room is kept until that has done with it."""
+        for storage in storages_of(tensor):
+            block = self._blocks.get(id(storage))
+            place = None if block is None else block.place
+            if place is not None and stream is not place.pool[0] and stream not in place.uses:
+                place.uses.append(stream)
+
+    def _add(
+        self, storage: Any, num_bytes: int, category: int, name: str, tensor: torch.Tensor | None,
+        place: Block | None = None,
+    ) -> int:  # fmt: skip
         block = _Block(storage, self._on_death)
+        if place is None and self.allocator is not None and num_bytes:
+            place = self._room(self.allocator, num_bytes)  # it is there already, so it fits
+        block.place = place
         block.index, block.key = index, key = len(self.sizes), id(storage)
         self._blocks[key] = block
         self.sizes.append(num_bytes)
@@ -324,6 +371,8 @@ class RankMemory:
             self.events.append(~index)
             self.times.append(now_ns)
             self.total -= size
+            if block.place is not None and self.allocator is not None:
+                self.allocator.give_back(block.place)
             if size >= self._large:
                 self._details.pop(index, None)
 
@@ -392,7 +441,8 @@ class RankMemory:
             held[one] = held.get(one, 0) + 1
         source, _ = self._sources.find(sys._getframe(2))
         asked = Asked(num_bytes, shape, dtype, operator, source)
-        return out_of_memory(self.rank, self._device, self.capacity, self.total, asked, held)
+        total = self.total if self.allocator is None else self.allocator.reserved.now
+        return out_of_memory(self.rank, self._device, self.capacity, total, asked, held, total - self.total)
 
 
 def _dtype(tensor: torch.Tensor) -> str:

@@ -74,7 +74,7 @@ class Asked:
 
 
 def out_of_memory(
-    rank: int, device: str, capacity: int, total: int, asked: Asked, held: Mapping[Held, int]
+    rank: int, device: str, capacity: int, total: int, asked: Asked, held: Mapping[Held, int], idle: int = 0
 ) -> OutOfVirtualMemory:
     """Return the error.
 
@@ -85,6 +85,7 @@ def out_of_memory(
         total: Bytes held now.
         asked: What does not fit.
         held: All tensors that live, and how many of each.
+        idle: What of the bytes held no tensor has.
     """
     lines = [
         f"Rank {rank} is out of memory{at(asked.source)}: {asked.operator} makes a tensor of "
@@ -97,6 +98,8 @@ def out_of_memory(
     ordered = sorted(by_category.items(), key=lambda item: (-item[1], item[0]))
     if ordered:
         lines.append(f"  live: {', '.join(f'{name} {format_bytes(size)}' for name, size in ordered if size)}")
+    if idle:
+        lines.append(f"  reserved beside that: {format_bytes(idle)}, cut into parts or kept for another stream")
     known = [(one, count) for one, count in held.items() if one.dtype]
     known.sort(key=lambda item: (-item[0].bytes * item[1], str(item[0])))
     for number, (one, count) in enumerate(known[:_MOST_LINES]):

@@ -27,7 +27,7 @@ def memory_tables(ledgers: Sequence[RankMemory]) -> dict[str, Table]:
     parts = [_changes(ledger) for ledger in ledgers]
     ranks = [np.full(len(part[0]), ledger.rank, dtype=np.int32) for ledger, part in zip(ledgers, parts, strict=True)]
     times, categories, held = ([part[column] for part in parts] for column in range(3))
-    return {
+    tables: dict[str, Table] = {
         "memory": {
             "rank": np.concatenate(ranks),
             "time_ns": np.concatenate(times),
@@ -42,6 +42,10 @@ def memory_tables(ledgers: Sequence[RankMemory]) -> dict[str, Table]:
             "capacity": np.array([ledger.capacity for ledger in ledgers], dtype=np.int64),
         },
     }
+    allocators = [ledger.allocator for ledger in ledgers if ledger.allocator is not None]
+    if allocators:
+        tables["memory_peak"]["reserved"] = np.array([one.reserved.peak for one in allocators], dtype=np.int64)
+    return tables
 
 
 def _changes(ledger: RankMemory) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8], npt.NDArray[np.int64]]:

@@ -22,6 +22,7 @@ from labkit.units import format_bytes
 from labkit.words import tagged
 
 ANY_SOURCE = -1
+_NOTHING = torch.empty(0)
 
 
 class Posted(Event):
@@ -132,9 +133,11 @@ class Posted(Event):
             else:
                 flights.remove(self)
         payload, self.payload = self.payload, None
+        tensor = self.tensor
+        if self.talk is not None:
+            self.tensor = _NOTHING  # the device may come here later, and the program has its buffer back
         if payload is None:
             return
-        tensor = self.tensor
         if type(payload) is bytes and self.raw and tensor.data_ptr() == self.start and tensor.nbytes == len(payload):
             memmove(self.start, payload, len(payload))
             return
@@ -241,7 +244,8 @@ class Exchange:
         _check_fit(send, receive)
         receive.peer = receive.row.peer = send.rank.rank
         send.row.flow = receive.row.flow = next(self._simulation.flows)
-        send.other, receive.other = receive, send
+        if send.late or receive.late:
+            send.other, receive.other = receive, send
         if receive.talk is not None:
             receive.payload = _taken(send) if send.talk is None else send.given
         for one in (send, receive):
@@ -258,6 +262,7 @@ class Exchange:
             self._settle(*((posted, other) if posted.sends else (other, posted)))
 
     def _settle(self, send: Posted, receive: Posted) -> None:
+        send.other = receive.other = None  # nobody keeps the other's buffer
         now_ns = max(send.row.start_ns, receive.row.start_ns)
         self._simulation.scheduler.act(now_ns, lambda: self._transfer(send, receive, now_ns))
 

@@ -185,6 +185,7 @@ class Rounds:
         planned, scheduler = traffic(parts), self._simulation.scheduler
 
         def settle() -> None:
+            round_.settle = None
             begins_ns = max(part.row.start_ns for part in parts)
             scheduler.act(begins_ns, lambda: self._settle(round_, parts, planned, begins_ns))
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ from labkit.simulator.accelerator import UNUSED, add_accelerators, holds
 from labkit.simulator.asked_groups import AskedGroups, port_of_rank
 from labkit.simulator.assembled import assemble
 from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
+from labkit.simulator.caching_allocator import CachingAllocator
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.device_mode import devices_of
@@ -44,7 +46,7 @@ from labkit.simulator.standstill import WHAT_IS_VIRTUAL, Standstill
 from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.stream_work import settle
-from labkit.simulator.streams import DeviceStreams
+from labkit.simulator.streams import DeviceStreams, Mark
 from labkit.simulator.tracebacks import describe
 from labkit.simulator.virtual_port import make_port
 from labkit.simulator.work_done import marked_at_steps, work_table
@@ -341,9 +343,12 @@ class _Run:
     def _add_memories(self) -> list[RankMemory]:
         simulation, garbage, device = self._simulation, Garbage(), self._cluster.device
         for rank in simulation.ranks:
+            allocator = None
+            if self._cuda and rank.process.device is not None:
+                allocator = CachingAllocator(device.memory_bytes, partial(_marked, rank))
             rank.record.memory = RankMemory(
                 rank.rank, rank.clock, device.memory_bytes, device.name, simulation.sources, garbage,
-                holds if self._cuda else None,
+                holds if self._cuda else None, allocator,
             )  # fmt: skip
         return [rank.record.memory for rank in simulation.ranks if rank.record.memory is not None]
 
@@ -400,6 +405,10 @@ class _Run:
             raise failure
         results = [loads_in_notebook(data) for data in self._packed if data is not None]
         return Outcome(results, timeline, output, max(ends_ns), simulation.scheduler.switches)
+
+
+def _marked(rank: VirtualRank, queue: Any) -> Mark:
+    return rank.device.mark(queue, rank.now_ns)
 
 
 def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:

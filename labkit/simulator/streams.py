@@ -24,6 +24,10 @@ TAKES = 0.189
 "Characterizing Compute-Communication Overlap in GPU-Accelerated Distributed Deep Learning" (arXiv:2507.03114)."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class StreamQueue:
     """What the host issued to a stream and the device has not begun.
 
@@ -208,7 +212,8 @@ class Talk(Task):
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
         """Begin to wait for the others."""
         self.row.start_ns, self.row.stream = now_ns, queue.name
-        self.reached()
+        reached, self.reached = self.reached, _nothing  # which refers to this
+        reached()
         return False
 
 

@@ -33,6 +33,7 @@ class Training:
         exposed_ns: Communication of a step under which its rank did not compute; the mean over ranks and steps.
         peak_bytes: The most memory a rank held.
         capacity_bytes: What a device holds.
+        reserved_bytes: The most that a rank's allocator took of its device, where that is known.
         utilisation: Model FLOPs over what the devices could do in that time; computing activations anew is not in it.
     """
 
@@ -42,6 +43,7 @@ class Training:
     peak_bytes: int | None
     capacity_bytes: int | None
     utilisation: float | None
+    reserved_bytes: int | None = None
 
     def lines(self) -> list[str]:
         """Return it as a terminal shows it, a line for each figure."""
@@ -54,7 +56,10 @@ class Training:
             share = f" ({format_percent(self.exposed_ns / self.step_ns)} of a step)" if self.step_ns else ""
             told.append(f"exposed comm.       {format_time(round(self.exposed_ns))}{share}")
         if self.peak_bytes is not None and self.capacity_bytes:
-            told.append(f"peak memory         {format_bytes(self.peak_bytes)} of {format_bytes(self.capacity_bytes)}")
+            reserved = f", {format_bytes(self.reserved_bytes)} reserved" if self.reserved_bytes else ""
+            told.append(
+                f"peak memory         {format_bytes(self.peak_bytes)} of {format_bytes(self.capacity_bytes)}{reserved}"
+            )
         if self.utilisation is not None:
             told.append(f"model FLOP util.    {100 * self.utilisation:.3g} %")
         return told
@@ -66,11 +71,13 @@ def training(timeline: Timeline) -> Training:
     num_steps = max((len(each) for each in ends), default=0)
     lengths = np.concatenate([np.diff(each) for each in ends]) if ends else np.zeros(0)
     step_ns = round(float(np.median(lengths))) if len(lengths) else None
-    peak = capacity = None
+    peak = capacity = reserved = None
     if memory.has_memory(timeline):
         peaks = timeline.tables["memory_peak"]
         peak, capacity = int(peaks["bytes"].max(initial=0)), int(peaks["capacity"].max(initial=0))
-    return Training(num_steps, step_ns, _exposed(timeline, ends), peak, capacity, _utilisation(timeline, ends))
+        reserved = int(peaks["reserved"].max(initial=0)) if "reserved" in peaks else None
+    exposed, utilisation = _exposed(timeline, ends), _utilisation(timeline, ends)
+    return Training(num_steps, step_ns, exposed, peak, capacity, utilisation, reserved)
 
 
 def _step_ends(timeline: Timeline, rank: int) -> npt.NDArray[np.int64]:

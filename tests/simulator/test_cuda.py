@@ -161,7 +161,7 @@ def test_memory_is_that_of_the_virtual_device_and_the_host_is_not_in_it() -> Non
         return [*first, *after, host.numel()]
 
     run = _run(hold)
-    assert run.results == [[4000, 4000, 0, 0, 80 * 10**9, 1_000_000]] * 2
+    assert run.results == [[4096, 4096, 0, 0, 80 * 10**9, 1_000_000]] * 2
     assert run.timeline.tables["memory_peak"]["bytes"].tolist() == [4000, 4000]
 
 

@@ -300,3 +300,20 @@ def test_every_stream_has_a_line_of_its_own_in_a_chrome_trace(tmp_path: Path) ->
     assert {"compute", "communication, the default group"} <= set(_lines_of_a_trace(run, tmp_path / "trace.json"))
     lines = _lines_of_a_trace(_run(_two_streams), tmp_path / "trace.json")
     assert lines == ["compute", "compute, stream 1"]
+
+
+def _passing_on() -> int:
+    peer = 1 - dist.get_rank()
+    for _ in range(8):
+        x, y = torch.ones(1000, device="cuda"), torch.empty(1000, device="cuda")
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, peer), dist.P2POp(dist.irecv, y, peer)])
+        for work in works:
+            work.wait()
+        total = y.sum()
+        dist.all_reduce(total)
+    return torch.cuda.max_memory_allocated()
+
+
+def test_buffers_of_calls_that_were_waited_for_are_the_programs_again() -> None:
+    run = _run(_passing_on, world_size=2)
+    assert run.results[0] == run.results[1] < 5 * 4096
