@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.distributed as dist
@@ -111,8 +112,9 @@ RUNS = (
 )
 
 
+@cache
 def run(shown: Shown) -> tuple[Timeline, str]:
-    """Return the timeline of a run, and what labkit says where it fails."""
+    """Return the timeline of a run, and what labkit says where it fails; page and picture show one run."""
     try:
         done = labkit.run(shown.program, on=labkit.virtual(shown.ranks), echo=False)
     except LabkitError as error:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import chromium
+from tests.cost import Cost
 from tests.submissions.making import write
 
 settings.register_profile(
@@ -104,6 +105,10 @@ ONE_JUPYTERLAB = frozenset(
     }
 )
 """Files whose tests open notebooks: one worker runs them all, on one JupyterLab."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Cost(), "labkit-cost")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,68 @@
+"""What a run of the tests costs: minutes, minutes of CPU, and the files that take most of it.
+
+CPU counts the tests' own processes and all that they started and waited for; what is killed unasked is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+MINUTES, CPU_MINUTES = 7, 10
+"""The most that `make test` may take on two cores; CONTRIBUTING.md names both."""
+_MOST_FILES = 10
+_LEAST_SECONDS = 60.0
+"""Runs of less are somebody's few files, whose cost nobody asked for."""
+
+
+class Cost:
+    """Adds up the CPU of each file, here and on the workers of xdist."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._of_files: Counter[str] = Counter()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Count one test to its file."""
+        before = _cpu_seconds()
+        result = yield
+        self._of_files[item.nodeid.partition("::")[0]] += _cpu_seconds() - before  # type: ignore[assignment]
+        return result
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Tell the process that started this worker."""
+        told: Any = getattr(session.config, "workeroutput", None)
+        if told is not None:
+            told["cpu_seconds"] = dict(self._of_files)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take in what a worker tells."""
+        self._of_files.update(getattr(node, "workeroutput", {}).get("cpu_seconds", {}))
+
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        """Print the sums, beside the most that `make test` may take."""
+        seconds = time.monotonic() - self._began
+        if hasattr(config, "workeroutput") or seconds < _LEAST_SECONDS:
+            return
+        terminalreporter.section("cost")
+        terminalreporter.line(summary(seconds, _cpu_seconds()))
+        for file, cpu in self._of_files.most_common(_MOST_FILES):
+            terminalreporter.line(f"{cpu:8.1f} s of CPU  {file}")
+
+
+def summary(seconds: float, cpu_seconds: float) -> str:
+    """Return what a run took, beside what `make test` may."""
+    took = f"{seconds / 60:.1f} min and {cpu_seconds / 60:.1f} min of CPU"
+    return f"{took}; `make test` may take {MINUTES} and {CPU_MINUTES} on two cores."
+
+
+def _cpu_seconds() -> float:
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system

@@ -1,0 +1,40 @@
+"""What CONTRIBUTING.md says of layers and minutes is what the tests hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.cost import CPU_MINUTES, MINUTES, Cost, summary
+from tests.repository.test_imports import LAYERS
+
+TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_its_layers_are_those_that_imports_are_held_to() -> None:
+    layers = (
+        f"`labkit/` is layered; `tests/repository/test_imports.py` holds the order: {', '.join(LAYERS)}. Each imports "
+        "only from those before it."
+    )
+    right = textwrap.fill(layers, 120, break_long_words=False, break_on_hyphens=False)
+    assert right in TEXT, f"write:\n{right}"
+
+
+def test_its_minutes_are_those_that_a_run_is_printed_beside() -> None:
+    assert f"At most {MINUTES} minutes and {CPU_MINUTES} minutes of CPU on two cores." in TEXT
+    assert summary(150, 1200) == "2.5 min and 20.0 min of CPU; `make test` may take 7 and 10 on two cores."
+
+
+def test_a_file_is_charged_for_the_processes_that_its_tests_wait_for() -> None:
+    cost, item = Cost(), SimpleNamespace(nodeid="tests/test_one.py::test_a_thing")
+    around = cost.pytest_runtest_protocol(item)  # type: ignore[arg-type]
+    next(around)
+    subprocess.run([sys.executable, "-c", "while __import__('time').process_time() < 0.3: pass"], check=True)
+    with pytest.raises(StopIteration):
+        next(around)
+    assert cost._of_files["tests/test_one.py"] > 0.2  # the system counts in hundredths
