@@ -22,7 +22,6 @@ from labkit.units import format_bytes
 from labkit.words import tagged
 
 ANY_SOURCE = -1
-_NOTHING = torch.empty(0)
 
 
 class Posted(Event):
@@ -135,7 +134,8 @@ class Posted(Event):
         payload, self.payload = self.payload, None
         tensor = self.tensor
         if self.talk is not None:
-            self.tensor = _NOTHING  # the device may come here later, and the program has its buffer back
+            with uncounted():  # the device may come here later, and the program has its buffer back
+                self.tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
         if payload is None:
             return
         if type(payload) is bytes and self.raw and tensor.data_ptr() == self.start and tensor.nbytes == len(payload):
