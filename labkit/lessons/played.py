@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from markupsafe import Markup
 
 from labkit.checks.predictions import with_unit
 from labkit.checks.question import KEY, QUESTION, read_key, read_question
+from labkit.checks.rooms import LABKIT
 from labkit.errors import LessonError
-from labkit.exercises import __path__ as exercise_folders
 from labkit.lessons.code import predicted_name
 from labkit.lessons.lesson import Cell, Lesson
 from labkit.lessons.presentation import DRAWN
@@ -130,7 +131,7 @@ def _task(lesson: Lesson, cell: Cell) -> Block:
 
 def _question(cell: Cell) -> Block:
     assert cell.exercise is not None
-    (folder,) = (path for place in exercise_folders for path in Path(place).glob(f"*/{cell.exercise}"))
+    (folder,) = (path for place in import_module(LABKIT).__path__ for path in Path(place).glob(f"*/{cell.exercise}"))
     question, key = read_question(folder / QUESTION), read_key(folder / KEY)
     fields = {
         name: {"asks": each.asks, "choices": list(each.choices), "unit": each.unit}
