@@ -20,10 +20,12 @@ import first_page  # noqa: E402
 import gpu_pages  # noqa: E402
 import made_pages  # noqa: E402
 
+from labkit.lessons.played import write_played  # noqa: E402
+
 project = "labkit"
 copyright = "the labkit authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "made/lesson_map.md", "gpu_reports/README.md"]
+exclude_patterns = ["_build", "made/lesson_map.md", "made/played.md", "gpu_reports/README.md"]
 html_theme = "furo"
 html_title = "labkit"
 html_static_path = ["site"]
@@ -65,6 +67,7 @@ def _with_pictures(app: Sphinx, error: Exception | None) -> None:
         first_page.write_preview(Path(app.outdir) / "_static" / "preview.png")
         first_page.write_timelines(Path(app.outdir) / "made" / "timelines")
         gpu_pages.write(Path(app.outdir) / "made" / "gpu")
+        write_played(HERE.parent, Path(app.outdir) / "made" / "played")
 
 
 def _with_preview(

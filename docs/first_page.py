@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import labkit
+from labkit.lessons.played import LESSONS
 
 ROOT = Path(__file__).parents[1]
 _ROW = re.compile(r"^\| \[(.+?)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| (.+?) \|$", re.MULTILINE)
@@ -38,6 +39,7 @@ def pages() -> dict[str, str]:
     """Return the parts of the first page and the gallery, by name below docs/made."""
     return {
         "lesson_map.md": _lesson_map(),
+        "played.md": _played(),
         "gallery.md": "\n".join(_gallery()),
         "pictures/ring.html": _html(labkit.figure("ring", num_ranks=4)),
         "pictures/schedules.html": _html(labkit.schedule_explorer()),
@@ -77,6 +79,16 @@ def _html(figure: Any) -> str:
 def _rows() -> list[tuple[str, str, str, str]]:
     """Return title, file, what one builds and minutes of each lesson, as the README's table has them."""
     return _ROW.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def _played() -> str:
+    """Return links to the lessons that play in the page, in the order in which one reads them."""
+    links = [
+        f'<li><a href="made/played/{name}.html">{escape(title)}</a></li>'
+        for title, name, _, _ in _rows()
+        if name[:2] in LESSONS
+    ]
+    return "\n".join(["```{raw} html", '<ul class="played">', *links, "</ul>", "```"])
 
 
 def _lesson_map() -> str:
