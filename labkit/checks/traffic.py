@@ -23,7 +23,6 @@ SENT = (
     ),
 )
 """What `library_calls` and `lost_messages` find."""
-HINTS = {each.name: each.hint for each in SENT}
 
 
 def library_calls(wire: Wire) -> Iterator[Finding]:

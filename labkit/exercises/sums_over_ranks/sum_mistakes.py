@@ -1,22 +1,22 @@
-"""Mistakes learners make in any all-reduce: the hint to each name, its mark in results, its sign in failures.
+"""Mistakes that learners make in any all-reduce.
 
-An exercise takes the names it wants, in the order in which they are looked for.
+An exercise takes those that it wants, in the order in which they are looked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
 from labkit.checks import traffic, values
-from labkit.checks.blame import Sign, blaming
-from labkit.checks.case import Case, Failure
+from labkit.checks.blame import Sign
+from labkit.checks.case import Case, Failure, Got
+from labkit.checks.declared import Mistake
 from labkit.checks.failures import NOBODY_EXPECTED, sizes_differ
-from labkit.checks.finding import Blame
 from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
 from labkit.checks.wire import Wire
-from labkit.exercises.sums_over_ranks.came import Came, Mark, is_complete
+from labkit.exercises.sums_over_ranks.came import Came, Mark, came_of, is_complete
 from labkit.exercises.sums_over_ranks.sums import input_of, layout_of, members_of, op_of
 from labkit.exercises.sums_over_ranks.traffic import (
     leaves_the_group,
@@ -25,66 +25,19 @@ from labkit.exercises.sums_over_ranks.traffic import (
     sends_whole_tensors,
 )
 
-_ALL_HINTS = traffic.HINTS | {
-    "sizes disagree": "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at "
-    "the same places: check which chunk each of the two names in that step (ring_plan says it), then the chunk bounds.",
-    "buffer of another type": "This tensor is not float32, and torch.empty(n) is: what is received needs a buffer of "
-    "the type that is sent. Make it with torch.empty_like(chunk).",
-    "a rank that is not there": (
-        "A rank waits for a rank that does not exist. Either the number of ranks is hard-coded (ask "
-        "dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0."
-    ),
-    "everybody sends first": (
-        "Every rank is stuck in send and nobody receives: a blocking send may wait for its receiver. Post send and "
-        "receive together with dist.batch_isend_irecv, or let some ranks receive first."
-    ),
-    "works on a copy of a non-contiguous tensor": "This tensor is not contiguous: contiguous() makes a copy of it, "
-    "view(-1) refuses, and reshape(-1) gives a copy or, as of x[::2], a view with gaps that cannot be sent. Work on "
-    "flat = tensor.contiguous().view(-1) and copy the result back: tensor.copy_(flat.view(tensor.shape)).",
-    "not in place": (
-        "No tensor changed: the result must be written into the tensor that was passed in (tensor.copy_(total), "
-        "tensor += incoming), not bound to a new name or returned."
-    ),
-    "mean instead of sum": "The numbers are the sum divided by the number of ranks: SUM was asked for, not the mean.",
-    "only rank 0 has the sum": "Rank 0 has the sum and the others do not: it must be sent back to them.",
-    "reduce to one rank": "All messages pass through one rank, whose link carries 2(N-1) tensors. Spread the work: "
-    "chunks that go round.",
-    "whole tensor at each step": "Each message holds the whole tensor. A ring is fast because a message is one chunk, "
-    "numel/N elements: cut the tensor up first.",
-    "everything to everyone": "Every rank sends to every other one. In a ring a rank talks to two neighbours only: it "
-    "sends to the right and receives from the left.",
-    "no all-gather": "After the reduce-scatter each rank owns one complete chunk; the others are still partial sums. "
-    "The second half, the all-gather, must hand the complete chunks round.",
-    "remainder dropped": "The last elements were left out: numel // N loses the remainder. Give the first numel % N "
-    "chunks one element more.",
-    "one step too few": "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 "
-    "steps; the usual slip is the last step of the all-gather.",
-    "a contribution added twice": (
-        "Some contributions are in the sum twice. The usual causes: the all-gather adds what arrives instead of "
-        "overwriting; the first step sends the wrong chunk; the chunk that was just received is added and received "
-        "again."
-    ),
-    "group ranks taken for global ranks": "With a group, dist.get_rank(group) and dist.get_world_size(group) count "
-    "within the group, while a peer is a global rank: use group_peer=, group_src= and group_dst=, or "
-    "dist.get_global_rank(group, r); and pass group on to every call.",
-    "everybody receives first": (
-        "Every waiting rank is stuck in a receive, and nobody is left to send: check who sends what to whom, or post "
-        "send and receive together with dist.batch_isend_irecv."
-    ),
-    "needs sizes that divide": "The tensor's length does not divide by the number of ranks (it may even be shorter, or "
-    "empty). Sender and receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
-    "contributions missing": "Some contributions never arrived. Look at the step where the named rank should have been "
-    "added: the chunk index modulo N, the neighbour, and the number of steps, N-1 in each half.",
-}
-GENERAL = frozenset(
-    ("everybody receives first", "a contribution added twice", "needs sizes that divide", "contributions missing")
-)
-"""What many wrong answers look like."""
 
+def sum_mistake(
+    name: str, hint: str, *, came: Mark | None = None, failed: Sign | None = None, general: bool = False,
+    certain: bool = False,
+) -> Mistake:  # fmt: skip
+    """Return a mistake that is known by what came, or by a failure."""
 
-def hints(*names: str) -> dict[str, str]:
-    """Return the hints to these mistakes, in this order."""
-    return {name: _ALL_HINTS[name] for name in names}
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if isinstance(got, Failure):
+            return failed is not None and failed(case, got, wire)
+        return came is not None and came(came_of(case, got, wire))
+
+    return Mistake(name, hint, seen=seen, general=general, certain=certain)
 
 
 def _lacks_the_gather(came: Came) -> bool:
@@ -134,46 +87,6 @@ def _is_wide(case: Case) -> bool:
     return values.tensor(case.inputs[0], "tensor").element_size() > 4
 
 
-_GAPS = ("transposed", "every other", "column")
-MARKS: Mapping[str, Mark] = {
-    traffic.IN_FLIGHT: lambda came: bool(came.wire.problems_of("changed_in_flight")),
-    "works on a copy of a non-contiguous tensor": lambda came: layout_of(came.case) in _GAPS and came.unchanged,
-    "not in place": lambda came: came.unchanged,
-    "mean instead of sum": lambda came: op_of(came.case) == "SUM" and _is_mean(came),
-    "only rank 0 has the sum": lambda came: came.complete[:1] == [1] and not any(came.complete[1:]),
-    "reduce to one rank": lambda came: passes_through_one(came.case, came.wire),
-    "whole tensor at each step": lambda came: sends_whole_tensors(came.case, came.wire),
-    "everything to everyone": lambda came: sends_to_everyone(came.case, came.wire),
-    "no all-gather": _lacks_the_gather,
-    "remainder dropped": _lacks_the_tail,
-    "one step too few": _lacks_a_chunk,
-    "a contribution added twice": lambda came: any(share and max(share) > 1 for share in came.elements),
-    "group ranks taken for global ranks": lambda came: (
-        "group" in came.case.inputs[0] and (leaves_the_group(came.case, came.wire) or not came.wire.messages)
-    ),
-    "contributions missing": lambda came: any(share and not is_complete(share) for share in came.elements),
-}
-"""What a mistake leaves in results."""
-
-SIGNS: Mapping[str, Sign] = {
-    traffic.LIBRARY: lambda case, failure, wire: bool(wire.collectives),
-    "buffer of another type": lambda case, failure, wire: _is_wide(case) and sizes_differ(failure),
-    "sizes disagree": lambda case, failure, wire: sizes_differ(failure),
-    "a rank that is not there": looks_for_a_stranger,
-    traffic.IN_FLIGHT: lambda case, failure, wire: bool(wire.problems_of("changed_in_flight")),
-    "everybody sends first": lambda case, failure, wire: waits_in(failure, "send"),
-    "works on a copy of a non-contiguous tensor": lambda case, failure, wire: (
-        layout_of(case) in _GAPS and failure.kind in ("exception", "died")
-    ),
-    "whole tensor at each step": lambda case, failure, wire: sends_whole_tensors(case, wire),
-    "everything to everyone": lambda case, failure, wire: sends_to_everyone(case, wire),
-    "group ranks taken for global ranks": _took_group_ranks,
-    "everybody receives first": lambda case, failure, wire: waits_in(failure, "recv"),
-    "needs sizes that divide": _is_short_of_elements,
-}
-"""What a mistake leaves in a failure."""
-
-
 def _is_mean(came: Came) -> bool:
     """Return whether every member holds the mean, or the mean in whole numbers, however it was rounded."""
     mean = came.exact.double() / len(came.members)
@@ -188,19 +101,116 @@ def is_scaled(came: Came, factor: float) -> bool:
     )
 
 
-def marks_of(mistakes: Mapping[str, str], own: Mapping[str, Mark] | None = None) -> dict[str, Mark]:
-    """Return the marks of those mistakes that leave one, in their order; `own` are marks of the exercise's own."""
-    marks = {**MARKS, **(own or {})}
-    return {name: marks[name] for name in mistakes if name in marks}
+def _left_the_group(came: Came) -> bool:
+    return "group" in came.case.inputs[0] and (leaves_the_group(came.case, came.wire) or not came.wire.messages)
 
 
-def blame_of(mistakes: Mapping[str, str], own: Mapping[str, Sign] | None = None) -> Blame:
-    """Return what blames those mistakes that have a sign, in their order; `own` are signs of the exercise's own."""
-    signs = {**SIGNS, **(own or {})}
-    return blaming({name: signs[name] for name in mistakes if name in signs})
+_GAPS = ("transposed", "every other", "column")
+_LIBRARY, _IN_FLIGHT = traffic.SENT
+_COMMON = (
+    sum_mistake(_LIBRARY.name, _LIBRARY.hint, failed=lambda case, failure, wire: bool(wire.collectives)),
+    sum_mistake(_IN_FLIGHT.name, _IN_FLIGHT.hint, came=lambda came: bool(came.wire.problems_of("changed_in_flight")),
+                failed=lambda case, failure, wire: bool(wire.problems_of("changed_in_flight"))),
+    sum_mistake("sizes disagree",
+                "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the "
+                "same places: check which chunk each of the two names in that step (ring_plan says it), then the "
+                "chunk bounds.", failed=lambda case, failure, wire: sizes_differ(failure)),
+    sum_mistake("buffer of another type",
+                "This tensor is not float32, and torch.empty(n) is: what is received needs a buffer of the type that "
+                "is sent. Make it with torch.empty_like(chunk).",
+                failed=lambda case, failure, wire: _is_wide(case) and sizes_differ(failure)),
+    sum_mistake("a rank that is not there",
+                "A rank waits for a rank that does not exist. Either the number of ranks is hard-coded (ask "
+                "dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0.",
+                failed=looks_for_a_stranger),
+    sum_mistake("everybody sends first",
+                "Every rank is stuck in send and nobody receives: a blocking send may wait for its receiver. Post "
+                "send and receive together with dist.batch_isend_irecv, or let some ranks receive first.",
+                failed=lambda case, failure, wire: waits_in(failure, "send")),
+    sum_mistake("works on a copy of a non-contiguous tensor",
+                "This tensor is not contiguous: contiguous() makes a copy of it, view(-1) refuses, and reshape(-1) "
+                "gives a copy or, as of x[::2], a view with gaps that cannot be sent. Work on flat = "
+                "tensor.contiguous().view(-1) and copy the result back: tensor.copy_(flat.view(tensor.shape)).",
+                came=lambda came: layout_of(came.case) in _GAPS and came.unchanged,
+                failed=lambda case, failure, wire: layout_of(case) in _GAPS and failure.kind in ("exception", "died")),
+    sum_mistake("not in place",
+                "No tensor changed: the result must be written into the tensor that was passed in "
+                "(tensor.copy_(total), tensor += incoming), not bound to a new name or returned.",
+                came=lambda came: came.unchanged),
+    sum_mistake("mean instead of sum",
+                "The numbers are the sum divided by the number of ranks: SUM was asked for, not the mean.",
+                came=lambda came: op_of(came.case) == "SUM" and _is_mean(came)),
+    sum_mistake("only rank 0 has the sum", "Rank 0 has the sum and the others do not: it must be sent back to them.",
+                came=lambda came: came.complete[:1] == [1] and not any(came.complete[1:])),
+    sum_mistake("reduce to one rank",
+                "All messages pass through one rank, whose link carries 2(N-1) tensors. Spread the work: chunks that "
+                "go round.", came=lambda came: passes_through_one(came.case, came.wire)),
+    sum_mistake("whole tensor at each step",
+                "Each message holds the whole tensor. A ring is fast because a message is one chunk, numel/N "
+                "elements: cut the tensor up first.", came=lambda came: sends_whole_tensors(came.case, came.wire),
+                failed=lambda case, failure, wire: sends_whole_tensors(case, wire)),
+    sum_mistake("everything to everyone",
+                "Every rank sends to every other one. In a ring a rank talks to two neighbours only: it sends to the "
+                "right and receives from the left.", came=lambda came: sends_to_everyone(came.case, came.wire),
+                failed=lambda case, failure, wire: sends_to_everyone(case, wire)),
+    sum_mistake("no all-gather",
+                "After the reduce-scatter each rank owns one complete chunk; the others are still partial sums. The "
+                "second half, the all-gather, must hand the complete chunks round.", came=_lacks_the_gather),
+    sum_mistake("remainder dropped",
+                "The last elements were left out: numel // N loses the remainder. Give the first numel % N chunks one "
+                "element more.", came=_lacks_the_tail),
+    sum_mistake("one step too few",
+                "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 steps; "
+                "the usual slip is the last step of the all-gather.", came=_lacks_a_chunk),
+    sum_mistake("a contribution added twice",
+                "Some contributions are in the sum twice. The usual causes: the all-gather adds what arrives instead "
+                "of overwriting; the first step sends the wrong chunk; the chunk that was just received is added and "
+                "received again.", came=lambda came: any(share and max(share) > 1 for share in came.elements),
+                general=True),
+    sum_mistake("group ranks taken for global ranks",
+                "With a group, dist.get_rank(group) and dist.get_world_size(group) count within the group, while a "
+                "peer is a global rank: use group_peer=, group_src= and group_dst=, or dist.get_global_rank(group, "
+                "r); and pass group on to every call.",
+                came=_left_the_group,
+                failed=_took_group_ranks),
+    sum_mistake("everybody receives first",
+                "Every waiting rank is stuck in a receive, and nobody is left to send: check who sends what to whom, "
+                "or post send and receive together with dist.batch_isend_irecv.",
+                failed=lambda case, failure, wire: waits_in(failure, "recv"), general=True),
+    sum_mistake("needs sizes that divide",
+                "The tensor's length does not divide by the number of ranks (it may even be shorter, or empty). "
+                "Sender and receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
+                failed=_is_short_of_elements, general=True),
+    sum_mistake("contributions missing",
+                "Some contributions never arrived. Look at the step where the named rank should have been added: the "
+                "chunk index modulo N, the neighbour, and the number of steps, N-1 in each half.",
+                came=lambda came: any(share and not is_complete(share) for share in came.elements), general=True),
+)  # fmt: skip
+_NAMED = {each.name: each for each in _COMMON}
 
 
-RING = hints(
+def common(*names: str) -> tuple[Mistake, ...]:
+    """Return these mistakes, in this order."""
+    return tuple(_NAMED[name] for name in names)
+
+
+def in_failures(*names: str) -> tuple[Mistake, ...]:
+    """Return these mistakes for an exercise whose results are no sums: they are looked for in failures alone."""
+
+    def only(mistake: Mistake) -> Mistake:
+        return replace(
+            mistake, seen=lambda case, got, wire: isinstance(got, Failure) and mistake.marks(case, got, wire)
+        )
+
+    return tuple(map(only, common(*names)))
+
+
+def reworded(name: str, hint: str) -> Mistake:
+    """Return one of these mistakes with a hint of an exercise's own."""
+    return replace(_NAMED[name], hint=hint)
+
+
+RING = common(
     "calls the library", "buffer of another type", "sizes disagree", "a rank that is not there",
     "buffer reused in flight", "everybody sends first", "works on a copy of a non-contiguous tensor", "not in place",
     "mean instead of sum", "reduce to one rank", "whole tensor at each step", "everything to everyone", "no all-gather",

@@ -12,14 +12,14 @@ from labkit.checks import draws, values
 from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference, listing
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import Each
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.all_to_all.driver import drive
-from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints
+from labkit.exercises.sums_over_ranks.sum_mistakes import in_failures, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import members_of
 from labkit.exercises.sums_over_ranks.traffic import GROUP_RANKS
 from labkit.exercises.sums_over_ranks.world_sizes import SIZES, sweep
@@ -30,28 +30,6 @@ _ITSELF, _REPLACED, _OWN, _NOTHING, _OWN_INPUTS, _FOR_THEMSELVES, _TOO_MUCH, _UN
     "sends to itself", "puts another tensor into the list", "own piece forgotten", "nothing arrives",
     "own inputs copied", "sends its own piece to everybody", "sends too much", "sizes taken for equal", "wrong order",
 )  # fmt: skip
-MISTAKES = {
-    **hints("calls the library"),
-    _ITSELF: "A rank cannot send to itself: copy its own piece, outputs[rank].copy_(inputs[rank]).",
-    **hints("everybody sends first"),
-    _REPLACED: (
-        "The result belongs in the tensors that were passed in: outputs[i].copy_(...) or receive into outputs[i]; "
-        "outputs[i] = tensor only puts another tensor into the list."
-    ),
-    _OWN: "Only the rank's own piece is missing: outputs[rank].copy_(inputs[rank]).",
-    _NOTHING: "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts another "
-    "tensor into the list.",
-    _OWN_INPUTS: "The outputs are the rank's own inputs: outputs[i] must come from rank i.",
-    _FOR_THEMSELVES: "Every rank got inputs[i] of rank i, which is the sender's own piece: send inputs[peer] to peer.",
-    **hints("group ranks taken for global ranks"),
-    _TOO_MUCH: "More was sent than the pieces the others need: send each rank its piece only.",
-    _UNEVEN: (
-        "Sizes differ, and some pieces are empty: the receive buffer must have the size of what is sent, so use "
-        "outputs[i]."
-    ),
-    **hints("everybody receives first"),
-    _ORDER: "Pieces arrived in the wrong places: outputs[i] is what rank i sent.",
-}
 
 
 def exchange_case(
@@ -218,13 +196,13 @@ def _exchange_on(size: int) -> Case:
     return exchange_case(f"{size} ranks, 0 to 3 elements each", sizes, 100 + size)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="all_to_all",
     functions=("all_to_all",),
     driver=drive,
     oracle=exchanged,
     structure=structure,
-    find=find,
+    looks=(find,),
     least=least_traffic,
     visible=(
         exchange_case("3 ranks, 2 elements each", [[2] * 3] * 3, 81),
@@ -246,7 +224,27 @@ EXERCISE = Exercise(
         "group_peer=i) and dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i); batch_isend_irecv, wait.",
     ),
     sweep=sweep(_exchange_on, lambda case: case.world_size - 1, slack=3, sizes=SIZES[:8]),
-    mistakes=MISTAKES,
-    blame=blame_of(MISTAKES, {_ITSELF: _sends_to_itself, _UNEVEN: _takes_sizes_for_equal}),
-    general=GENERAL,
-)
+    mistakes=(
+        *in_failures("calls the library"),
+        sum_mistake(_ITSELF, "A rank cannot send to itself: copy its own piece, outputs[rank].copy_(inputs[rank]).",
+                    failed=_sends_to_itself),
+        *in_failures("everybody sends first"),
+        sum_mistake(_REPLACED,
+                    "The result belongs in the tensors that were passed in: outputs[i].copy_(...) or receive into "
+                    "outputs[i]; outputs[i] = tensor only puts another tensor into the list."),
+        sum_mistake(_OWN, "Only the rank's own piece is missing: outputs[rank].copy_(inputs[rank])."),
+        sum_mistake(_NOTHING,
+                    "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts "
+                    "another tensor into the list."),
+        sum_mistake(_OWN_INPUTS, "The outputs are the rank's own inputs: outputs[i] must come from rank i."),
+        sum_mistake(_FOR_THEMSELVES,
+                    "Every rank got inputs[i] of rank i, which is the sender's own piece: send inputs[peer] to peer."),
+        *in_failures("group ranks taken for global ranks"),
+        sum_mistake(_TOO_MUCH, "More was sent than the pieces the others need: send each rank its piece only."),
+        sum_mistake(_UNEVEN,
+                    "Sizes differ, and some pieces are empty: the receive buffer must have the size of what is sent, "
+                    "so use outputs[i].", failed=_takes_sizes_for_equal),
+        *in_failures("everybody receives first"),
+        sum_mistake(_ORDER, "Pieces arrived in the wrong places: outputs[i] is what rank i sent."),
+    ),
+)  # fmt: skip

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from labkit.checks import values
 from labkit.checks.case import Case, Failure, Value, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.drop_in_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.on_ranks import view_of
-from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, RING, blame_of, hints, is_scaled, marks_of
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, is_scaled, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import (
     base_of,
     expected_bases,
@@ -37,32 +37,6 @@ _OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _ROUNDED, _COARSE
     "an average of integers rounded otherwise", "adds up in 16 bits", "a detour through float32", "no work object",
     "always a work object",
 )  # fmt: skip
-MISTAKES = {
-    **hints("calls the library"),
-    _OUTSIDER: "A rank outside the group must return at once, sending and receiving nothing: dist.get_rank(group) is "
-    "-1 there.",
-    **hints("everybody sends first"),
-    _BESIDE: "Elements of the storage that are not in the tensor were changed: work on a copy and copy back into the "
-    "tensor.",
-    **hints("works on a copy of a non-contiguous tensor"),
-    _UNDIVIDED: (
-        "The sum came back undivided. Either nothing divides, or the wrong chunk is divided: after the "
-        "reduce-scatter, only the chunk this rank owns counts, because the all-gather overwrites the others."
-    ),
-    _OP_IGNORED: "The sum came back although another operation was asked for: what combines two chunks depends on op.",
-    _DIVIDED_WRONGLY: "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
-    "not on both the partial and the final sum, not by the world's size).",
-    _ROUNDED: 'AVG of integers is rounded towards zero: torch.div(total, n, rounding_mode="trunc"). Floor division, '
-    "//, rounds down; /= refuses integers; and parts that are divided before they are added lose a remainder each.",
-    **hints("mean instead of sum"),
-    _COARSE: "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
-    "once, at the end.",
-    _DETOUR: "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
-    "integers, and float64 must stay float64.",
-    _NO_WORK: "async_op=True must return an object with wait(); None is for async_op=False.",
-    _WORK_ALWAYS: "Without async_op the reduction must be finished when the call returns, and it returns None.",
-}
-MISTAKES |= {name: hint for name, hint in RING.items() if name not in MISTAKES}
 
 
 def drop_in_case(
@@ -128,24 +102,10 @@ def _went_through_float32(came: Came) -> bool:
     return not dtype.is_floating_point or (dtype == torch.float64 and came.is_near(came.exact, 1e-5))
 
 
-_MARKS = marks_of(
-    MISTAKES,
-    {
-        _BESIDE: _changed_beside,
-        _UNDIVIDED: lambda came: op_of(came.case) == "AVG" and _is_undivided(came),
-        _OP_IGNORED: _is_undivided,
-        _DIVIDED_WRONGLY: _is_divided_wrongly,
-        _ROUNDED: _is_rounded_otherwise,
-        _COARSE: _is_coarse,
-        _DETOUR: _went_through_float32,
-    },
-)
-
-
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield where ring_all_reduce does not do what dist.all_reduce does, over a ring, or returns something else."""
     yield from library_calls(wire)
-    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from wrong_sums(came_of(case, got, wire))
     yield from outsiders(case, wire)
     yield from _outside(case, got)
     yield from _returned(case, got)
@@ -212,13 +172,13 @@ def _drop_in_on(size: int) -> Case:
     return drop_in_case(name, whole_numbers(100 + size, size, (2 * size + 1,), dtype), op=op)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="drop_in_all_reduce",
     functions=("ring_all_reduce",),
     driver=drive,
     oracle=expected_bases,
     structure=and_more(expected_bases, returned=str, can_wait=bool, waited=str, written=bool),
-    find=find,
+    looks=(find,),
     least=least_traffic,
     visible=(
         drop_in_case("3 ranks, sum of 7 elements", whole_numbers(31, 3, (7,))),
@@ -256,7 +216,57 @@ EXERCISE = Exercise(
         "tensor.copy_(flat.view(tensor.shape)).",
     ),
     sweep=sweep(_drop_in_on, ring_steps, slack=3),
-    mistakes=MISTAKES,
-    blame=blame_of(MISTAKES, {_OUTSIDER: _keeps_an_outsider, _ROUNDED: _divides_integers}),
-    general=GENERAL,
-)
+    mistakes=(
+        *common("calls the library"),
+        sum_mistake(_OUTSIDER,
+                    "A rank outside the group must return at once, sending and receiving nothing: "
+                    "dist.get_rank(group) is -1 there.", failed=_keeps_an_outsider),
+        *common("everybody sends first"),
+        sum_mistake(_BESIDE,
+                    "Elements of the storage that are not in the tensor were changed: work on a copy and copy back "
+                    "into the tensor.", came=_changed_beside),
+        *common("works on a copy of a non-contiguous tensor"),
+        sum_mistake(_UNDIVIDED,
+                    "The sum came back undivided. Either nothing divides, or the wrong chunk is divided: after the "
+                    "reduce-scatter, only the chunk this rank owns counts, because the all-gather overwrites the "
+                    "others.", came=lambda came: op_of(came.case) == "AVG" and _is_undivided(came)),
+        sum_mistake(_OP_IGNORED,
+                    "The sum came back although another operation was asked for: what combines two chunks depends on "
+                    "op.", came=_is_undivided),
+        sum_mistake(_DIVIDED_WRONGLY,
+                    "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
+                    "not on both the partial and the final sum, not by the world's size).", came=_is_divided_wrongly),
+        sum_mistake(_ROUNDED,
+                    'AVG of integers is rounded towards zero: torch.div(total, n, rounding_mode="trunc"). Floor '
+                    "division, //, rounds down; /= refuses integers; and parts that are divided before they are added "
+                    "lose a remainder each.", came=_is_rounded_otherwise, failed=_divides_integers),
+        *common("mean instead of sum"),
+        sum_mistake(_COARSE,
+                    "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and "
+                    "round once, at the end.", came=_is_coarse),
+        sum_mistake(_DETOUR,
+                    "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
+                    "integers, and float64 must stay float64.", came=_went_through_float32),
+        sum_mistake(_NO_WORK, "async_op=True must return an object with wait(); None is for async_op=False."),
+        sum_mistake(_WORK_ALWAYS,
+                    "Without async_op the reduction must be finished when the call returns, and it returns None."),
+        *common(
+            "buffer of another type",
+            "sizes disagree",
+            "a rank that is not there",
+            "buffer reused in flight",
+            "not in place",
+            "reduce to one rank",
+            "whole tensor at each step",
+            "everything to everyone",
+            "no all-gather",
+            "remainder dropped",
+            "one step too few",
+            "a contribution added twice",
+            "group ranks taken for global ranks",
+            "everybody receives first",
+            "needs sizes that divide",
+            "contributions missing",
+        ),
+    ),
+)  # fmt: skip

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import torch
 
 from labkit.checks.case import Case, Failure, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.asked_error import NO_ERROR, sums_unless, wrong_errors
 from labkit.exercises.collectives.halving_doubling.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.came import came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two
-from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.sums_over_ranks.traffic import (
     EVERYBODY,
@@ -32,22 +32,6 @@ from labkit.exercises.sums_over_ranks.world_sizes import sweep, tree_steps
 from labkit.words import plural, ranks_in_words
 
 _SAME_HALF, _WHOLE, _UNEVEN = "both keep the same half", "whole tensor to each partner", "halves of different sizes"
-MISTAKES = {
-    **hints("calls the library"),
-    NO_ERROR: "A world size that is no power of two must raise ValueError on every rank before anything is sent.",
-    **hints(
-        "buffer of another type", "everybody sends first", "buffer reused in flight", "not in place",
-        "mean instead of sum",
-    ),
-    _SAME_HALF: "Both partners gave away the same half, so both keep the other one: one must keep the lower half and "
-    "the other the upper. rank & distance is 0 on one of them and not on the other.",
-    _WHOLE: "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner "
-    "keeps.",
-    **hints("no all-gather", THROUGH_ONE, EVERYBODY, "a contribution added twice"),
-    _UNEVEN: "A part with an odd number of elements has halves of different sizes: the partner must receive exactly as "
-    "many as are sent.",
-    **hints("everybody receives first", "one step too few", "contributions missing"),
-}  # fmt: skip
 
 
 def halving_case(seed: int, world_size: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
@@ -68,9 +52,6 @@ def _sends_whole_tensors(case: Case, wire: Wire) -> bool:
     return case.world_size > 2 and whole > 8 and all(each and min(m.bytes for m in each) == whole for each in sent)
 
 
-_MARKS = marks_of(MISTAKES, {_WHOLE: lambda came: _sends_whole_tensors(came.case, came.wire)})
-
-
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with the sums, or with the way they came: halved and doubled with partners rank XOR 2^k."""
     asked = _asks_for_error(case)
@@ -80,7 +61,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if asked:
         return
     yield from library_calls(wire)
-    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from wrong_sums(came_of(case, got, wire))
     if not is_second_use(case):
         yield from _halving_traffic(case, wire)
     yield from lost_messages(wire)
@@ -127,13 +108,13 @@ def _cut_unevenly(case: Case, failure: Failure, wire: Wire) -> bool:
     return odd and ("size" in failure.message or "shape" in failure.message)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="halving_doubling",
     functions=("halving_doubling_all_reduce",),
     driver=drive,
     oracle=lambda case: sums_unless(case, _asks_for_error(case)),
     structure=and_more(lambda case: sums_unless(case, _asks_for_error(case)), returned=str, raised=str),
-    find=find,
+    looks=(find,),
     least=lambda case: {} if _asks_for_error(case) else least_traffic(case),
     visible=(
         halving_case(63, 4, 7),
@@ -154,15 +135,30 @@ EXERCISE = Exercise(
         "go back over them in reverse.",
     ),
     sweep=sweep(lambda size: halving_case(100 + size, size, 2 * size + 1), tree_steps),
-    mistakes=MISTAKES,
-    blame=blame_of(
-        MISTAKES,
-        {
-            NO_ERROR: lambda case, failure, wire: _asks_for_error(case),
-            _SAME_HALF: _kept_the_same_half,
-            _WHOLE: lambda case, failure, wire: _sends_whole_tensors(case, wire),
-            _UNEVEN: _cut_unevenly,
-        },
+    mistakes=(
+        *common("calls the library"),
+        sum_mistake(NO_ERROR,
+                    "A world size that is no power of two must raise ValueError on every rank before anything is sent.",
+                    failed=lambda case, failure, wire: _asks_for_error(case)),
+        *common(
+            "buffer of another type",
+            "everybody sends first",
+            "buffer reused in flight",
+            "not in place",
+            "mean instead of sum",
+        ),
+        sum_mistake(_SAME_HALF,
+                    "Both partners gave away the same half, so both keep the other one: one must keep the lower half "
+                    "and the other the upper. rank & distance is 0 on one of them and not on the other.",
+                    failed=_kept_the_same_half),
+        sum_mistake(_WHOLE,
+                    "Each message holds the whole tensor (that is recursive doubling). Send only the half that the "
+                    "partner keeps.", came=lambda came: _sends_whole_tensors(came.case, came.wire),
+                    failed=lambda case, failure, wire: _sends_whole_tensors(case, wire)),
+        *common("no all-gather", THROUGH_ONE, EVERYBODY, "a contribution added twice"),
+        sum_mistake(_UNEVEN,
+                    "A part with an odd number of elements has halves of different sizes: the partner must receive "
+                    "exactly as many as are sent.", failed=_cut_unevenly),
+        *common("everybody receives first", "one step too few", "contributions missing"),
     ),
-    general=GENERAL,
-)
+)  # fmt: skip

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
 from labkit.checks import values
 from labkit.checks.case import Case, Failure, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.asked_error import NO_ERROR, sums_unless, wrong_errors
 from labkit.exercises.collectives.hierarchical_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, Mark, wrong_sums
-from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.sums_over_ranks.traffic import itemsize_of
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
@@ -27,29 +27,6 @@ _PEERS, _NODE_ONLY, _FLAT, _LEADERS, _WHOLE = (
     "peers not translated", "the nodes never talk", "one ring over all ranks", "leaders only",
     "whole tensor between the nodes",
 )  # fmt: skip
-MISTAKES = {
-    **hints("calls the library"),
-    NO_ERROR: "Where ranks_per_node does not divide the world size every rank must raise ValueError before anything "
-    "is sent.",
-    _PEERS: "The rings go through real ranks, not through places in a small ring: inside a node these are node * G to "
-    "node * G + G - 1, between the nodes local, local + G, local + 2G, ...",
-    **hints("buffer of another type", "everybody sends first", "not in place", "mean instead of sum"),
-    _NODE_ONLY: (
-        "Every node added up only its own ranks. Between the two phases inside the node, all-reduce each piece "
-        "between the nodes."
-    ),
-    _FLAT: "All ranks form one ring, so whole chunks of it cross between the nodes in every step.",
-    _LEADERS: "One rank of each node does all the talking to the others, with the whole tensor; share it: each rank "
-    "takes its own piece.",
-    _WHOLE: (
-        "Each rank sends more than its share between the nodes: reduce-scatter inside the node first, so that only a "
-        "piece of 1/ranks_per_node has to travel."
-    ),
-    **hints(
-        "a contribution added twice", "no all-gather", "remainder dropped", "everybody receives first",
-        "needs sizes that divide", "contributions missing",
-    ),
-}  # fmt: skip
 
 
 def nodes_case(
@@ -109,11 +86,8 @@ def _way(case: Case, wire: Wire) -> str:
     return _WHOLE if max(sent) > _most_bytes(case)[0] else ""
 
 
-def _shows(mistake: str) -> Mark:
+def _shows(mistake: str) -> Callable[[Came], bool]:
     return lambda came: _way(came.case, came.wire) == mistake
-
-
-_MARKS = marks_of(MISTAKES, {mistake: _shows(mistake) for mistake in (_NODE_ONLY, _FLAT, _LEADERS, _WHOLE)})
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -124,7 +98,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if asked:
         return
     yield from library_calls(wire)
-    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from wrong_sums(came_of(case, got, wire))
     if not is_second_use(case):
         yield from _traffic(case, wire)
     yield from lost_messages(wire)
@@ -156,13 +130,13 @@ def _steps(case: Case) -> int:
     return 2 * (per_node - 1) + 2 * (case.world_size // per_node - 1)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="hierarchical_all_reduce",
     functions=("hierarchical_all_reduce",),
     driver=drive,
     oracle=lambda case: sums_unless(case, _asks_for_error(case)),
     structure=and_more(lambda case: sums_unless(case, _asks_for_error(case)), returned=str, raised=str),
-    find=find,
+    looks=(find,),
     least=lambda case: {} if _asks_for_error(case) else least_traffic(case),
     visible=(
         nodes_case(71, 4, 2, (8,)),
@@ -184,16 +158,35 @@ EXERCISE = Exercise(
     sweep=sweep(
         lambda size: nodes_case(100 + size, size, _NODES[size], (2 * size + 1,)), _steps, slack=3, sizes=tuple(_NODES)
     ),
-    mistakes=MISTAKES,
-    blame=blame_of(
-        MISTAKES,
-        {
-            NO_ERROR: lambda case, failure, wire: _asks_for_error(case),
-            _PEERS: _took_places_for_ranks,
-            _FLAT: lambda case, failure, wire: _is_flat(case, wire),
-            _WHOLE: lambda case, failure, wire: _way(case, wire) == _WHOLE,
-        },
+    mistakes=(
+        *common("calls the library"),
+        sum_mistake(NO_ERROR,
+                    "Where ranks_per_node does not divide the world size every rank must raise ValueError before "
+                    "anything is sent.", failed=lambda case, failure, wire: _asks_for_error(case), certain=True),
+        sum_mistake(_PEERS,
+                    "The rings go through real ranks, not through places in a small ring: inside a node these are "
+                    "node * G to node * G + G - 1, between the nodes local, local + G, local + 2G, ...",
+                    failed=_took_places_for_ranks),
+        *common("buffer of another type", "everybody sends first", "not in place", "mean instead of sum"),
+        sum_mistake(_NODE_ONLY,
+                    "Every node added up only its own ranks. Between the two phases inside the node, all-reduce each "
+                    "piece between the nodes.", came=_shows(_NODE_ONLY)),
+        sum_mistake(_FLAT, "All ranks form one ring, so whole chunks of it cross between the nodes in every step.",
+                    came=_shows(_FLAT), failed=lambda case, failure, wire: _is_flat(case, wire)),
+        sum_mistake(_LEADERS,
+                    "One rank of each node does all the talking to the others, with the whole tensor; share it: each "
+                    "rank takes its own piece.", came=_shows(_LEADERS)),
+        sum_mistake(_WHOLE,
+                    "Each rank sends more than its share between the nodes: reduce-scatter inside the node first, so "
+                    "that only a piece of 1/ranks_per_node has to travel.", came=_shows(_WHOLE),
+                    failed=lambda case, failure, wire: _way(case, wire) == _WHOLE),
+        *common(
+            "a contribution added twice",
+            "no all-gather",
+            "remainder dropped",
+            "everybody receives first",
+            "needs sizes that divide",
+            "contributions missing",
+        ),
     ),
-    general=GENERAL,
-    certain=frozenset({NO_ERROR}),
-)
+)  # fmt: skip

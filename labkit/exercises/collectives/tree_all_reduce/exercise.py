@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import torch
 
 from labkit.checks.case import Case, Failure, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.hanging import looks_for_a_stranger
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.tree_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two, rounds_of
-from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import expected_bases, is_second_use, least_traffic, members_of, sum_case
 from labkit.exercises.sums_over_ranks.traffic import (
     EVERYBODY,
@@ -32,31 +32,6 @@ _DOWN, _THROUGH_ROOT, _ONE_BY_ONE, _FEW, _POWERS = (
     "down in the order of the way up", "everything through rank 0", "one after another", "too few rounds",
     "only for powers of two",
 )  # fmt: skip
-MISTAKES = {
-    **hints(
-        "calls the library", "buffer of another type", "everybody sends first", "not in place", "mean instead of sum",
-        "only rank 0 has the sum",
-    ),
-    _DOWN: (
-        "The way down is the way up in reverse: take the largest distance first, or a rank passes on the total before "
-        "it has it."
-    ),
-    _THROUGH_ROOT: "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In "
-    "a tree other ranks add too, at the same time.",
-    **hints(EVERYBODY, "remainder dropped"),
-    _ONE_BY_ONE: (
-        "The number of messages is right, but they follow one another: pair the ranks so that half of the remaining "
-        "ones send in each round."
-    ),
-    _FEW: (
-        "Only the first 2, 4 or 8 ranks are in the sum: keep doubling the distance, 1, 2, 4, 8, ..., as long as it is "
-        "smaller than the number of ranks."
-    ),
-    **hints("a contribution added twice", "group ranks taken for global ranks"),
-    _POWERS: "With a number of ranks that is no power of two a partner may not exist: check rank + d < N before "
-    "receiving from or sending to it.",
-    **hints("everybody receives first", "contributions missing"),
-}  # fmt: skip
 
 
 def _hands_on_too_early(came: Came) -> bool:
@@ -78,20 +53,10 @@ def _passes_through_root(case: Case, wire: Wire) -> bool:
     return len(members_of(case)) > 3 and passes_through_one(case, wire)
 
 
-_MARKS = marks_of(
-    MISTAKES,
-    {
-        _DOWN: _hands_on_too_early,
-        _THROUGH_ROOT: lambda came: _passes_through_root(came.case, came.wire),
-        _FEW: _stops_early,
-    },
-)
-
-
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with the sums, or with the way they came: 2(N-1) tensors in 2 ceil(log2 N) rounds."""
     yield from library_calls(wire)
-    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from wrong_sums(came_of(case, got, wire))
     yield from outsiders(case, wire)
     if not is_second_use(case):
         yield from _tree_traffic(case, wire)
@@ -116,13 +81,13 @@ def _finds_no_partner(case: Case, failure: Failure, wire: Wire) -> bool:
     return not is_power_of_two(len(members_of(case))) and looks_for_a_stranger(case, failure, wire)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="tree_all_reduce",
     functions=("tree_all_reduce",),
     driver=drive,
     oracle=expected_bases,
     structure=and_more(expected_bases, returned=str, raised=str),
-    find=find,
+    looks=(find,),
     least=least_traffic,
     visible=(
         sum_case(51, 4, (5,)),
@@ -141,7 +106,33 @@ EXERCISE = Exercise(
         "send and receive swapped.",
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (3,)), tree_steps),
-    mistakes=MISTAKES,
-    blame=blame_of(MISTAKES, {_POWERS: _finds_no_partner}),
-    general=GENERAL,
-)
+    mistakes=(
+        *common(
+            "calls the library",
+            "buffer of another type",
+            "everybody sends first",
+            "not in place",
+            "mean instead of sum",
+            "only rank 0 has the sum",
+        ),
+        sum_mistake(_DOWN,
+                    "The way down is the way up in reverse: take the largest distance first, or a rank passes on the "
+                    "total before it has it.", came=_hands_on_too_early),
+        sum_mistake(_THROUGH_ROOT,
+                    "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. "
+                    "In a tree other ranks add too, at the same time.",
+                    came=lambda came: _passes_through_root(came.case, came.wire)),
+        *common(EVERYBODY, "remainder dropped"),
+        sum_mistake(_ONE_BY_ONE,
+                    "The number of messages is right, but they follow one another: pair the ranks so that half of the "
+                    "remaining ones send in each round."),
+        sum_mistake(_FEW,
+                    "Only the first 2, 4 or 8 ranks are in the sum: keep doubling the distance, 1, 2, 4, 8, ..., as "
+                    "long as it is smaller than the number of ranks.", came=_stops_early),
+        *common("a contribution added twice", "group ranks taken for global ranks"),
+        sum_mistake(_POWERS,
+                    "With a number of ranks that is no power of two a partner may not exist: check rank + d < N "
+                    "before receiving from or sending to it.", failed=_finds_no_partner),
+        *common("everybody receives first", "contributions missing"),
+    ),
+)  # fmt: skip

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import torch
 
 from labkit.checks.case import Case, Failure, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.hanging import looks_for_a_stranger, waits_in
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.naive_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
-from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, sum_case
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
@@ -24,26 +24,6 @@ _UNHEARD, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
     "nobody receives the total", "rank 0 binds the total to a new name", "the total is sent too early",
     "rank 0 overwrites its own part", "only one rank is added", "a peer that is not there",
 )  # fmt: skip
-MISTAKES = {
-    **hints("calls the library", "buffer of another type", "buffer reused in flight"),
-    _UNHEARD: "Rank 0 is stuck in send with the total: every other rank must receive it, dist.recv(tensor, src=0).",
-    "everybody sends first": "Every rank is stuck in send: rank 0 must receive while the others send.",
-    "everybody receives first": (
-        "Every waiting rank is stuck in a receive: the others must send their tensor before they wait for the total, "
-        "and rank 0 must send the total to each of them."
-    ),
-    _UNBOUND: "Rank 0 sent the total, and its own tensor does not hold it: tensor = tensor + incoming makes a new "
-    "tensor and leaves the caller's as it was; tensor += incoming writes into it.",
-    _TOO_EARLY: "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and only "
-    "then send the total, in a second loop.",
-    **hints("not in place", "mean instead of sum", "only rank 0 has the sum"),
-    _OVERWRITTEN: "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",
-    _ONLY_ONE: "Rank 0 added only one other rank's tensor: do it for every peer from 1 to N-1.",
-    **hints("a contribution added twice", "everything to everyone"),
-    NOT_THROUGH_ROOT: "Some messages have rank 0 at neither end. Here every rank sends to rank 0 and gets the total "
-    "from it.",
-    _NOT_THERE: "The number of ranks seems to be written into the code: ask dist.get_world_size().",
-}
 
 
 def _adds_one_only(came: Came) -> bool:
@@ -60,21 +40,10 @@ def _some_got_less(came: Came) -> bool:
     return first == 1 and others.count(1) == 1 and others.count(0) == len(others) - 1 > 0
 
 
-_MARKS = marks_of(
-    MISTAKES,
-    {
-        _UNBOUND: _kept_by_the_others,
-        _TOO_EARLY: _some_got_less,
-        _OVERWRITTEN: lambda came: any(share and not share[0] and any(share) for share in came.shares[0]),
-        _ONLY_ONE: _adds_one_only,
-    },
-)
-
-
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with the sums, or with the way they came: through rank 0."""
     yield from library_calls(wire)
-    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from wrong_sums(came_of(case, got, wire))
     yield from root_traffic(case, wire)
     yield from lost_messages(wire)
 
@@ -87,13 +56,13 @@ def _waits_with_the_total(case: Case, failure: Failure, wire: Wire) -> bool:
     return waits_in(failure, "send") and {wait.rank for wait in failure.waits} == {0}
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="naive_all_reduce",
     functions=("naive_all_reduce",),
     driver=drive,
     oracle=expected_bases,
     structure=and_more(expected_bases, returned=str, raised=str),
-    find=find,
+    looks=(find,),
     least=least_traffic,
     visible=(
         sum_case(2, 3, (7,)),
@@ -109,7 +78,33 @@ EXERCISE = Exercise(
         "dist.send(tensor, dst=peer). else: dist.send(tensor, dst=0); dist.recv(tensor, src=0).",
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (size + 2,))),
-    mistakes=MISTAKES,
-    blame=blame_of(MISTAKES, {_UNHEARD: _waits_with_the_total, _NOT_THERE: _names_nobody}),
-    general=GENERAL,
-)
+    mistakes=(
+        *common("calls the library", "buffer of another type", "buffer reused in flight"),
+        sum_mistake(_UNHEARD,
+                    "Rank 0 is stuck in send with the total: every other rank must receive it, dist.recv(tensor, "
+                    "src=0).", failed=_waits_with_the_total),
+        reworded("everybody sends first", "Every rank is stuck in send: rank 0 must receive while the others send."),
+        reworded("everybody receives first",
+                 "Every waiting rank is stuck in a receive: the others must send their tensor before they wait for the "
+                 "total, and rank 0 must send the total to each of them."),
+        sum_mistake(_UNBOUND,
+                    "Rank 0 sent the total, and its own tensor does not hold it: tensor = tensor + incoming makes a "
+                    "new tensor and leaves the caller's as it was; tensor += incoming writes into it.",
+                    came=_kept_by_the_others),
+        sum_mistake(_TOO_EARLY,
+                    "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and "
+                    "only then send the total, in a second loop.", came=_some_got_less),
+        *common("not in place", "mean instead of sum", "only rank 0 has the sum"),
+        sum_mistake(_OVERWRITTEN,
+                    "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",
+                    came=lambda came: any(share and not share[0] and any(share) for share in came.shares[0])),
+        sum_mistake(_ONLY_ONE, "Rank 0 added only one other rank's tensor: do it for every peer from 1 to N-1.",
+                    came=_adds_one_only),
+        *common("a contribution added twice", "everything to everyone"),
+        sum_mistake(NOT_THROUGH_ROOT,
+                    "Some messages have rank 0 at neither end. Here every rank sends to rank 0 and gets the total "
+                    "from it."),
+        sum_mistake(_NOT_THERE, "The number of ranks seems to be written into the code: ask dist.get_world_size().",
+                    failed=_names_nobody),
+    ),
+)  # fmt: skip

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import torch
 
 from labkit.checks.case import Case, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.ring_sum.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
-from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, RING, blame_of, marks_of
+from labkit.exercises.sums_over_ranks.came import came_of, wrong_sums
+from labkit.exercises.sums_over_ranks.sum_mistakes import RING
 from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, sum_case
 from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
@@ -23,19 +23,19 @@ from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with the sums, or with the way they came: round a ring, chunk by chunk."""
     yield from library_calls(wire)
-    yield from wrong_sums(Came(case, got, wire), marks_of(RING))
+    yield from wrong_sums(came_of(case, got, wire))
     yield from outsiders(case, wire)
     yield from ring_traffic(case, wire)
     yield from lost_messages(wire)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="ring_sum",
     functions=("ring_sum",),
     driver=drive,
     oracle=expected_bases,
     structure=and_more(expected_bases, returned=str, raised=str),
-    find=find,
+    looks=(find,),
     least=least_traffic,
     visible=(
         sum_case(21, 3, (6,)),
@@ -59,6 +59,4 @@ EXERCISE = Exercise(
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (2 * size + 1,)), ring_steps, slack=3),
     mistakes=RING,
-    blame=blame_of(RING),
-    general=GENERAL,
 )

@@ -12,7 +12,7 @@ from labkit.checks import values
 from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import difference, listing
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
 from labkit.checks.hanging import waits_in
 from labkit.checks.traffic import library_calls, lost_messages
@@ -28,7 +28,7 @@ from labkit.exercises.ring_all_reduce.plan_cases import (
     sizes_of,
 )
 from labkit.exercises.ring_all_reduce.run_plan.driver import drive
-from labkit.exercises.sums_over_ranks.sum_mistakes import blame_of, hints
+from labkit.exercises.sums_over_ranks.sum_mistakes import in_failures, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import members_of
 from labkit.exercises.sums_over_ranks.traffic import GROUP_RANKS, leaves_the_group
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
@@ -39,38 +39,6 @@ _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _LATE, _NOTHING,
     "adds the chunk to itself", "sends after receiving", "nothing sent", "chunks not changed in place",
     "one message at a time", "steps counted without gaps", "not waited for",
 )  # fmt: skip
-MISTAKES = {
-    **hints("calls the library", "buffer of another type"),
-    _EMPTY_BATCH: "dist.batch_isend_irecv does not take an empty list: where all chunks of a step are empty there is "
-    "nothing to post, so leave the call out.",
-    _EMPTY: "A message was sent for an empty chunk: go on to the next record where chunks[record.chunk].numel() == 0.",
-    _ADDS: "What arrived was added although the caller asked for another combine: a Reduce calls combine(chunk, "
-    "incoming, out=chunk).",
-    _NO_OUT: (
-        "The result of a Reduce was lost: combine(chunk, incoming) returns a new tensor; with out=chunk it writes "
-        "into the chunk."
-    ),
-    _ALWAYS: "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites the "
-    "chunk.",
-    _NEVER: "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, receive "
-    "into a buffer of its own and add it.",
-    _ITSELF: "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of its own.",
-    _LATE: "A receive changed what the same step sends: post all sends and receives of a step first.",
-    _NOTHING: "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them.",
-    _NOT_IN_PLACE: (
-        "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk += incoming); "
-        "chunks[i] = incoming only puts another tensor into the list."
-    ),
-    _ONE: (
-        "Every waiting rank is stuck in the same kind of call: post a step's sends and receives together, with "
-        "dist.batch_isend_irecv, not one after another, and go through all of the plan's steps."
-    ),
-    _GAPS: "The numbers of the steps have gaps: group the records you are given, do not count steps yourself.",
-    **hints(GROUP_RANKS),
-    _WAIT: (
-        "A chunk was used before its message arrived: call wait() on every work that dist.batch_isend_irecv returns."
-    ),
-}
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -175,13 +143,13 @@ def _posted_nothing(case: Case, failure: Failure, wire: Wire) -> bool:
     return failure.error == "IndexError" and "batch_isend_irecv" in failure.detail.rpartition("\n")[2]
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="run_plan",
     functions=("run_plan",),
     given=("Send", "Recv", "Reduce"),
     driver=drive,
     oracle=executed,
-    find=find,
+    looks=(find,),
     least=least_traffic,
     visible=(
         plan_case("3 ranks pass a chunk on and overwrite", rotation(3, 2, 1, 2), (2, 2), 11),
@@ -213,13 +181,44 @@ EXERCISE = Exercise(
             f"{size} ranks, drawn at random", drawn_plans(size, size, 4, 5), (3, 0, 2, 1), 100 + size
         )
     ),
-    mistakes=MISTAKES,
-    blame=blame_of(
-        MISTAKES,
-        {
-            _EMPTY_BATCH: _posted_nothing,
-            _ONE: lambda case, failure, wire: waits_in(failure, "send") or waits_in(failure, "recv"),
-        },
+    mistakes=(
+        *in_failures("calls the library", "buffer of another type"),
+        sum_mistake(_EMPTY_BATCH,
+                    "dist.batch_isend_irecv does not take an empty list: where all chunks of a step are empty there "
+                    "is nothing to post, so leave the call out.", failed=_posted_nothing, certain=True),
+        sum_mistake(_EMPTY,
+                    "A message was sent for an empty chunk: go on to the next record where "
+                    "chunks[record.chunk].numel() == 0."),
+        sum_mistake(_ADDS,
+                    "What arrived was added although the caller asked for another combine: a Reduce calls "
+                    "combine(chunk, incoming, out=chunk)."),
+        sum_mistake(_NO_OUT,
+                    "The result of a Reduce was lost: combine(chunk, incoming) returns a new tensor; with out=chunk "
+                    "it writes into the chunk."),
+        sum_mistake(_ALWAYS,
+                    "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites "
+                    "the chunk."),
+        sum_mistake(_NEVER,
+                    "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, "
+                    "receive into a buffer of its own and add it."),
+        sum_mistake(_ITSELF,
+                    "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of "
+                    "its own."),
+        sum_mistake(_LATE, "A receive changed what the same step sends: post all sends and receives of a step first."),
+        sum_mistake(_NOTHING, "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them."),
+        sum_mistake(_NOT_IN_PLACE,
+                    "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk "
+                    "+= incoming); chunks[i] = incoming only puts another tensor into the list."),
+        sum_mistake(_ONE,
+                    "Every waiting rank is stuck in the same kind of call: post a step's sends and receives together, "
+                    "with dist.batch_isend_irecv, not one after another, and go through all of the plan's steps.",
+                    failed=lambda case, failure, wire: waits_in(failure, "send") or waits_in(failure, "recv")),
+        sum_mistake(_GAPS,
+                    "The numbers of the steps have gaps: group the records you are given, do not count steps "
+                    "yourself."),
+        *in_failures(GROUP_RANKS),
+        sum_mistake(_WAIT,
+                    "A chunk was used before its message arrived: call wait() on every work that "
+                    "dist.batch_isend_irecv returns."),
     ),
-    certain=frozenset({_EMPTY_BATCH}),
-)
+)  # fmt: skip
