@@ -15,20 +15,10 @@
 #
 # A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get three. **Who is waiting?**
 #
-# At the end of this lesson you look into a recording of that run. Until then you run one function on many processes, read a
-# picture of what they did, and break it.
+# Below is a recording of that run. At the end of this lesson you will know how to read it. Until then you run one function on
+# many processes, read a picture of what they did, and break it.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** Python, and to know what a PyTorch tensor is. No GPU.
-#
-# **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. Some want something from you:
-#
-# * a *guess*, `labkit.predict("rank_0_holds", None)`: put your number in place of `None`. It is not scored;
-# * an *exercise*: replace the line `raise NotImplementedError(...)` by your own. The cell after it checks your answer, as
-#   often as you like;
-# * a *question* about a run, `labkit.answer(...)`: look at the picture, and put your answers in place of `None`.
-#
-# **Stuck?** `labkit.hint("average")` gives up to three hints. `labkit.lend("average")` puts a working version into the
-# notebook: you give up its points, and all below it runs.
 
 # %% [markdown] tags=["slide-only"]
 # # 00 Start here
@@ -48,16 +38,30 @@ import torch.distributed as dist
 import labkit
 from labkit.timeline import Message
 
+# %% tags=["figure"]
+labkit.recorded("who_waits")
+
+# %% [markdown]
+# **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. Some cells ask you for something:
+#
+# * a *guess*, `labkit.predict("rank_0_holds", None)`: put your number in place of `None`. It is not scored;
+# * an *exercise*: replace the line `raise NotImplementedError(...)` by your own. The cell after it checks your answer, as
+#   often as you like;
+# * a *question* about a run, `labkit.answer(...)`: look at the picture, and put your answers in place of `None`.
+#
+# **Stuck?** `labkit.hint("average")` gives up to three hints. `labkit.lend("average")` puts a working version into the
+# notebook: you forfeit its points, but every cell below it will run.
+
 # %% [markdown]
 # ## 1 Three worlds
 #
 # Training on many devices means many processes that run *the same function*. Each of them is a **rank**, and has a number
-# from 0 up. How many there are is the **world size**. `labkit.run` takes a function to a world:
+# from 0 up. How many there are is the **world size**. `labkit.run` runs a function in a world:
 #
 # | world | what it is |
 # |---|---|
 # | `labkit.local(4)` | four real processes on this machine; with GPUs, one GPU each |
-# | `labkit.virtual(8)` | eight H100s that are not there, on a clock that is computed: the same on every machine, every time |
+# | `labkit.virtual(8)` | eight simulated H100s, on a computed clock: the same on every machine, every time |
 # | `torchrun` | the same function on a real cluster, exported as a script |
 
 
@@ -77,7 +81,7 @@ labkit.run(hello, on=labkit.local(4, device="cpu"))
 # | | |
 # |---|---|
 # | `labkit.local(4)` | four real processes |
-# | `labkit.virtual(8)` | eight GPUs that are not there |
+# | `labkit.virtual(8)` | eight simulated GPUs |
 # | `torchrun` | a real cluster |
 #
 # <!-- notes: Ranks share nothing and run the same function. They differ in dist.get_rank() alone. -->
@@ -104,9 +108,9 @@ four = labkit.run(first_all_reduce, on=labkit.local(4))
 labkit.reveal("rank_0_holds", four.results[0], f"all four ranks: {four.results}")
 
 # %% [markdown]
-# All four hold the same: the **sum**. For gradients you often want the **mean**. Posts have been copied for years in which
-# `average_gradients` does what you just saw, and nothing more. No error is raised. The model just trains with a learning
-# rate that is N times too large.
+# All four hold the same: the **sum**. For gradients you often want the **mean**. A common bug is an `average_gradients` that
+# does what you just saw, and nothing more. No error is raised. Plain SGD just trains with a learning rate that is N times too
+# large. (Adam hides it: it does not care how long gradients are.)
 #
 # ### Exercise [[average]]
 #
@@ -162,8 +166,12 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 
 # %% [markdown]
 # How to read it: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm* is
-# communication. White is idle. Hatched is **blocked**: the rank is in a call in which nothing moves yet, because it
-# waits for another. All ranks first compute, then sit in all_reduce together.
+# communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike"): they compute, then
+# sit in all_reduce together. In other pictures empty is idle, and hatched is **blocked**: the rank is in a call in which
+# nothing moves yet, because it waits for another.
+#
+# 100 MB at 450 GB/s would take 0.22 ms. But an all_reduce sends nearly twice the tensor: once to add up, once to hand out the
+# sum.
 #
 # The same function on two real processes of this machine, one argument changed:
 
@@ -202,21 +210,21 @@ labkit.reveal("ranks_waiting", sum("waits" in report for report in stuck.reports
 
 # %% [markdown]
 # That is a **deadlock**. Read the report from the top: how many ranks wait; then, for each, the call, your line, and why it
-# cannot go on. Under plain `torchrun` you would see no text at all until the group's timeout, 30 minutes with gloo and 10
-# with NCCL.
+# cannot go on. Under plain `torchrun` you would see less. Where rank 0's process has ended, gloo soon says "Connection closed
+# by peer" on the others. Where it lives on and does something else, nobody says anything until the group's timeout: 30
+# minutes with gloo, 10 with NCCL.
 
 # %% [markdown] tags=["slide-only"]
 # ## A deadlock has a report
 #
 # **To the room:** rank 0 returns early. How many of four ranks wait for ever?
 #
-# <!-- notes: Read the report aloud, from the top: who waits, in which line, for whom. Plain torchrun says nothing for 10 to 30 minutes. -->
+# <!-- notes: Read the report aloud, from the top: who waits, in which line, for whom. While rank 0 lives on, plain torchrun says nothing for 10 to 30 minutes. -->
 
 # %% [markdown]
 # ## 5 The post that does not run
 #
-# Some code raises no error and is wrong. This is a post of the kind that is copied from blog to blog, written for this lesson
-# with the faults of its kind. Rank 0 keeps a weight. Three workers each send it a gradient of 1.0, four times, and it takes
+# Some code raises no error and is wrong. We wrote this blog post for the lesson, with bugs that real ones have. Rank 0 keeps a weight. Three workers each send it a gradient of 1.0, four times, and it takes
 # 0.1 of each off.
 
 
@@ -258,7 +266,7 @@ for message in posted.timeline.messages()[:3]:
     print(message)
 
 # %% [markdown]
-# `received` says which call of its rank took the message: 0 for the first. `None` says that nobody ever did.
+# `received` is the index, among the receiver's calls, of the one that took the message (0 is the first). `None`: nobody did.
 #
 # ### Exercise [[never_heard]]
 #
@@ -286,7 +294,7 @@ print(posted.timeline.problems[0].text)
 
 # %% [markdown]
 # No worker was ever heard, because `serve` never ran: the thread was made, and **never started**. Labkit's own record says
-# it in a sentence. Two more faults of that post are in the bonus.
+# it in a sentence. The bonus has two more of the post's bugs.
 
 # %% [markdown] tags=["slide-only"]
 # ## No error, and nothing happened
@@ -300,7 +308,7 @@ print(posted.timeline.problems[0].text)
 # %% [markdown]
 # ## 6 Eight GPUs, three times as fast
 #
-# Back to the team. Four steps of their run:
+# Back to the team, and to the run above. Four steps of it:
 
 # %% tags=["figure"]
 labkit.recorded("who_waits")
@@ -349,7 +357,7 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # ## Bonus: The post's launcher
 #
 # A launcher starts the processes and tells each which one it is, in its environment. Four ranks on two machines of two get
-# `RANK` 0 to 3, `WORLD_SIZE` 4, and a `LOCAL_RANK` of 0 or 1, which says which GPU of its machine a process takes.
+# `RANK` 0 to 3, `WORLD_SIZE` 4, and a `LOCAL_RANK` of 0 or 1, which says which of its machine's GPUs a process uses.
 #
 # ### Exercise [[who_am_i]]
 #
@@ -434,7 +442,7 @@ print("before", gradient.tolist())
 print("after ", post_decompress(*post_compress(gradient), gradient.numel()).tolist())
 
 # %% [markdown]
-# The two largest came back, where they were. Now train with it: 100 steps towards a target that has negative entries too.
+# The two largest came back, where they were. Now train with it: 100 steps towards a target with entries of both signs.
 # The distance at the start is 8. **What is the distance at the end?**
 
 # %% tags=["predict"]

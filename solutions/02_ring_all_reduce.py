@@ -22,14 +22,14 @@
 # **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00 for the two worlds and the timeline. No GPU.
 #
 # **Stuck?** `labkit.hint("naive_all_reduce")` gives up to three hints. `labkit.lend("naive_all_reduce")` puts a working
-# version into the notebook: you give up its points, and all below it runs.
+# version into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 02 Ring all-reduce
 #
 # Everybody needs the sum. Nobody may be in the way.
 #
-# <!-- notes: Eight devices, a gradient each, and all want the total. Lesson 01 showed what one device in the middle costs. Today the room builds the algorithm that most training jobs use. -->
+# <!-- notes: Eight devices, a gradient each, and all want the total. Lesson 01 showed what one device in the middle costs. Today the room builds the algorithm that made large-scale training practical. -->
 
 # %% tags=["given"]
 import time
@@ -314,14 +314,14 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
 labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
-# Nothing has run yet, and you can watch it already. This is *your* plan: a rank is a spoke, a chunk is a circle, and the
-# number in a square says how many contributions it holds. A chunk that comes where another was expected is red.
+# Nothing has run yet, and you can watch it already. This is *your* plan: a stack of squares is a rank, a square is a chunk, and
+# its number says how many contributions it holds. A chunk that comes where another was expected is red.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)
 
 # %% [markdown]
-# Change the number of ranks: the same pattern, more steps. Then make one link slow. The whole ring goes at the pace of
+# Change the number of ranks: the same pattern, more steps. Then open "More" and make one link slow. The whole ring goes at the pace of
 # that link, because everybody waits, directly or not, for what comes through it.
 
 # %% [markdown] tags=["slide-only"]
@@ -389,7 +389,7 @@ except RunTimeout as error:
 #
 # *26 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# Take *any* plan, not only a ring's: a step may hold several sends and receives, or none that has anything to say.
+# Take *any* plan, not only a ring's: a step may hold several sends and receives, or only empty ones.
 # (`dist.batch_isend_irecv` does not take an empty list.)
 
 
@@ -514,9 +514,12 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
 # Never as much as 2B, however many ranks there are. And with messages between pairs of ranks, no algorithm needs less
-# (Patarasuk and Yuan, 2009). By bytes alone the ring would be 8 times faster here: 7 × 16 MB go into rank 0 and then as
-# many out of it, and each rank of the ring sends 28 MB. It is less than that, because each step also pays a latency and
-# each addition starts a kernel.
+# (Patarasuk and Yuan, 2009).
+#
+# By bytes alone the ring would be 8 times faster here: 7 × 16 MB go into rank 0 and as many come out, 224 MB, and each rank of
+# the ring sends 28. Why is it less? A step of the ring moves 2 MB in 5.4 µs, and pays 7.2 µs of latency on top. Each of the 7
+# additions takes 4 µs more. 14 · 12.6 + 7 · 4 = 204 µs, and bytes are only 76 of them. The way through rank 0 pays the same
+# latencies for messages that are eight times as large.
 #
 # **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the ring
 # take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
@@ -540,8 +543,8 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown]
 # ## 7 A ring that is right, and slow
 #
-# A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes
-# about twice the 204 µs of a good ring. This is its run:
+# A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes about
+# twice the 204 µs just counted. (No barrier stands before it, as it does in the runs above.) This is its run:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")
@@ -563,7 +566,7 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 # %% [markdown] tags=["slide-only"]
 # ## Right, and twice as slow
 #
-# About twice the 204 µs that a ring should take.
+# About twice the 204 µs that a ring needs.
 #
 # **To the room:** open section 7. How many links carry bytes at once?
 #

@@ -20,7 +20,7 @@
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
 #
 # **Stuck?** `labkit.hint("drop_in_all_reduce")` gives up to three hints. `labkit.lend("drop_in_all_reduce")` puts a working
-# version into the notebook: you give up its points, and all below it runs.
+# version into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 03 Collectives at scale
@@ -121,7 +121,8 @@ labkit.reveal("bfloat16_total", total)
 # are rounded once, at the end, the error stays that of one rounding. PyTorch's `fully_shard` gives you the same choice,
 # `reduce_dtype`. The price is twice the bytes in the reduce-scatter; the all-gather can stay at 16 bits.
 #
-# **Average.** `AVG` is the sum divided by N. Of integers, it is rounded towards zero.
+# **Average.** `AVG` is the sum divided by the size of the group. Of 16 bits, that division comes before the one rounding. Of
+# integers, the average is rounded towards zero.
 #
 # **Sub-groups.** `dist.new_group([1, 3])` is a world inside the world. `dist.get_process_group_ranks(group)` lists its
 # global ranks; in it, rank 3 has the *group rank* 1, which is `dist.get_rank(group)`. A rank that is not a member gets -1
@@ -142,7 +143,8 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     Args:
         tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
             For bfloat16 and float16 the partial sums are float32, so that the error does not grow with the world.
-        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG of integers is rounded towards zero.
+        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides by the ranks of group, of 16 bits before it rounds;
+            of integers it is rounded towards zero.
         group: Who takes part; a rank outside it returns None at once, with async_op too, and leaves its tensor alone.
         async_op: If True, return an object whose wait() finishes the work and returns True; else finish it now and
             return None.
@@ -565,7 +567,7 @@ def _steps_of_slice(orders, node, place, start):
 labkit.challenge("unequal_links", all_reduce_plans)
 
 # %% [markdown]
-# Where there are as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
+# If you cut as many chunks as there are ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
 # What is the best one could hope for? Whatever you do, 64 MB must leave each of two nodes through its card. Of 50 GB/s,
 # headers leave 48 for the payload: 1,333 µs.
@@ -624,7 +626,7 @@ labkit.challenge("unequal_links", all_reduce_plans)
 #
 # **The next question.** Backward computes gradients one after another, the last layer's first. Should you all-reduce each
 # one as soon as it is there, hundreds of times the latency, while backward still computes? Or all of them at the end, in one
-# go, while the GPUs stand idle? You have α and β. What would you do? Lesson [[ddp]], `04_ddp`, is the answer.
+# go, while the GPUs stand idle? You have α and β. What would you do? Lesson [[ddp]], `04_ddp`, answers it.
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays

@@ -22,7 +22,7 @@
 # `labkit.virtual(8)` plays eight of them in virtual time, the same in every run.
 #
 # **Stuck?** `labkit.hint("bucketed_ddp")` gives up to three hints. `labkit.lend("bucketed_ddp")` puts a working version
-# into the notebook: you give up its points, and all below it runs.
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 04 DistributedDataParallel

@@ -23,7 +23,7 @@
 # calls in the same order. No GPU.
 #
 # **Stuck?** `labkit.hint("mini_ddp")` gives up to three hints. `labkit.lend("mini_ddp")` puts a working version into the
-# notebook: you give up its points, and all below it runs.
+# notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 05 DDP for real models

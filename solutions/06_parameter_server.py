@@ -16,12 +16,10 @@
 # Eight GPUs train together, and one of them is slow today. An all-reduce makes seven wait for it, step after step. What
 # if each worker sent its gradient to a place where the weights live, took the newest ones, and went on?
 #
-# You build that place three times.
-#
 # **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and what a lock is; no GPU.
 #
 # **Stuck?** `labkit.hint("sync_server")` gives up to three hints. `labkit.lend("sync_server")` puts a working version
-# into the notebook, at the price of its points.
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 06 Parameter servers
@@ -199,11 +197,12 @@ labkit.check("sync_server", SyncServer)
 #
 # **To the room:** how long is a synchronous step?
 #
-# <!-- notes: Reveal the timeline of section 2: three rows black for two thirds of the time. -->
+# <!-- notes: Reveal the timeline of section 2: three rows hatched for two thirds of the time. -->
 
 # %% [markdown]
-# Something to train: find 20 numbers from noisy samples. `train` runs your server on rank 0 and a worker on every other
-# rank. A `Pace` sets how long a worker sleeps instead of computing; in the virtual world sleep is virtual too.
+# Something to train: find 20 numbers from noisy samples. `train` runs your server on rank 0 and a worker on every other rank
+# (worker 0 on rank 1), until the weights have reached version 4. A `Pace` sets how long a worker sleeps instead of computing:
+# 10 ms a step, in virtual time.
 
 # %%
 run = labkit.run(train, partial(SyncServer, lr=1.0), 4, Pace(), on=labkit.virtual(5), init=False)
@@ -211,13 +210,13 @@ print(f"loss: server {run.results[0].seen[-1].loss:.6f}, one process {one_proces
 run.timeline
 
 # %% [markdown]
-# Rank 0 serves. A black bar in a worker's row is a push that waits for its answer. All workers go on together, and the
-# loss is that of one process.
+# Rank 0 serves. Where a worker's row is hatched, its push waits for the answer. All workers go on together, and the loss is
+# that of one process.
 #
 # ## 2 Enter the straggler
 #
-# Now worker 3 takes three times as long: a shared machine, a hot GPU. The others need 10 ms a step. **How many ms does
-# one synchronous step of the four take now?**
+# Now worker 3, on rank 4, takes three times as long: a shared machine, a hot GPU. **How many ms does one synchronous step of
+# the four take now?**
 
 # %% tags=["predict"]
 labkit.predict("synchronous_step_ms", 15, unit="ms")
@@ -228,7 +227,7 @@ slow = labkit.run(train, partial(SyncServer, lr=1.0), 4, ONE_SLOW, on=labkit.vir
 labkit.reveal("synchronous_step_ms", round(1e3 * slow.results[0].seen[-1].seconds / 4, 1), slow.timeline)
 
 # %% [markdown]
-# Three workers wait two thirds of the time. All-reduce would do the same. But a server can answer at once.
+# Three workers wait two thirds of the time, for the one that never waits. All-reduce would do the same. But a server can answer at once.
 #
 # In **asynchronous SGD** each gradient is applied when it comes, and its worker goes on with the weights as they are
 # then. Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
@@ -289,8 +288,8 @@ late = asynchronous.results[0].staleness(3)
 labkit.reveal("slow_worker_staleness", max(late), labkit.staleness_view(asynchronous))
 
 # %% [markdown]
-# Step through: each gradient with the version it was made from, and the updates it missed. Three fast workers push
-# three times each while the slow one computes.
+# Step through: each gradient is shown with the version it was computed from, and the updates it missed. Three fast workers
+# push three times each while the slow one computes.
 #
 # On a loss of curvature 1, plain SGD is stable for learning rates up to 2. With a delay of τ versions the limit is 2
 # sin(π / (4τ + 2)): 0.209 for τ = 7. That looks like a tenth, but the eight gradients of one synchronous step make
@@ -427,8 +426,8 @@ labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gr
 # %% [markdown]
 # ## 4 All of them on one axis
 #
-# Eight workers. One is always twice as slow, and every worker has a mood in one step of ten: that step takes four times
-# as long. Each server may use 320 gradients.
+# Eight workers. One is always twice as slow, and every worker stalls in one step of ten: that step takes four times as long
+# (`moods=0.1`). Each server may use 320 gradients.
 
 # %%
 PACE = Pace(slow=((7, 2.0),), moods=0.1)
@@ -454,16 +453,13 @@ for name, (each, _) in POLICIES.items():
 labkit.staleness_view(runs)
 
 # %% [markdown]
-# "Workers wait" is the share of all workers' time in which they compute nothing. The server is not counted.
-#
-# **A bound of 3 steps, and a staleness far above 3?** They count different things. The bound counts a worker's own
+# (The server is not counted.) **A bound of 3 steps, and a staleness far above 3?** They count different things. The bound counts a worker's own
 # *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While one worker computes, each of
 # the other seven may push up to 2 · 3 + 1 = 7 gradients before it must wait: 49 versions in the worst case. A bound of
 # s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
-# Compare the last two columns. For each *gradient* the three are close: with a learning rate this small, a little
-# staleness does little harm. For each *second* they are far apart. That is the trade: **a stale gradient is worth a
-# little less, and it comes much sooner.**
+# Compare the last two columns. For each *gradient* the three are close. For each *second* they are far apart. That is the
+# trade: **a stale gradient is worth a little less, and it comes much sooner.**
 
 # %% [markdown] tags=["slide-only"]
 # ## Worth a little less, and much sooner
@@ -471,7 +467,7 @@ labkit.staleness_view(runs)
 # | | speed | staleness |
 # |---|---|---|
 # | synchronous | the slowest of every step | 0 |
-# | bounded | moods are free | (N - 1)(2s + 1) at most |
+# | bounded | stalls cost nothing | (N - 1)(2s + 1) at most |
 # | asynchronous | everybody's own | no limit |
 #
 # <!-- notes: The bound counts steps of one worker, staleness counts versions, which everybody makes. -->
@@ -480,7 +476,7 @@ labkit.staleness_view(runs)
 # ## 5 A policy of your own
 #
 # Synchronous, asynchronous, bounded, backup: what differs is whom a server waits for, and how far it trusts an old
-# gradient. So write a **policy** down as data:
+# gradient. Write a **policy** as data:
 #
 # | | |
 # |---|---|
@@ -488,10 +484,10 @@ labkit.staleness_view(runs)
 # | `bound` | how many more pushes than the slowest a worker may have when it is answered; `None` for no bound |
 # | `rates` | learning rate of a gradient of staleness 0, 1, 2, ...; what is staler is dropped |
 #
-# A worker is answered when its gradient is in a version and the bound allows it, or at once if it was dropped. A
-# `Crew` needs 9 to 11 ms for a gradient, but its last worker is moody. `milliseconds(policy_of(plan), crew)` is when
-# four weights, of curvature 1 to 0.03, reach a loss of 0.01: the mean over six seeds (`None`: never). `play` returns
-# what happened.
+# A worker is answered when its gradient is in a version and the bound allows it, or at once if it was dropped. The workers
+# of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: a `share` of its steps takes `factor` times as
+# long. `milliseconds(policy_of(plan), crew)` returns the time until four weights, of curvature 1 to 0.03, reach a loss of
+# 0.01, averaged over six seeds (`None`: never). `play` returns what happened.
 
 # %%
 MOODY = Crew(num_workers=8, share=0.25, factor=10.0)
@@ -509,7 +505,7 @@ for name in ("synchronous", "asynchronous", "bounded"):
 # al., 2016): the first N - 1 gradients make a version.
 
 
-# %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 title="A policy for a moody worker" provides=["staleness_policy"]
+# %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 title="A policy for an erratic worker" provides=["staleness_policy"]
 def staleness_policy(crew: Crew) -> dict:
     """Return a policy, {"needed": ..., "bound": ..., "rates": [...]}, that reaches the loss early with this crew."""
     # BEGIN SOLUTION staleness_policy
@@ -529,7 +525,7 @@ def staleness_policy(crew: Crew) -> dict:
 labkit.challenge("staleness_policy", staleness_policy)
 
 # %% [markdown] tags=["slide-only"]
-# ## One worker in eight is moody
+# ## One worker in eight stalls now and then
 #
 # | 8 workers | ms to the loss |
 # |---|---:|
@@ -546,8 +542,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 # ## 6 Server or ring
 #
 # So far the weights were a few numbers. Make them B = 100 MB, and one server's own link is the straggler: with N
-# workers it carries N times B in, and N times B out. Over S servers each link carries N/S times B. A ring sends
-# 2(N-1)/N times B, whatever N is, and needs no machine more. That is why dense weights are all-reduced.
+# workers it carries N times B in, and N times B out. Over S servers each link carries N/S times B. In a ring each rank sends
+# less than 2B for any N, and no machine is needed on top. That is why dense weights are all-reduced.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those; a ring sends the zeros
 # too. And with as many **spare CPU machines** as workers, a link's two directions can be busy at once: pull one piece
@@ -602,11 +598,7 @@ labkit.challenge("staleness_policy", staleness_policy)
 # %% [markdown]
 # ## Bonus: server or ring
 #
-# So far the weights were 20 numbers. Make them 100 MB, and the server's own link is the straggler: N workers send it B
-# bytes each, and N times B come back. Split the weights over S servers, and each carries N/S times B. A worker's own
-# link carries B in each direction.
-#
-# A link carries `bandwidth_Bps` in each direction at once, and a message costs `latency_s` before its first byte. Half
+# Section 6 counted bytes. Now count seconds. A worker's own link carries B in each direction, a server's N/S times B. A link carries `bandwidth_Bps` in each direction at once, and a message costs `latency_s` before its first byte. Half
 # a step (everybody pushes) takes the latency and the time of the *busiest* link, a server's or a worker's. The other
 # half (everybody gets the weights) takes the same again.
 #
@@ -739,7 +731,8 @@ overlapped[16].timeline
 
 # %% [markdown]
 # Zoom in on one worker (ranks 8 to 15): its pushes begin together, and the first answers come while the last pieces
-# are still on their way out. With small pieces a step comes near B over the bandwidth; a ring needs 2(N-1)/N of that.
+# are still on their way out. With smaller pieces a step comes closer to B over the bandwidth, and a latency for each piece
+# keeps it from getting there; a ring needs 2(N-1)/N of that.
 # The spare machines bring links of their own. GPU clusters rarely have them to spare, and within a node NVLink is
 # faster than any network, so all-reduce is the usual choice.
 
@@ -752,9 +745,10 @@ for number in (2, 8, 64):
 # %% [markdown]
 # ## Bonus: the first nine
 #
-# Another way out keeps the mean, and with it steps that can be repeated: have one or two workers more than you need,
-# **backup workers**, and take each step with the first gradients that come (Chen et al., 2016). A gradient that comes
-# late belongs to a step that is over. It is dropped, and its worker gets the weights of now.
+# Another way out keeps the mean, and no gradient is stale: have one or two workers more than you need, **backup workers**, and
+# take each step with the first gradients that come (Chen et al., 2016). Which ones those are depends on timing, so a run
+# cannot be repeated exactly. A gradient that comes late belongs to a step that is over: it is dropped, and its worker gets
+# the current weights.
 #
 # ### Exercise [[backup_workers]]
 #

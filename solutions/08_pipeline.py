@@ -13,14 +13,14 @@
 # %% [markdown]
 # # 08 Pipelines
 #
-# The model does not fit on your GPU. You have four GPUs. So each takes a quarter of the layers, and now it fits. And it is
-# as slow as on one. Why, and what can you do?
+# The model does not fit on your GPU. You have four GPUs. So each takes a quarter of the layers. Now it fits, and is no faster
+# than on one. Why, and what can you do?
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `send` and `recv` from lesson 02, and an idea of what autograd does
 # in `backward()`. No GPU: `labkit.virtual(4)` plays four of them.
 #
 # **Stuck?** `labkit.hint("run_schedule")` gives up to three hints. `labkit.lend("run_schedule")` puts a working version into
-# the notebook: you give up its points, and all below it runs.
+# the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 08 Pipelines
@@ -46,10 +46,10 @@ from labkit.models import loss_of_logits, stage_of_gpt, train_stage, train_with_
 # %% [markdown]
 # ## 1 A cut between layers
 #
-# Training needs room for parameters, gradients, the optimizer's numbers, and the **activations**: whatever forward computes
-# and backward needs again. Data parallelism copies all of that to every GPU. When one copy no longer fits, you have to cut.
+# Training needs room for parameters, gradients, the optimizer state, and the **activations**: whatever forward computes and
+# backward needs again. Data parallelism copies all of that to every GPU. When one copy no longer fits, you have to cut.
 #
-# The nearest cut goes between layers. Rank 0 holds the first layers, rank 1 the next, and so on. Each part is a **stage**.
+# The most obvious cut goes between layers. Rank 0 holds the first layers, rank 1 the next, and so on. Each part is a **stage**.
 
 # %% tags=["figure"]
 labkit.figure("factory", num_stages=3, num_microbatches=1)
@@ -180,8 +180,9 @@ one_batch = labkit.run(one_large_batch, on=labkit.virtual(4))
 labkit.reveal("idle_share", bubble_of(one_batch.timeline), one_batch.timeline)
 
 # %% [markdown]
-# A staircase up, a staircase down, and never two stages at work. You bought memory and no speed. The waiting has a name:
-# the **bubble**.
+# A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time and waits for the rest:
+# in a call, which the picture counts as *blocked*, or because it is done already. You bought memory and no speed. The waiting
+# has a name: the **bubble**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
@@ -200,7 +201,7 @@ labkit.reveal("idle_share", bubble_of(one_batch.timeline), one_batch.timeline)
 labkit.figure("factory", num_stages=4, num_microbatches=6)
 
 # %% [markdown]
-# How large is the bubble now? Say that every microbatch takes every stage equally long, and that messages take no time. The
+# How large is the bubble now? Assume that every microbatch takes equally long on every stage, and that messages take no time. The
 # last stage begins P-1 turns after the first, and has M turns of work. Backward is the same in reverse. Count.
 #
 # And what does a microbatch cost? Each one starts kernels and sends messages, and small matrices use a GPU badly. Call that
@@ -287,9 +288,9 @@ class Backward(Work): ...
 #
 # *30 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Any order that comes to an end within the memory is legal. Your score is the turns of a step. You get the points for beating
-# one microbatch at a time (`naive`) in every case. `the paper's` is GPipe, in groups that fit; nothing can be shorter than
-# `best known`.
+# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step. You get the points for
+# beating one microbatch at a time (`naive`) in every case. `the paper's` is GPipe (Huang and others, 2019), in groups that fit.
+# `best known` is a lower bound.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=12 title="Keep the stages at work" provides=["fill_stages"]
@@ -332,7 +333,7 @@ labkit.challenge("fill_stages", fill_stages)
 
 # %% [markdown]
 # Here is yours with memory for four, and then for two. White is bubble; the line under a stage is what it holds. Drag a box
-# to another place and see what comes of it.
+# to another place and see what happens.
 
 # %% tags=["nbval-ignore-output"]
 labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages(4, 8, 2))
@@ -341,8 +342,8 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. How few are
 # enough to be as fast?
 #
-# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Memory for how many microbatches on stage 0 is enough for a
-# step as short as GPipe's?
+# **[[held_enough]].** Eight stages, 64 microbatches, equal times. How many microbatches must stage 0 have room for, if the step
+# is to be as short as GPipe's?
 
 # %% tags=["why"] exercise="held_enough" title="Memory enough"
 labkit.answer("held_enough", 8)
@@ -367,11 +368,11 @@ labkit.answer("held_enough", 8)
 #
 # Why does the pipeline have to run empty at the end of each step? Because all microbatches of a step must see the same
 # weights. In lesson 06 workers computed with old weights, and it cost steps. **PipeDream** (Narayanan and others, 2019) takes
-# that bargain for pipelines: it never drains. The optimizer steps after every microbatch, and while one is on its way back,
-# newer ones have already gone forward with newer weights.
+# that bargain for pipelines: it never drains. Whole minibatches follow each other, and the optimizer steps after each of them.
+# While one is on its way back, newer ones have already gone forward with newer weights.
 #
 # That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of the
-# weights for each microbatch it holds: **weight stashing**. The gradient is right then, for weights that are some steps old.
+# weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some steps old.
 #
 # **[[stashed_versions]].** Four stages that run backward as soon as they can. How many versions of its weights does stage 0
 # keep?
@@ -387,12 +388,12 @@ labkit.answer("stashed_versions", 4)
 #
 # PipeDream: no bubble, old weights
 #
-# * one version of the weights for each microbatch in flight: **weight stashing**
+# * one version of the weights for each minibatch in flight: **weight stashing**
 # * staleness, as with parameter servers
 #
 # **To the room:** how many versions on stage 0 of 4?
 #
-# <!-- notes: Count the microbatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
+# <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 
 # %% [markdown]
 # ## 4 Run it
@@ -559,8 +560,8 @@ labkit.schedule_explorer(**runs)
 #
 # * **Never call `.item()` on a loss in the middle.** It stops the process until the number is there.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must agree.
-#   `with_messages` takes care of that. Some schedules of the check do not; gloo forgives it, NCCL would hang. Lesson 09
-#   finds such schedules.
+#   `with_messages` takes care of that. In some schedules of the check one side receives before it sends and the other does,
+#   too; gloo forgives it, NCCL would hang. Lesson 09 finds such schedules.
 #
 # One mistake makes no error at all: forget the scale. With four equal microbatches all gradients are four times too large, and
 # Adam hides it, because it divides by the size of the gradient. Then you clip, or change M, and wonder.
@@ -709,7 +710,8 @@ print("best by the formula:", best_num_microbatches(2, batch_seconds, overhead_s
 print("best measured:      ", min(measured, key=measured.get))
 
 # %% [markdown]
-# Set the derivative to zero and the best M is about $\sqrt{(P-1)\,t/o}$, for t seconds a batch and o a microbatch. More stages
+# Set the derivative to zero and the best M is about $\sqrt{(P-1)\,t/o}$, where t is the whole batch's time on one stage and o the
+# overhead of a microbatch. More stages
 # want more microbatches; a faster device wants fewer, if its overhead stays. Near the minimum the curve is flat. On a busy
 # machine each message waits for a core, and the best M may be 1.
 #

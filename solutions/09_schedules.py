@@ -23,7 +23,7 @@
 # here calls your code from there.
 #
 # **Stuck?** `labkit.hint("find_deadlock")` gives up to three hints. `labkit.lend("find_deadlock")` puts a working version into
-# the notebook: you give up its points, and all below it runs.
+# the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 09 Schedules

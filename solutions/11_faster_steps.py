@@ -29,7 +29,7 @@
 # 02); no GPU.
 #
 # **Stuck?** `labkit.hint("prefetching_loader")` gives up to three hints. `labkit.lend("prefetching_loader")` puts a
-# working version into the notebook: you give up its points, and all below it runs.
+# working version into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 11 Faster and smaller steps

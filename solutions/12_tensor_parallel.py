@@ -23,7 +23,7 @@
 # attention works; no GPU.
 #
 # **Stuck?** `labkit.hint("two_operators")` gives up to three hints. `labkit.lend("two_operators")` puts a working version
-# into the notebook: you give up its points, and all below it runs.
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 12 Tensor parallelism

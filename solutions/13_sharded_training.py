@@ -23,7 +23,7 @@
 # lesson 04 uses; no GPU.
 #
 # **Stuck?** `labkit.hint("flat_shards")` gives up to three hints. `labkit.lend("flat_shards")` puts a working version into
-# the notebook: you give up its points, and everything below it runs.
+# the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 13 Sharded training

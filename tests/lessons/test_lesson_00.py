@@ -37,8 +37,8 @@ class TestContract(LessonContract):
     }
     slides = (4, 25)
 
-    def test_its_core_takes_25_minutes(self, lesson: Lesson) -> None:
-        assert budget(lesson).promise == 25
+    def test_its_core_takes_half_an_hour(self, lesson: Lesson) -> None:
+        assert budget(lesson).promise == 30
 
     def test_no_cell_is_over_long(self, lesson: Lesson) -> None:
         for cell in lesson.cells:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import runpy
 from pathlib import Path
@@ -45,7 +44,7 @@ class TestContract(LessonContract):
     topics: ClassVar = {
         "16 bits": r"ends at 65504",
         "8 bits": r"m / 127",
-        "top-k": r"the k largest magnitudes",
+        "top-k": r"the k entries of largest magnitude",
         "random-k": r"drawn at random",
         "error feedback": r"forget nothing",
         "divergence without it": r"it \*\*runs away\*\*",
@@ -54,7 +53,7 @@ class TestContract(LessonContract):
         "all_gather": r"to everybody\*\*, by `all_gather`",
         "communication hook": r"register_comm_hook",
         "buckets built anew": r"builds its buckets anew",
-        "the GPT, three optimizers": r'"sgd", "momentum", "adamw"',
+        "every row tuned, several seeds": r"every row has its own best learning rate.*several seeds",
         "deep gradient compression": r"lin and others, 2018",
         "momentum correction": r"\*\*momentum correction\*\*",
         "quantised reduce-scatter": r"\*\*quantised reduce-scatter\*\*",
@@ -97,13 +96,25 @@ def test_the_recorded_run_is_what_the_ranks_wrote_down() -> None:
     assert log["step"][wrong].min() == 14
 
 
+class _Whole:
+    """Compresses nothing."""
+
+    def compress(self, gradient: Tensor) -> Tensor:
+        """Return the gradient."""
+        return gradient
+
+    def decompress(self, packet: Tensor) -> Tensor:
+        """Return the gradient."""
+        return packet
+
+
 @pytest.mark.long
 def test_four_ranks_that_send_everything_train_as_one_process_does(answers: dict[str, Any]) -> None:
     def short(make: Any, optimizer: str) -> float:
         losses = models.train_as_ranks(make, optimizer, 12)
         return sum(losses[-3:])
 
-    exact = functools.partial(answers["Cast"], torch.float32)
+    exact = _Whole
     assert short(exact, "adamw") == pytest.approx(sum(models.train(models.GPT(), models.Addition(), 12)[-3:]), rel=1e-2)
     with pytest.raises(ValueError, match="choose 'adamw', 'momentum' or 'sgd'"):
         models.train_as_ranks(exact, "lion", 1)

@@ -9,7 +9,7 @@ from hidden.sums_over_ranks.drawing import not_divisible
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.collectives.drop_in_all_reduce.exercise import both_signs, drop_in_case
+from labkit.exercises.collectives.drop_in_all_reduce.exercise import both_signs, drop_in_case, near_the_end
 from labkit.exercises.sums_over_ranks.sums import fractions, used_before, whole_numbers
 
 
@@ -90,6 +90,7 @@ def cases(draw: random.Random) -> list[Case]:
             draw.randint(10, 15),
             torch.float64,
         ),
+        drop_in_case(f"6 ranks, average over {group}, float16", near_the_end(seed(draw), 6, 9), group=group, op="AVG"),
         drop_in_case("8 ranks, bfloat16", fractions(seed(draw), 8, (96,), torch.bfloat16)),
         drop_in_case("8 ranks, float16", fractions(seed(draw), 8, (96,), torch.float16)),
         drop_in_case(f"6 ranks, average of integers over {group}", both_signs(seed(draw), 6, 9), group=group, op="AVG"),

@@ -16,7 +16,7 @@ def cases(draw: random.Random) -> list[Case]:
 
     two = sizes(2)
     return [
-        hook_case("5 ranks, packets that must be gathered", seed(draw), 5, WINDOW, [sizes(1)], length=4),
+        hook_case("5 ranks, packets that must be gathered", seed(draw), 5, WINDOW, [sizes(1)], length=24),
         hook_case("4 ranks, packets that may be added", seed(draw), 4, ROUNDING, [two, two, two]),
         hook_case("3 ranks, three steps", seed(draw), 3, WINDOW, [two, two, two], length=5, values_first=True),
         hook_case(

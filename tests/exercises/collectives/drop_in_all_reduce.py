@@ -124,3 +124,9 @@ wrong(
     "group ranks taken for global ranks",
     _drop_in(members="list(range(n))", outside="return None"),
 )
+wrong("divides by the ranks of the world", "divided wrongly", _drop_in(average="work = work / dist.get_world_size()"))
+wrong(
+    "rounds to 16 bits before it divides",
+    "an average rounded before it is divided",
+    _drop_in(average="work = (work.to(flat.dtype) / n if flat.is_floating_point() else work / n)"),
+)

@@ -154,3 +154,26 @@ changed(
     "added what cannot be added",
     ("if feedback.compressor.addable:", "if packet.parts[0].is_floating_point():"),
 )
+changed(
+    "adds from its own packet on",
+    "another order on each rank",
+    (
+        ADD,
+        "of_ranks, me = list(zip(*gathered, strict=True)), dist.get_rank(state.group)\n        "
+        + ADD.replace("zip(*gathered, strict=True)", "of_ranks[me:] + of_ranks[:me]"),
+    ),
+)
+THEN_GATHERS = """    def second(_):
+        parts = [torch.empty_like(packet.parts[1]) for _ in range(num_ranks)]
+        dist.all_gather(parts, packet.parts[1], group=state.group)
+        pairs = zip(gathered[0], parts, strict=True)
+        return sum(feedback.decompress(replace(packet, parts=pair)) for pair in pairs)
+
+    return works[0].get_future().then(second)
+"""
+changed(
+    "gathers the second part in then",
+    "communicates in then",
+    ("    return torch.futures.collect_all([work.get_future() for work in works]).then(add_up)\n", THEN_GATHERS),
+    ("    for part in packet.parts:\n", "    for part in packet.parts[:1]:\n"),
+)

@@ -37,6 +37,7 @@ _OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _ROUNDED, _COARSE
     "an average of integers rounded otherwise", "adds up in 16 bits", "a detour through float32", "no work object",
     "always a work object",
 )  # fmt: skip
+_EARLY = "an average rounded before it is divided"
 
 
 def drop_in_case(
@@ -143,6 +144,10 @@ def _returned(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
             yield Finding(_WORK_ALWAYS if can_wait else "", text, "None", returned, rank)
 
 
+def _overflowed(came: Came) -> bool:
+    return op_of(came.case) == "AVG" and any(bool(view.isinf().any()) for view in came.views)
+
+
 def _keeps_an_outsider(case: Case, failure: Failure, wire: Wire) -> bool:
     ranks = {failure.rank, *(wait.rank for wait in failure.waits)} - {None}
     return not ranks <= set(members_of(case))
@@ -154,6 +159,11 @@ def _divides_integers(case: Case, failure: Failure, wire: Wire) -> bool:
 
 def _bits16(seed: int, world_size: int, numel: int, dtype: torch.dtype) -> list[Tensor]:
     return fractions(seed, world_size, (numel,), dtype)
+
+
+def near_the_end(seed: int, world_size: int, numel: int) -> list[Tensor]:
+    """Return float16 tensors of which one is within the range of float16, and the sum of four is not."""
+    return [20000 + 16 * each for each in whole_numbers(seed, world_size, (numel,), torch.float16, largest=60)]
 
 
 def _small(seed: int, world_size: int, numel: int) -> list[Tensor]:
@@ -199,6 +209,10 @@ EXERCISE = declared(
             asynchronous=True,
             layout="every other",
         ),
+        drop_in_case(
+            "5 ranks, average over 1, 3 and 4", whole_numbers(45, 5, (7,), torch.float64), op="AVG", group=(1, 3, 4)
+        ),
+        drop_in_case("4 ranks, average of large numbers, float16", near_the_end(46, 4, 12), op="AVG"),
         drop_in_case("8 ranks, bfloat16", _bits16(41, 8, 64, torch.bfloat16)),
         drop_in_case("8 ranks, float16", _bits16(43, 8, 64, torch.float16)),
     ),
@@ -241,6 +255,9 @@ EXERCISE = declared(
                     "division, //, rounds down; /= refuses integers; and parts that are divided before they are added "
                     "lose a remainder each.", came=_is_rounded_otherwise, failed=_divides_integers),
         *common("mean instead of sum"),
+        sum_mistake(_EARLY,
+                    "The sum of these numbers is beyond float16's range, their average is not: divide while it is "
+                    "float32, and round once, after that.", came=_overflowed),
         sum_mistake(_COARSE,
                     "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and "
                     "round once, at the end.", came=_is_coarse),

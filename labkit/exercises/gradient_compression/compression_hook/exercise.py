@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, by_signs
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import near, wrong_value
 from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
@@ -270,9 +270,19 @@ def _wrong_values(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
                 if not near(mean, right):
                     what = f"Step {step}, bucket {bucket}, rank {rank}: the mean"
                     yield wrong_value(_named(case, step, bucket, place, mean), what, mean, right, rank=rank)
+                yield from _other_bits(case, got, step, bucket, rank)
             if came["changed"]:
                 message = f"Step {step}, rank {rank}: the hook changed a bucket's buffer."
                 yield Finding("the buffer was changed", message, rank=rank)
+
+
+def _other_bits(case: Case, got: tuple[Values, ...], step: int, bucket: int, rank: int) -> Iterator[Finding]:
+    first = integers(case.about, "ranks")[0]
+    mean, other = (tensors(records(got[each], "steps")[step], "means")[bucket] for each in (rank, first))
+    if near(mean, other) and not torch.equal(mean, other):
+        apart = float((mean - other).abs().max())
+        message = f"Step {step}, bucket {bucket}: the means of ranks {first} and {rank} differ by {apart:.1e}."
+        yield Finding(_ORDER, message, "the same bits on every rank", f"{apart:.1e} apart", rank=rank)
 
 
 def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor) -> str:
@@ -292,8 +302,11 @@ def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor) -> str:
     return as_if(mean, ways, near) or "a wrong mean"
 
 
+_ORDER, _WORLD, _THEN = "another order on each rank", "all ranks of the world", "communicates in then"
 MISTAKES = {
     **gathered.MISTAKES,
+    _ORDER: "Each rank adds the packets in another order, and floats do not add up to the same then: the models drift "
+    "apart. Add them in the order of the ranks.",
     **sparse.MISTAKES,
     "the residual of an old bucket": (
         "DDP rebuilds its buckets after the first step, so bucket 0 has another size then. Put the size into the key: "
@@ -303,14 +316,14 @@ MISTAKES = {
     "all ranks and stay.",
     "added what cannot be added": "This compressor's packets cannot be added: gather every part. Look "
     "at compressor.addable.",
-    "communicates in then": (
-        "Two collectives met that do not belong together: one was started inside .then, which ranks reach in any "
-        "order. Start all of them in the hook itself, and only compute in .then."
+    _THEN: (
+        "Collectives met that do not belong together, or one never came: it was started inside .then, which ranks "
+        "reach in any order. Start all of them in the hook itself, and only compute in .then."
     ),
     "arguments with other names": "torch's DDP looks for an argument that is named bucket: def "
     "compression_hook(state, bucket).",
     "no future": "DDP wants a torch.futures.Future: return work.get_future().then(...).",
-    "all ranks of the world": "A rank waits for ranks that do not take part: pass group=state.group to the collective.",
+    _WORLD: "A rank waits for ranks that do not take part: pass group=state.group to the collective.",
     "the memory is not used": (
         "Compress through state.feedback, once for each bucket: otherwise, what is not sent is lost."
     ),
@@ -340,11 +353,19 @@ SIGNS = {
     "the other parts are added too": ("only the first part may be added",),
     "added what cannot be added": ("starts were added up",),
     **gathered.SIGNS,
-    "communicates in then": ("disagree about the size",),
+    _THEN: ("disagree about the size",),
     "arguments with other names": ("KeyError: 'bucket'",),
     "no future": ("Future object",),
-    "all ranks of the world": HANGS,
+    _WORLD: HANGS,
 }
+
+
+def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    """Yield the mistakes behind a failure; where everybody takes part, no wait is for a rank outside the group."""
+    everybody = len(integers(case.about, "ranks")) == case.world_size if "ranks" in case.about else True
+    for name in by_signs(SIGNS)(case, failure, wire):
+        yield _THEN if name == _WORLD and everybody else name
+
 
 EXERCISE = Exercise(
     id="compression_hook",
@@ -354,7 +375,7 @@ EXERCISE = Exercise(
     oracle=expected,
     find=find,
     least=least_traffic,
-    blame=by_signs(SIGNS),
+    blame=blame,
     mistakes=MISTAKES,
     certain=frozenset(SIGNS),
     structure=structure,
@@ -377,6 +398,7 @@ EXERCISE = Exercise(
             "3 ranks, buckets rebuilt after the first step", 665, 3, WINDOW, [(60, 40), (40, 30, 30), (40, 30, 30)]
         ),
         hook_case("4 ranks, of which 0, 1 and 3 take part", 667, 4, WINDOW, [(40,)], group=(0, 1, 3)),
+        hook_case("4 ranks, packets that overlap: the same bits on every rank", 669, 4, WINDOW, [(40,)], length=30),
         ddp_case("3 ranks under torch's DDP, two steps", 666, 3),
         own_parts_case("2 ranks under DDP: your TopK, your memory, your hook", 668, 2, 3, "TopK", {"ratio": 0.1}),
     ),

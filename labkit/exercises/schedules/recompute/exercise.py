@@ -203,8 +203,8 @@ EXERCISE = Exercise(
         "leave behind? What must autograd believe the function depends on?",
         "An autograd.Function with forward(ctx, x, *parameters) and backward(ctx, gradient). Forward keeps x, the "
         "random state and copies of the buffers, and runs the module (autograd is off there). Backward notes the "
-        "random state and the buffers of now, restores those of forward, runs the module on x.detach() with gradients, "
-        "asks torch.autograd.grad for the gradients of x and of every parameter, and restores those of now.",
+        "random state and the buffers of now, restores those of forward, runs the module on x.detach() with "
+        "gradients, asks torch.autograd.grad for the gradients of x and of every parameter, and restores those of now.",
         "with torch.enable_grad(): out = module(x); found = torch.autograd.grad(out, [x, *parameters], gradient, "
         "allow_unused=True); return tuple(found), with None in x's place where ctx.needs_input_grad[0] is False. Call "
         "it as Recompute.apply(x, *parameters). Buffers: [b.clone() for b in module.buffers()] in forward and again in "
