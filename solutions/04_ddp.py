@@ -16,7 +16,7 @@
 # Eight GPUs compute while the network is idle. Then the network works while they are idle. Whose fault is that?
 #
 # Four lines after `backward()` are enough to train on eight GPUs, and they are slow. Most training jobs run on
-# `DistributedDataParallel` (DDP), which is fast. In between lie two ideas, and you will find both.
+# `DistributedDataParallel` (DDP), which is fast. In between are two ideas: hooks and buckets.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02: what an all-reduce is, and what it costs. No GPU:
 # `labkit.virtual(8)` plays eight of them in virtual time, the same in every run.
@@ -76,7 +76,7 @@ def broadcast_module(module: nn.Module) -> None:
 # The second rule is yours. Each rank computes the gradient of the mean loss over its own samples. If every rank
 # has the same number of samples, the mean of these gradients is the gradient over the whole batch.
 #
-# A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. But a layer may have been skipped on one rank and
+# A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. A layer may also have been skipped on one rank and
 # used on another, and **every rank must make the same calls in the same order**.
 #
 # ### Exercise [[average_gradients]]
@@ -164,7 +164,7 @@ print(f"a step takes {at_the_end.makespan_ns / 1e6:.1f} ms; hidden: {hidden_comm
 at_the_end
 
 # %% [markdown]
-# In each row the GPU works first, then the network. **Hidden** is the share of
+# The eight ranks do the same, so they share a row: the GPU works first, then the network. **Hidden** is the share of
 # communication during which the same rank also computes: nothing.
 #
 # **What would the step take, in ms, if communication ran while backward computes?** Read it off the figure.
@@ -191,8 +191,7 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # `hook(parameter)` once `parameter.grad` is complete, also for a weight that two layers share.
 #
 # And `dist.all_reduce(tensor, async_op=True)` returns a handle at once. The result is there when `handle.wait()` has
-# returned; until then the tensor belongs to the network. (Use these handles: a functional collective waits where the check
-# cannot see it.)
+# returned; until then the tensor belongs to the network. (Do not use functional collectives here.)
 #
 # ### Exercise [[overlapped_ddp]]
 #
@@ -276,8 +275,8 @@ labkit.answer("overlap_here", "less")
 # %% [markdown]
 # ## 4 Who is late?
 #
-# Here are two recorded steps of DDP on eight A100s. All gradients are right, yet every step takes longer than it should.
-# One rank's backward is 30 % longer than the others'.
+# Here are two recorded steps of DDP on eight A100s. All gradients are right, yet every step takes longer than with eight equal
+# ranks. One rank's backward is 30 % longer than the others'.
 #
 # A hatched bar is **blocked**: its rank has called the collective, and waits for somebody who has not.
 
@@ -419,16 +418,17 @@ rows = [f"cap {cap:5} MB: {found.makespan_ns / 1e6:6.2f} ms" for cap, found in s
 labkit.reveal("fastest_cap", min(steps, key=lambda cap: steps[cap].makespan_ns), rows)
 
 # %% [markdown]
-# Small buckets pay many starts. Large ones leave late. Move the cap and see both ends; then make the link slower, or one
-# rank late.
+# Small buckets pay many starts. Large ones leave late. Move the cap and see both ends; under "More" make the link slower, or
+# one rank late. (Caps count in MiB. With small buckets the figure is pessimistic, 27 ms at 0.5: it counts a ring for each
+# all-reduce. NCCL, and the run above, send small ones through a tree, which has fewer steps.)
 
 # %% tags=["nbval-ignore-output"]
 layer_bytes = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
 labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 
 # %% [markdown]
-# **[[slower_link]].** The link becomes ten times slower. What sets the length of the step: `"backward"`,
-# `"the last bucket"` or `"the network"`?
+# **[[slower_link]].** Here already, the network takes longer than backward. The link becomes ten times slower. What sets the
+# length of the step now: `"backward"`, `"the last bucket"` or `"the network"`?
 
 # %% tags=["why"] exercise="slower_link" title="A slower link"
 labkit.answer("slower_link", "the network")
@@ -546,7 +546,7 @@ print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
-# Clipping looks at the length of the whole gradient. So it comes after `finish_gradient_synchronization`, when all ranks
+# Clipping looks at the norm of the whole gradient. So it comes after `finish_gradient_synchronization`, when all ranks
 # hold the same one.
 
 # %% [markdown] tags=["slide-only"]

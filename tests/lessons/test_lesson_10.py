@@ -201,3 +201,26 @@ def test_the_given_power_hook_gives_all_ranks_one_gradient_with_few_bytes(answer
     assert outcome.timeline is not None
     assert sum(call.rank == 0 and call.kind == "all_reduce" for call in outcome.timeline.collectives()) == 3 * 2
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "optimizer", "rate", "seed", "quoted"),
+    [("no hook", "adamw", 1.0, 1, 0.08), ("TopK", "sgd", 1.0, 1, 0.16), ("TopK", "adamw", 1.0, 0, 1.55)],
+)
+def test_the_losses_that_the_text_quotes(
+    answers: dict[str, Any], name: str, optimizer: str, rate: float, seed: int, quoted: float
+) -> None:
+    make = _Whole if name == "no hook" else lambda: answers["ErrorFeedback"](answers["TopK"](0.01))
+    losses = models.train_as_ranks(make, optimizer, 200, rate=rate, seed=seed)
+    assert sum(losses[-10:]) / 10 == pytest.approx(quoted, rel=0.3)  # another processor rounds otherwise
+    if rate == 1.0 and seed:
+        assert f" {quoted} |" in SOURCE.read_text()
+
+
+def test_deep_compression_sends_nearly_twice_the_bytes_of_top_1(answers: dict[str, Any]) -> None:
+    gradient, sent = torch.randn(226_560), []
+    compressors = answers["DeepCompression"](num_ranks=4, warmup=5), answers["ErrorFeedback"](answers["TopK"](0.01))
+    for each in compressors:
+        sent.append(sum(answers["wire_bytes"](each.compress(gradient)) for _ in range(200)))
+    assert 1.7 < sent[0] / sent[1] < 1.9

@@ -58,9 +58,16 @@ def wrong_averages(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
             yield found
     model = models_of(case)[0]
     most = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad) + 8 * 32
-    sent = sum(call.bytes for call in wire.collectives if call.rank == 0)
+    sent = _given(case, wire)
     if sent > most:
-        yield Finding("", f"The gradients are right, but {sent} bytes were reduced; trained parameters have {most}.")
+        text = f"The gradients are right, but rank 0 gave {sent} bytes to collectives; trained parameters have {most}."
+        yield Finding("", text)
+
+
+def _given(case: Case, wire: Wire) -> int:
+    """Return the bytes that rank 0 gave to collectives; what is gathered holds a part of each rank."""
+    mine = [call for call in wire.collectives if call.rank == 0]
+    return sum(call.bytes // (case.world_size if call.kind.startswith("all_gather") else 1) for call in mine)
 
 
 def _ratio(of: str) -> Seen:
@@ -128,12 +135,12 @@ def _biases_left_out(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _shared_twice(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether the bytes of the shared weight were reduced once more than those of all trained parameters."""
+    """Return whether the bytes of the shared weight were given once more than those of all trained parameters."""
     model = models_of(case)[0]
     once = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     shared = model.mix.weight.numel() * model.mix.weight.element_size()
-    sent = sum(call.bytes for call in wire.collectives if call.rank == 0)
-    return isinstance(got, tuple) and model.remix.weight is model.mix.weight and sent == once + shared
+    given = _given(case, wire)
+    return isinstance(got, tuple) and model.remix.weight is model.mix.weight and given == once + shared
 
 
 MISTAKES = (
