@@ -185,8 +185,8 @@ class MiniDDP(AccumulatingDDP):
     """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
 
     A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank; one that did
-    not use it counts as zero. A parameter that no rank used keeps its grad as it was (None after zero_grad). Beyond the
-    gradients of all trained parameters at most eight bytes for each of them are all-reduced in a step.
+    not use it counts as zero. A parameter that no rank used keeps its grad as it was (None after zero_grad). Per step, the
+    gradients of all trained parameters are all-reduced, zeros where a rank has none, plus at most 8 bytes per parameter.
     """
 
     def forward(self, *args, **kwargs):
@@ -234,7 +234,7 @@ labkit.check("mini_ddp", MiniDDP)
 # * **sparse** gradients (`nn.Embedding(sparse=True)`) travel as lists of rows, gathered and not added.
 #
 # And two that it does *not* do for you. BatchNorm takes mean and variance from this rank's samples alone; with two
-# samples a rank that is mostly noise. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes them over all ranks, for
+# samples per rank that is mostly noise. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes them over all ranks, for
 # two more messages in every such layer. And every rank must see different samples: the bonus exercise.
 
 # %% [markdown] tags=["slide-only"]
@@ -281,7 +281,7 @@ labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the las
 #
 # It does not find the next two, because all ranks stay equal.
 #
-# **[[clip_where]].** Each rank clips its own gradient to length 1, and then they are averaged. What is the result: `"the same"`,
+# **[[clip_where]].** Each rank clips its own gradient to norm 1, and then they are averaged. What is the result: `"the same"`,
 # `"an error"`, `"another direction"` or `"models that differ"`?
 
 # %% tags=["why"] exercise="clip_where" title="Clip, then average"
@@ -373,8 +373,8 @@ labkit.check("uneven_inputs", train_uneven)
 # %% [markdown]
 # ## 6 More GPUs, more samples
 #
-# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (Its time alone over its
-# time on N GPUs is the **efficiency**.) **Strong scaling**: the whole batch stays as it is and is divided. How much shorter?
+# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (**Efficiency** is the
+# time on one GPU over the time on N.) **Strong scaling**: the whole batch stays as it is and is divided. How much shorter?
 #
 # Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100s with a 100 Gbit/s card for each GPU. Alone,
 # a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times as fast is a step?**

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 09 Schedules
 #
-# Four GPUs, eight microbatches, and a quarter of the time everybody waits. More microbatches would help, and your batch has no
+# Four GPUs, eight microbatches, and each of them waits a quarter of the time. More microbatches would help, but your batch is too
 # more. Does anything have to wait at all?
 #
 # People have asked that since 2018 and found a better schedule nearly every year. You will meet the one that everybody runs,
@@ -72,7 +72,7 @@ class Backward(Work):
 labkit.figure("factory", num_stages=4, num_microbatches=6, schedule="1f1b")
 
 # %% [markdown]
-# Step through it and watch one station at a time: what it does first, when it turns round, what it does last. **With 8 stages
+# Step through it and watch one station at a time: what it does first, when it runs its first backward, what it does last. **With 8 stages
 # and 32 microbatches, how many microbatches does stage 0 hold at most?** (GPipe: all 32.)
 
 # %% tags=["predict"]
@@ -289,8 +289,8 @@ print("stage 1 expects one:   ", find_stuck([facing[0], facing[1][:4]]))
 # %% [markdown]
 # ## 3 The order that waits
 #
-# A schedule can come to an end and still be wrong. Here is a step of four stages and eight microbatches, recorded. The
-# gradients are right, and it takes half as long again as 1F1B.
+# A schedule can finish and still be slow. Here is a step of four stages and eight microbatches, recorded. The gradients are
+# right, and it takes 1.5 times as long as 1F1B.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("waiting_order")
@@ -305,7 +305,7 @@ labkit.recorded("waiting_order")
 labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards first")
 
 # %% [markdown] tags=["slide-only"]
-# ## Right, and half as long again
+# ## Right, and 1.5 times as long
 #
 # **To the room:** which stage has the wrong order?
 #

@@ -598,7 +598,7 @@ for (name, optimizer), losses in curves.items():
 # Against **bytes**, compression looks splendid. Against **seconds** it depends on the link. On a fast one there is little to
 # win: DDP hides much behind backward, and nothing hides compressing. Agarwal and others (2022) found the same.
 #
-# And the number of ranks? A ring `all_reduce` of B bytes sends 2(N - 1)/N B over each link. An
+# And more ranks? A ring `all_reduce` of B bytes sends 2(N - 1)/N B over each link. An
 # `all_gather` sends N - 1 packets.
 #
 # **[[gather_grows]].** A packet of int8 has a quarter of the bytes. On how many ranks does its `all_gather` send as much as the

@@ -429,8 +429,7 @@ for name, width, batch in (("much data, narrow", 1024, 32), ("in between", 2048,
 labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 
 # %% [markdown]
-# Nearly four fifths where activations are nearly all of it, nothing where parameters and optimizer are. And it costs
-# a second forward.
+# Nearly 80 % where activations dominate, nothing where parameters and optimizer state do. And it costs a second forward.
 #
 # A checkpoint around every block is the simplest plan, and a poor one. Look inside a block, with attention written out (8192
 # tokens, width 4096, 32 heads, bfloat16, on the virtual H100):
@@ -445,9 +444,9 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # The rules. Each tensor is computed from the one before it. Backward goes through the chain from its end and needs every
 # tensor. What you kept waits until backward has passed it. What you did not keep is computed again when backward arrives,
-# a whole stretch between two kept tensors at once. So the most that waits is, over all stretches: what is kept *before*
-# the stretch, and the stretch itself. (The kept tensor behind it has gone by then: backward has passed it.) The chain's
-# input is always there and costs nothing.
+# a whole stretch between two kept tensors at once. So the peak is the maximum, over all stretches, of what is kept *before* the
+# stretch plus the stretch itself. (The kept tensor behind it has gone by then: backward has passed it.) The chain's input is
+# always there and costs nothing.
 #
 # ### Exercise [[recompute_plan]]
 #
@@ -491,9 +490,8 @@ def recompute_plan(sizes_mb: list[int], times_us: list[int], limit_mb: int) -> l
 labkit.challenge("recompute_plan", recompute_plan)
 
 # %% [markdown]
-# V. Korthikanti and others (2022) dropped only what stands inside attention, and got nearly all the memory back for a few
-# per cent of the time; a checkpoint around every block costs a third more. Today's kernels
-# (FlashAttention) never store the scores.
+# V. Korthikanti and others (2022) dropped only what stands inside attention, here two thirds of the memory, for a few per cent
+# of the time; a checkpoint around every block costs a third more. Today's kernels (FlashAttention) never store the scores.
 
 # %% [markdown] tags=["slide-only"]
 # ## Not all activations are alike
@@ -628,7 +626,8 @@ for claim, (low, high, places) in PROMISED.items():
         )
 
 # %% [markdown]
-# Each promise is somebody's measurement, **with the model, the link and the device left out**. Ask for those three.
+# (Mixed precision is counted against float32. Against TF32 it was 2.0 in four rows of section 4's table.) Each promise is
+# somebody's measurement, **with the model, the link and the device left out**. Ask for those three.
 
 # %% [markdown] tags=["slide-only"]
 # ## None is false, none is true

@@ -99,7 +99,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8)
 # * **ZeRO-2** also shards the gradients.
 # * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
 #
-# **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU hardly changes? Answer 1 or 3.
+# **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU changes least? Answer 1 or 3.
 
 # %% tags=["why"] exercise="most_saved" title="From 8 to 64"
 labkit.answer("most_saved", 1)
@@ -236,7 +236,7 @@ labkit.check("flat_shards", shard_of, start_gather, start_scatter)
 # %% [markdown]
 # ## 3 ZeRO-1: everybody updates a shard
 #
-# Adam treats each element by itself. So rank *r* can run Adam on shard *r* alone, and nobody misses anything: after the
+# Adam treats each element by itself. So rank *r* can run Adam on shard *r* alone, and nothing is lost: after the
 # update, all ranks gather the new parameters.
 #
 # Your class takes the place of the optimizer. DDP still averages the gradients, so on every rank they are equal.
@@ -310,7 +310,7 @@ labkit.answer("whole_first", 1.5)
 # %% [markdown]
 # ## 4 ZeRO-2: gradients leave as they come
 #
-# The second half of the all-reduce gives everybody the whole mean gradient. Nobody needs it any more. Leave that half out,
+# The second half of the all-reduce gives everybody the whole mean gradient. Nobody needs it. Leave that half out,
 # and what remains is a reduce-scatter: bytes are down to DDP's again.
 #
 # Memory goes down, too, if you do not wait until backward is over. `parameter.register_post_accumulate_grad_hook(hook)`
@@ -330,7 +330,7 @@ labkit.answer("whole_first", 1.5)
 # | all-reduce, update a shard, all-gather | 3P |
 # | **reduce-scatter, update a shard, all-gather** | 2P |
 #
-# <!-- notes: ZeRO-1 and ZeRO-2 cost no bytes beyond DDP's. The memory is free of charge. -->
+# <!-- notes: With a reduce-scatter, ZeRO-1 and ZeRO-2 send no more than DDP. The memory is free of charge. -->
 
 
 # %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=3 importance=5 minutes=7 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
@@ -595,15 +595,15 @@ labkit.reveal("ddp_memory", peaks[0] / peaks[3], rows)
 labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.makespan_ns, runs[3].timeline)
 
 # %% [markdown]
-# Memory shrinks, and the times lie close together: what ZeRO-3 sends on top travels while the device computes. Look
+# Memory shrinks, and the step grows less than the bytes: what ZeRO-3 sends on top travels while the device computes. Look
 # at a rank's memory row (More, Memory): blocks arrive and go. Beside shards and activations it holds up to four
-# blocks' worth: one computes, its gradients wait, the next arrives, older gradients leave. Larger blocks hide more of
-# their journey, and take more memory.
+# blocks' worth: one computes, its gradients wait, the next arrives, older gradients leave. Larger blocks hide more, and
+# take more memory.
 #
 # ## 7 Who holds memory that should be free?
 #
-# A colleague trains four layers of 1024 x 1024 with a sharded module on four A100s. After some hours, one rank runs out of
-# memory, always the same one. The first three steps:
+# A colleague trains four layers of 1024 x 1024 with a sharded module on four A100s. After a minute or two, one rank runs out
+# of memory, always the same one. The first three steps:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("who_holds")
@@ -724,13 +724,13 @@ for train in (yours, train_fully_sharded):
     print(f"{train.__name__:19}", [round(loss, 4) for loss in (losses[0], *losses[-3:])])
 
 # %% [markdown]
-# The same loss: sharding changes where numbers lie, not which numbers they are.
+# The same loss: sharding changes where numbers lie, not the numbers.
 #
 # ## 10 What stays
 #
 # * Adam takes 16 bytes a parameter, and data parallelism holds each of them N times.
-# * An all-reduce is a reduce-scatter and an all-gather. Sharding puts the optimizer between the two, so ZeRO-1 and ZeRO-2
-#   cost no bytes; ZeRO-3 costs half as much again.
+# * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what DDP
+#   sends; ZeRO-3, or an all-reduce *and* a gather, 1.5 times that.
 # * Memory is free when nobody refers to it: not autograd, not a list, not a plot.
 #
 # At scale, FSDP gets slow when gathering a block takes longer than computing the one before: small batches, slow links

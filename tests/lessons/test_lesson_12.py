@@ -54,7 +54,7 @@ class TestContract(LessonContract):
         "a norm's gradient": r"its gradient is a partial sum",
         "a recorded run": r'labkit\.recorded\("lone_gradient"\)',
         "across machines": r"machines connected by infiniband",
-        "a launch": r"4 µs to begin any operator",
+        "a launch": r"4 µs for each\s+operator",
         "one loss, two ways": r"alone = labkit\.run\(train_gpt, gpt\(\)",
         "context parallelism": r"\*\*context parallelism\*\*",
         "the next lesson": r"the next question",

@@ -186,7 +186,7 @@ def hybrid_step(mesh, run_step, module, num_samples):
     if loss is not None:
         loss = loss * num_samples / samples.item()
         dist.all_reduce(loss, group=mesh.get_group("data"))
-    return loss
+    return None if loss is None else loss.squeeze()  # the mean, as a number without dimensions
 
 
 # %% shortest_step

@@ -123,8 +123,8 @@ MISTAKES = (
             "Training stopped when the first rank ran out; the batches of the others were thrown away.",
             seen=_as_if("shortest")),
     Mistake("a rank leaves early",
-            "A rank without data left, or skipped a call that the others make, so they wait for it. Until nobody has "
-            "data, every rank must make the same calls in every step.", seen=marks.hangs),
+            "A rank that ran out of data returned early, or skipped a call that the others make, so they wait for "
+            "it. Until nobody has data, every rank must make the same calls in every step.", seen=marks.hangs),
     Mistake("the ranks end with different models",
             "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
             seen=_not_equal),
