@@ -46,7 +46,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
             not torch.equal(parameter.detach(), cast(Tensor, record(inputs, "parameters")[name]))
             for name, parameter in module.named_parameters()
         ),
-        "loss": loss.detach().clone() if isinstance(loss, Tensor) else None,
+        "loss": _number(loss) if isinstance(loss, Tensor) else None,
         "returned": type(loss).__name__,
         "runs": len(runs),
     }
+
+
+def _number(loss: Tensor) -> Tensor:
+    """Return a copy of a loss; one number has one dimension here, whether it came with any or without."""
+    return loss.detach().clone().reshape(-1) if loss.numel() == 1 else loss.detach().clone()
