@@ -183,18 +183,13 @@ def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> 
     if not isinstance(came, Tensor) or returned in ("float", "int"):
         said = f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor."
         yield Finding(mistakes.NO_TENSOR if came is not None else "", said, got=str(returned), rank=rank)
-    elif came.numel() != 1 or abs(float(came) - float(loss)) > _slack_of(came, slack) * (1 + abs(float(loss))):
+    elif came.numel() != 1 or abs(float(came) - float(loss)) > slack * (1 + abs(float(loss))):
         text = f"{float(came):.7g}" if came.numel() == 1 else f"a tensor of shape {tuple(came.shape)}"
         said = f"The last stage (rank {rank}) returned the loss {text}; the mean over the whole batch is "
         yield Finding("", f"{said}{float(loss):.7g}.", f"{float(loss):.7g}", text, rank)
     elif values["attached"]:
         said = "The returned loss still holds on to its graph, and with it all activations: detach it."
         yield Finding(mistakes.STILL_ATTACHED, said)
-
-
-def _slack_of(came: Tensor, slack: float) -> float:
-    """Return how far a loss may be off: in float32, which nobody forbids, it is right to seven digits."""
-    return max(slack, 1e-6) if came.dtype == torch.float32 else slack
 
 
 def planned_messages(case: Case, rank: int) -> list[tuple[int, int]]:
