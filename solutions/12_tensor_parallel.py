@@ -281,7 +281,7 @@ class ParallelBlock(nn.Module):
 #
 # The same matrix makes the **logits** at the end (the two are *tied*), so each rank has logits of *its* tokens only. With
 # 128,256 tokens in the vocabulary, nobody wants to gather them: for 8192 tokens of text that is 4 GB in float32. And
-# nobody must. Cross-entropy needs three numbers for each token of text:
+# nobody has to: cross-entropy needs three numbers for each token of text:
 #
 # $$\text{loss} = \log \sum_v e^{z_v - m} - (z_{\text{target}} - m), \qquad m = \max_v z_v$$
 #
@@ -540,8 +540,8 @@ labkit.answer("sequence_bytes", 1)
 #
 # ### Exercise [[lone_gradient]]
 #
-# Somebody did. Yet now the weight of *one* norm is right on a single rank, and wrong on the three others.
-# Brackets name the norms as their gradients are summed.
+# A colleague summed them. Now *one* norm's gradient is right on one rank and wrong on three. Each bracket is the sum of one
+# norm's gradient.
 #
 # `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: who has the right gradient? `cause`: `"never summed"`,
 # `"summed on one rank"`, `"summed twice"` or `"other tokens"`?
@@ -585,7 +585,7 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
 # Sixteen are 1.2 times as fast as eight, at 38 % efficiency, not 62: the all-reduces cross the network, and little is
-# left to compute. In the second column a small shard is not *computed*, it is *launched*: the host needs some 4 µs for each
+# left to compute. In the second column a small shard is not *computed*, it is *launched*: the host needs 4 µs for each
 # operator.
 #
 # So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
