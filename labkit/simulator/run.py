@@ -56,6 +56,7 @@ from labkit.torch_port.asked_groups import as_nccl_does
 from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
+from labkit.torch_port.handles import keep_forward_handles
 from labkit.torch_port.known_crashes import profiler_refused, refused
 from labkit.torch_port.low_precision_buckets import filled
 from labkit.torch_port.meeting import refuse_a_second_group
@@ -208,6 +209,7 @@ class _Run:
             stack.enter_context(profiler_refused(lambda: current_rank() is not None))
             stack.enter_context(filled(lambda: current_rank() is not None, lambda text: self._notes.update({text: 0})))
             stack.enter_context(shared_stores(self._named_store))
+            stack.callback(keep_forward_handles())
             if self._init:
                 stack.callback(refuse_a_second_group())
             for context in (rules_found_quickly(), self._hub.installed(), self._one_core.hidden()):

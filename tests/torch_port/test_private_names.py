@@ -13,6 +13,7 @@ from labkit.torch_port import (
     futures,
     gatherings,
     group_tables,
+    handles,
     known_crashes,
     low_precision_buckets,
     meeting,
@@ -27,7 +28,7 @@ NEEDED = {
     name: reach
     for module in (
         *(backward, devices, futures, gatherings, group_tables, known_crashes, meeting, operators, process_tables),
-        *(asked_groups, low_precision_buckets, remote_calls, rpc),
+        *(asked_groups, handles, low_precision_buckets, remote_calls, rpc),
     )
     for name, reach in module.NEEDED.items()
 }
