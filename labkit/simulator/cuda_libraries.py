@@ -15,6 +15,7 @@ from labkit.simulator.accelerator import Accelerator, holds
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.state import current_rank
 from labkit.torch_port.devices import backward_within, located
+from labkit.torch_port.sharded_random import drawn_by_shard
 
 NO_WORKERS = (
     "DataLoader(num_workers=...): a virtual rank loads its data itself; worker_init_fn was not called, and what a "
@@ -61,7 +62,15 @@ def installed() -> Iterator[None]:
             setattr(owner, name, functools.wraps(real)(changed))
         stack.enter_context(located(_tag, _place))
         stack.enter_context(backward_within(_devices))
+        stack.enter_context(drawn_by_shard(_on_the_device))
         yield
+
+
+def _on_the_device(tensor: torch.Tensor) -> torch.Tensor:
+    accelerator = _mine()
+    if accelerator is None:
+        raise LookupError
+    return accelerator.put(tensor)
 
 
 def _true(real: Any) -> Any:

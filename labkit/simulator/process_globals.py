@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.simulator import own_logging, own_process, own_signals, replaced
+from labkit.simulator import own_dates, own_logging, own_process, own_signals, replaced
 from labkit.simulator.own_environ_and_folders import OwnEnviron, OwnFolders
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
@@ -186,7 +186,10 @@ class GlobalsSwitch:
                 stack.enter_context(_replaced(module, "default_generator", _Generator(self)))
             for name, method in _numpy_functions():
                 stack.enter_context(_replaced(np.random, name, self._drawn(getattr(np.random, name), "numpy", method)))
-            for module, name, function in _clock_functions():
+            clocks = _clock_functions()
+            real_clocks = {getattr(module, name): function for module, name, function in clocks}
+            stack.enter_context(own_dates.installed(real_clocks))
+            for module, name, function in clocks:
                 stack.enter_context(_replaced(module, name, function))
             for owner, name, function in own_process.functions():
                 stack.enter_context(_replaced(owner, name, function))
@@ -315,7 +318,43 @@ def _clock_functions() -> list[tuple[Any, str, Callable[..., Any]]]:
     found.append((time, "time", reading(time.time, lambda now_ns: (EPOCH_NS + now_ns) / 1e9)))
     found.append((time, "time_ns", reading(time.time_ns, lambda now_ns: EPOCH_NS + now_ns)))
     found.append((timeit, "default_timer", found[1][2]))
+    found += _calendar_functions() + _numbered_clocks()
     return found
+
+
+def _calendar_functions() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """Return what tells the date of now where it is given none: of a rank's now."""
+
+    def told(real: Callable[..., Any], place: int, now: Callable[[float], Any]) -> Callable[..., Any]:
+        def tell(*args: Any) -> Any:
+            asks = len(args) == place or (place == 0 and args == (None,))
+            return real(*args[:place], now(time.time())) if asks and current_rank() is not None else real(*args)
+
+        return tell
+
+    local = time.localtime
+    whole: list[tuple[str, int, Callable[[float], Any]]] = [
+        *(("localtime", 0, float), ("gmtime", 0, float), ("ctime", 0, float)),
+        *(("asctime", 0, local), ("strftime", 1, local)),
+    ]
+    return [(time, name, told(getattr(time, name), place, now)) for name, place, now in whole]
+
+
+def _numbered_clocks() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """Return what reads a clock of the system by its number: a rank's own, whichever it is."""
+    if not hasattr(time, "clock_gettime"):
+        return []
+    real, real_ns = time.clock_gettime, time.clock_gettime_ns
+
+    def clock_gettime_ns(number: int, /) -> int:
+        if current_rank() is None:
+            return real_ns(number)
+        return time.time_ns() if number == time.CLOCK_REALTIME else time.monotonic_ns()
+
+    def clock_gettime(number: int, /) -> float:
+        return real(number) if current_rank() is None else clock_gettime_ns(number) / 1e9
+
+    return [(time, "clock_gettime", clock_gettime), (time, "clock_gettime_ns", clock_gettime_ns)]
 
 
 def _sleep(rank: VirtualRank, seconds: float) -> None:

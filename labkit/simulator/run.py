@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import queue
 import sys
 import threading
@@ -176,6 +177,8 @@ class _Run:
         show = self._events.put if echo else None
         for rank in self._simulation.ranks:
             environ = rank_environ(self._names(rank.rank))
+            if cuda:  # what is there before is this host's
+                environ.pop(os.environ.encodekey("CUDA_VISIBLE_DEVICES"), None)  # type: ignore[attr-defined]
             self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
         self._tables = OwnTables(cluster.world_size, cuda=cuda)
         self._modules = OwnModules(cluster.world_size, self._tables.look)
