@@ -14,6 +14,7 @@ import time
 import timeit
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -197,7 +198,7 @@ class GlobalsSwitch:
                 _replaced(
                     multiprocessing.process.BaseProcess,
                     "start",
-                    _refusing(multiprocessing.process.BaseProcess.start, "a process, as DataLoader's workers are"),
+                    _refusing(multiprocessing.process.BaseProcess.start),
                 )
             )
             yield
@@ -361,13 +362,44 @@ def _sleep(rank: VirtualRank, seconds: float) -> None:
     rank.sleep(round(seconds * 1e9))
 
 
-def _refusing(real: Callable[..., Any], what: str) -> Callable[..., Any]:
+_STARTERS = (
+    (
+        f"utils{os.sep}data{os.sep}dataloader.py",
+        "DataLoader started a worker process",
+        "Load the data in the rank itself (DataLoader: num_workers=0)",
+    ),
+    (
+        f"multiprocessing{os.sep}spawn.py",
+        "mp.spawn started processes, which are ranks of its own",
+        "Give labkit.run the function that it starts, one call for each rank (labkit.virtual is the launcher)",
+    ),
+    (
+        f"concurrent{os.sep}futures{os.sep}process.py",
+        "ProcessPoolExecutor started a process",
+        "Do the work in the rank itself, or in a ThreadPoolExecutor",
+    ),
+)
+"""The end of the file that starts processes -> what a program called to come there, and what to do in its place."""
+
+
+def _refusing(real: Callable[..., Any]) -> Callable[..., Any]:
     def start(self: Any, *args: Any, **kwargs: Any) -> Any:
         if current_rank() is not None:
+            what, instead = _started_by(sys._getframe(1))
             raise RuntimeError(
-                f"A virtual rank cannot start {what}: its time would not be virtual. Do the work in the rank itself "
-                "(DataLoader: num_workers=0), or run on labkit.local()."
+                f"{what}. A virtual rank cannot start a process: its time would not be virtual. {instead}, or run on "
+                "labkit.local()."
             )
         return real(self, *args, **kwargs)
 
     return start
+
+
+def _started_by(frame: FrameType | None) -> tuple[str, str]:
+    """Return what a program called that starts a process, and what it can do in its place."""
+    while frame is not None:
+        for file, what, instead in _STARTERS:
+            if frame.f_code.co_filename.endswith(file):
+                return what, instead
+        frame = frame.f_back
+    return "multiprocessing started a process", "Do the work in the rank itself"
