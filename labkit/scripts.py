@@ -44,7 +44,7 @@ class Script:
         sys.argv = [self.called or str(path), *self.args]
         sys.path = [str(path.parent), *sys.path]
         os.environ.update(_TORCHRUN)
-        with _steps_recorded():
+        with _steps_recorded(), _no_ranks_of_its_own(self.name):
             try:
                 exec(compile(path.read_bytes(), str(path), "exec"), main.__dict__)
             except SystemExit as end:
@@ -103,6 +103,37 @@ def _steps_recorded() -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def _no_ranks_of_its_own(name: str) -> Iterator[None]:
+    """Tell a script on several ranks that starts its own that each of them would; virtual ranks are told anyway."""
+    if os.environ.get("WORLD_SIZE", "1") == "1" or "torch.multiprocessing" not in sys.modules or _is_virtual():
+        yield
+        return
+    import torch.multiprocessing as torch_processes
+
+    def refuse(fn: Any, args: Any = (), nprocs: int = 1, *_: Any, **__: Any) -> Any:
+        size = os.environ["WORLD_SIZE"]
+        raise RuntimeError(
+            f"{name} starts its own ranks: mp.spawn(nprocs={nprocs}), on each of the {size} ranks that labkit has "
+            f"started. Run it on one rank (local:1), or give labkit.run the function that mp.spawn starts."
+        )
+
+    module: Any = torch_processes
+    before = {word: getattr(module, word) for word in ("spawn", "start_processes")}
+    for word in before:
+        setattr(module, word, refuse)
+    try:
+        yield
+    finally:
+        for word, real in before.items():
+            setattr(module, word, real)
+
+
+def _is_virtual() -> bool:
+    simulator = sys.modules.get("labkit.simulator.state")
+    return simulator is not None and simulator.current_rank() is not None
 
 
 def _say_what_is_left() -> None:

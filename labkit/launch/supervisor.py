@@ -13,6 +13,7 @@ from labkit.errors import ConfigError, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
 from labkit.launch import reports
 from labkit.launch.channel import Inbox
+from labkit.launch.hidden_waits import HiddenWaits, as_waiting
 from labkit.launch.output import LAST_LINES, RankOutput
 from labkit.launch.processes import LEAVE, RankProcess, RankProcesses
 from labkit.launch.recording import RankLog, assemble
@@ -86,6 +87,7 @@ class Supervisor:
         several = len({process.host for process in ranks}) > 1
         self._watchdog = Watchdog(stall, between_hosts=several)
         self._flight_watchdog = Watchdog(stall, between_hosts=several)
+        self._hidden = HiddenWaits(self._ask_for_stack, lambda rank: self._states[rank].stack)
         self._watch = watch
         self._follower: Follower | None = None
         self._watch_at = 0.0
@@ -129,7 +131,11 @@ class Supervisor:
             if now > look:
                 look = now + _LOOK_EVERY
                 live = {state.process.rank: state.process.cpu_seconds() for state in self._states if state.live}
-                if self._watchdog.deadlocked(live, self.read_logs(), now) or self._stuck_on_devices(live, now):
+                logs = self.read_logs()
+                for rank, cpu in live.items() if self._stall is not None else ():
+                    if rank in logs:
+                        logs[rank] = self._hidden.found(rank, logs[rank], cpu, now)
+                if self._watchdog.deadlocked(live, logs, now) or self._stuck_on_devices(live, now):
                     self._give_up()
         self._release()
         return [self._unpack(state) for state in self._states]
@@ -260,8 +266,7 @@ class Supervisor:
         asked = [state for state in states if state.started]
         self._let_arrive(asked)
         for state in asked:
-            state.stack = ""
-            self._processes.ask_for_stack(state.process)
+            self._ask_for_stack(state.process.rank)
         until = time.monotonic() + _STACK_LIMIT
         before = {state.process.rank: state.process.cpu_seconds() for state in states}
         while time.monotonic() < until:
@@ -269,6 +274,10 @@ class Supervisor:
             if not more and all(state.stack or state.process.status is not None for state in asked):
                 break
         self._logs, self._flights = self.read_logs(), self._read_flights()
+        for state in asked:
+            rank = state.process.rank
+            if rank in self._logs:
+                self._logs[rank] = as_waiting(self._logs[rank], parse_fault(state.stack))
         found = {}
         waits = {state.process.rank: self._waits(state.process.rank) for state in states}
         ended = {state.process.rank: FINISHED for state in self._states if state.result is not None}
@@ -281,6 +290,11 @@ class Supervisor:
             cpu_seconds = state.process.cpu_seconds()
             found[rank] = reports.rank_words(rank, state.started, stack, sentence, before[rank], cpu_seconds)
         return found
+
+    def _ask_for_stack(self, rank: int) -> None:
+        state = self._states[rank]
+        state.stack = ""
+        self._processes.ask_for_stack(state.process)
 
     def _let_arrive(self, states: list[_RankState]) -> None:
         """Give ranks on their way into a communication call, or to an error, the moment they need to be seen there."""

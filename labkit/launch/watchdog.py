@@ -17,17 +17,18 @@ UNSURE_FACTOR_HERE, UNSURE_FACTOR = 2, 10
 """So many times longer where what was posted could still serve one of them: here where it is a few bytes, else where it
 is many, or comes from another host, which a slow link looks like."""
 _FEW_BYTES = 64 << 20
-_TRANSPORT = "gloo_tcp_loop"
-"""Gloo's thread that moves messages; it spins at one that came and that nobody has a buffer for."""
+_TRANSPORTS = ("gloo_tcp_loop", "TP_")
+"""Threads that move messages, by how their names begin: gloo's spins at one that came and that nobody has a buffer for,
+and TensorPipe's, of torch.distributed.rpc, spins always."""
 
 _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 _IDLE_CPU_SECONDS = 0.05
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """Return the CPU time of a process in all threads but the one that moves messages, None where it cannot be read."""
+    """Return the CPU time of a process in all threads but those that move messages, None where it cannot be read."""
     try:
-        moving = (task for task in Path(f"/proc/{pid}/task").iterdir() if _name_of(task) == _TRANSPORT)
+        moving = (task for task in Path(f"/proc/{pid}/task").iterdir() if _name_of(task).startswith(_TRANSPORTS))
         return _used(Path(f"/proc/{pid}")) - sum(map(_used, moving))
     except FileNotFoundError:
         pass

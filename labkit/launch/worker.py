@@ -13,7 +13,7 @@ import traceback
 from types import ModuleType
 from typing import TextIO
 
-from labkit.launch import by_value, recording
+from labkit.launch import by_value, program_end, recording
 from labkit.launch import rank as rank_module
 from labkit.launch.channel import RankChannel
 from labkit.launch.job import Job
@@ -48,6 +48,7 @@ def run_rank(local_rank: int, job: Job, channel: RankChannel, stacks: TextIO, lo
             _join(job, rank)
         result = function(*args)
         message = _pack_result(result)
+        program_end.ended()
         _flush()
         channel.send("result", message)
         # A rank that is done stays until all are: closing its sockets now would look like a crash to a slower rank.
@@ -55,9 +56,13 @@ def run_rank(local_rank: int, job: Job, channel: RankChannel, stacks: TextIO, lo
         _leave_group()
         if recording:
             _stop_recording()
+        program_end.forget(sys.modules["__main__"])
     except BaseException as error:
         _flush()
-        channel.send("error", describe_error(error))
+        described = describe_error(error)
+        with program_end.at_latest(lambda: channel.send("error", described)):
+            program_end.ended(failed=True)
+            _flush()
         channel.wait_for_word()  # until this process is killed: its sockets stay open, so the others are not misled
         return 1
     _flush()

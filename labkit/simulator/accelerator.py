@@ -6,6 +6,7 @@ are *meant* to be on the device is written on their storage; all that asks where
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ UNUSED = (
     "is on the accelerator."
 )
 HOST = torch.device("cpu")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MAY_MIX = (
     "copy_", TO_COPY, "set_", "index", "_index_put", "_unsafe_index", "_foreach", "_fused", "_amp", "lift",
     "_pin_memory", "is_same_size", "_has_compatible", "resize",
@@ -34,10 +36,11 @@ class Accelerator:
     """The device of one rank.
 
     Attributes:
-        number: Its number in the node.
-        count: Devices of the node.
+        number: Its number among the devices that the rank sees; -1 where it does not see it.
+        count: Devices that it sees: those of the node, or what CUDA_VISIBLE_DEVICES leaves of them.
         current: The device that "cuda" without a number means; 0 until the program sets it.
         used: Whether anything was put on it yet.
+        asked: Whether the program did what starts CUDA in a process: from then on the environment counts no more.
         target: Where a call under way puts what it makes: True on the device, False on the host, None where its
             arguments are.
         streams: Streams made so far; default_stream: the one there is without a choice (labkit.simulator.cuda_events).
@@ -52,14 +55,41 @@ class Accelerator:
             count: Devices of the node.
             notes: What is not modelled and was asked for -> the rank that asked first; shared by all ranks.
         """
-        self.rank, self.number, self.count = rank, number, count
-        self.current, self.used = 0, False
+        self.rank, self._number, self._count = rank, number, count
+        self.current, self.used, self.asked = 0, False, False
         self.target: bool | None = None
-        self.device = torch.device("cuda", number)
+        self._seen: list[int] | None = None
         self.streams = 0
         self.default_stream: Any = None
         self.ranges: list[Any] = []
         self._notes = notes
+
+    @property
+    def seen(self) -> list[int]:
+        """The node's devices that the rank sees, in the order in which it numbers them."""
+        if self._seen is not None:
+            return self._seen
+        named = os.environ.get(_VISIBLE)
+        found = list(range(self._count)) if named is None else list(_numbers(named, self._count))
+        if self.used or self.asked:
+            self._seen = found
+        return found
+
+    @property
+    def number(self) -> int:
+        """Its number among the devices that the rank sees."""
+        seen = self.seen
+        return seen.index(self._number) if self._number in seen else -1
+
+    @property
+    def count(self) -> int:
+        """How many devices the rank sees."""
+        return len(self.seen)
+
+    @property
+    def device(self) -> torch.device:
+        """The device, as the rank names it."""
+        return torch.device("cuda", max(self.number, 0))
 
     def note(self, text: str) -> None:
         """Remember that the program asked for something that is not modelled."""
@@ -82,8 +112,8 @@ class Accelerator:
             return self.current
         if device >= self.count:
             raise RuntimeError(
-                f"CUDA error: invalid device ordinal: cuda:{device} was asked for, and the node of rank {self.rank} "
-                f"has {self.count} virtual devices, cuda:0 to cuda:{self.count - 1}."
+                f"CUDA error: invalid device ordinal: cuda:{device} was asked for, and rank {self.rank} sees "
+                f"{self.count} virtual devices{_listed(self.count)}."
             )
         return int(device)
 
@@ -96,6 +126,12 @@ class Accelerator:
         if not isinstance(device, int) and torch.device(device).type != "cuda":
             return False
         index = self.index(device)
+        if self.number < 0:
+            raise RuntimeError(
+                f"Rank {self.rank} put a tensor on cuda:{index}, which belongs to another rank: its own, device "
+                f"{self._number} of the node, is not in CUDA_VISIBLE_DEVICES={os.environ.get(_VISIBLE)!r}. "
+                "Several ranks on one virtual device are not modelled."
+            )
         if index != self.number:
             raise RuntimeError(
                 f"Rank {self.rank} put a tensor on cuda:{index}, which belongs to another rank; its own is "
@@ -170,6 +206,18 @@ class Accelerator:
         if at_once and to_new and not into:
             pin(out)
         return into, not (at_once and is_pinned(source if into else out))
+
+
+def _numbers(named: str, count: int) -> Iterator[int]:
+    """Yield the devices that CUDA_VISIBLE_DEVICES names, up to the first that is none."""
+    for word in named.split(","):
+        if not word.strip().isdecimal() or int(word) >= count:
+            return
+        yield int(word)
+
+
+def _listed(count: int) -> str:
+    return "" if count < 1 else ", cuda:0" if count == 1 else f", cuda:0 to cuda:{count - 1}"
 
 
 def add_accelerators(ranks: Iterable[Any], cluster: Cluster, notes: dict[str, int]) -> None:

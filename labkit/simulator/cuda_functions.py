@@ -43,6 +43,17 @@ def _nothing(*_: Any, **__: Any) -> None:
 def _set_device(device: Any) -> None:
     accelerator = _accelerator()
     accelerator.current = accelerator.index(device)
+    accelerator.asked = True
+
+
+def _starting(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an answer to what starts CUDA in a process."""
+
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        _accelerator().asked = True
+        return answer(*args, **kwargs)
+
+    return answered
 
 
 def _properties(device: Any = None) -> SimpleNamespace:
@@ -131,28 +142,28 @@ def _seed(seed: int) -> None:
 
 
 ANSWERED: dict[str, Callable[..., Any]] = {
-    "is_available": lambda: True,
-    "is_initialized": lambda: True,
-    "init": _nothing,
+    "is_available": lambda: _accelerator().count > 0,
+    "is_initialized": lambda: _accelerator().used or _accelerator().asked,
+    "init": _starting(_nothing),
     "device_count": lambda: _accelerator().count,
-    "current_device": lambda: _accelerator().current,
+    "current_device": _starting(lambda: _accelerator().current),
     "set_device": _set_device,
     "device": events.DeviceContext,
     "device_of": events.DeviceOf,
-    "synchronize": events.synchronize,
+    "synchronize": _starting(events.synchronize),
     "empty_cache": _empty_cache,
     "ipc_collect": _nothing,
     "Event": events.VirtualEvent,
     "Stream": events.VirtualStream,
     "StreamContext": events.StreamContext,
     "stream": events.StreamContext,
-    "current_stream": events.current_stream,
-    "default_stream": events.default_stream,
+    "current_stream": _starting(events.current_stream),
+    "default_stream": _starting(events.default_stream),
     "set_stream": events.set_stream,
     "is_current_stream_capturing": lambda: False,
     "get_device_name": _name,
     "get_device_capability": _capability,
-    "get_device_properties": _properties,
+    "get_device_properties": _starting(_properties),
     "is_bf16_supported": lambda including_emulation=True: _capability() >= (8, 0),
     "is_tf32_supported": lambda: _capability() >= (8, 0),
     "can_device_access_peer": lambda device, peer_device: True,
@@ -187,7 +198,7 @@ LEFT = frozenset(_LEFT.split())
 """Names in torch.cuda that touch no device: classes, submodules, settings."""
 
 ACCELERATOR: dict[str, Callable[..., Any]] = {
-    "is_available": lambda: True,
+    "is_available": lambda: _accelerator().count > 0,
     "device_count": lambda: _accelerator().count,
     "current_accelerator": lambda check_available=False: torch.device("cuda"),
     "current_device_index": lambda: _accelerator().current,

@@ -15,6 +15,7 @@ from labkit.simulator.accelerator import Accelerator, holds
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.state import current_rank
 from labkit.torch_port.devices import backward_within, located
+from labkit.torch_port.sharded_random import drawn_by_shard
 
 NO_WORKERS = (
     "DataLoader(num_workers=...): a virtual rank loads its data itself; worker_init_fn was not called, and what a "
@@ -47,6 +48,7 @@ def installed() -> Iterator[None]:
         (nn_module, "compile", _method_not_compiled),
         (loader, "__init__", _without_workers),
         (dist, "is_nccl_available", _true),
+        (torch.nn.DataParallel, "forward", _on_its_one_device),
         (torch.nn.SyncBatchNorm, "forward", _without_its_kernels),
         (torch.autograd.graph.saved_tensors_hooks, "__init__", _hooked),
     ]
@@ -61,7 +63,15 @@ def installed() -> Iterator[None]:
             setattr(owner, name, functools.wraps(real)(changed))
         stack.enter_context(located(_tag, _place))
         stack.enter_context(backward_within(_devices))
+        stack.enter_context(drawn_by_shard(_on_the_device))
         yield
+
+
+def _on_the_device(tensor: torch.Tensor) -> torch.Tensor:
+    accelerator = _mine()
+    if accelerator is None:
+        raise LookupError
+    return accelerator.put(tensor)
 
 
 def _true(real: Any) -> Any:
@@ -128,6 +138,32 @@ def _without_its_kernels(real: Any) -> Any:
         return real(self, input)
 
     return forward
+
+
+def _on_its_one_device(real: Any) -> Any:
+    """DataParallel scatters and gathers with CUDA's own copies; over one device it only moves what it is given."""
+
+    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+        accelerator = _mine()
+        if accelerator is None or not self.device_ids:
+            return real(self, *inputs, **kwargs)
+        if len(self.device_ids) > 1:
+            raise RuntimeError(
+                f"nn.DataParallel over devices {self.device_ids}: a virtual rank has one device. Pass "
+                f"device_ids=[{accelerator.number}], or use DistributedDataParallel with a rank for each device."
+            )
+        inputs, kwargs = _moved((inputs, kwargs), torch.device("cuda", self.device_ids[0]))
+        return self.module(*inputs, **kwargs)
+
+    return forward
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if type(value) in (list, tuple):
+        return type(value)(_moved(one, device) for one in value)
+    return {name: _moved(one, device) for name, one in value.items()} if type(value) is dict else value
 
 
 def _hooked(real: Any) -> Any:

@@ -13,7 +13,7 @@ from labkit.simulator.carriers import GLOO, NCCL, carrier
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.on_streams import is_on_device, issue, talk
-from labkit.simulator.payload import check_payload
+from labkit.simulator.payload import check_layout, check_payload, layouts
 from labkit.simulator.rounds import Compute, Group, Part, Round
 from labkit.simulator.shared_groups import refuse
 from labkit.simulator.state import VirtualRank, communication_row, the_rank
@@ -85,6 +85,8 @@ class PortCalls(Port):
                     raise RuntimeError("Backend nccl does not support recvAnysource: name the rank that sends.")
                 tag = 0  # NCCL has none: messages between two ranks come in the order they were sent
             key = f"{key} over {by}"
+        if not plain:
+            check_layout(kind, by, [tensor], [], is_message=True)
         if rank.process.owed:
             settle(rank, [tensor])
         if tensor.requires_grad:
@@ -146,6 +148,10 @@ class PortCalls(Port):
         by = "" if sparse else carrier(accelerator, self._backends, kind, tensors, op=op)
         if by and accelerator is not None and not self.backend_is(by):
             signature += f" over {by}"
+        if not (plain or sparse):
+            check_layout(kind, by, inputs, outputs)
+            if kind in ("all_reduce", "broadcast", "reduce"):
+                signature += layouts(inputs)
         if rank.process.owed:
             settle(rank, tensors)
         if rank.record.memory is not None:

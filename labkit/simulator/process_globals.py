@@ -14,12 +14,13 @@ import time
 import timeit
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 
-from labkit.simulator import own_logging, own_process, own_signals, replaced
+from labkit.simulator import own_dates, own_logging, own_process, own_signals, replaced
 from labkit.simulator.own_environ_and_folders import OwnEnviron, OwnFolders
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
@@ -186,7 +187,10 @@ class GlobalsSwitch:
                 stack.enter_context(_replaced(module, "default_generator", _Generator(self)))
             for name, method in _numpy_functions():
                 stack.enter_context(_replaced(np.random, name, self._drawn(getattr(np.random, name), "numpy", method)))
-            for module, name, function in _clock_functions():
+            clocks = _clock_functions()
+            real_clocks = {getattr(module, name): function for module, name, function in clocks}
+            stack.enter_context(own_dates.installed(real_clocks))
+            for module, name, function in clocks:
                 stack.enter_context(_replaced(module, name, function))
             for owner, name, function in own_process.functions():
                 stack.enter_context(_replaced(owner, name, function))
@@ -194,7 +198,7 @@ class GlobalsSwitch:
                 _replaced(
                     multiprocessing.process.BaseProcess,
                     "start",
-                    _refusing(multiprocessing.process.BaseProcess.start, "a process, as DataLoader's workers are"),
+                    _refusing(multiprocessing.process.BaseProcess.start),
                 )
             )
             yield
@@ -315,20 +319,87 @@ def _clock_functions() -> list[tuple[Any, str, Callable[..., Any]]]:
     found.append((time, "time", reading(time.time, lambda now_ns: (EPOCH_NS + now_ns) / 1e9)))
     found.append((time, "time_ns", reading(time.time_ns, lambda now_ns: EPOCH_NS + now_ns)))
     found.append((timeit, "default_timer", found[1][2]))
+    found += _calendar_functions() + _numbered_clocks()
     return found
+
+
+def _calendar_functions() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """Return what tells the date of now where it is given none: of a rank's now."""
+
+    def told(real: Callable[..., Any], place: int, now: Callable[[float], Any]) -> Callable[..., Any]:
+        def tell(*args: Any) -> Any:
+            asks = len(args) == place or (place == 0 and args == (None,))
+            return real(*args[:place], now(time.time())) if asks and current_rank() is not None else real(*args)
+
+        return tell
+
+    local = time.localtime
+    whole: list[tuple[str, int, Callable[[float], Any]]] = [
+        *(("localtime", 0, float), ("gmtime", 0, float), ("ctime", 0, float)),
+        *(("asctime", 0, local), ("strftime", 1, local)),
+    ]
+    return [(time, name, told(getattr(time, name), place, now)) for name, place, now in whole]
+
+
+def _numbered_clocks() -> list[tuple[Any, str, Callable[..., Any]]]:
+    """Return what reads a clock of the system by its number: a rank's own, whichever it is."""
+    if not hasattr(time, "clock_gettime"):
+        return []
+    real, real_ns = time.clock_gettime, time.clock_gettime_ns
+
+    def clock_gettime_ns(number: int, /) -> int:
+        if current_rank() is None:
+            return real_ns(number)
+        return time.time_ns() if number == time.CLOCK_REALTIME else time.monotonic_ns()
+
+    def clock_gettime(number: int, /) -> float:
+        return real(number) if current_rank() is None else clock_gettime_ns(number) / 1e9
+
+    return [(time, "clock_gettime", clock_gettime), (time, "clock_gettime_ns", clock_gettime_ns)]
 
 
 def _sleep(rank: VirtualRank, seconds: float) -> None:
     rank.sleep(round(seconds * 1e9))
 
 
-def _refusing(real: Callable[..., Any], what: str) -> Callable[..., Any]:
+_STARTERS = (
+    (
+        f"utils{os.sep}data{os.sep}dataloader.py",
+        "DataLoader started a worker process",
+        "Load the data in the rank itself (DataLoader: num_workers=0)",
+    ),
+    (
+        f"multiprocessing{os.sep}spawn.py",
+        "mp.spawn started processes, which are ranks of its own",
+        "Give labkit.run the function that it starts, one call for each rank (labkit.virtual is the launcher)",
+    ),
+    (
+        f"concurrent{os.sep}futures{os.sep}process.py",
+        "ProcessPoolExecutor started a process",
+        "Do the work in the rank itself, or in a ThreadPoolExecutor",
+    ),
+)
+"""The end of the file that starts processes -> what a program called to come there, and what to do in its place."""
+
+
+def _refusing(real: Callable[..., Any]) -> Callable[..., Any]:
     def start(self: Any, *args: Any, **kwargs: Any) -> Any:
         if current_rank() is not None:
+            what, instead = _started_by(sys._getframe(1))
             raise RuntimeError(
-                f"A virtual rank cannot start {what}: its time would not be virtual. Do the work in the rank itself "
-                "(DataLoader: num_workers=0), or run on labkit.local()."
+                f"{what}. A virtual rank cannot start a process: its time would not be virtual. {instead}, or run on "
+                "labkit.local()."
             )
         return real(self, *args, **kwargs)
 
     return start
+
+
+def _started_by(frame: FrameType | None) -> tuple[str, str]:
+    """Return what a program called that starts a process, and what it can do in its place."""
+    while frame is not None:
+        for file, what, instead in _STARTERS:
+            if frame.f_code.co_filename.endswith(file):
+                return what, instead
+        frame = frame.f_back
+    return "multiprocessing started a process", "Do the work in the rank itself"

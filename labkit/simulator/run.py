@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import queue
 import sys
 import threading
@@ -56,6 +57,7 @@ from labkit.torch_port.asked_groups import as_nccl_does
 from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
+from labkit.torch_port.handles import keep_forward_handles
 from labkit.torch_port.known_crashes import profiler_refused, refused
 from labkit.torch_port.low_precision_buckets import filled
 from labkit.torch_port.meeting import refuse_a_second_group
@@ -175,6 +177,8 @@ class _Run:
         show = self._events.put if echo else None
         for rank in self._simulation.ranks:
             environ = rank_environ(self._names(rank.rank))
+            if cuda:  # what is there before is this host's
+                environ.pop(os.environ.encodekey("CUDA_VISIBLE_DEVICES"), None)  # type: ignore[attr-defined]
             self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
         self._tables = OwnTables(cluster.world_size, cuda=cuda)
         self._modules = OwnModules(cluster.world_size, self._tables.look)
@@ -208,6 +212,7 @@ class _Run:
             stack.enter_context(profiler_refused(lambda: current_rank() is not None))
             stack.enter_context(filled(lambda: current_rank() is not None, lambda text: self._notes.update({text: 0})))
             stack.enter_context(shared_stores(self._named_store))
+            stack.callback(keep_forward_handles())
             if self._init:
                 stack.callback(refuse_a_second_group())
             for context in (rules_found_quickly(), self._hub.installed(), self._one_core.hidden()):

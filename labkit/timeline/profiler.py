@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import tempfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from labkit.errors import ConfigError
-from labkit.timeline.span import Lane
+from labkit.timeline.span import Lane, Problem
 from labkit.timeline.timeline import Timeline
 
 _NCCL_KINDS = {
@@ -68,9 +69,15 @@ def read_profiles(sources: Sequence[Profile | str | Path], ranks: Sequence[int] 
     # Microseconds as float64: a difference to the earliest event keeps nanoseconds exact, an absolute date would not.
     bases = [int(trace.get("baseTimeNanoseconds", 0)) for trace in traces]
     rows: list[tuple[int, int, float, float, str, str]] = []
+    problems: list[Problem] = []
     for trace, rank, base in zip(traces, found, bases, strict=True):
         shift_us = (base - min(bases)) / 1000
-        rows += [(rank, lane, ts + shift_us, dur, name, kind) for lane, ts, dur, name, kind in _spans(trace)]
+        spans, left_out = _spans(trace)
+        rows += [(rank, lane, ts + shift_us, dur, name, kind) for lane, ts, dur, name, kind in spans]
+        if left_out:
+            noun = "event" if left_out == 1 else "events"
+            text = f"{left_out} {noun} of rank {rank}'s profile had no begin or ended before that; left out."
+            problems.append(Problem("left_out", rank, text))
     if not rows:
         raise ConfigError("The profile is empty; record at least one operator.")
     first = min(row[2] for row in rows)
@@ -83,8 +90,23 @@ def read_profiles(sources: Sequence[Profile | str | Path], ranks: Sequence[int] 
         "method": np.array(["torch.profiler"] * len(found)),
         "err_ns": np.full(len(found), 0 if len(found) == 1 else 1000, dtype=np.int64),
     }
-    num_ranks = max(worlds)
-    return Timeline(rank_of, lane, start_ns, end_ns, name, kind, tables={"clock": clock}, num_ranks=num_ranks)
+    timeline = Timeline(
+        rank_of, lane, start_ns, end_ns, name, kind, tables={"clock": clock}, num_ranks=max(*worlds, max(found) + 1)
+    )
+    timeline.problems += (*_absent(timeline.num_ranks, found), *problems)
+    return timeline
+
+
+def _absent(num_ranks: int, found: Sequence[int]) -> list[Problem]:
+    """Return that ranks of a job are without a profile, where there are some."""
+    missing = num_ranks - len(found)
+    if missing <= 0:
+        return []
+    noun, verb = ("rank", "is") if missing == 1 else ("ranks", "are")
+    here = f"rank {found[0]}" if len(found) == 1 else f"{len(found)} ranks"
+    return [
+        Problem("absent", -1, f"Profiles of {here}, of {num_ranks}: {missing} {noun} {verb} not in them, not idle.")
+    ]
 
 
 def _load(source: Profile | str | Path) -> dict[str, Any]:
@@ -97,6 +119,10 @@ def _load(source: Profile | str | Path) -> dict[str, Any]:
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         trace = json.loads(text)
+    except (EOFError, zlib.error) as error:
+        raise ConfigError(
+            f"{path.name} is torn: the compressed file ends too early ({error}). Copy it again."
+        ) from error
     except (ValueError, gzip.BadGzipFile) as error:
         raise ConfigError(f"{path.name} is not a Chrome trace in JSON ({error}).") from error
     if not isinstance(trace, dict) or not isinstance(trace.get("traceEvents"), list):
@@ -104,9 +130,19 @@ def _load(source: Profile | str | Path) -> dict[str, Any]:
     return trace
 
 
-def _spans(trace: dict[str, Any]) -> list[tuple[int, float, float, str, str]]:
-    """Return (lane, begin in us, length in us, name, kind) of what ran, in order of time."""
-    complete = [event for event in trace["traceEvents"] if event.get("ph") == "X" and "ts" in event]
+_OLDER = {
+    "Kernel": "kernel", "Operator": "cpu_op", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "cpu_op": "cpu_op",
+    "user_annotation": "user_annotation", "User_annotation": "user_annotation",
+}  # fmt: skip
+"""Categories as Kineto called them before torch 1.11 -> as it calls them now."""
+
+
+def _spans(trace: dict[str, Any]) -> tuple[list[tuple[int, float, float, str, str]], int]:
+    """Return (lane, begin in us, length in us, name, kind) of what ran, in order of time, and how much is unusable."""
+    events = [event for event in trace["traceEvents"] if isinstance(event, dict) and event.get("ph") == "X"]
+    complete = [
+        event | {"cat": _OLDER.get(str(event.get("cat")), event.get("cat"))} for event in events if _is_whole(event)
+    ]
     on_gpu = any(event.get("cat") == "kernel" for event in complete)
     cpu = Lane.HOST if on_gpu else Lane.COMPUTE
     found = []
@@ -125,7 +161,14 @@ def _spans(trace: dict[str, Any]) -> list[tuple[int, float, float, str, str]]:
             kind = name.removeprefix("gloo:") if name.startswith("gloo:") else ""
             found.append((int(Lane.COMMUNICATION if kind else Lane.REGION), event, kind or "span"))
     found.sort(key=lambda item: float(item[1]["ts"]))
-    return [(lane, float(e["ts"]), float(e.get("dur", 0)), str(e["name"]), kind) for lane, e, kind in found]
+    spans = [(lane, float(e["ts"]), float(e.get("dur", 0)), str(e["name"]), kind) for lane, e, kind in found]
+    return spans, len(events) - len(complete)
+
+
+def _is_whole(event: dict[str, Any]) -> bool:
+    """Return whether an event has a name, a begin and an end that does not come before it."""
+    numbers = (event.get("ts"), event.get("dur", 0))
+    return "name" in event and all(isinstance(one, int | float) for one in numbers) and float(numbers[1] or 0) >= 0
 
 
 def _outermost(operators: list[dict[str, Any]]) -> list[dict[str, Any]]:

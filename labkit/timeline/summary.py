@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 def extent(timeline: Timeline) -> str:
     """Return how many ranks and how long: "8 ranks, 1.92 ms", or "8 ranks, nothing recorded"."""
     length = format_time(timeline.makespan_ns) if len(timeline) else "nothing recorded"
-    return f"{_count(timeline.num_ranks, 'rank')}, {length}"
+    num_recorded = int(recorded(timeline).sum())
+    ranks = _count(timeline.num_ranks, "rank")
+    return f"{ranks if num_recorded == timeline.num_ranks else f'{num_recorded} of {ranks} recorded'}, {length}"
+
+
+def recorded(timeline: Timeline) -> npt.NDArray[np.bool_]:
+    """Return for each rank whether there is a record of it, shape (num_ranks,): one without is absent, and not idle."""
+    clocks = timeline.tables.get("clock")
+    if clocks is None:
+        return np.ones(timeline.num_ranks, dtype=np.bool_)
+    return np.isin(np.arange(timeline.num_ranks), clocks["rank"])
 
 
 def headline(timeline: Timeline) -> str:
@@ -29,7 +39,7 @@ def headline(timeline: Timeline) -> str:
     blocked_ns = metrics.wait_ns(timeline)
     if not blocked_ns.any() and not (timeline.lane == Lane.COMMUNICATION).any():
         return extent(timeline)
-    share = blocked_ns.mean(keepdims=True) / max(timeline.makespan_ns, 1)
+    share = blocked_ns[recorded(timeline)].mean(keepdims=True) / max(timeline.makespan_ns, 1)
     return f"{extent(timeline)}, blocked {_percent_range(share)} of the time"
 
 
@@ -59,8 +69,9 @@ def summary(timeline: Timeline) -> str:
     if called[remote].any():
         parts.append(told(remote, "remote call"))
     # Of real processes it is not recorded when they compute: what is known is when their calls moved bytes.
+    there = recorded(timeline)
     doing = "ranks busy" if times.compute_ns.any() or not len(rows) else "bytes moving"
-    parts.append(f"{doing} {_percent_range(times.either_ns / max(timeline.makespan_ns, 1))} of the time")
+    parts.append(f"{doing} {_percent_range(times.either_ns[there] / max(timeline.makespan_ns, 1))} of the time")
     if times.communication_ns.any() and times.compute_ns.any():
         hidden = times.hidden_ns.sum() / times.communication_ns.sum()
         parts.append(f"{format_percent(hidden)} of communication hidden under computation")
@@ -77,7 +88,8 @@ def summary(timeline: Timeline) -> str:
 
 def _blocked(timeline: Timeline, blocked_ns: npt.NDArray[np.int64]) -> str:
     """Return how much of their time the ranks stood still, together and from the least to the most of one."""
-    shares, error = blocked_ns / max(timeline.makespan_ns, 1), metrics.wait_error_ns(timeline)
+    there = recorded(timeline)
+    shares, error = blocked_ns[there] / max(timeline.makespan_ns, 1), metrics.wait_error_ns(timeline)[there]
     said, each = _percent_range(shares.mean(keepdims=True)), _percent_range(shares)
     doubt = 100 * error.mean() / max(timeline.makespan_ns, 1)
     off = f" ± {doubt:.1g} points for the clocks" if doubt >= 0.05 else ""

@@ -208,6 +208,10 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
         input_split_sizes: Sequence[int] | None = None,
         opts: Any = None,
     ) -> Any:
+        if not (output.is_contiguous() and input.is_contiguous()):
+            raise ValueError(
+                f"{call.kind}: Tensors must be contiguous; pass tensor.contiguous()."
+            )  # as gloo and NCCL do
         outs = rows_of(output, output_split_sizes, self._num_ranks, "output")
         given = rows_of(input, input_split_sizes, self._num_ranks, "input")
         return self._all_to_all(call, operation, outs, given, opts)

@@ -40,6 +40,31 @@ def check_dense(kind: str, tensor: torch.Tensor) -> None:
         )
 
 
+def check_in_order(kind: str, tensor: torch.Tensor) -> None:
+    """Raise RuntimeError where the elements fill a piece of memory in another order than the tensor's own.
+
+    Args:
+        kind: What was called.
+        tensor: What it was given.
+    """
+    if not tensor.is_contiguous() and is_dense(tensor):
+        raise RuntimeError(
+            f"{kind} got a tensor of shape {tuple(tensor.shape)} whose elements lie in another order in memory, with "
+            f"strides {tensor.stride()}: its memory is handed over as it lies, so that values end in other places. "
+            "Pass tensor.contiguous(), and copy the result back."
+        )
+
+
+def check_all_in_order(kind: str, values: Iterable[Any]) -> None:
+    """Raise RuntimeError where a tensor of the CPU among values, or in lists among them, lies in another order."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.is_cpu and value.layout is torch.strided:
+                check_in_order(kind, value)
+        elif isinstance(value, list | tuple):
+            check_all_in_order(kind, value)
+
+
 def check_all_dense(kind: str, values: Iterable[Any]) -> None:
     """Raise RuntimeError where a tensor of the CPU among values, or in lists among them, has gaps in memory."""
     for value in values:

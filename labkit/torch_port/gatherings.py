@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from labkit.deadlock import store_call
+from labkit.torch_port.rpc import rpc, rpc_api
 
 _c10d: Any = distributed_c10d
 _Store: Any = distributed_c10d.Store
@@ -55,6 +56,14 @@ def watch_gatherings(around: Around) -> Callable[[], None]:
         with around("store.get", (), store_call("store.get", [key])):
             return get(store, key)
 
+    def everybodys(name: str, real: Any) -> Any:
+        @functools.wraps(real)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with around(name, range(int(os.environ.get("WORLD_SIZE", "1")))):
+                return real(*args, **kwargs)
+
+        return watched
+
     homes: list[tuple[Any, str, Any, Any]] = [
         (_c10d, "_new_group_with_tag", new_group, new_group_watched),
         (_c10d, "init_process_group", init, init_watched),
@@ -62,6 +71,11 @@ def watch_gatherings(around: Around) -> Callable[[], None]:
         (_Store, "wait", wait, wait_watched),
         (_Store, "get", get, get_watched),
     ]
+    if rpc.is_available():
+        init_rpc, shutdown = rpc.init_rpc, rpc_api.shutdown
+        homes.append((rpc, "init_rpc", init_rpc, everybodys("init_rpc", init_rpc)))
+        stops = everybodys("rpc.shutdown", shutdown)
+        homes += [(home, "shutdown", shutdown, stops) for home in (rpc, rpc_api)]
     for home, name, _, watched in homes:
         setattr(home, name, watched)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d
 from torch.futures import Future
+
+_compiled: Any = _distributed_c10d
 
 
 class Handle(dist.Work):
@@ -109,3 +112,31 @@ class WrappedHandle(dist.Work):
 def source_of(work: Any) -> int:
     """Return the group rank a receive took its message from, of any backend's handle."""
     return int(work._source_rank())
+
+
+def keep_forward_handles() -> Callable[[], None]:
+    """Keep the handle that DDP's forward pass gives to C++ alive from now on; return what undoes it.
+
+    C++ asks it for the number of ranks during the backward pass. Of a handle whose class is Python's it keeps no more
+    than the part of C++, which never completes by itself.
+    """
+    kind: Any = _compiled.Reducer
+    real = kind._set_forward_pass_work_handle
+    kept: dict[int, Any] = {}  # of each reducer the latest
+
+    def set_handle(reducer: Any, work: Any, *args: Any, **kwargs: Any) -> Any:
+        kept[id(reducer)] = work
+        return real(reducer, work, *args, **kwargs)
+
+    kind._set_forward_pass_work_handle = set_handle
+
+    def undo() -> None:
+        kind._set_forward_pass_work_handle = real
+
+    return undo
+
+
+NEEDED: dict[str, Callable[[], object]] = {
+    "torch.distributed.Reducer._set_forward_pass_work_handle": lambda: _compiled.Reducer._set_forward_pass_work_handle,
+}
+"""Name -> how it is reached; a test calls each."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.torch_port.gaps import check_all_dense
+from labkit.torch_port.gaps import check_all_dense, check_all_in_order
 from labkit.torch_port.peers import check_peer
 
 
@@ -63,6 +63,7 @@ class Operation:
         point_to_point: Whether it is a send or a receive.
         names: What a call says of the rank it names, such as "send to"; "" where it names none.
         as_memory: How many of the leading arguments gloo takes for memory without gaps, and does not look.
+        in_order: How many of them it takes for memory in the order of the elements, and does not look.
     """
 
     methods: tuple[str, ...]
@@ -72,6 +73,7 @@ class Operation:
     point_to_point: bool = False
     names: str = ""
     as_memory: int = 0
+    in_order: int = 0
 
     @property
     def method(self) -> str:
@@ -97,6 +99,8 @@ class Operation:
         """
         if self.as_memory:
             check_all_dense(self.kind, arguments[: self.as_memory])
+        if self.in_order:
+            check_all_in_order(self.kind, arguments[: self.in_order])
         if not self.names:
             return
         if self.point_to_point:
@@ -145,7 +149,7 @@ COLLECTIVES = (
         ("allgather_into_tensor_coalesced", "all_gather_single_coalesced"),
         *("all_gather_into_tensor_coalesced", _first, _MANY),
     ),
-    Operation(("reduce_scatter",), "reduce_scatter", _second, _INTO, as_memory=1),
+    Operation(("reduce_scatter",), "reduce_scatter", _second, _INTO, as_memory=1, in_order=2),
     Operation(("_reduce_scatter_base", "reduce_scatter_single"), "reduce_scatter_tensor", _second, _NAMED),
     Operation(
         ("reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced"),
@@ -153,7 +157,7 @@ COLLECTIVES = (
     ),
     Operation(("gather",), "gather", _second_times_size, _INTO, names="gather to"),
     Operation(("gather_into_tensor", "gather_single"), "gather", _second_times_size, _SINGLE, names="gather to"),
-    Operation(("scatter",), "scatter", _first_times_size, _INTO, names="scatter from", as_memory=2),
+    Operation(("scatter",), "scatter", _first_times_size, _INTO, names="scatter from", as_memory=2, in_order=2),
     Operation(("alltoall",), "all_to_all", _larger, _INTO),
     Operation(("alltoall_base", "all_to_all_single"), "all_to_all_single", _larger, _SINGLE, as_memory=1),
     Operation(("barrier",), "barrier", _nothing, ()),
@@ -167,5 +171,8 @@ POINT_TO_POINT = (
     Operation(("recv_anysource",), "irecv", _first, ("tensors", "tag"), True),
 )
 """The kind is that of the asynchronous call; ``dist.send`` and ``dist.recv`` are told apart by who called."""
+
+BY_KIND = {operation.kind: operation for operation in COLLECTIVES}
+"""c10d's word for a collective -> what it is."""
 
 OPERATIONS = (*COLLECTIVES, *POINT_TO_POINT)

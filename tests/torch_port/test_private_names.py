@@ -13,6 +13,7 @@ from labkit.torch_port import (
     futures,
     gatherings,
     group_tables,
+    handles,
     known_crashes,
     low_precision_buckets,
     meeting,
@@ -20,6 +21,7 @@ from labkit.torch_port import (
     process_tables,
     remote_calls,
     rpc,
+    sharded_random,
 )
 from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_world
 
@@ -27,7 +29,7 @@ NEEDED = {
     name: reach
     for module in (
         *(backward, devices, futures, gatherings, group_tables, known_crashes, meeting, operators, process_tables),
-        *(asked_groups, low_precision_buckets, remote_calls, rpc),
+        *(asked_groups, handles, low_precision_buckets, remote_calls, rpc, sharded_random),
     )
     for name, reach in module.NEEDED.items()
 }

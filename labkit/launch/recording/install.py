@@ -35,6 +35,7 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
 
     from labkit.launch.recording.gatherings import record_gatherings
     from labkit.launch.recording.recorded_group import RecordedGroup
+    from labkit.torch_port.handles import keep_forward_handles
     from labkit.torch_port.wrapped_group import install as install_groups
     from labkit.torch_port.wrapped_group import wrapping_class
 
@@ -42,6 +43,7 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
     recorder = _recorder = Recorder(log, rank, (str(Path(torch.__file__).parent) + "/",))
     groups = wrapping_class(lambda outer, inner: RecordedGroup(recorder, outer, inner))
     _undo.extend((install_groups(groups), recorder.futures.install(), record_gatherings(recorder)))
+    _undo.append(keep_forward_handles())
     if torch.distributed.rpc.is_available():
         from labkit.launch.recording.remote_calls import record_remote_calls
 
