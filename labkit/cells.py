@@ -1,4 +1,4 @@
-"""Names of notebook cells as the notebook shows them: ``Cell In[5], line 3``."""
+"""Cells as the notebook has them: their names, ``Cell In[5], line 3``, and lines that only IPython understands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ import re
 import sys
 
 _LINE = re.compile(r'^(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
+
+
+_ONLY_IPYTHON = re.compile(r"\s*(?:[%!?]|[\w.*%]+\?{1,2}\s*$|[\w, ]+= *[%!])")
+_SHELL = re.compile(r"\s*(?:\w+ *= *)?(?:!|%%?(?:pip|conda|mamba|uv|sx|system|bash|sh|cmd|script)\b)")
+
+
+def is_for_ipython(line: str) -> bool:
+    """Return whether a line is IPython's and not Python's: ``%time``, ``!ls``, ``len?``, ``files = !ls``."""
+    return _ONLY_IPYTHON.match(line) is not None
+
+
+def calls_shell(line: str) -> bool:
+    """Return whether a line of IPython's starts a program: ``!pip install x``, ``%pip install x``, ``%%bash``."""
+    return _SHELL.match(line) is not None
 
 
 def cell_name(file: str) -> str | None:

@@ -144,9 +144,9 @@ class Reader:
 
     def _tell_names(self) -> None:
         """Write down whose each nickname is, so that who comes later learns that it is taken."""
-        about = {"labkit_class": self._token, "sealed_for": seals.shown(self._secret), "names": self._names}
+        shown = seals.shown(self._secret)
         try:
-            _write_about(self._folder, about)
+            _write_about(self._folder, {"labkit_class": self._token, "sealed_for": shown, "names": self._names})
         except OSError:
             return  # the board goes on without: it refuses the second of a name itself
 

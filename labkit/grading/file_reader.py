@@ -110,8 +110,8 @@ class FileReader:
 def _told(payload: bytes) -> SubmittedNotebook:
     """Return what the other process has read, which is believed no more than the file is."""
     try:
-        cells, problem, notes = json.loads(payload)
-        return SubmittedNotebook(tuple(map(_cell, cells)), str(problem), tuple(map(str, notes)))
+        cells, problem, notes, lesson = json.loads(payload)
+        return SubmittedNotebook(tuple(map(_cell, cells)), str(problem), tuple(map(str, notes)), str(lesson))
     except (ValueError, TypeError, RecursionError):
         return _GONE
 
@@ -133,9 +133,10 @@ def main() -> None:
             return
         with os.fdopen(fds[0], "rb") as file:
             data = file.read()
-        told = frame.header
-        read = read_cells(data, Limits(notebook_depth=int(told["depth"]), notebook_cells=int(told["cells"])))
-        text = json.dumps([[astuple(cell) for cell in read.cells], read.problem, read.notes], ensure_ascii=False)
+        most_of = frame.header
+        read = read_cells(data, Limits(notebook_depth=int(most_of["depth"]), notebook_cells=int(most_of["cells"])))
+        told = [[astuple(cell) for cell in read.cells], read.problem, read.notes, read.lesson]
+        text = json.dumps(told, ensure_ascii=False)
         write_frame(sock, {}, text.encode("utf-8", "replace"))
 
 

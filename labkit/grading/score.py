@@ -56,6 +56,7 @@ class ExerciseResult:
         pack: "answer" if the cell is that of a pack that was handed out, "unnamed" if its first line says so and no
             such pack was named; else "".
         pack_earns: Percent of its points that it earns if it passes.
+        lost: Where its answer is, in words, if its cell was not found as it must be; else "".
     """
 
     exercise: Exercise
@@ -66,6 +67,7 @@ class ExerciseResult:
     with_references: tuple[str, ...] = ()
     pack: str = ""
     pack_earns: int = 100
+    lost: str = ""
 
     @property
     def score(self) -> float:
@@ -121,6 +123,15 @@ class StudentResult:
     course_hash: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def lost(self) -> str:
+        """Which answers were handed in so that they cannot be graded, and where they are, in words; or ""."""
+        where: dict[str, list[str]] = {}
+        for each in self.exercises:
+            if each.lost:
+                where.setdefault(each.lost, []).append(each.exercise.number or each.exercise.id)
+        return "; ".join(f"{', '.join(numbers)}: {words}" for words, numbers in where.items())
 
     @property
     def score(self) -> float:

@@ -25,6 +25,7 @@ from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.keys import judge_answer
 from labkit.grading.notebook.execute import NotebookReader
 from labkit.grading.notebook.notebook_run import NotebookRun
+from labkit.grading.notebook.other_lesson import other_lesson
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
 from labkit.grading.own_folders import own_prefix
 from labkit.grading.plain_text import plain_text
@@ -113,8 +114,8 @@ class Grader:
         fingerprint = self.setting.fingerprint()
         digest = submission_hash(submission.path)
         notebook = self._files.read(submission)
-        if notebook.problem:
-            return unreadable(submission.name, notebook.problem, self.setting.course, digest, fingerprint)
+        if problem := notebook.problem or other_lesson(notebook, self.setting.course):
+            return unreadable(submission.name, problem, self.setting.course, digest, fingerprint)
         rebuilt = rebuild(notebook.cells, self.setting.course.pristine, self.setting.limits)
         # The notebook waits for its kernel, the hidden cases for their ranks: neither is in the other's way.
         with ThreadPoolExecutor(1, "notebook") as beside:
@@ -168,7 +169,7 @@ class Grader:
         for exercise in self.setting.course.manifest.exercises:
             progress(f"exercise {exercise.number or exercise.id}")
             if exercise.id in rebuilt.unchanged:
-                results.append(ExerciseResult(exercise, "not_done"))
+                results.append(ExerciseResult(exercise, "not_done", lost=rebuilt.lost.get(exercise.id, "")))
             elif exercise.id in rebuilt.answered:
                 results.append(judge_answer(self.setting.course, exercise, rebuilt.answered[exercise.id]))
             elif exercise.kind == "write":

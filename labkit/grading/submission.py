@@ -66,11 +66,13 @@ class SubmittedNotebook:
         cells: Its cells in order.
         problem: Why nothing could be read, or "".
         notes: What was odd and was mended.
+        lesson: The lesson that its metadata names, or "".
     """
 
     cells: tuple[SubmittedCell, ...] = ()
     problem: str = ""
     notes: tuple[str, ...] = ()
+    lesson: str = ""
 
 
 def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Submission], list[str]]:
@@ -199,7 +201,10 @@ def _cells(content: Any, limits: Limits) -> SubmittedNotebook:
         notes.append(f"{odd} cell{'s' if odd > 1 else ''} of the file could not be read and {_were(odd)} left out.")
     if not cells:
         return SubmittedNotebook(problem="The notebook has no cells. " + AGAIN)
-    return SubmittedNotebook(tuple(cells), notes=tuple(notes))
+    metadata = content.get("metadata")
+    ours = metadata.get("labkit") if isinstance(metadata, dict) else None
+    lesson = _text(ours.get("lesson")) if isinstance(ours, dict) else ""
+    return SubmittedNotebook(tuple(cells), notes=tuple(notes), lesson=lesson)
 
 
 def _cell(position: int, cell: Any) -> SubmittedCell | None:

@@ -54,7 +54,7 @@ def predictions(start: Path | None = None) -> dict[str, str]:
     Raises:
         LessonError: If no course is found.
     """
-    found = {}
+    found: dict[str, str] = {}
     for path in sorted((find_course(start) / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             if "predict" in cell["metadata"].get("tags", ()):

@@ -84,7 +84,13 @@ def test_each_submission_gets_exactly_its_score(graded: tuple[ClassReport, Path,
     report, _, out = graded
     assert {entry.name: entry.score for entry in report} == SCORES
     assert all(entry.max_score == 10 for entry in report)
-    assert {path.name for path in out.iterdir()} == {*SCORES, "gradebook.csv", "class.html", "copies.html"}
+    assert {path.name for path in out.iterdir()} == {
+        *SCORES,
+        "gradebook.csv",
+        "class.html",
+        "copies.html",
+        ".cases.json",
+    }
     assert all(
         {path.name for path in (out / name).iterdir()} == {"result.json", "feedback.html", "junit.xml", "details.json"}
         for name in SCORES

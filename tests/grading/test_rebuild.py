@@ -162,3 +162,63 @@ def test_a_cell_longer_than_the_limit_counts_as_not_done(tmp_path: Path) -> None
     rebuilt = rebuilt_from(notebook({"double": "x = 1\n" * 100_000}), tmp_path)
     assert rebuilt.unchanged == ("double", "shift", "total") and "the limit is 256 KB" in rebuilt.notes[0]
     assert sources(rebuilt)["exercise-double"] == STUBS["double"]
+
+
+def bare(answers: Mapping[str, str]) -> dict[str, Any]:
+    """A notebook whose tool dropped ids and metadata."""
+    content = notebook(answers)
+    for cell in content["cells"]:
+        cell["metadata"] = {}
+        del cell["id"]
+    return content | {"metadata": {}, "nbformat_minor": 4}
+
+
+def test_answers_without_ids_and_marks_are_found_by_what_they_define(tmp_path: Path) -> None:
+    rebuilt = rebuilt_from(bare(RIGHT), tmp_path)
+    assert rebuilt.sources() == RIGHT and rebuilt.unchanged == () and rebuilt.lost == {}
+    assert [note.split(" was taken")[0] for note in rebuilt.notes] == [
+        f"Exercise 90.{number}: cell {position} of your file" for number, position in ((1, 4), (2, 6), (3, 8))
+    ]
+    content = bare(RIGHT)
+    mended = RIGHT["double"].replace("x + x", "2 * x")
+    for again in (mended, "def double(x):\n    return 0\n\ndouble?\n", STUBS["double"]):
+        content["cells"].append({"cell_type": "code", "metadata": {}, "source": again, "outputs": []})
+    # the last that is none of what was handed out: what a kernel would have
+    assert rebuilt_from(content, tmp_path).sources()["double"].startswith("def double(x):\n    return 0")
+
+
+@pytest.mark.parametrize("marks", [True, False])
+@pytest.mark.parametrize(("kind", "held"), [("markdown", "Markdown"), ("raw", "raw text")])
+def test_answers_in_cells_of_another_kind_are_named_with_their_place(
+    tmp_path: Path, kind: str, held: str, marks: bool
+) -> None:
+    content = notebook(RIGHT) if marks else bare(RIGHT)
+    for cell in content["cells"]:
+        if cell["source"] in RIGHT.values():
+            cell["cell_type"] = kind
+            del cell["outputs"], cell["execution_count"]
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert rebuilt.unchanged == ("double", "shift", "total")
+    assert rebuilt.lost == {
+        name: f"cell {position} of the file holds it as {held}; make it a code cell and hand in again"
+        for name, position in (("double", 4), ("shift", 6), ("total", 8))
+    }
+    assert all(f"{where}, so it counts as not done" in " ".join(rebuilt.notes) for where in rebuilt.lost.values())
+
+
+def test_a_cell_that_is_nowhere_is_named_as_lost(tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    del content["cells"][3]
+    assert rebuilt_from(content, tmp_path).lost == {"double": "its cell was not found"}
+
+
+@pytest.mark.parametrize("line", ["!pip install -q einops", "%pip install einops", "files = !ls", "  !ls"])
+def test_a_line_for_the_shell_is_told_and_costs_nothing(tmp_path: Path, line: str) -> None:
+    answer = f"{line}\n{RIGHT['double']}"
+    rebuilt = rebuilt_from(notebook(RIGHT | {"double": answer}), tmp_path)
+    assert rebuilt.sources()["double"] == answer  # what hidden cases are drawn from
+    assert sources(rebuilt)["exercise-double"] == f"# {answer}"
+    (note,) = rebuilt.notes
+    assert note.startswith(f"Exercise 90.1: `{line.strip()}` did nothing: ") and "no shell" in note
+    text = 'WORDS = """\n!pip install\n"""\n' + RIGHT["double"]  # Python: a text, and no shell
+    assert rebuilt_from(notebook(RIGHT | {"double": text}), tmp_path).notes == ()

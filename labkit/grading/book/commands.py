@@ -56,6 +56,7 @@ def record(
     from labkit.grading.book.file_names import keys
     from labkit.grading.book.handed_in import assign, read_times
     from labkit.grading.book.roster import newest
+    from labkit.grading.reports.class_report import read_cases
     from labkit.grading.reports.results import read_results
 
     results = read_results(folder)
@@ -80,6 +81,8 @@ def record(
             results, handed_in=times, source=", ".join(str(path) for path in handed_in or ()),
             exercises=exercise or (), reason=reason, folder=folder,
         )  # fmt: skip
+        if cases := read_cases(folder):
+            opened.keep_cases(cases)
         typer.echo(
             f"{recorded.new_attempts} new attempts, {recorded.unchanged} as before, "
             f"{len(recorded.regraded)} marks regraded{f', {recorded.times} times set' if recorded.times else ''}"

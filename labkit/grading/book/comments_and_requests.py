@@ -16,7 +16,10 @@ from labkit.grading.book.database import Database
 from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, FoundCase, Person, Request
 
 _NOBODY = "nobody yet: import a roster or record a run first"
-_ASKED = re.compile(r'labkit-regrade (\S+) (\S+) "([^"\n]+)" ([0-9a-f]{8})\s*[:.]?\s*(.*)', re.DOTALL)
+_ASKED = re.compile(r'labkit-regrade\s+(\S+)\s+(\S+)\s+"([^"]+)"\s+([0-9a-f]{8})\b\s*[:.]?\s*(.*)', re.DOTALL)
+_PLAIN = str.maketrans({"\u00a0": " ", "\u200b": None} | dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb", '"'))
+_BROKEN = re.compile(r"=\r?\n|[ \t]*\r?\n(?:[ \t]*[>|])*[ \t]*")
+"""How a mailer breaks a line: softly, or before another line that may be quoted."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,21 @@ class Asked:
 def asking_text(lesson: str, exercise: str, student: str, sha256: str) -> str:
     """Return what a student pastes into a mail, in front of the reason; it says what it is about."""
     return f'labkit-regrade {lesson} {exercise} "{student}" {sha256[:8]}: '
+
+
+def _unbroken(text: str) -> str:
+    """Return a mail in one line, with plain quotes and spaces: mailers wrap, quote and beautify."""
+    for odd, plain in (
+        ("\u00a0", " "),
+        ("\u200b", ""),
+        *((each, '"') for each in "\u201c\u201d\u201e\u201f\u00ab\u00bb"),
+    ):
+        text = text.replace(odd, plain)
+    return _BROKEN.sub(lambda found: "" if found[0].startswith("=") else " ", text)
+
+
+def _packed(name: str) -> str:
+    return "".join(name.split())
 
 
 class CommentsAndRequests(Database):
@@ -87,7 +105,7 @@ class CommentsAndRequests(Database):
         Raises:
             ConfigError: If that is not in it, there is no reason, or it is about a file that nobody handed in.
         """
-        found = _ASKED.search(text)
+        found = _ASKED.search(_unbroken(text))
         if found is None:
             raise ConfigError(
                 'there is no request in this; one begins with labkit-regrade LESSON EXERCISE "NAME" HASH, as on the '
@@ -98,13 +116,14 @@ class CommentsAndRequests(Database):
             raise ConfigError(f"{student} gives no reason after the request; ask for one")
 
         def add(session: Session) -> Request:
-            hashes = session.scalars(
-                select(Attempt.submission_sha256).where(Attempt.lesson == lesson, Attempt.student == student)
+            attempts = session.execute(
+                select(Attempt.student, Attempt.submission_sha256).where(Attempt.lesson == lesson)
             ).all()
-            if not any(each.startswith(sha256) for each in hashes):
+            names = {name for name, each in attempts if each.startswith(sha256) and _packed(name) == _packed(student)}
+            if len(names) != 1:
                 raise ConfigError(f"{student} has no file {sha256} at {lesson}; the request was not copied whole")
             row = Request(
-                lesson=lesson, student=student, exercise=exercise, words=words.strip(), recorded_at=self._now()
+                lesson=lesson, student=names.pop(), exercise=exercise, words=words.strip(), recorded_at=self._now()
             )
             session.add(row)
             session.flush()
@@ -112,7 +131,7 @@ class CommentsAndRequests(Database):
             return row
 
         row = self._write(add)
-        return Asked(row.id, lesson, student, exercise, row.words, row.recorded_at)
+        return Asked(row.id, lesson, row.student, exercise, row.words, row.recorded_at)
 
     def requests(self, lesson: str = "") -> list[Asked]:
         """Return all requests, of one lesson or all, oldest first."""

@@ -25,7 +25,7 @@ from labkit.grading.book.lesson_keys import key_by_slug
 from labkit.grading.book.tables import VERSION, About, Table
 
 _Value = TypeVar("_Value")
-_MARK = {"about", "attempts", "marks"}
+_MARK = {"about", "attempts"}
 """Tables that every gradebook has had from the first."""
 
 

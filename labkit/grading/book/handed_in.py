@@ -11,8 +11,6 @@ Classroom, "Download grades" and REST `GET /assignments/ID/grades` (docs.github.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +21,8 @@ from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.grading.book.class_time import in_zone, moment
-from labkit.grading.book.file_names import key, keys, plain
+from labkit.grading.book.csv_files import SWITCH, read_table
+from labkit.grading.book.file_names import identity, key, keys
 
 _MOODLE_FORMS = (
     "%A, %d %B %Y, %I:%M %p",
@@ -33,6 +32,12 @@ _MOODLE_FORMS = (
     "%d %B %Y, %H:%M",
 )
 _LISTED = 12
+_STARTS = (
+    "jan ene gen", "feb fév fev", "mär mar maa", "apr avr abr", "mai may mag mei", "juin jun giu", "juil jul lug",
+    "aug aoû ago", "sep set", "okt oct ott out", "nov", "dez déc dic dec",
+)  # fmt: skip
+_MONTHS = {start: month for month, starts in enumerate(_STARTS, start=1) for start in starts.split()}
+"""Months by how they begin, in English, German, French, Spanish, Italian, Portuguese and Dutch."""
 
 
 @dataclass(frozen=True)
@@ -151,20 +156,17 @@ def assign(times: Times, names: Iterable[str], known_by: Callable[[str], frozens
 
 def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     """Return the rows of a CSV or JSON file with their lines; of a CSV that has none, one of empty fields."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        listed = json.loads(text) if path.suffix.casefold() == ".json" else None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read ({error})") from None
     if path.suffix.casefold() == ".json":
+        try:
+            listed = json.loads(path.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{path} cannot be read ({error})") from None
         if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
             raise ConfigError(f"{path} is not a list of submissions as the interface of Canvas or GitHub returns one")
         return list(enumerate(listed, start=1))
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    rows: list[tuple[int, dict[str, Any]]] = []
-    for row in reader:
-        rows.append((reader.line_num, {name: value or "" for name, value in row.items() if name is not None}))
-    return rows or [(1, dict.fromkeys(reader.fieldnames or (), ""))]
+    table = read_table(path, "a table of when students handed in")
+    rows: list[tuple[int, dict[str, Any]]] = [*table.in_english()]
+    return rows or [(1, dict.fromkeys([*table.columns, *table.english], ""))]
 
 
 def _plain_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
@@ -182,12 +184,28 @@ def _moodle_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
             found = datetime.strptime(text, form)
         except ValueError:
             continue
-        who = row.get("Full name") or row["Identifier"]
-        return [Row(who, _keys(row, "Moodle", _digits(row["Identifier"]), _MOODLE), in_zone(found, zone, text))]
-    raise ConfigError(
-        f"{text!r} is not a time as Moodle writes it in English (Wednesday, 2 December 2026, 5:20 PM); set Moodle's "
-        "language to English, and export the worksheet again"
-    )
+        return [_of_moodle(row, in_zone(found, zone, text))]
+    if (told := _in_words(text)) is not None:
+        return [_of_moodle(row, in_zone(told, zone, text))]
+    raise ConfigError(f"{text!r} is not a time that is known of Moodle (Wednesday, 2 December 2026, 5:20 PM): {SWITCH}")
+
+
+def _of_moodle(row: Mapping[str, Any], at: datetime) -> Row:
+    who = row.get("Full name") or row["Identifier"]
+    return Row(who, _keys(row, "Moodle", _digits(row["Identifier"]), _MOODLE), at)
+
+
+def _in_words(text: str) -> datetime | None:
+    """Return a time in another language of Moodle's: "Mittwoch, 2. Dezember 2026, 17:20"."""
+    found = re.search(r"(\d{1,2})\.? (?:de |d')?([^\W\d]+)\.? (?:de )?(\d{4}),? (\d{1,2}):(\d\d)$", text)
+    named = found[2].casefold() if found else ""
+    month = _MONTHS.get(named[:4]) or _MONTHS.get(named[:3])
+    if found is None or month is None:
+        return None
+    try:
+        return datetime(int(found[3]), month, int(found[1]), int(found[4]), int(found[5]))
+    except ValueError:
+        return None
 
 
 def _canvas_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
@@ -216,7 +234,9 @@ def _github_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
     names = ("github_username", "roster_identifier", "student_repository_name")
     return [
         Row(
-            str(row["github_username"]), frozenset(plain(str(row.get(name) or "")) for name in names) - {""}, _utc(text)
+            str(row["github_username"]),
+            frozenset(identity(str(row.get(name) or "")) for name in names) - {""},
+            _utc(text),
         )
     ]
 
@@ -228,7 +248,7 @@ def _utc(text: str) -> datetime:
 
 
 def _keys(row: Mapping[str, Any], system: str, number: str, names: Iterable[str]) -> frozenset[str]:
-    found = {plain(str(row.get(name) or "")) for name in names}
+    found = {identity(str(row.get(name) or "")) for name in names}
     return frozenset(found | ({key(system, number)} if number else set())) - {""}
 
 

@@ -9,8 +9,6 @@ Sources: Canvas, gradebook (Student "Lovelace, Ada", ID, SIS User ID, SIS Login 
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from labkit.errors import ConfigError
+from labkit.grading.book.csv_files import SWITCH, read_table
 from labkit.grading.book.file_names import identity, key, plain
 
 GRADESCOPE = "Gradescope"
@@ -66,23 +65,16 @@ def read_roster(path: Path, *, groups_are_teams: bool = False) -> list[Entry]:
     Raises:
         ConfigError: If the file is none of these, or a row cannot be read.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise ConfigError(
-            f"{path} cannot be read as a roster ({why}); name the file that your system exported"
-        ) from None
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    columns = set(reader.fieldnames or ())
+    table = read_table(path, "a roster")
+    columns = {*table.columns, *table.english}
     for needed, read in _FORMS:
         if needed <= columns:
             found = []
-            for row in reader:
+            for line, row in table.in_english():
                 try:
-                    entry = read({name: (value or "").strip() for name, value in row.items() if name is not None})
+                    entry = read({name: value.strip() for name, value in row.items()})
                 except ConfigError as error:
-                    raise ConfigError(f"{path}, line {reader.line_num}: {error}") from None
+                    raise ConfigError(f"{path}, line {line}: {error}") from None
                 if entry is not None and identity(entry.name):
                     is_team = groups_are_teams and read is _moodle
                     found.append(replace(entry, team=_team(entry.section)) if is_team else entry)
@@ -91,15 +83,27 @@ def read_roster(path: Path, *, groups_are_teams: bool = False) -> list[Entry]:
         f"{path} is not a roster: export Canvas's gradebook, Moodle's participants or grading worksheet, Gradescope's "
         "or "
         "GitHub Classroom's roster, or write a CSV with Name (Email, ID, Login, GitHub, Section, Team, Extra time); "
-        f"its columns are {', '.join(sorted(columns)) or 'none'}"
+        f"its columns are {', '.join(sorted(table.columns)) or 'none'}. If it is Moodle's in another language, {SWITCH}"
     )
 
 
+NO_STUDENTS = ("", "Points Possible", "Student, Test")
+"""What stands in Canvas's column of students and is none."""
+
+
+def canvas_student(row: Mapping[str, str]) -> str:
+    """Return a row's student as Canvas writes one, "Lovelace, Ada", also where it has first and last names apart."""
+    whole = row.get("Student")
+    parts = (row.get("LastName", "").strip(), row.get("FirstName", "").strip())
+    return ", ".join(filter(None, parts)) if whole is None else whole.strip()
+
+
 def _canvas(row: Mapping[str, str]) -> Entry | None:
-    if row["Student"] in ("", "Points Possible", "Student, Test"):
+    student = canvas_student(row)
+    if student in NO_STUDENTS:
         return None
-    last, comma, first = row["Student"].partition(", ")
-    name = f"{first} {last}" if comma else row["Student"]
+    last, comma, first = student.partition(", ")
+    name = f"{first} {last}" if comma else student
     login = row.get("SIS Login ID", "")
     found = _keys(row.get("SIS User ID", ""), login)
     found |= {key("Canvas", row["ID"])} if identity(row["ID"]) else set()
@@ -166,6 +170,7 @@ def _team(text: str) -> str | None:
 
 _FORMS: tuple[tuple[set[str], Callable[[Mapping[str, str]], Entry | None]], ...] = (
     ({"Student", "ID", "Section"}, _canvas),
+    ({"LastName", "FirstName", "ID", "Section"}, _canvas),
     ({"Identifier", "Full name"}, _moodle),
     ({"First name", "Email address"}, _moodle),
     ({"SID", "Email"}, _gradescope),

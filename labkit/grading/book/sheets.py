@@ -17,7 +17,9 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 
 from labkit.errors import ConfigError
-from labkit.grading.book.file_names import key, keys, plain
+from labkit.grading.book.csv_files import SWITCH, TableFile, read_table
+from labkit.grading.book.file_names import identity, key, keys, plain
+from labkit.grading.book.roster_files import NO_STUDENTS, canvas_student
 from labkit.grading.book.standing import Grade
 from labkit.grading.reports.spreadsheet import inert
 
@@ -84,22 +86,29 @@ def canvas_csv(
     Raises:
         ConfigError: If the file is no Canvas export, or the column is not there or not the only one.
     """
-    rows, names = _read(roster, _CANVAS_NAMES[:2], "a gradebook exported from Canvas")
-    chosen = _column(names, column, roster)
-    students = [row for row in rows if (row["Student"] or "").strip() not in ("", "Points Possible", "Student, Test")]
+    table = read_table(roster, "a gradebook exported from Canvas")
+    _need(
+        roster,
+        table,
+        ("ID", "LastName", "FirstName") if "LastName" in table.columns else ("Student", "ID"),
+        "a gradebook exported from Canvas",
+    )
+    rows = [row for _, row in table.rows]
+    chosen = _column(table.columns, column, roster)
+    students = [row for row in rows if canvas_student(row) not in NO_STUDENTS]
     listed = list(grades)
-    sheet = _filled(names, rows, students, chosen, "ID", _CANVAS_NAMES, listed, known_by)
+    sheet = _filled(table, rows, students, chosen, "ID", canvas_student, _CANVAS_NAMES, listed, known_by)
     return replace(sheet, capped=(*sheet.capped, *_other_full_marks(rows, chosen, listed)))
 
 
 def _other_full_marks(rows: list[dict[str, str]], column: str, grades: list[Grade]) -> list[str]:
     """Return a sentence if Canvas has other full marks for a column than the grades; it takes more points than full."""
     full = max((grade.max_score for grade in grades), default=0.0)
-    possible = [row[column] or "" for row in rows if (row["Student"] or "").strip() == "Points Possible"]
+    possible = [row[column].strip() for row in rows if canvas_student(row) == "Points Possible"]
     return [
-        f"{column} has {each.strip()} points in Canvas, these grades have {full:g} for full marks; change it in Canvas"
+        f"{column} has {each} points in Canvas, these grades have {full:g} for full marks; change it in Canvas"
         for each in possible
-        if re.fullmatch(r"\d+([.]\d+)?", each.strip()) and float(each) != full
+        if re.fullmatch(r"\d+([.,]\d+)?", each) and float(each.replace(",", ".")) != full
     ]
 
 
@@ -112,16 +121,22 @@ def moodle_csv(worksheet: Path, grades: Iterable[Grade], known_by: Callable[[str
     Raises:
         ConfigError: If the file is no offline grading worksheet.
     """
-    rows, names = _read(worksheet, ("Identifier", "Grade"), "an offline grading worksheet of Moodle")
-    return _filled(names, rows, rows, "Grade", "Identifier", _MOODLE_NAMES, list(grades), known_by)
+    table = read_table(worksheet, "an offline grading worksheet of Moodle")
+    _need(worksheet, table, ("Identifier", "Grade"), "an offline grading worksheet of Moodle")
+    rows = [row for _, row in table.rows]
+    number, names = table.column("Identifier"), [table.column(each) for each in _MOODLE_NAMES]
+    return _filled(
+        table, rows, rows, table.column("Grade"), number, lambda row: row[number].strip(), names, list(grades), known_by
+    )
 
 
 def _filled(
-    names: Sequence[str],
+    table: TableFile,
     rows: list[dict[str, str]],
     students: list[dict[str, str]],
     column: str,
     number_column: str,
+    told: Callable[[Mapping[str, str]], str],
     identifying: Sequence[str],
     grades: list[Grade],
     known_by: Callable[[str], frozenset[str]],
@@ -132,13 +147,14 @@ def _filled(
             by_key[each].append(grade)
     of_row = []
     for row in students:
-        found = {grade.student: grade for each in _row_keys(row, number_column, identifying) for grade in by_key[each]}
+        own = _row_keys(row, number_column, identifying) | ({plain(told(row))} - {""})
+        found = {grade.student: grade for each in own for grade in by_key[each]}
         of_row.append((row, list(found.values())))
     num_rows = Counter(grade.student for _, mine in of_row for grade in mine)
     taken: set[str] = set()
     ambiguous, capped = [], []
     for row, mine in of_row:
-        who = row[identifying[0]].strip()
+        who = told(row)
         if len(mine) > 1:
             ambiguous.append(f"{' and '.join(sorted(grade.student for grade in mine))} fit the row of {who}")
         elif mine and num_rows[mine[0].student] > 1:
@@ -146,45 +162,41 @@ def _filled(
         elif mine:
             if not mine[0].num_attempts and not mine[0].adjusted:
                 continue  # nothing was handed in: the instructor says what that is
-            most = row.get("Maximum Grade") or row.get("Maximum grade") or ""
+            most = row.get(table.column("Maximum Grade")) or row.get("Maximum grade") or ""
             score = mine[0].score
             if re.fullmatch(r"\d+([.,]\d+)?", most.strip()) and score > float(most.replace(",", ".")):
                 score = float(most.replace(",", "."))
                 capped.append(
                     f"{mine[0].student} has {mine[0].score:g}, the sheet allows at most {score:g}, which was written"
                 )
-            row[column] = f"{score:g}"
+            row[column] = f"{score:g}".replace(".", "," if table.delimiter == ";" else ".")
             taken.add(mine[0].student)
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, names, lineterminator="\r\n")
+    writer = csv.DictWriter(text, table.columns, lineterminator="\r\n", delimiter=table.delimiter)
     writer.writeheader()
     writer.writerows(rows)
     missing = tuple(
         grade.student for grade in grades if not num_rows[grade.student] and (grade.num_attempts or grade.adjusted)
     )
-    return Sheet(text.getvalue().encode("utf-8"), len(taken), missing, tuple(ambiguous), tuple(capped))
+    encoding = "utf-8-sig" if table.is_marked else "utf-8"
+    return Sheet(text.getvalue().encode(encoding), len(taken), missing, tuple(ambiguous), tuple(capped))
 
 
 def _row_keys(row: Mapping[str, str], number_column: str, identifying: Sequence[str]) -> set[str]:
     """Return what the student of a row can be known by: whole values, and the number that file names bear."""
-    found = {plain(row.get(name)) for name in identifying} - {""}
+    found = {identity(row.get(name)) for name in identifying} - {""}
     number = _NUMBER.search(row.get(number_column) or "")
-    return found | ({key("Canvas" if number_column == "ID" else "Moodle", number.group())} if number else set())
+    system = "Canvas" if "Student" in row or "LastName" in row else "Moodle"
+    return found | ({key(system, number.group())} if number else set())
 
 
-def _read(path: Path, needed: Sequence[str], what: str) -> tuple[list[dict[str, str]], list[str]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            names = list(reader.fieldnames or ())
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as {what} ({error})") from None
-    if missing := [name for name in needed if name not in names]:
-        raise ConfigError(f"{path} is not {what}: it has no column {' and no column '.join(missing)}")
-    if any(None in row for row in rows):
-        raise ConfigError(f"{path} has a line with more fields than its first line; export it again")
-    return rows, names
+def _need(path: Path, table: TableFile, needed: Sequence[str], what: str) -> None:
+    there = {*table.columns, *table.english}
+    if missing := [name for name in needed if name not in there]:
+        raise ConfigError(
+            f"{path} is not {what}: it has no column {' and no column '.join(missing)}. If it is Moodle's in another "
+            f"language, {SWITCH}"
+        )
 
 
 def _column(names: Sequence[str], wanted: str, path: Path) -> str:

@@ -32,6 +32,7 @@ import torch
 import torch.distributed as dist
 
 import labkit
+from labkit.cells import is_for_ipython
 from labkit.checks import wire_format
 from labkit.checks.case import Values
 from labkit.checks.exercise import Exercise, functions_for
@@ -248,7 +249,7 @@ def run_cells(cells: list[dict[str, str]]) -> tuple[dict[str, Any], list[dict[st
 
 
 def plain_python(source: str, filename: str = "<cell>") -> tuple[str, types.CodeType | None]:
-    """Return the source with lines only IPython understands (``%time``, ``!ls``) made comments, and its code.
+    """Return the source with lines only IPython understands (``%time``, ``!ls``, ``len?``) made comments, and its code.
 
     Args:
         source: A cell's.
@@ -261,7 +262,7 @@ def plain_python(source: str, filename: str = "<cell>") -> tuple[str, types.Code
         return source, _compiled(source, filename)
     except (SyntaxError, ValueError):
         lines = source.splitlines(keepends=True)
-        plain = ("# " + line if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
+        plain = ("# " + line if is_for_ipython(line) else line for line in lines)
         return "".join(plain), None
 
 

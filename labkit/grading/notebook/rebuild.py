@@ -10,17 +10,21 @@ from __future__ import annotations
 import ast
 import copy
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from labkit.cells import calls_shell, is_for_ipython
 from labkit.checks.question import Literal
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.grading.submission import SubmittedCell
 from labkit.lessons.answer_cell import AnswerCell, read_answer
+from labkit.lessons.code import is_stub
 from labkit.lessons.lesson import TASKS
 from labkit.lessons.prediction_cell import PredictionCell, read_prediction
+from labkit.lessons.reach import definitions
 from labkit.lessons.write_cell import is_unwritten
 
 _MAX_PREDICTION = 2000
@@ -38,6 +42,7 @@ class Rebuilt:
         notes: What was left out, was missing or came twice, in sentences for the student.
         answered: What each ``find`` and ``why`` says that was answered, by its exercise's slug.
         written: The text of each ``write`` that was written, by its exercise's slug.
+        lost: Of each exercise whose cell was not found as it must be, where its answer is, in words.
     """
 
     notebook: Any
@@ -47,6 +52,7 @@ class Rebuilt:
     notes: tuple[str, ...]
     answered: Mapping[str, Mapping[str, Literal]] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
 
     def sources(self) -> dict[str, str]:
         """Return what stands in the cell of each exercise whose functions are run, by the exercise."""
@@ -76,7 +82,11 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
     unchanged: list[str] = []
     answered: dict[str, Mapping[str, Literal]] = {}
     written: dict[str, str] = {}
-    numbers = {each["id"]: each.get("number") for each in notebook.metadata.get("labkit", {}).get("exercises", [])}
+    lost: dict[str, str] = {}
+    exercises = notebook.metadata.get("labkit", {}).get("exercises", [])
+    numbers = {each["id"]: each.get("number") for each in exercises}
+    provides = {each["id"]: tuple(each.get("provides", ())) for each in exercises}
+    strays = _strays(submitted, notebook.cells)
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         task = next((tag for tag in tags if tag in TASKS), None)
@@ -88,6 +98,11 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
             exercise = str(cell.metadata.labkit.exercise)
             number = str(numbers.get(exercise) or exercise)
             source = _source_of(cell, exercise, number, task, texts if task == "write" else code, used, notes, limits)
+            if source is _NOT_FOUND:
+                source = _stray(strays, exercise, provides.get(exercise, ()), task, number, used, notes)
+                if source is None:
+                    lost[exercise] = _where(submitted, cell, exercise, provides.get(exercise, ()), task)
+                    notes.append(f"Exercise {number}: {lost[exercise]}, so it counts as not done.")
             if source is None or source.strip() == cell.source.strip():
                 unchanged.append(exercise)
             elif task == "write":
@@ -96,8 +111,9 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
                 _answer(cell, exercise, number, source, answered, unchanged, notes)
             else:
                 cell.source = source
+                notes += [f"Exercise {number}: {words}" for words in _without_shell(cell)]
             if task in ("exercise", "design"):
-                cells.append({"id": cell.id, "name": exercise, "kind": "exercise", "source": cell.source})
+                cells.append({"id": cell.id, "name": exercise, "kind": "exercise", "source": source or cell.source})
         elif "predict" in tags:
             _predict(cell, code, used, notes, predictions)
         else:
@@ -108,7 +124,79 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
     for each in code:
         if each.position not in used and each.source.strip() and each.source.strip() not in originals:
             notes.append(_left_out(each))
-    return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes), answered, written)
+    return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes), answered, written, lost)
+
+
+_NOT_FOUND = "\0"
+
+
+def _strays(submitted: Sequence[SubmittedCell], cells: Sequence[Any]) -> list[SubmittedCell]:
+    """Return the code cells that say nowhere what they are: a tool dropped their ids and metadata, or they are new."""
+    ours = {cell.id for cell in cells}
+    return [each for each in submitted if each.kind == "code" and not each.exercise and each.id not in ours]
+
+
+def _stray(
+    strays: Sequence[SubmittedCell],
+    exercise: str,
+    provides: Sequence[str],
+    task: str,
+    number: str,
+    used: set[int],
+    notes: list[str],
+) -> str | None:
+    """Return the source of the last cell that answers an exercise by what it defines, as a kernel has it, or None."""
+    if task in ("find", "why"):
+        fits = [each for each in strays if (read := _sane_answer(each.source, exercise)) and read.exercise == exercise]
+    elif provides:
+        fits = [each for each in strays if set(provides) <= _defined(each.source)]
+    else:
+        fits = []
+    if not fits:
+        return None
+    taken = next((each for each in reversed(fits) if not is_stub(_python(each.source))), fits[-1])
+    used.update(each.position for each in fits)
+    notes.append(f"Exercise {number}: cell {taken.position} of your file was taken, by what it holds: it has no marks.")
+    return taken.source
+
+
+def _where(submitted: Sequence[SubmittedCell], cell: Any, exercise: str, provides: Sequence[str], task: str) -> str:
+    """Return in words where an answer is that cannot be taken."""
+    wanted, kind = ("Markdown", "text") if task == "write" else ("code", "code")
+    for each in submitted:
+        if (each.kind == "code") == (kind == "code"):
+            continue
+        begins = provides and all(re.search(rf"^\s*(?:def|class) {name}\b", each.source, re.M) for name in provides)
+        if each.id == cell.id or (each.exercise == exercise and task in each.tags) or begins:
+            held = "code" if each.kind == "code" else "Markdown" if each.kind == "markdown" else "raw text"
+            return f"cell {each.position} of the file holds it as {held}; make it a {wanted} cell and hand in again"
+    return "its cell was not found"
+
+
+def _defined(source: str) -> set[str]:
+    try:
+        return set(definitions(ast.parse(_python(source)).body))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return set()
+
+
+def _python(source: str) -> str:
+    """Return a cell without the lines that only IPython understands."""
+    return "".join("\n" if is_for_ipython(line) else line for line in source.splitlines(keepends=True))
+
+
+def _without_shell(cell: Any) -> list[str]:
+    """Let a cell start no program in the notebook that is run, and return what is told of that."""
+    try:
+        ast.parse(cell.source)
+        return []
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        lines = cell.source.splitlines(keepends=True)
+    calls = [line.strip() for line in lines if calls_shell(line)]
+    cell.source = "".join(f"# {line}" if calls_shell(line) else line for line in lines)
+    return [
+        f"`{call[:60]}` did nothing: where notebooks are graded there is no shell and no network." for call in calls
+    ]
 
 
 def _source_of(
@@ -126,8 +214,7 @@ def _source_of(
     if not found and by_metadata:
         found, by_metadata = by_metadata[:1], by_metadata[1:]
     if not found:
-        notes.append(f"Exercise {number}: its cell was not found, so it counts as not done.")
-        return None
+        return _NOT_FOUND
     taken = found[0]
     used.update(each.position for each in found + by_metadata)
     if len(found) + len(by_metadata) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING
 from labkit.grading.course import Course
 from labkit.grading.reports.results import GradedSubmission
 from labkit.grading.reports.spreadsheet import inert
-from labkit.grading.reports.student_report import write_whole
+from labkit.grading.reports.student_report import as_json, write_whole
 from labkit.grading.submission import Submission
 from labkit.lessons.manifest import Manifest
 from labkit.progress import Told, untold
 
 if TYPE_CHECKING:
     from labkit.grading.reports.copies import Copies, Work
+
+CASES = ".cases.json"
+"""Whose files are alike, by the case's id, as copies.html lists them; no student's folder is called so."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,13 @@ def class_csv(entries: Iterable[GradedSubmission], manifest: Manifest) -> bytes:
     writer.writerow(["Student", "Score", "Max Score", *ids, "Problem"])
     for entry in sorted(entries, key=lambda each: each.name):
         points = [f"{entry.points.get(number, 0.0):g}" for number in ids]
-        row = [inert(entry.name), f"{entry.score:g}", f"{entry.max_score:g}", *points, inert(entry.problem)]
+        row = [
+            inert(entry.name),
+            f"{entry.score:g}",
+            f"{entry.max_score:g}",
+            *points,
+            inert(entry.problem or entry.lost),
+        ]
         writer.writerow(row)
     return text.getvalue().encode("utf-8")
 
@@ -85,6 +95,16 @@ def write_class(
         found = find_copies(works, course, packs)
         write_whole(out / "class.html", class_page(entries, course.manifest.title, found.cases))
         write_whole(out / "copies.html", copies_page(found, works, course.manifest, {}))
+        write_whole(out / CASES, as_json({case.id: " and ".join(case.names) for case in found.cases}))
+
+
+def read_cases(folder: Path) -> dict[str, str]:
+    """Return the cases that a grading run listed, whose files are alike by id; {} where it listed none."""
+    try:
+        found = json.loads((folder / CASES).read_text(encoding="utf-8"))
+        return {str(case): str(names) for case, names in found.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def read_works(

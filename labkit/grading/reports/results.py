@@ -56,6 +56,7 @@ class GradedSubmission:
         exercises: In the lesson's order.
         problem: Why nothing could be graded, or "".
         graded_now: False where the result of an earlier run was kept.
+        lost: Which answers could not be graded as they were handed in, in words, or "".
     """
 
     name: str
@@ -65,6 +66,7 @@ class GradedSubmission:
     exercises: tuple[GradedExercise, ...]
     problem: str = ""
     graded_now: bool = True
+    lost: str = ""
 
     @property
     def score(self) -> float:
@@ -103,6 +105,7 @@ def read_result(path: Path, graded_now: bool = True) -> GradedSubmission:
             tuple(map(_exercise, content["tests"])),
             str(extra["problem"]),
             graded_now,
+            str(extra.get("lost", "")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(

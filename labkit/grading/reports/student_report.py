@@ -27,6 +27,8 @@ def exercise_text(result: ExerciseResult) -> str:
         return plain_text(f"{second_run_words(result)}\n{_own_failure(result)}")
     if result.state == "passed":
         return f"Works on all {result.num_cases} hidden cases." if result.exercise.is_code else "Right."
+    if result.lost:
+        return plain_text(f"Not graded: {result.lost}.")
     if result.state == "not_done":
         return "The cell is as it was handed out, so there is nothing to try yet."
     if result.state == "to_read":
@@ -108,6 +110,7 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
             "name": result.name,
             "lesson": lesson,
             "problem": plain_text(result.problem),
+            **({"lost": plain_text(result.lost)} if result.lost else {}),
             "max_score": result.max_score,
             "submission_sha256": result.submission_hash,
             "course_sha256": result.course_hash,

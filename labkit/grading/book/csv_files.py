@@ -1,0 +1,124 @@
+"""Tables as learning platforms and spreadsheets export them: any delimiter, any mark of an encoding, some languages.
+
+Sources: Moodle's language packs (moodle.org/mod/forum, strings of core, `assign` and `assignfeedback_offline`);
+Canvas, `lib/gradebook_exporter.rb` of instructure/canvas-lms (semicolons and a byte order mark for accounts that ask
+for them; "LastName" and "FirstName" where it shows first and last names).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labkit.errors import ConfigError
+
+_DELIMITERS = (",", ";", "\t")
+_IN_ENGLISH = {
+    "First name": "Vorname|Prénom|Nombre|Nome|Voornaam|Imię|Förnamn|Fornavn|Etunimi|Křestní jméno",
+    "Last name": "Nachname|Nom de famille|Nom|Apellido(s)|Apellidos|Cognome|Apelido|Sobrenome|Achternaam|Nazwisko"
+    "|Efternamn|Efternavn|Etternavn|Sukunimi|Příjmení",
+    "Full name": "Vollständiger Name|Nom complet|Nombre completo|Nome completo|Volledige naam|Imię i nazwisko",
+    "Email address": "E-Mail-Adresse|E-Mail|Adresse de courriel|Dirección de correo|Dirección Email|Indirizzo email"
+    "|Endereço de e-mail|Endereço de email|E-mailadres|Adres e-mail|E-postadress",
+    "ID number": "ID-Nummer|Matrikelnummer|Numéro d'identification|Número de ID|Codice identificativo"
+    "|Número de identificação|ID-nummer|Numer ID",
+    "Username": "Anmeldename|Nom d'utilisateur|Nombre de usuario|Nome utente|Nome de utilizador|Gebruikersnaam",
+    "Groups": "Gruppen|Groupes|Grupos|Gruppi|Groepen|Grupy|Grupper",
+    "Identifier": "ID|Identifikator|Identifiant|Identificador|Identificativo|Identificatie",
+    "Grade": "Bewertung|Note|Calificación|Valutazione|Avaliação|Nota|Cijfer",
+    "Maximum Grade": "Bestwertung|Beste Bewertung|Höchste Bewertung|Note maximale|Calificación máxima"
+    "|Valutazione massima|Avaliação máxima|Nota máxima|Maximumcijfer",
+    "Last modified (submission)": "Zuletzt geändert (Abgabe)|Dernière modification (travail remis)"
+    "|Última modificación (entrega)|Ultima modifica (consegna)|Última modificação (submissão)"
+    "|Laatst gewijzigd (inzending)",
+}
+_MOODLES = re.compile(
+    r"(?:Participant|Teilnehmer(?:/in|\*in|:in|in)?|Teilnehmende|Participante|Partecipante|Deelnemer)\s*(\d+)", re.I
+)
+SWITCH = "in Moodle, click your picture at the top right, choose Language, English, and export it again"
+"""What to do about a table of Moodle in a language that is not read."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table as it stands in a file.
+
+    Attributes:
+        columns: As the file has them.
+        rows: By these names, each with its line.
+        delimiter: Between fields.
+        is_marked: Whether the file begins with a byte order mark.
+        english: The column that each English name of Moodle's stands for, where the file has it in another language.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[int, dict[str, str]]]
+    delimiter: str
+    is_marked: bool
+    english: Mapping[str, str]
+
+    def in_english(self) -> list[tuple[int, dict[str, str]]]:
+        """Return the rows with Moodle's English names beside the file's own."""
+        return [(line, row | {name: row[column] for name, column in self.english.items()}) for line, row in self.rows]
+
+    def column(self, name: str) -> str:
+        """Return what the file calls a column that has this name in English."""
+        return self.english.get(name, name)
+
+
+def read_table(path: Path, what: str) -> TableFile:
+    """Return the table in a file.
+
+    Args:
+        path: The file.
+        what: What it is read as, for messages: "a roster".
+
+    Raises:
+        ConfigError: If it cannot be read, is no text, or a line has more fields than the first.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read as {what} ({error.strerror})") from None
+    is_wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    try:
+        text = data.decode("utf-16" if is_wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"{path} cannot be read as {what} (it is not text in UTF-8): name the file that your system exported; if a "
+            "spreadsheet wrote it, save it again as CSV UTF-8"
+        ) from None
+    named, _, rest = text.partition("\n")
+    told = re.fullmatch(r'"?sep=(.)"?\s*', named)
+    text = rest if told else text
+    first = text.partition("\n")[0]
+    delimiter = (
+        told[1] if told else max(_DELIMITERS, key=lambda each: len(next(csv.reader([first], delimiter=each), ())))
+    )
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    columns = [name.strip() for name in reader.fieldnames or ()]
+    reader.fieldnames = columns
+    rows = []
+    for row in reader:
+        if any(map(str.strip, row.pop(None, ()))):
+            raise ConfigError(f"{path}, line {reader.line_num}, has more fields than the first line; export it again")
+        rows.append((reader.line_num, {name: value or "" for name, value in row.items()}))
+    is_marked = is_wide or data.startswith(b"\xef\xbb\xbf")
+    return TableFile(columns, rows, delimiter, is_marked, _english(columns, rows))
+
+
+def _english(columns: Sequence[str], rows: Sequence[tuple[int, Mapping[str, str]]]) -> dict[str, str]:
+    """Return the column of each English name of Moodle's that the file has in another language."""
+    by_name = {name.casefold(): name for name in columns}
+    found = {}
+    for english, others in _IN_ENGLISH.items():
+        mine = next((by_name[each.casefold()] for each in others.split("|") if each.casefold() in by_name), None)
+        if mine is not None and english not in columns:
+            found[english] = mine
+    if "Identifier" in found and not any(_MOODLES.search(row[found["Identifier"]]) for _, row in rows):
+        del found["Identifier"]  # a column ID of anything else
+    return found
