@@ -122,9 +122,11 @@ class Grader:
             running = None if self.setting.points_only else beside.submit(self._execute, rebuilt, folder)
             with self._gpu(progress):
                 exercises = self._probe(rebuilt, folder, progress)
-            exercises = from_packs(exercises, rebuilt.sources(), self.setting.course.pristine, self.setting.packs)
             progress("running the notebook")
             run = running.result() if running else None
+        if self.setting.second_run:
+            exercises = self._second_run(exercises, rebuilt, folder, progress)
+        exercises = from_packs(exercises, rebuilt.sources(), self.setting.course.pristine, self.setting.packs)
         return StudentResult(
             name=submission.name,
             problem="",
@@ -143,7 +145,17 @@ class Grader:
             self._reader = NotebookReader(self._hidden, self.setting.limits)
         work = folder / "nb"
         work.mkdir()
-        return self._reader.run(rebuilt.notebook, work, self.preloaded)
+        with self._among_kernels(fcntl.LOCK_SH):
+            return self._reader.run(rebuilt.notebook, work, self.preloaded)
+
+    @contextmanager
+    def _among_kernels(self, how: int) -> Iterator[None]:
+        """Hold the lock that kernels share and a second run has alone; who waits for it is not overtaken."""
+        with open(self.setting.alone.with_name("kernels"), "ab") as kernels:
+            with open(self.setting.alone.with_name("gate"), "ab") as gate:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                fcntl.flock(kernels, how)
+            yield
 
     # ---- hidden cases
 
@@ -176,9 +188,26 @@ class Grader:
                 results.append(ExerciseResult(exercise, "to_read", written=plain_text(rebuilt.written[exercise.id])))
             else:
                 results.append(self._exercise(exercise, rebuilt, secret, folder))
-        if self.setting.second_run:
-            results = [self._again(each, results, rebuilt, secret, folder) for each in results]
         return tuple(results)
+
+    def _second_run(
+        self, results: Sequence[ExerciseResult], rebuilt: Rebuilt, folder: Path, progress: Progress
+    ) -> tuple[ExerciseResult, ...]:
+        """Return the results with what passes beside reference answers.
+
+        It begins when nothing else of this submission is alive, no kernel of another and no other's case: sandboxes
+        that run at the same time can signal to each other, and these ranks hold answers.
+        """
+        if not any(
+            to_replace(self.setting.course.manifest, each, results, self.setting.course.references) for each in results
+        ):
+            return tuple(results)
+        secret, begin = submission_secret(rebuilt.answers(), self.setting.key), time.monotonic()
+        with self._among_kernels(fcntl.LOCK_EX):
+            self._apart += time.monotonic() - begin
+            self._template.end_ranks()
+            with self._gpu(progress):
+                return tuple(self._again(each, results, rebuilt, secret, folder) for each in results)
 
     def _again(
         self,
@@ -198,7 +227,7 @@ class Grader:
             return result
         started = time.monotonic()
         mended = replace(rebuilt, cells=with_references(rebuilt.cells, references, slugs))
-        again = self._exercise(result.exercise, mended, secret, folder)
+        again = self._exercise(result.exercise, mended, secret, folder, fcntl.LOCK_EX)
         self._apart += time.monotonic() - started
         if again.state != "passed":
             return result
@@ -206,7 +235,9 @@ class Grader:
         cases = tuple(replace(case, hint="", mistake="") for case in result.cases)  # the mistake was made elsewhere
         return replace(result, state="passed", cases=cases, with_references=names)
 
-    def _exercise(self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path) -> ExerciseResult:
+    def _exercise(
+        self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, beside: int = fcntl.LOCK_SH
+    ) -> ExerciseResult:
         hidden = self.oracle.cases(exercise.id, secret)
         if exercise.weights and len(exercise.weights) != len(hidden):
             raise LessonError(
@@ -219,7 +250,7 @@ class Grader:
                 seconds = self.setting.limits.probe_seconds
                 tried.append(CaseResult(case.name, False, f"Not tried: the {seconds:g} s for all cases were used up."))
                 break
-            outcome = self._case(exercise, rebuilt, secret, folder, case)
+            outcome = self._case(exercise, rebuilt, secret, folder, case, beside)
             judged = self.oracle.judge(exercise.id, case, outcome.results, outcome.failure, outcome.wire)
             kind = str(outcome.failure["kind"]) if outcome.failure else ""
             message = plain_text(steady(self._without(folder, judged.message)))
@@ -231,8 +262,10 @@ class Grader:
         passed = len(tried) == len(hidden) > 0 and all(case.passed for case in tried)
         return ExerciseResult(exercise, "passed" if passed else "failed", tuple(tried), len(hidden))
 
-    def _case(self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, case: HiddenCase) -> Outcome:
-        with self._lock(fcntl.LOCK_SH):
+    def _case(
+        self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, case: HiddenCase, beside: int
+    ) -> Outcome:
+        with self._lock(beside):
             outcome = self._run(exercise, rebuilt, secret, folder, case, self.setting.limits.case_seconds)
         if outcome.failure and outcome.failure["kind"] == "timeout":
             with self._lock(fcntl.LOCK_EX):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ import pytest
 
 from grading.conftest import SANDBOX
 from grading.small_lesson import POINTS, RIGHT, notebook, write_course, write_submission
+from labkit.grading.course import find_course
 from labkit.grading.grade import grade
+from labkit.grading.limits import Limits
 from labkit.grading.score import CaseResult, ExerciseResult
 from labkit.grading.second_run import stands_on, to_replace, with_references
+from labkit.grading.setting import Setting
+from labkit.grading.student import Grader
+from labkit.grading.submission import Submission
 from labkit.lessons.manifest import Manifest, from_metadata
 
 WRONG = {"double": "def double(x):\n    return x + 1\n"}
@@ -97,6 +104,48 @@ def test_without_the_second_run_both_lose_their_points(tmp_path: Path) -> None:
     options: dict[str, Any] = {"points_only": True, "second_run": False, "progress": False}
     (entry,) = grade([path], "90", tmp_path / "out", jobs=1, course=course, sandbox=SANDBOX, **options)
     assert entry.points == {"double": 0.0, "shift": 0.0, "total": POINTS["total"]}
+
+
+def test_it_begins_when_no_kernel_and_no_other_case_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs at the same time can be signalled to: here the kernel would still be there when all cases are done."""
+    course = find_course("90", _course(tmp_path / "course"))
+    path = write_submission(tmp_path / "in" / "stands.ipynb", RIGHT | WRONG | {"shift": ON_DOUBLE})
+    (tmp_path / "run").mkdir()
+    probed, seen = threading.Event(), []
+    execute, probe, exercise = Grader._execute, Grader._probe, Grader._exercise
+
+    def slow_kernel(self: Grader, *args: Any) -> Any:
+        with self._among_kernels(fcntl.LOCK_SH):
+            probed.wait(120)
+        return execute(self, *args)
+
+    def all_cases(self: Grader, *args: Any) -> Any:
+        try:
+            return probe(self, *args)
+        finally:
+            probed.set()
+
+    def noted(self: Grader, what: Any, *args: Any) -> Any:
+        if len(args) == 4:  # told how it goes beside others
+            with open(tmp_path / "run" / "kernels", "rb") as kernels:
+                try:
+                    fcntl.flock(kernels, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    seen.append("a kernel could begin")
+                except BlockingIOError:
+                    seen.append("alone" if probed.is_set() else "a kernel is there")
+        return exercise(self, what, *args)
+
+    for name, put in (("_execute", slow_kernel), ("_probe", all_cases), ("_exercise", noted)):
+        monkeypatch.setattr(Grader, name, put)
+    alone = tmp_path / "run" / "alone"
+    grader = Grader(Setting(course, tmp_path / "out", b"k" * 32, Limits(), alone, sandbox=SANDBOX))
+    alone.touch()
+    try:
+        result = grader.grade(Submission("stands", path), lambda words: None)
+    finally:
+        grader.close()
+    assert seen == ["alone"]
+    assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
 
 
 def _manifest() -> Manifest:
