@@ -34,7 +34,7 @@ from labkit.simulator.record import Sources
 from labkit.simulator.state import the_rank
 from labkit.simulator.storages import storages_of, tensors_in
 from labkit.timeline.memory import CATEGORIES
-from labkit.torch_port.backward import backward_number, before_backward_returns
+from labkit.torch_port.backward import backward_number, before_backward_returns, in_backward
 from labkit.torch_port.tensors import own_buffers, own_parameters
 
 OTHER, ACTIVATIONS, COMMUNICATION, GRADIENTS, OPTIMIZER, BUFFERS, PARAMETERS = range(len(CATEGORIES))
@@ -309,7 +309,8 @@ class RankMemory:
     def _room(self, allocator: CachingAllocator, num_bytes: int) -> Block | None:
         rank = the_rank()
         if allocator.pending:
-            rank.turn()
+            if not (rank.process.threaded and in_backward()):  # C++ holds locks there that other threads may need
+                rank.turn()
             allocator.look(rank.now_ns)
         place = allocator.take(num_bytes, rank.queue())
         if place is None and allocator.pending:

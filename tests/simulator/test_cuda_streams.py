@@ -77,6 +77,20 @@ def test_kernels_of_two_streams_share_the_device() -> None:
     assert run.elapsed_ns == 20_010
 
 
+def test_joined_operators_are_those_of_one_stream() -> None:
+    def work() -> None:
+        _work(2)
+        _work(3)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+            _work(1)
+            _work(1)
+
+    run = _run(work, join_operators=True)
+    first = LAUNCH + 5 * US
+    assert _kernels(run) == [(LAUNCH, first), (first, first + 2 * US)]
+
+
 def _waiting_streams() -> None:
     side = torch.cuda.Stream()
     _work(5)
