@@ -14,8 +14,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FOLDERS = (
-    *("board", "calibration", "checks", "gpu_report", "launch", "lessons", "plans", "repository", "scripts"),
-    *("simulator", "timeline", "torch_port", "widgets"),
+    *("board", "calibration", "checks", "gpu_report", "launch", "lessons", "planner", "plans", "repository"),
+    *("scripts", "simulator", "timeline", "torch_port", "widgets"),
 )
 """Of tests/."""
 NOTEBOOK = "solutions/00_start_here.ipynb"

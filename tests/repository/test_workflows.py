@@ -32,7 +32,7 @@ def test_a_workflow_calls_targets_and_files_that_are_there(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert yaml.safe_load(text)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"\bmake (?:--directory \w+ )?([a-z-]+)\b", text.partition("jobs:")[2]):
+    for target in re.findall(r"\bmake (?:--directory \S+ )?([a-z-]+)\b", text.partition("jobs:")[2]):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for script in re.findall(r"python (\S+\.py)", text):
         assert (ROOT / script).is_file(), script
