@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 VOCABULARY = "0123456789+="
-IGNORED = -100
-"""The target of a token that is given, not learned."""
+IGNORED = -100  # the target of a token that is given, not learned
 SGD: dict[str, Any] = {"momentum": {"lr": 0.2, "momentum": 0.9}, "sgd": {"lr": 0.5}}  # as the GPT learns with it
 
 
@@ -342,8 +341,7 @@ def pipelining_step(module: nn.Module, num_microbatches: int, group: dist.Proces
     def step(tokens: Tensor, targets: Tensor) -> Tensor | None:
         losses: list[Tensor] = []
         ends: dict[str, Any] = {"target": targets, "losses": losses} if rank == world_size - 1 else {}
-        # torch 2.11 holds microbatches to the first one's strides.
-        schedule.step(*([tokens.contiguous()] if rank == 0 else []), **ends)
+        schedule.step(*([tokens.contiguous()] if rank == 0 else []), **ends)  # torch 2.11 compares strides
         return torch.stack(losses).mean().detach() if losses else None
 
     return step
@@ -365,8 +363,7 @@ def train_as_ranks(
     Args:
         make: Returns a new compressor, one for each rank, of flat gradients: compress(gradient), decompress(packet).
         optimizer: "adamw", or a key of SGD.
-        num_steps, rate: How many steps; the learning rate in times the optimizer's usual one.
-        seed: Of the first weights and of all batches.
+        num_steps, rate, seed: How many steps; the learning rate in times the optimizer's; of weights and batches.
     """
     if optimizer != "adamw" and optimizer not in SGD:
         raise ValueError(f"optimizer {optimizer!r}: choose 'adamw', 'momentum' or 'sgd'")
@@ -384,8 +381,7 @@ def train_as_ranks(
         for parameter, part in zip(parameters, torch.split(total, [each.numel() for each in parameters]), strict=True):
             parameter.grad = part.view_as(parameter)
         nn.utils.clip_grad_norm_(parameters, 1.0)
-        chosen.step()
-        ramp.step()
+        _, _ = chosen.step(), ramp.step()
         losses.append(mean)
     return losses
 

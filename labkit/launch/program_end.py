@@ -33,7 +33,8 @@ def ended(*, failed: bool = False) -> None:
 @contextmanager
 def at_latest(tell: Callable[[], None]) -> Iterator[None]:
     """Tell something once, after the body: or during it, where that takes too long for those who wait for the word."""
-    lock, told = threading.Lock(), []
+    lock = threading.Lock()
+    told: list[bool] = []
 
     def once() -> None:
         with lock:

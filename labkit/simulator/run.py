@@ -178,7 +178,7 @@ class _Run:
         for rank in self._simulation.ranks:
             environ = rank_environ(self._names(rank.rank))
             if cuda:  # what is there before is this host's
-                environ.pop(os.environ.encodekey("CUDA_VISIBLE_DEVICES"), None)  # type: ignore[attr-defined]
+                environ.pop(os.environ.encodekey("CUDA_VISIBLE_DEVICES"), None)
             self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
         self._tables = OwnTables(cluster.world_size, cuda=cuda)
         self._modules = OwnModules(cluster.world_size, self._tables.look)
