@@ -1,7 +1,6 @@
 """The model that the course trains: a small GPT, and a task made from a seed that it visibly learns in 20 seconds.
 
-Plain PyTorch: what a lesson parallelises is what a reader would write. Shape suffixes: B batch, T tokens, D width,
-H heads, K width of a head, V vocabulary.
+Plain PyTorch, as a reader would write it. Shapes: B batch, T tokens, D width, H heads, K width of a head, V vocabulary.
 """
 
 from __future__ import annotations
@@ -381,7 +380,8 @@ def train_as_ranks(
         for parameter, part in zip(parameters, torch.split(total, [each.numel() for each in parameters]), strict=True):
             parameter.grad = part.view_as(parameter)
         nn.utils.clip_grad_norm_(parameters, 1.0)
-        _, _ = chosen.step(), ramp.step()
+        chosen.step()
+        ramp.step()
         losses.append(mean)
     return losses
 
