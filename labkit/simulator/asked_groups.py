@@ -52,7 +52,7 @@ class AskedGroups:
 
     def made(self, group: Any, asked: Asked) -> None:
         """Let a group that a rank has just made do what the backend it stands for does."""
-        port_of_rank(group).stands_for(dict(asked.backends))
+        port_of_rank(group).stands_for(dict(asked.backends), asked.limit)
         if asked.device is not None:
             group.bound_device_id = asked.device
         if the_rank().process.accelerator is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -40,10 +41,16 @@ class PortCalls(Port):
         self._rank = group.ranks[group_rank]
         self._number = 0
         self._backends: Mapping[str, str] = {}
+        self._limit: timedelta | None = None
 
-    def stands_for(self, backends: Mapping[str, str]) -> None:
-        """Do from now on what these backends do: kind of device -> the one that the program named for it."""
-        self._backends = backends
+    def stands_for(self, backends: Mapping[str, str], limit: timedelta | None) -> None:
+        """Do from now on what these backends do: kind of device -> the one that the program named for it.
+
+        Args:
+            backends: The backends.
+            limit: How long a rank waits in a call on the host, None for ever.
+        """
+        self._backends, self._limit = backends, limit
 
     def backend_is(self, name: str) -> bool:
         """Return whether the program named this backend, and no other."""
@@ -104,7 +111,8 @@ class PortCalls(Port):
         exchange = rank.simulation.exchange
         if rank.process.device is None or not is_on_device(rank, [tensor], by):
             exchange.post(posted, key, tag)
-            return VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
+            message = VirtualWork(posted, posted, row, [tensor], posted.finish, posted.peer_in_group)
+            return message if self._limit is None else message.limited(self._limit, lambda text: None)
         # A send and a receive of two ranks do not wait for each other, as those of one batch_isend_irecv do not.
         stream = (group.key, peer, sends)
         name = f"{'to' if sends else 'from'} rank {peer}"
@@ -197,7 +205,12 @@ class PortCalls(Port):
 
         given = outputs if result is None else result
         if part.talk is None:
-            return VirtualWork(round_.event, waiting, row, given, finish)
+            work = VirtualWork(round_.event, waiting, row, given, finish)
+            return (
+                work
+                if self._limit is None
+                else work.limited(self._limit, lambda text: rounds.give_up(round_, text, part))
+            )
         issue(rank, part.talk)
         return StreamWork(
             round_.event, waiting, row, given, finish, talk=part.talk, known=round_.joined, buffers=tensors,

@@ -160,13 +160,19 @@ class Rounds:
         """Return the collectives that not all ranks have joined."""
         return [self._open[key] for key in sorted(self._open) if not self._open[key].failure]
 
+    def give_up(self, round_: Round, text: str, part: Part) -> None:
+        """Let a collective fail that a rank has waited for too long: for those who wait, and those who come later."""
+        if not round_.failure and round_.event.ready_ns is None:
+            self._fail(round_, text, part)
+
     def _fail(self, round_: Round, text: str, part: Part) -> None:
         """Let those who wait for the collective, and those who come later, have the error too."""
         round_.failure = text
         for other in round_.parts.values():
             other.row.failed = True
         scheduler = self._simulation.scheduler
-        scheduler.fire(round_.joined, 0)
+        if round_.joined.ready_ns is None:
+            scheduler.fire(round_.joined, 0)
         scheduler.fire(round_.event, max(one.row.start_ns for one in (part, *round_.parts.values())))
 
     def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
@@ -195,6 +201,8 @@ class Rounds:
             settle()
 
     def _settle(self, round_: Round, parts: list[Part], traffic: Traffic, now_ns: int) -> None:
+        if round_.failure:  # a rank gave up before the last one came
+            return
         key, scheduler = round_.group.key, self._simulation.scheduler
         # On each rank the collectives of a group run one after the other, as on NCCL's stream.
         free_ns = max(part.rank.streams.get(key, 0) for part in parts)

@@ -49,6 +49,13 @@ class VirtualWork(Handle):
         self._tensors, self._finish, self._source = result, finish, source
         self._done = False
         self._futures: list[VirtualFuture] = []
+        self._limit: timedelta | None = None
+        self._gave_up: Callable[[str], None] = lambda text: None
+
+    def limited(self, limit: timedelta, gave_up: Callable[[str], None]) -> VirtualWork:
+        """Return the handle, whose waits end after the time limit of its group; told when one has."""
+        self._limit, self._gave_up = limit, gave_up
+        return self
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return True once the operation is complete; results are written now.
@@ -59,17 +66,21 @@ class VirtualWork(Handle):
         if self._done:
             return True
         rank = the_rank()  # any thread of the rank may wait
+        own, timeout = timeout, timeout or self._limit
         note = self._wait_row(rank)
         in_time = self._host_waits(rank, timeout)
         if note is not None:
             note.end_ns = rank.now_ns
         if timeout and not in_time:
             took = f"{timeout.total_seconds() * 1e3:.0f} milliseconds"
-            raise RuntimeError(
-                f"caught collective operation timeout: {self._waiting.text()} was not done after {took}"
-                if isinstance(self._waiting, Waiting)
-                else f"Timed out waiting {took} for {self._waiting.text()}"
-            )
+            text = f"Timed out waiting {took} for {self._waiting.text()}"
+            if isinstance(self._waiting, Waiting):
+                missing = ", ".join(map(str, self._waiting.peers()[:8]))
+                text = f"caught collective operation timeout: {self._waiting.text()} was not done after {took}"
+                text += f"; rank {missing} failed to pass it in time" if missing else ""
+            if not own:
+                self._gave_up(text)
+            raise RuntimeError(text)
         self._complete()
         return True
 

@@ -221,7 +221,11 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _monitored_barrier(self, call: Call, _: Operation, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Wait until every rank has come here; those that never do are named by the report of a deadlock."""
-        self._port.barrier(call).wait()
+        work = self._port.barrier(call)
+        if timeout:
+            work.wait(timeout)
+        else:
+            work.wait()
 
 
 def port_of(group: PortGroup) -> Port:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from labkit.torch_port.handles import JointHandle
 _c10d: Any = distributed_c10d
 
 NEEDED: dict[str, Callable[[], object]] = {
+    "torch.distributed.distributed_c10d.default_pg_timeout": lambda: _c10d.default_pg_timeout,
+    "torch.distributed.distributed_c10d.default_pg_nccl_timeout": lambda: _c10d.default_pg_nccl_timeout,
     "torch.distributed.distributed_c10d.BackendConfig": lambda: _c10d.BackendConfig,
     "torch.distributed.distributed_c10d._process_group_name": lambda: _c10d._process_group_name,
     "torch.distributed.distributed_c10d.split_group": lambda: _c10d.split_group,
@@ -35,6 +38,7 @@ class Asked:
         backend: What the program named, such as "nccl"; "undefined" for torch's own choice.
         backends: Kind of device -> the backend that would move its tensors; empty where the program named none.
         device: The device that the rank bound to its default group, if any.
+        limit: How long its calls may wait, where the program says so; None where it leaves that to torch.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Asked:
     backend: str
     backends: Mapping[str, str]
     device: Any = None
+    limit: timedelta | None = None
 
     @property
     def is_default(self) -> bool:
@@ -49,7 +54,7 @@ class Asked:
         return not self.ranks
 
 
-def asked_of(own: str, group_name: Any, ranks: Sequence[int], backend: Any, device: Any) -> Asked:
+def asked_of(own: str, group_name: Any, ranks: Sequence[int], backend: Any, device: Any, limit: Any) -> Asked:
     """Return what torch's own function for new groups was given, as a record.
 
     Args:
@@ -58,10 +63,12 @@ def asked_of(own: str, group_name: Any, ranks: Sequence[int], backend: Any, devi
         ranks: Its global ranks, none for the default group.
         backend: What the program named.
         device: The device bound to it.
+        limit: Its time limit, torch's own among them.
     """
     named = str(backend)
     backends = {} if named == own else dict(_c10d.BackendConfig(dist.Backend(named)).get_device_backend_map())
-    return Asked(str(group_name), tuple(ranks), named, backends, device)
+    limit = None if limit in (_c10d.default_pg_timeout, _c10d.default_pg_nccl_timeout) else limit
+    return Asked(str(group_name), tuple(ranks), named, backends, device, limit)
 
 
 def named_as_asked(group: Any, asked: Asked, store: Any) -> None:

@@ -134,7 +134,12 @@ def installed(
             return helper(*args, **kwargs)
         named = dict(zip(_HELPERS, args, strict=False)) | kwargs
         asked = asked_of(
-            backend, named["group_name"], named["global_ranks_in_group"], named["backend"], named.get("device_id")
+            backend,
+            named["group_name"],
+            named["global_ranks_in_group"],
+            named["backend"],
+            named.get("device_id"),
+            named.get("timeout"),
         )
         agree(asked)
         found: tuple[Any, Any] = helper(**named | {"backend": dist.Backend(backend)})
