@@ -7,6 +7,7 @@ from typing import Any
 
 import jinja2
 
+from labkit.checks.predictions import how_far
 from labkit.units import format_bytes
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -48,11 +49,7 @@ def told(data: dict[str, Any]) -> list[str]:
         lines.append(f"Times on the record are off by at most {clock['clock_error_ns'] / 1e3:.3g} µs.")
     for row in data["gpt"]:
         if row["forecast_ms"]:
-            off = row["forecast_ms"] / row["measured_ms"] - 1
-            lines.append(f"The forecast of a GPT's step in {row['dtype']} is {abs(off):.0%} too {_way(off)}.")
+            off = how_far(row["forecast_ms"], row["measured_ms"])
+            lines.append(f"The forecast of a GPT's step in {row['dtype']} is {off}.")
     lines += [f"{part} failed: {words.splitlines()[0]}" for part, words in data["failed"].items()]
     return lines
-
-
-def _way(off: float) -> str:
-    return "long" if off > 0 else "short"

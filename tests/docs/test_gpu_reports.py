@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from labkit.gpu_report.claims import CLAIMS
-from labkit.gpu_report.page import page
+from labkit.gpu_report.page import page, told
 from labkit.gpu_report.private import without_names
 from labkit.gpu_report.report import FORMAT
 
@@ -19,7 +20,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import gpu_pages  # noqa: E402
 
 CAME = gpu_pages.reports()
-ONE = {
+ONE: dict[str, Any] = {
     "labkit_gpu_report": FORMAT, "labkit": "0.2.0", "date": "2026-01-01", "rehearsal": False, "minutes": 15,
     "host": {"system": "Linux", "machine": "x86_64", "python": "3.12.3", "torch": "2.11.0+cu130", "cuda": "13.0",
              "nccl": "2.28.9", "cores": 16, "memory_bytes": 10**11, "problem": "", "gpus_counted": 1,
@@ -39,8 +40,8 @@ def test_a_report_that_came_in_is_one_of_gpus_and_names_nobody(name: str) -> Non
     data = CAME[name]
     assert data["labkit_gpu_report"] == FORMAT and not data["rehearsal"] and data["host"]["gpus"]
     text = (gpu_pages.FOLDER / f"{name}.json").read_text(encoding="utf-8")
-    for told in _texts(json.loads(text)):
-        assert without_names(told, ()) == told
+    for each in _texts(json.loads(text)):
+        assert without_names(each, ()) == each
     assert page(data)
 
 
@@ -63,3 +64,11 @@ def test_the_page_says_what_a_report_found_and_what_nobody_tried() -> None:
 
 def test_without_any_report_it_says_so() -> None:
     assert "None has come in yet." in gpu_pages.overview({})
+
+
+def test_a_report_comes_to_a_sentence_for_each_part() -> None:
+    close = {**ONE, "gpt": [{**ONE["gpt"][0], "measured_ms": 121.0}]}
+    assert told(ONE) == [
+        "1 of 1 claims hold.", "1 of 1 lessons ran through.", "The forecast of a GPT's step in float32 is 7 % too low.",
+    ]  # fmt: skip
+    assert "The forecast of a GPT's step in float32 is within 1 %." in told(close)
