@@ -22,6 +22,7 @@ from labkit.words import join, plainly
 Literal: TypeAlias = int | float | str | bool | None
 """What may be answered; None is no answer yet."""
 
+_LARGEST = 1e300
 QUESTION, KEY, RECORDING = "question.json", "key.json", "recording.json"
 OWN = "LABKIT_OWN_RECORDINGS"
 """Environment variable: the folder of a class's own keys and recordings, LESSON/SLUG/, which go before labkit's."""
@@ -83,6 +84,10 @@ class Key:
         """Return what to tell somebody who answers so, or ""."""
         return next((says for when, says in self.hints if all(given.get(name) == when[name] for name in when)), "")
 
+    def hint_for_all(self) -> str:
+        """Return what is told whatever somebody answers, or ""."""
+        return next((says for when, says in self.hints if not when), "")
+
     def is_right(self, name: str, given: Literal) -> bool:
         """Return whether one field is right."""
         wanted = self.answers[name]
@@ -131,6 +136,8 @@ def misuse(question: Question, given: Mapping[str, Literal]) -> str:
         return f"It asks for {wanted}; you gave {join([name or 'an answer' for name in given]) or 'nothing'}."
     for name, field in question.fields.items():
         value = given[name]
+        if _is_number(value) and not -_LARGEST < value < _LARGEST:  # type: ignore[operator]
+            return f"{f'{name} ' if name else 'It '}is {field.takes()}; you gave one of more than 300 digits."
         fits = value in field.choices if field.choices else _is_number(value)
         if value is not None and not fits:
             return f"{f'{name} ' if name else 'It '}is {field.takes()}; you gave {value!r}."

@@ -112,7 +112,7 @@ class Course:
             packs: Answers that were handed out.
             on_gpu: Whether hidden cases run on a GPU.
         """
-        digest = hashlib.sha256(f"labkit grading 2, key {hashlib.sha256(key).hexdigest()}\n".encode())
+        digest = hashlib.sha256(f"labkit grading 3, key {hashlib.sha256(key).hexdigest()}\n".encode())
         if on_gpu:
             digest.update(b"on a GPU")
         for pack in packs:
@@ -122,7 +122,8 @@ class Course:
         files = {"notebook": self.notebook, **self.own_files()}
         files |= {path.relative_to(_PACKAGE.parent).as_posix(): path for path in self._code_that_judges()}
         for name, path in files.items():
-            digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+            for data in (name.encode(), path.read_bytes()):
+                digest.update(len(data).to_bytes(8, "little") + data)
         return digest.hexdigest()
 
     def _code_that_judges(self) -> list[Path]:

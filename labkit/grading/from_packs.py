@@ -1,7 +1,7 @@
 """Which cells are answers of the packs that were handed out, and what they earn.
 
 A cell is a pack's if its first line says so and its code is the pack's answer, names and comments aside; or if nothing
-says so, but it is the pack's answer and long. A short one is found by many who never saw the pack.
+says so, but most of a pack's answer stands in what was handed in, and too much for chance (`reports.packs`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.grading.reports.packs import is_in
 from labkit.grading.reports.similarity import tokens
 from labkit.grading.score import ExerciseResult
 from labkit.lessons.catching_up import MARK, Pack, read_pack
-
-_LONG = 200
-"""Tokens beyond what was handed out that no two people write alike by themselves."""
 
 
 def read_packs(paths: Sequence[Path], lesson: str) -> tuple[Pack, ...]:
@@ -55,16 +53,20 @@ def from_packs(
         packs: What was handed out of answers.
     """
     task = {str(cell["metadata"].get("labkit", {}).get("exercise")): cell["source"] for cell in pristine["cells"]}
-    return tuple(_of_one(each, sources.get(each.exercise.id, ""), task, packs) for each in results)
+    return tuple(_of_one(each, sources, task, packs) for each in results)
 
 
-def _of_one(result: ExerciseResult, source: str, task: Mapping[str, str], packs: Sequence[Pack]) -> ExerciseResult:
+def _of_one(
+    result: ExerciseResult, sources: Mapping[str, str], task: Mapping[str, str], packs: Sequence[Pack]
+) -> ExerciseResult:
     slug = result.exercise.id
-    own, marked = list(tokens(source)), MARK.strip() in source
+    source = sources.get(slug, "")
+    marked = MARK.strip() in source
     for pack in packs:
-        if slug in pack.answers and own == list(tokens(pack.answers[slug])):
-            beyond = len(own) - len(tokens(task.get(slug, "")))
-            if marked or beyond >= _LONG:
-                return replace(result, pack="answer", pack_earns=pack.earns)
+        if slug not in pack.answers:
+            continue
+        same = marked and list(tokens(source)) == list(tokens(pack.answers[slug]))
+        if same or is_in(pack.answers[slug], sources.values(), task.get(slug, "")):
+            return replace(result, pack="answer", pack_earns=pack.earns)
     named = any(slug in pack.answers for pack in packs)
     return replace(result, pack="unnamed") if marked and not named else result

@@ -9,12 +9,15 @@ from labkit.checks.question import KEY, QUESTION, Literal, misuse, read_key, rea
 from labkit.grading.course import Course
 from labkit.grading.score import CaseResult, ExerciseResult
 from labkit.lessons.manifest import Exercise
+from labkit.words import join
 
 _LABKITS = Path(__file__).resolve().parents[1] / "exercises"
 
 
 def judge_answer(course: Course, exercise: Exercise, given: Mapping[str, Literal]) -> ExerciseResult:
-    """Return what an answer earns: all of it or nothing, each field a case.
+    """Return what an answer earns: all of it or nothing, and no word of which part is right.
+
+    Told part by part, a handful of attempts would find out the key. A hint that hangs on one part tells as much.
 
     Raises:
         ConfigError: If the question or its key is not there.
@@ -23,14 +26,14 @@ def judge_answer(course: Course, exercise: Exercise, given: Mapping[str, Literal
     key = read_key(_place(course, exercise.id, own=True) / KEY)
     if problem := misuse(question, given):
         return ExerciseResult(exercise, "failed", (CaseResult("the answer", False, problem),), 1)
-    hint = key.hint(given)
-    cases = []
-    for name, field in question.fields.items():
-        right = key.is_right(name, given[name])
-        message = "" if right else "no answer" if given[name] is None else f"{given[name]!r} is not right"
-        cases.append(CaseResult(field.asks, right, message, "" if right else hint))
-    passed = all(case.passed for case in cases)
-    return ExerciseResult(exercise, "passed" if passed else "failed", tuple(cases), len(cases))
+    asked = join([field.asks for field in question.fields.values()])
+    if all(key.is_right(name, given[name]) for name in question.fields):
+        return ExerciseResult(exercise, "passed", (CaseResult(asked, True),), 1)
+    missing = [field.asks for name, field in question.fields.items() if given[name] is None]
+    several = len(question.fields) > 1
+    message = f"no answer for {join(missing)}" if missing else "not all of it is right" if several else "not right"
+    hint = key.hint_for_all() if several else key.hint(given)
+    return ExerciseResult(exercise, "failed", (CaseResult(asked, False, message, hint),), 1)
 
 
 def _place(course: Course, exercise_id: str, *, own: bool) -> Path:

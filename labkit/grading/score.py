@@ -153,7 +153,9 @@ def submission_secret(answers: Sequence[tuple[str, str]], key: bytes) -> int:
     """
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for cell_id, source in answers:
-        digest.update(f"{cell_id}\0{source}\0".encode("utf-8", "replace"))
+        for text in (cell_id, source):
+            data = text.encode("utf-8", "replace")
+            digest.update(len(data).to_bytes(8, "little") + data)  # so that no two lists of answers read the same
     return int.from_bytes(digest.digest(), "little")
 
 

@@ -20,8 +20,10 @@ from labkit.links import refuse_links
 _SKIPPED_FOLDERS = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 _SEARCH_DEPTH = 3
 _LONGEST_NAME_BYTES = 180
-_RESERVED = re.compile(r"(gradebook\.csv|class\.html|(con|prn|aux|nul|com\d|lpt\d)(\..*)?)", re.IGNORECASE)
-"""What lies beside the reports of students, and what Windows takes for a device."""
+_RESERVED = re.compile(
+    r"(gradebook\.csv|(class|copies|index)(\.html)?|attempts|(con|prn|aux|nul|com\d|lpt\d)(\..*)?)", re.IGNORECASE
+)
+"""What lies beside the reports and pages of students, and what Windows takes for a device."""
 _TEXT_OF_MOODLE = re.compile(r"_\d+_assignsubmission_(onlinetext|comments)_?$")
 AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
 _NO_NOTEBOOK = "There is no notebook in what was handed in. " + AGAIN

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from labkit.checks.question import read_key
+from labkit.checks.question import read_key, read_question
 from labkit.grading.course import Course, find_course
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import CaseRun
@@ -18,7 +19,7 @@ from labkit.grading.limits import Limits
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
 from labkit.grading.preloaded.template import Template
 from labkit.grading.reports.feedback import feedback_html
-from labkit.grading.reports.student_report import result_json
+from labkit.grading.reports.student_report import details, exercise_text, result_json
 from labkit.grading.score import ExerciseResult, StudentResult
 from labkit.grading.submission import Submission, read_submission
 from labkit.lessons.source import load
@@ -109,11 +110,28 @@ def test_the_classs_key_decides(lesson_course: Course, handed_out: dict[str, Any
     assert exercise.kind == "find" and exercise.points == 6
     right = rebuilt_with(handed_out, tmp_path, find_who_waits=FIND.format(2)).answered["who_waits"]
     assert judge_answer(lesson_course, exercise, right).state == "passed"
-    for given in ({**right, "rank": 5}, {**right, "cause": None}, {"rank": 2}):
+    for given in ({**right, "rank": 5}, {**right, "cause": None}, {"rank": 2}, {**right, "rank": int("9" * 400)}):
         found = judge_answer(lesson_course, exercise, given)
         assert found.state == "failed" and found.score == 0.0 and found.first_failure
+    assert found.first_failure.message == "rank is a number; you gave one of more than 300 digits."
     labkits = {"rank": 5, "waits_in": "all_reduce", "cause": "loads its data late"}
     assert judge_answer(lesson_course, exercise, labkits).state == "failed"
+
+
+def test_wrong_answers_are_told_alike_whichever_part_is_right(lesson_course: Course) -> None:
+    """Told field by field, eight attempts find out which of four ranks, which operation and which cause it was."""
+    exercise = lesson_course.manifest.exercise("who_waits")
+    question = read_question(lesson_course.exercises / "who_waits" / "question.json")
+    tries = [
+        dict(zip(question.fields, each, strict=True))
+        for each in product([0, 2], *(field.choices for field in list(question.fields.values())[1:]))
+    ]
+    told = {result_text(judge_answer(lesson_course, exercise, given)) for given in tries}
+    assert len(tries) > 8 and len(told) == 2  # right, and not
+
+
+def result_text(found: ExerciseResult) -> str:
+    return f"{exercise_text(found)} {details(StudentResult('ada', '', (found,)))}"
 
 
 def _keyed() -> list[tuple[str, str, float]]:
@@ -151,7 +169,7 @@ def test_students_see_what_was_taken_of_theirs(
     found = judge_answer(lesson_course, manifest.exercise("who_waits"), {"rank": 0, "waits_in": None, "cause": None})
     read = ExerciseResult(manifest.exercise("mean_in_words"), "to_read", written="The mean is <b>too small</b>.")
     page = feedback_html(StudentResult("ada", "", (found, read)), "Kinds").decode()
-    assert "the rank that is late" in page and "Whoever keeps the others waiting" in page
+    assert "the rank that is late" in page and "no answer for what the other ranks wait in" in page
     assert "a person reads it" in page and "&lt;b&gt;too small" in page
     result = result_json(StudentResult("ada", "", (found, read)), "05_kinds")
     assert result["tests"][1]["extra_data"]["written"] == "The mean is <b>too small</b>."

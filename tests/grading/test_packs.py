@@ -59,7 +59,10 @@ def test_a_plan_gets_a_pack_of_each_lesson_through_its_last_exercise(tmp_path: P
     [
         (MARK + RIGHT["total"], 3.0, "answer"),
         (MARK + RIGHT["total"].replace("peer", "other"), 3.0, "answer"),  # renaming makes it nobody's own
-        (RIGHT["total"], 10.0, ""),  # short: found by many
+        (RIGHT["total"], 3.0, "answer"),  # word by word, names and all
+        (RIGHT["total"] + "0\n", 3.0, "answer"),
+        (RIGHT["double"] + RIGHT["total"], 3.0, "answer"),
+        (RIGHT["total"].replace("peer", "other").replace("part", "piece"), 10.0, ""),  # short: found by many
         (MARK + RIGHT["shift"], 10.0, ""),  # the line stayed, the code is theirs
     ],
 )

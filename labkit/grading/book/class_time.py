@@ -6,6 +6,10 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from labkit.errors import ConfigError
+from labkit.grading.plain_text import plain_text
+
+_YEARS = range(1990, 2201)
+"""Beyond them a time is a mistake, and near the ends of the calendar no zone can be taken off it."""
 
 
 def zone_named(name: str) -> tzinfo:
@@ -37,7 +41,9 @@ def moment(text: str, zone: tzinfo | None = None) -> datetime:
     except ValueError:
         found = None
     if found is None or not any(sign in text.strip()[8:] for sign in "T :"):
-        raise ConfigError(f"{text!r} is not a time; write 2026-12-01T18:00+01:00, or ...Z for UTC")
+        raise ConfigError(f"{plain_text(text, 50)!r} is not a time; write 2026-12-01T18:00+01:00, or ...Z for UTC")
+    if found.year not in _YEARS:
+        raise ConfigError(f"{text!r} is not in the years {_YEARS[0]} to {_YEARS[-1]}; correct it")
     return in_zone(found, zone, text)
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from labkit.errors import ConfigError
 
+_MOST_ROWS, _MOST_LETTERS = 10_000, 10_000
 _DELIMITERS = (",", ";", "\t")
 _IN_ENGLISH = {
     "First name": "Vorname|Prénom|Nombre|Nome|Voornaam|Imię|Förnamn|Fornavn|Etunimi|Křestní jméno",
@@ -95,20 +97,37 @@ def read_table(path: Path, what: str) -> TableFile:
     named, _, rest = text.partition("\n")
     told = re.fullmatch(r'"?sep=(.)"?\s*', named)
     text = rest if told else text
-    first = text.partition("\n")[0]
+    first = text.partition("\n")[0][:_MOST_LETTERS]
     delimiter = (
         told[1] if told else max(_DELIMITERS, key=lambda each: len(next(csv.reader([first], delimiter=each), ())))
     )
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     columns = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
-    rows = []
-    for row in reader:
+    rows: list[tuple[int, dict[str, str]]] = []
+    for row in _within_bounds(path, reader):
         if any(map(str.strip, row.pop(None, ()))):
             raise ConfigError(f"{path}, line {reader.line_num}, has more fields than the first line; export it again")
         rows.append((reader.line_num, {name: value or "" for name, value in row.items()}))
     is_marked = is_wide or data.startswith(b"\xef\xbb\xbf")
     return TableFile(columns, rows, delimiter, is_marked, _english(columns, rows))
+
+
+def _within_bounds(path: Path, reader: csv.DictReader[str]) -> Iterator[dict[Any, Any]]:
+    """Yield the rows of one class, whose fields are no longer than any name: students wrote what is in them."""
+    try:
+        for number, row in enumerate(reader, 1):
+            long = max((len(value) for value in row.values() if isinstance(value, str)), default=0)
+            if number > _MOST_ROWS or long > _MOST_LETTERS:
+                raise ConfigError(
+                    f"{path}, line {reader.line_num}, is beyond a table of one class: row {number:,}, with a field "
+                    f"of {long:,} characters, and {_MOST_ROWS:,} and {_MOST_LETTERS:,} are the most; correct the file"
+                )
+            yield row
+    except csv.Error as error:
+        raise ConfigError(
+            f"{path}: after line {reader.line_num} there is no row of a table ({error}); export the file again"
+        ) from None
 
 
 def _english(columns: Sequence[str], rows: Sequence[tuple[int, Mapping[str, str]]]) -> dict[str, str]:

@@ -18,7 +18,8 @@ from labkit.grading.submission import safe_name
 _CANVAS = re.compile(
     r"(?:(?P<name>\w+?)_)??(?P<late>LATE_)?(?:anon_(?P<anonymous>[A-Za-z0-9]{5})|(?P<id>\d+))_(?P<file>\d+)_(?P<rest>.+)"
 )
-_MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
+# The first number is Moodle's: the file's own name, which follows, may look the same.
+_MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
 _GRADESCOPE = re.compile(r"submission_(?P<id>\d+)")
 _NONE = re.compile(
     r"0*|x*|na|none|null|nil|nan|nv|tbd|tba|unknown|missing|empty|pending|notavailable|notapplicable|noid|noemail"

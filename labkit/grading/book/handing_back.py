@@ -55,9 +55,10 @@ def write_pages(
     left_out: dict[str, list[str]] = {system: [] for system in wanted}
     grades, title = book.grades(lesson, keep), lesson_title(lesson)
     people = book.people()
+    taken: set[str] = set()
     for grade in grades:
         made = mark_page(book, lesson, grade, title)
-        name = safe_name(grade.student)
+        name = _free_name(grade.student, taken)
         write_whole(out / f"{name}.html", made)
         tried = attempts(book, lesson, grade)
         for each in tried:
@@ -76,6 +77,17 @@ def write_pages(
     for system, path in wanted.items():
         write_whole(path, _zipped(packed[system]))
     return Written(len(grades), {system: tuple(names) for system, names in left_out.items()})
+
+
+def _free_name(student: str, taken: set[str]) -> str:
+    """Return what a student's page is called, which is added to those taken: two names may be one as a file's."""
+    first = name = safe_name(student)
+    count = 1
+    while name.casefold() in taken:
+        count += 1
+        name = f"{first}_{count}"
+    taken.add(name.casefold())
+    return name
 
 
 def _file_for(system: str, file_name: str, lesson: str) -> str:

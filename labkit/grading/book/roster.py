@@ -15,7 +15,7 @@ from labkit.grading.book.comments_and_requests import CommentsAndRequests
 from labkit.grading.book.file_names import identity, keys, of_system, plain
 from labkit.grading.book.roster_files import GRADESCOPE, Entry
 from labkit.grading.book.same_person import bare, called, known_as, rows_apart
-from labkit.grading.book.tables import Person
+from labkit.grading.book.tables import Person, Report
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,8 @@ class Roster(CommentsAndRequests):
         people = self.people()
         if not people:
             return Belonging({name: name for name in listed})
+        ends = _ends(people.values())
+        assignments = _assignments([*listed, *self._file_names()], ends)
         by_key: dict[str, set[str]] = defaultdict(set)
         by_name: dict[str, set[str]] = defaultdict(set)
         for person in people.values():
@@ -115,7 +117,7 @@ class Roster(CommentsAndRequests):
         for name in listed:
             mine: set[str] = set().union(*(by_key.get(each, set()) for each in keys(name)))
             mine = mine or set().union(*(by_name.get(each, set()) for each in _named(name)))
-            mine = mine or _at_the_end(name, people.values())
+            mine = mine or _at_the_end(name, ends, assignments)
             named = of_system(name)
             if len(mine) == 1 or (mine and named is not None and named.system == GRADESCOPE):
                 found[name], *others = sorted(mine)
@@ -162,6 +164,11 @@ class Roster(CommentsAndRequests):
             found[name] = list(dict.fromkeys([*everybody, *(each for each in people if people[each].team in teams)]))
         return found
 
+    def _file_names(self) -> list[str]:
+        """Return the names of all files that were recorded."""
+        with self.reading() as session:
+            return list(session.scalars(select(Report.file_name).distinct()))
+
     @staticmethod
     def _people(session: Session) -> dict[str, Entry]:
         return {
@@ -199,22 +206,46 @@ def _named(name: str) -> set[str]:
     return {plain(name), plain(of_moodle), plain(of_moodle.partition("-")[2])} - {""}  # "Red-Ada Lovelace" in groups
 
 
-def _at_the_end(name: str, people: Iterable[Entry]) -> set[str]:
-    """Return who a repository of GitHub Classroom is of: "ASSIGNMENT-LOGIN", or "ASSIGNMENT-TEAM" for one of a team.
-
-    The longest login counts, of "love" and "ada-love" that of 02-ring-ada-love; a number is nobody's login.
-    """
+def _ends(people: Iterable[Entry]) -> dict[str, set[str]]:
+    """Return who each login, and each team's name, means at the end of a repository's name."""
     ends: dict[str, set[str]] = defaultdict(set)
     teams: set[str] = set()
     for person in people:
         for each in person.own:
-            ends[each].add(person.name)
+            if not each.isdigit():  # a number is nobody's login
+                ends[each].add(person.name)
         team = identity(person.team).replace(" ", "-")
         if team and team not in teams:
             teams.add(team)
             ends[team].add(person.name)
-    fits = [each for each in ends if not each.isdigit() and (f"-{plain(name)}").endswith(f"-{each}")]
-    return ends[max(fits, key=len)] if fits else set()
+    return ends
+
+
+def _assignments(names: Iterable[str], ends: Mapping[str, set[str]]) -> dict[str, int]:
+    """Return what may be an assignment in names of repositories, "02-ring-", and how many names begin with it."""
+    known = {f"-{plain(name)}" for name in names}
+    starts = {name[: -len(end)] for name in known for end in _fitting(name, ends)}
+    return {start: sum(name.startswith(start) for name in known) for start in starts}
+
+
+def _at_the_end(name: str, ends: Mapping[str, set[str]], assignments: Mapping[str, int]) -> set[str]:
+    """Return who a repository of GitHub Classroom is of: "ASSIGNMENT-LOGIN", or "ASSIGNMENT-TEAM" for one of a team.
+
+    The assignment is what most repositories begin with, so that 02-ring-mallory-ada is not ada's; where as many begin
+    with several, the shortest, for the longest login counts: of "love" and "ada-love" that of 02-ring-ada-love.
+    """
+    whole = f"-{plain(name)}"
+    mine = [start for start in assignments if whole.startswith(start)]
+    if not mine:
+        return set()
+    start = max(mine, key=lambda each: (assignments[each], -len(each)))
+    return ends.get(whole.removeprefix(start), set())
+
+
+def _fitting(name: str, ends: Mapping[str, set[str]]) -> list[str]:
+    """Return which of `ends` stands, with a hyphen before it, at the end of a name that begins with one."""
+    parts = [name[at + 1 :] for at, letter in enumerate(name) if letter == "-"]
+    return [each for each in parts if each in ends]
 
 
 def _names(person: Entry) -> frozenset[str]:

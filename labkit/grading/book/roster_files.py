@@ -18,9 +18,11 @@ from pathlib import Path
 from labkit.errors import ConfigError
 from labkit.grading.book.csv_files import SWITCH, read_table
 from labkit.grading.book.file_names import identity, key, plain
+from labkit.grading.plain_text import plain_text
 
 GRADESCOPE = "Gradescope"
 _LENGTHS = {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+_LONGEST_EXTRA = timedelta(days=366)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def read_roster(path: Path, *, groups_are_teams: bool = False) -> list[Entry]:
             found = []
             for line, row in table.in_english():
                 try:
-                    entry = read({name: value.strip() for name, value in row.items()})
+                    entry = read({name: plain_text(value).strip() for name, value in row.items()})
                 except ConfigError as error:
                     raise ConfigError(f"{path}, line {line}: {error}") from None
                 if entry is not None and identity(entry.name):
@@ -152,6 +154,8 @@ def _length(text: str) -> timedelta:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(min|h|d)", text)
     if found is None:
         raise ConfigError(f"{text!r} is not an extra time; write 90 min, 36 h or 2 d")
+    if float(found[1]) > _LONGEST_EXTRA / _LENGTHS[found[2]]:
+        raise ConfigError(f"{text!r} is more extra time than a year; write 90 min, 36 h or 2 d")
     return float(found[1]) * _LENGTHS[found[2]]
 
 

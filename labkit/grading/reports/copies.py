@@ -8,13 +8,17 @@ out, and much of it. A hint where to look, never a verdict.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from labkit.grading.reports.idle_code import runs_text, without_idle
+from labkit.grading.reports.packs import is_in
 from labkit.grading.reports.similarity import similar, tokens
+from labkit.words import join
 
 _LEAST_TOKENS = 80
 _LEAST_SHARE = 0.5
@@ -67,7 +71,7 @@ class Copies:
     Attributes:
         cases: The identical first, larger groups first; then pairs that are much the same.
         from_pack: Exercises whose cell is a handed out pack's answer, by student.
-        unread: Why submissions could not be compared, by student.
+        unread: What could not be compared, and why, by student.
     """
 
     cases: tuple[Case, ...]
@@ -86,14 +90,20 @@ def copies(works: Sequence[Work], handed_out: Mapping[str, str], packs: Sequence
     given: dict[str, set[str]] = defaultdict(set)
     for pack in packs:
         for exercise, source in pack.items():
-            given[exercise].add(_fingerprint(source))
+            given[exercise].add(source)
+    whole = {exercise: {_fingerprint(source) for source in answers} for exercise, answers in given.items()}
     task = {exercise: len(tokens(source)) for exercise, source in handed_out.items()}
     cells: list[dict[str, str]] = []
     sizes: list[dict[str, int]] = []
     from_pack: dict[str, tuple[str, ...]] = {}
     for work in works:
         prints = {exercise: _fingerprint(source) for exercise, source in work.answers.items()}
-        packed = tuple(exercise for exercise, each in prints.items() if each in given[exercise])
+        packed = tuple(
+            exercise
+            for exercise, answers in given.items()
+            if prints.get(exercise) in whole[exercise]
+            or any(is_in(answer, work.answers.values(), handed_out.get(exercise, "")) for answer in answers)
+        )
         if packed and not work.origin:
             from_pack[work.name] = packed
         cells.append({exercise: each for exercise, each in prints.items() if exercise not in packed})
@@ -115,7 +125,15 @@ def copies(works: Sequence[Work], handed_out: Mapping[str, str], packs: Sequence
     owners = {work.name: work.owner or work.name for work in works}
     found = [case for case in found if len({owners[name] for name in case.names}) > 1]
     named = [replace(each, id=_hash("\0".join(sorted(ids[name] for name in each.names)))[:8]) for each in found]
-    return Copies(tuple(named), from_pack, {work.name: work.problem for work in works if work.problem})
+    return Copies(tuple(named), from_pack, {work.name: words for work in works if (words := _not_compared(work))})
+
+
+def _not_compared(work: Work) -> str:
+    """Return what of a submission was not compared, and why; "" for nothing."""
+    hidden = () if work.problem or work.origin else runs_text(work.answers)
+    return work.problem or (
+        f"{join(hidden)} runs a text as code (exec, eval), so look at it yourself" if hidden else ""
+    )
 
 
 def _groups(
@@ -124,13 +142,13 @@ def _groups(
     """Return the groups of rows that are identical, directly or through one another, largest first."""
     count = len(works)
     same = np.zeros((count, count), dtype=np.float32)
-    holders: dict[tuple[str, str], list[int]] = defaultdict(list)
+    holders: dict[str, dict[int, int]] = defaultdict(dict)  # in whichever cell it stands: an answer may be moved
     for row, own in enumerate(cells):
         for exercise, each in own.items():
-            holders[exercise, each].append(row)
-    for (exercise, _), rows in holders.items():
-        if len(rows) > 1:
-            same[np.ix_(rows, rows)] += min(sizes[row][exercise] for row in rows)
+            holders[each][row] = max(sizes[row][exercise], holders[each].get(row, 0))
+    for having in holders.values():
+        if len(having) > 1:
+            same[np.ix_([*having], [*having])] += min(having.values())
     total = np.array([sum(each.values()) for each in sizes], dtype=np.float32)
     alike = (same >= _LEAST_TOKENS) & (same >= _LEAST_SHARE * np.minimum(total[:, None], total[None, :]))
     files: dict[str, list[int]] = defaultdict(list)
@@ -165,9 +183,10 @@ def _case(
         for row in group:
             if exercise in cells[row]:
                 having[cells[row][exercise]].append(row)
-        most = max(having.values(), key=len)
-        if len(most) > 1:
-            shared[exercise] = sizes[most[0]][exercise]
+        for print_, rows in having.items():
+            elsewhere = any(print_ in cells[row].values() for row in group if row not in rows)
+            if len(rows) > 1 or elsewhere:
+                shared[exercise] = max(shared[exercise], sizes[rows[0]][exercise])
     smallest = max(1, min(sum(sizes[row].values()) for row in group))
     files = {works[row].sha256 for row in group}
     kind = "the same file" if len(files) == 1 and "" not in files else "the same answers"
@@ -177,11 +196,11 @@ def _case(
 
 
 def _fingerprint(source: str) -> str:
-    return _hash(" ".join(tokens(source)))
+    return _hash(" ".join(tokens(without_idle(source))))
 
 
 def _identity(work: Work) -> str:
-    answers = "\0".join(f"{exercise}\0{source}" for exercise, source in sorted(work.answers.items()))
+    answers = json.dumps(sorted(work.answers.items()))
     return f"{work.origin}\0{work.name}\0{work.sha256 or _hash(answers)}"
 
 

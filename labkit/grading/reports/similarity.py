@@ -16,12 +16,14 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import nsmallest
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from labkit.grading.reports.idle_code import without_idle
 from labkit.grading.submission import SubmittedCell
 from labkit.lessons.lesson import CODE_TASKS
 
@@ -116,7 +118,7 @@ def _own(cells: Mapping[str, str], skeleton: Mapping[str, frozenset[int]]) -> se
     found = {
         (number, each)
         for number, source in cells.items()
-        for each in shingles(source) - skeleton.get(number, frozenset())
+        for each in shingles(without_idle(source)) - skeleton.get(number, frozenset())
     }
     return (
         found if len(found) <= _MOST_OF_ONE else set(nsmallest(_MOST_OF_ONE, found, key=lambda run: (run[1], run[0])))
@@ -138,23 +140,24 @@ def _shared(
     return shared
 
 
-def shingles(source: str) -> frozenset[int]:
-    """Return a number for each run of seven tokens."""
-    listed = tokens(source)
+@lru_cache(maxsize=256)
+def shingles(source: str, *, names: bool = False) -> frozenset[int]:
+    """Return a number for each run of seven tokens; with their names, or names all alike."""
+    listed = tokens(source, names=names)
     return frozenset(
         zlib.crc32(" ".join(listed[at : at + _LENGTH]).encode("utf-8", "replace"))
         for at in range(len(listed) - _LENGTH + 1)
     )
 
 
-def tokens(source: str) -> Sequence[str]:
-    """Return the tokens of a cell, names all alike; comments and texts are left out."""
+def tokens(source: str, *, names: bool = False) -> Sequence[str]:
+    """Return the tokens of a cell, names all alike unless they are asked for; comments and texts are left out."""
     found: list[str] = []
     for match in _TOKEN.finditer(source[:_MOST_LETTERS]):
         text = match.group()
         if match.lastgroup in ("comment", "text"):
             continue
-        if match.lastgroup == "word" and text not in _KEPT and not (found and found[-1] == "."):
+        if not names and match.lastgroup == "word" and text not in _KEPT and not (found and found[-1] == "."):
             text = "name"
         found.append(text)
         if len(found) >= _MOST_TOKENS:

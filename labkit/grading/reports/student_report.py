@@ -58,11 +58,12 @@ def _own_failure(result: ExerciseResult) -> str:
     failure = result.first_failure
     if failure is None:
         return "Not all cases were tried."
-    passed = sum(case.passed for case in result.cases)
     lines = [f"Tried: {failure.name}", f"Came back: {failure.message}"]
     if failure.hint:
         lines.append(f"Hint: {failure.hint}")
-    lines.append(f"{passed} of {result.num_cases} hidden cases passed; {_for_them(result)}.")
+    if result.exercise.is_code:
+        passed = sum(case.passed for case in result.cases)
+        lines.append(f"{passed} of {result.num_cases} hidden cases passed; {_for_them(result)}.")
     return plain_text("\n".join(lines))
 
 
