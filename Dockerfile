@@ -4,7 +4,7 @@
 # On NVIDIA GPUs, with PyTorch's CUDA build:
 #   docker build --tag labkit-cuda --build-arg TORCH_BUILDS=https://download.pytorch.org/whl/cu130 .
 #   docker run --rm --gpus all --publish 8888:8888 --shm-size 8g labkit-cuda
-# What you write is gone with the container, unless a folder is mounted: --volume "$PWD/mine:/home/learner/mine".
+# What you write is gone with the container, unless a folder is mounted: --volume "$PWD/mine:/lessons".
 # The target `dev` is what .devcontainer builds: a checkout's tools, and no checkout.
 ARG PYTHON=3.12
 
@@ -33,9 +33,9 @@ COPY labkit labkit
 COPY notebooks labkit/course/notebooks
 COPY .jupyter labkit/course/.jupyter
 COPY solutions/[0-9]*.py labkit/course/solutions/
-RUN pip install --no-deps . && rm -rf /opt/labkit
+RUN pip install --no-deps . && rm -rf /opt/labkit && install --directory --owner 1000 --group 1000 /lessons
 USER 1000:1000
-WORKDIR /home/learner/mine
+WORKDIR /lessons
 EXPOSE 8888
 HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8888/api')"]
 CMD ["labkit", "lab", "--folder", ".", "--", "--ip=0.0.0.0", "--port=8888", "--no-browser"]

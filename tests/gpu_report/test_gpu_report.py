@@ -44,7 +44,7 @@ def assert_private(text: str) -> None:
 
 
 def hopeless(place: Place) -> None:
-    hold(False, "expected 1, got 2 at /home/ada/x.py")
+    hold(False, "expected 1, got 2 at /data/ada/x.py")
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_what_there_was_no_time_for_is_named_and_nothing_of_it_begun(tmp_path: P
 @pytest.mark.usefixtures("on_an_h100")
 def test_a_part_that_fails_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(place: Place) -> Any:
-        raise RuntimeError("NCCL error: unhandled system error\nat /home/ada/nccl.cc")
+        raise RuntimeError("NCCL error: unhandled system error\nat /data/ada/nccl.cc")
 
     monkeypatch.setattr(measures, "timelines", broken)
     data = gpu_report(tmp_path / "r", only=["timelines", "tests"], say=lambda _: None)

@@ -15,7 +15,7 @@ from labkit.gpu_report.private import cleaned, without_names
 
 NAMES = ("ada-lovelace", "analytical7.example.org", "analytical7")
 SECRETS = (
-    "ada-lovelace", "analytical7", "/home/ada-lovelace/course", "GPU-5c7e1a2b-0000-1111-2222-333344445555",
+    "ada-lovelace", "analytical7", "/data/ada-lovelace/course", "GPU-5c7e1a2b-0000-1111-2222-333344445555",
     "MIG-5c7e1a2b-0000-1111-2222-333344445555", "10.77.0.1", "fe80:0:0:0:1ff:fe23:4567:890a", "0a:1b:2c:3d:4e:5f",
     "SLURM_JOB_ACCOUNT=lovelace-lab",
 )  # fmt: skip
@@ -32,11 +32,11 @@ def test_no_name_path_address_or_serial_number_stays(secret: str, sentence: str)
 @pytest.mark.parametrize(
     ("path", "kept"),
     [
-        ("/home/ada/labkit/worlds.py", ".../worlds.py"),
+        ("/data/ada/labkit/worlds.py", ".../worlds.py"),
         ("/opt/conda/lib/python3.12/site-packages/torch/distributed/c10d.py:2501", ".../c10d.py:2501"),
         (r"C:\Users\ada\course\02_ring.ipynb", ".../02_ring.ipynb"),
         ("~/secret/plan.txt", ".../plan.txt"),
-        ("/home/ada", ".../ada"),
+        ("/data/ada", ".../ada"),
     ],
 )
 def test_of_a_path_only_the_files_name_stays(path: str, kept: str) -> None:
@@ -57,12 +57,12 @@ def test_what_a_report_is_about_stays(text: str) -> None:
 
 @given(st.text(alphabet="ab/.:\\ -_0123456789", max_size=40))
 def test_cleaning_twice_is_cleaning_once_for_folders(text: str) -> None:
-    once = without_names(f"{text} /home/ada/x.py", ("ada",))
-    assert "/home/" not in once and "ada" not in once
+    once = without_names(f"{text} /data/ada/x.py", ("ada",))
+    assert "/data/" not in once and "ada" not in once
 
 
 def test_plain_data_is_cleaned_to_its_depth_and_numbers_stay() -> None:
-    data = {"a": [{"b": "at /home/ada-lovelace/x.py"}, 3, None, True], "c": ("10.77.0.1", 0.5)}
+    data = {"a": [{"b": "at /data/ada-lovelace/x.py"}, 3, None, True], "c": ("10.77.0.1", 0.5)}
     assert cleaned(data) == {"a": [{"b": "at .../x.py"}, 3, None, True], "c": ["ADDRESS", 0.5]}
 
 

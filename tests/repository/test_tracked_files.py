@@ -24,6 +24,8 @@ FOR_OTHERS = {
     "labkit/grading/handout/runtime_lock.py": "Gradescope's machines and students' take PyTorch's build without CUDA",
     "labkit/grading/handout/wheels.py": "students without a network get PyTorch's build without CUDA, from a folder",
     "labkit/grading/handout/students_readme.py": "the same, and wheels from a USB stick",
+    "Dockerfile": "an image has PyTorch's build without CUDA, which is gigabytes smaller, unless told otherwise",
+    ".binder/requirements.txt": "Binder has no GPU",
 }
 
 
