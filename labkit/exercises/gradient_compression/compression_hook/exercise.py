@@ -20,16 +20,15 @@ from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of
 from labkit.checks.structure import Each
-from labkit.checks.values import integer, integers, listed, number, record, records, tensors, text, texts
+from labkit.checks.values import integer, integers, listed, record, records, tensors, text, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import gathered, sparse
 from labkit.exercises.gradient_compression.compression_hook.driver import drive
+from labkit.exercises.gradient_compression.hook_rounding import MODEL, rounding
 from labkit.exercises.gradient_compression.hook_wire import packet_sizes, wrong_on_the_wire
 from labkit.exercises.gradient_compression.par import HOOK
 from labkit.exercises.gradient_compression.sparse import SPARSE
 from labkit.exercises.gradient_compression.unpacked import OWN, ROUNDING, WINDOW, unpacked
-
-_MODEL = {"norm": False, "unused": False}
 
 
 def hook_case(
@@ -83,7 +82,7 @@ def ddp_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
         batches = [hard_batch(part_of(seed, "rank", rank, step), 5) for step in range(steps)]
         x, y = [list(each) for each in zip(*batches, strict=True)]
         compressor: dict[str, Value] = {"kind": ROUNDING, "step": 2.0**-12}
-        model: dict[str, Value] = {"seed": part_of(seed, "model"), "model": dict(_MODEL)}
+        model: dict[str, Value] = {"seed": part_of(seed, "model"), "model": dict(MODEL)}
         inputs.append({**model, "compressor": compressor, "cap": 0.0003, "x": x, "y": y})
     return Case(name, world_size, tuple(inputs), {"ddp": True})
 
@@ -141,7 +140,7 @@ def structure(case: Case) -> list[Any]:
 
 def _gradients_of_ranks(case: Case) -> list[list[dict[str, Tensor]]]:
     """Return for each step each rank's own gradients, divided by the ranks."""
-    model = HardModel(integer(case.inputs[0], "seed"), **_MODEL)
+    model = HardModel(integer(case.inputs[0], "seed"), **MODEL)
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
     steps = []
     for step in range(len(tensors(case.inputs[0], "x"))):
@@ -199,7 +198,7 @@ def _wrong_on_ddp(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
     if _own(case) in SPARSE:
         yield from sparse.wrong(case, got, _gradients_of_ranks(case))
         return
-    allowed = _rounding(case)
+    allowed = rounding(case)
     for step, wanted in enumerate(_ddp_gradients(case)):
         for rank, values in enumerate(got):
             came = records(values, "gradients")[step]
@@ -211,29 +210,6 @@ def _wrong_on_ddp(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
                     mistake = "sum instead of mean" if abs(ratio - case.world_size) < 0.05 else "wrong under DDP"
                     what = f"Under torch's DDP, step {step}, rank {rank}: the gradient of {name}"
                     yield wrong_value(mistake, what, mine, right, rank=rank)
-
-
-def _rounding(case: Case) -> float:
-    """Return how far a gradient under DDP may be from the mean."""
-    about = record(case.inputs[0], "compressor")
-    if text(about, "kind") == OWN:
-        # half a step of Int8 on each rank, and half a step that the last one left: steps are 1/127 of the largest entry
-        return 1.1 * sum(_largest_entries(case)) / 127
-    # a gradient at the border of two steps may round either way on each rank
-    return case.world_size * number(about, "step")
-
-
-def _largest_entries(case: Case) -> list[float]:
-    """Return for each rank the largest entry of its own gradients in any step, divided by the ranks."""
-    model, found = HardModel(integer(case.inputs[0], "seed"), **_MODEL), []
-    trained = [each for each in model.parameters() if each.requires_grad]
-    for inputs in case.inputs:
-        largest = 0.0
-        for x, y in zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True):
-            gradients = torch.autograd.grad(loss_of(model(x), y), trained, allow_unused=True)
-            largest = max(largest, *(float(each.abs().max()) for each in gradients if each is not None))
-        found.append(largest / case.world_size)
-    return found
 
 
 def _wrong_keys(case: Case, values: Values, rank: int) -> Iterator[Finding]:
