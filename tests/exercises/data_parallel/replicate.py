@@ -119,3 +119,14 @@ wrong_replicate(
     "not on its device",
     f"memo = {{id(t): t.clone() if number else t for t in {TENSORS}}}",
 )
+WRONG.changed(
+    "leaves its copies in the module",
+    "the module changed",
+    (
+        "    tensors = [",
+        """    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            setattr(part, name, nn.Parameter(parameter.detach().clone()))
+    tensors = [""",
+    ),
+)

@@ -8,7 +8,7 @@ from typing import Any, cast
 from labkit.checks import values
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import listed
@@ -27,24 +27,6 @@ _NO_PLANS, _NUMBER, _CHUNKS, _LONG, _FAULTY, _LOST, _TWICE, _SAME, _ALONE, _OUTS
     "a contribution is missing", "a contribution counts twice", "a chunk is sent and received in one step",
     "a message without a partner", "no such peer or chunk", "steps go back",
 )  # fmt: skip
-MISTAKES = {
-    _NO_PLANS: "all_reduce_plans returns a list with one plan for each rank, and a plan is a list of Send, Recv and "
-    "Reduce.",
-    _NUMBER: "The list has one plan for each rank, rank 0's first; a rank with nothing to do has an empty plan.",
-    _CHUNKS: f"A tensor is cut into at most {MOST_CHUNKS} chunks, numbered from 0.",
-    _LONG: f"A plan has at most {MOST_RECORDS} records.",
-    _FAULTY: "A plan is a list of Send, Recv and Reduce records, with whole numbers in them.",
-    _LOST: "In the end every chunk on every rank must hold every rank's contribution. Look at the rank and the chunk "
-    "that are named: who should have sent them the rest? labkit.ring_player(plans) shows it where there are as many "
-    "chunks as ranks.",
-    _TWICE: "A contribution was added to a chunk that had it already: once two ranks hold the same sum, what one sends "
-    "to the other must replace it, without a Reduce.",
-    _SAME: "What a step sends is what the chunk held before the step. Send it in one step and receive it in another.",
-    _ALONE: "Every Send needs a Recv of the same chunk on the other side, and messages between two ranks arrive in the "
-    "order in which they were sent.",
-    _OUTSIDE: "Peers are ranks of this cluster, 0 to num_ranks - 1, and nobody sends to itself.",
-    _BACK: "List the records in the order of their steps.",
-}
 _OF_FAULT = {
     "no_plan": _FAULTY, "outside": _OUTSIDE, "itself": _OUTSIDE, "backwards": _BACK, "race": _SAME,
     "chunk_mismatch": _ALONE, "missing": _LOST, "twice": _TWICE, "unmatched": _ALONE, "deadlock": _ALONE,
@@ -140,13 +122,13 @@ def _pars(case: Case) -> Pars:
 _BOTH_WAYS = [(1, 2, 6.0), (2, 1, 6.0)]
 _UNEVEN = [(src, dst, 4.0) for src, dst in ((0, 1), (1, 0), (2, 3), (3, 2), (4, 6), (6, 4), (5, 7), (7, 5))]
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="unequal_links",
     functions=("all_reduce_plans",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         cluster_case("two nodes of four", 8, 4, [], [2463.5, 1644.7, 1429.0]),
         cluster_case("two nodes of four, ranks 1 and 2 on a slow link", 8, 4, _BOTH_WAYS, [2463.5, 2709.1, 1429.0]),
@@ -167,7 +149,31 @@ EXERCISE = Exercise(
         "the paper's plan: cut everything into slices, and start the next slice inside the node while this one is on "
         "the card.",
     ),
-    mistakes=MISTAKES,
+    mistakes=(
+        Mistake(_NO_PLANS,
+                "all_reduce_plans returns a list with one plan for each rank, and a plan is a list of Send, Recv and "
+                "Reduce."),
+        Mistake(_NUMBER,
+                "The list has one plan for each rank, rank 0's first; a rank with nothing to do has an empty plan."),
+        Mistake(_CHUNKS, f"A tensor is cut into at most {MOST_CHUNKS} chunks, numbered from 0."),
+        Mistake(_LONG, f"A plan has at most {MOST_RECORDS} records."),
+        Mistake(_FAULTY, "A plan is a list of Send, Recv and Reduce records, with whole numbers in them."),
+        Mistake(_LOST,
+                "In the end every chunk on every rank must hold every rank's contribution. Look at the rank and the "
+                "chunk that are named: who should have sent them the rest? labkit.ring_player(plans) shows it where "
+                "there are as many chunks as ranks."),
+        Mistake(_TWICE,
+                "A contribution was added to a chunk that had it already: once two ranks hold the same sum, what one "
+                "sends to the other must replace it, without a Reduce."),
+        Mistake(_SAME,
+                "What a step sends is what the chunk held before the step. Send it in one step and receive it in "
+                "another."),
+        Mistake(_ALONE,
+                "Every Send needs a Recv of the same chunk on the other side, and messages between two ranks arrive "
+                "in the order in which they were sent."),
+        Mistake(_OUTSIDE, "Peers are ranks of this cluster, 0 to num_ranks - 1, and nobody sends to itself."),
+        Mistake(_BACK, "List the records in the order of their steps."),
+    ),
     distributed=False,
     challenge=Challenge("µs", score, _pars, plan="plans"),
-)
+)  # fmt: skip

@@ -9,9 +9,8 @@ import torch
 
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
-from labkit.checks.blame import HANGS, by_signs
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.tensor_values import close
@@ -131,54 +130,18 @@ _IN_TURN, _NOT_JOINED, _LOST, _ORDER, _KEYWORDS, _GRADIENTS = (
     "one after another", "not joined", "results lost", "in the order of their end", "keywords dropped",
     "gradients not as outside",
 )  # fmt: skip
-_SWALLOWED, _ANOTHERS, _TYPE, _LINE, _EARLY, _FOR_EVER = (
+_SWALLOWED, _ANOTHERS, _TYPE, _LINE, _EARLY = (
     "an exception swallowed", "another replica's exception", "another type", "the line is lost",
-    "raised before the others ended", "waits forever",
+    "raised before the others ended",
 )  # fmt: skip
-MISTAKES = {
-    _IN_TURN: (
-        "Each replica began only when the one before had finished. Start all threads first: a join (or result()) in "
-        "the same loop waits at once."
-    ),
-    _NOT_JOINED: (
-        "You returned before the threads were done: starting a thread does not wait for it. Start them all, then wait "
-        "for all."
-    ),
-    _LOST: (
-        "The replicas finished, but their outputs are None: what a Thread's function returns is lost. Store each "
-        "result by number, or use a pool, whose futures keep it."
-    ),
-    _ORDER: "The outputs are in the order in which the replicas finished. Put each at the index of its replica.",
-    _KEYWORDS: "Some keywords did not reach the replica: replica(**inputs[i]).",
-    _GRADIENTS: (
-        "Each thread has its own setting for recording gradients. Call torch.is_grad_enabled() outside and "
-        "torch.set_grad_enabled(...) in the thread."
-    ),
-    _SWALLOWED: (
-        "A replica raised an exception and nobody noticed: an exception ends only its own thread. Ask every future "
-        "for its result(), or catch the exception in the thread, keep it, and raise it at the end."
-    ),
-    _ANOTHERS: (
-        "Two replicas failed, and you raised the exception of the first or last to fail. Take the lowest-numbered "
-        "replica, so that every run reports the same."
-    ),
-    _TYPE: (
-        "The exception has a different type than the one that was raised. Raise the very exception that you caught; "
-        "many types cannot be built from a message alone."
-    ),
-    _LINE: "A new exception knows nothing of the line that failed. Raise the one that you caught: it carries its "
-    "traceback.",
-    _EARLY: "You raised while other replicas were still computing. Wait for all of them first.",
-    _FOR_EVER: "It did not finish in time: something waits for a thread that was never started.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="parallel_apply",
     functions=("parallel_apply",),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         threads_case("3 replicas, the last one is done first", 141, 3),
         threads_case("2 replicas, with a second keyword", 142, 2, scale=0.5),
@@ -196,7 +159,34 @@ EXERCISE = Exercise(
         "ThreadPoolExecutor(len(replicas)) as pool: futures = [pool.submit(call, *pair) for pair in zip(replicas, "
         "inputs)]. After the with block: return [future.result() for future in futures].",
     ),
-    mistakes=MISTAKES,
-    blame=by_signs({_FOR_EVER: HANGS}),
-    general=frozenset({_FOR_EVER}),
-)
+    mistakes=(
+        Mistake(_IN_TURN,
+                "Each replica began only when the one before had finished. Start all threads first: a join (or "
+                "result()) in the same loop waits at once."),
+        Mistake(_NOT_JOINED,
+                "You returned before the threads were done: starting a thread does not wait for it. Start them all, "
+                "then wait for all."),
+        Mistake(_LOST,
+                "The replicas finished, but their outputs are None: what a Thread's function returns is lost. Store "
+                "each result by number, or use a pool, whose futures keep it."),
+        Mistake(_ORDER,
+                "The outputs are in the order in which the replicas finished. Put each at the index of its replica."),
+        Mistake(_KEYWORDS, "Some keywords did not reach the replica: replica(**inputs[i])."),
+        Mistake(_GRADIENTS,
+                "Each thread has its own setting for recording gradients. Call torch.is_grad_enabled() outside and "
+                "torch.set_grad_enabled(...) in the thread."),
+        Mistake(_SWALLOWED,
+                "A replica raised an exception and nobody noticed: an exception ends only its own thread. Ask every "
+                "future for its result(), or catch the exception in the thread, keep it, and raise it at the end."),
+        Mistake(_ANOTHERS,
+                "Two replicas failed, and you raised the exception of the first or last to fail. Take the "
+                "lowest-numbered replica, so that every run reports the same."),
+        Mistake(_TYPE,
+                "The exception has a different type than the one that was raised. Raise the very exception that you "
+                "caught; many types cannot be built from a message alone."),
+        Mistake(_LINE,
+                "A new exception knows nothing of the line that failed. Raise the one that you caught: it carries its "
+                "traceback."),
+        Mistake(_EARLY, "You raised while other replicas were still computing. Wait for all of them first."),
+    ),
+)  # fmt: skip

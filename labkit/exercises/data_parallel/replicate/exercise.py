@@ -11,9 +11,8 @@ from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
-from labkit.checks.blame import blaming
-from labkit.checks.case import Case, Failure, Value, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
@@ -139,8 +138,8 @@ def _of_buffers(case: Case, came: Tensors, right: Tensors) -> str:
     return _ALL_BUFFERS if seen > 1 else _NO_BUFFERS
 
 
-def _on_the_wrong_device(case: Case, failure: Failure, wire: Wire) -> bool:
-    return "meta" in _devices(case)
+def _on_the_wrong_device(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and "meta" in _devices(case)
 
 
 _DETACHED, _ONLY_FIRST, _ONLY_OTHERS, _AVERAGED, _TIED = (
@@ -150,39 +149,13 @@ _ALL_BUFFERS, _NO_BUFFERS, _OTHERS_BUFFERS, _SHARED, _ELSEWHERE, _CHANGED = (
     "buffers of all replicas", "buffers of nobody", "another replica's buffers", "the same memory",
     "not on its device", "the module changed",
 )  # fmt: skip
-MISTAKES = {
-    _DETACHED: "No gradient arrives in the module: the replicas hold new parameters, with nothing between them and the "
-    "original. A copy must be made by an operation that autograd sees (clone, .to with copy=True), and not under "
-    "no_grad, by detach, .data or a bare deepcopy.",
-    _ONLY_FIRST: "The module has the gradients of replica 0 alone: the other replicas are cut off from it.",
-    _ONLY_OTHERS: "The gradients of replica 0 are missing: it is cut off from the module.",
-    _AVERAGED: "The gradients are divided by the number of replicas. They must add up: the mean is the loss's "
-    "business.",
-    _TIED: (
-        "Only the weight that two layers share is wrong: named_parameters() lists it once, so the second layer kept "
-        "its own copy. Replace the weight everywhere it is used; a memo keyed by id does that."
-    ),
-    _ALL_BUFFERS: "Every replica wrote into the module's buffers. Only replica 0 may: give the others copies, "
-    "buffer.to(device, copy=True); a plain .to(device) returns the same tensor if it is on that device already.",
-    _NO_BUFFERS: (
-        "The module's buffers did not change: what BatchNorm learned in this step is lost. Replica 0 must hold the "
-        "module's own buffers, not copies."
-    ),
-    _OTHERS_BUFFERS: "The module's buffers are not those that replica 0 has written.",
-    _SHARED: (
-        "Replicas from 1 on need tensors of their own. Where the tensor is already on the device, .to(device) returns "
-        "it unchanged; .to(device, copy=True) makes a copy."
-    ),
-    _ELSEWHERE: "Parameters and buffers of replica i belong on devices[i].",
-    _CHANGED: "The module itself was changed: its parameters are other tensors now. Put the copies into the replicas.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="replicate",
     functions=("replicate",),
     driver=drive,
     oracle=expected,
-    find=find,
+    looks=(find,),
     visible=(
         replicas_case("2 devices, plain layers", 131, 2, norm=False, tied=False, frozen=False),
         replicas_case("3 devices, a weight that two layers share", 132, 3, norm=False),
@@ -200,7 +173,35 @@ EXERCISE = Exercise(
         "memo = {id(t): t.to(device, copy=number > 0) for t in [*module.parameters(), *module.buffers()]}, then "
         "copy.deepcopy(module, memo), for each device.",
     ),
-    mistakes=MISTAKES,
-    blame=blaming({_ELSEWHERE: _on_the_wrong_device}),
-    certain=frozenset({_ELSEWHERE}),
-)
+    mistakes=(
+        Mistake(_DETACHED,
+                "No gradient arrives in the module: the replicas hold new parameters, with nothing between them and "
+                "the original. A copy must be made by an operation that autograd sees (clone, .to with copy=True), "
+                "and not under no_grad, by detach, .data or a bare deepcopy."),
+        Mistake(_ONLY_FIRST,
+                "The module has the gradients of replica 0 alone: the other replicas are cut off from it."),
+        Mistake(_ONLY_OTHERS, "The gradients of replica 0 are missing: it is cut off from the module."),
+        Mistake(_AVERAGED,
+                "The gradients are divided by the number of replicas. They must add up: the mean is the loss's "
+                "business."),
+        Mistake(_TIED,
+                "Only the weight that two layers share is wrong: named_parameters() lists it once, so the second "
+                "layer kept its own copy. Replace the weight everywhere it is used; a memo keyed by id does that."),
+        Mistake(_ALL_BUFFERS,
+                "Every replica wrote into the module's buffers. Only replica 0 may: give the others copies, "
+                "buffer.to(device, copy=True); a plain .to(device) returns the same tensor if it is on that device "
+                "already."),
+        Mistake(_NO_BUFFERS,
+                "The module's buffers did not change: what BatchNorm learned in this step is lost. Replica 0 must "
+                "hold the module's own buffers, not copies."),
+        Mistake(_OTHERS_BUFFERS, "The module's buffers are not those that replica 0 has written."),
+        Mistake(_SHARED,
+                "Replicas from 1 on need tensors of their own. Where the tensor is already on the device, .to(device) "
+                "returns it unchanged; .to(device, copy=True) makes a copy."),
+        Mistake(_ELSEWHERE, "Parameters and buffers of replica i belong on devices[i].", seen=_on_the_wrong_device,
+                certain=True),
+        Mistake(_CHANGED,
+                "The module itself was changed: its parameters are other tensors now. Put the copies into the "
+                "replicas."),
+    ),
+)  # fmt: skip

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import as_if
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import listing
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING, OneOf
 from labkit.checks.tensor_values import close
@@ -31,33 +31,6 @@ _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
 )  # fmt: skip
 _NOTHING = "nothing returned"
 _LONGER = "longer pieces not first"
-MISTAKES = {
-    _LONGER: "The sizes are right but their order is not: longer pieces come first.",
-    _NOTHING: "The function returned None: print shows a value, return hands it back.",
-    _CHUNK: "chunk makes pieces of equal size and one small rest (3, 3, 3, 1), and sometimes too few. Here sizes "
-    "differ "
-    "by at most one.",
-    _EMPTY: "With fewer samples than devices some of your pieces are empty: make as many pieces as there are samples.",
-    _LOST: "Some samples are in no piece: sizes of n // N leave a remainder. Give the first pieces one more each.",
-    _ALL: "Every device got the whole batch. Each should get its own samples, of every tensor in the batch.",
-    _TURNS: "Device i got samples i, i + N, i + 2 N: gather could not restore their order. Cut consecutive pieces.",
-    _NOT_DICTS: (
-        "A piece is a batch too: a dict with the same keys. You may have cut each tensor without regrouping its "
-        "pieces into pieces of the batch."
-    ),
-    _KEYS: "A piece lacks some of the batch's keys: cut every tensor of the batch.",
-    _STAYED: "The result is not on the requested device: tensor.to(device).",
-    _CUT_OFF: (
-        "The values are right but no gradient can flow back: detach, .data, .item() or torch.tensor(...) cut the "
-        "graph. Slicing, cat, stack and .to(device) keep it."
-    ),
-    _STACK: "stack makes a new dimension: three outputs of 2 samples are 6 samples, not 3 x 2. Join them with cat.",
-    _DIM: "The outputs were joined along another dimension; samples lie along dimension 0.",
-    _MIXED: "The outputs were added up or averaged. Every sample has its own output; return all of them.",
-    _ORDER: "The outputs come in the order of the replicas, so that row i belongs to sample i.",
-    _FIRST: "That is the first replica's output alone.",
-    _LOSSES: "A loss has no dimension along which cat could join it: those become a vector, one entry each.",
-}
 
 
 def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
@@ -269,24 +242,14 @@ def _in_words(value: Value) -> str:
     return f"{value!r:.60}"
 
 
-def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-    """Yield what an exception shows for certain."""
-    if "stack expects each tensor to be equal size" in failure.message:
-        yield _STACK
-    if "must match except in dimension" in failure.message:
-        yield _DIM
-    if "zero-dimensional tensor" in failure.message and "concatenated" in failure.message:
-        yield _LOSSES
-
-
 _G = torch.Generator().manual_seed(101)
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="scatter_and_gather",
     functions=("scatter", "gather"),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         scatter_case("scatter: 10 samples, 4 devices", {"x": drawn(_G, 10, 2)}, 4),
         scatter_case(
@@ -314,7 +277,41 @@ EXERCISE = Exercise(
         "tensor in batch.items()} for every i. gather: there = [output.to(device) for output in outputs], then "
         "torch.stack(there) if there[0].dim() == 0 else torch.cat(there).",
     ),
-    mistakes=MISTAKES,
-    blame=blame,
-    certain=frozenset({_STACK, _DIM, _LOSSES}),
+    mistakes=(
+        Mistake(_LONGER, "The sizes are right but their order is not: longer pieces come first."),
+        Mistake(_NOTHING, "The function returned None: print shows a value, return hands it back."),
+        Mistake(_CHUNK,
+                "chunk makes pieces of equal size and one small rest (3, 3, 3, 1), and sometimes too few. Here sizes "
+                "differ by at most one."),
+        Mistake(_EMPTY,
+                "With fewer samples than devices some of your pieces are empty: make as many pieces as there are "
+                "samples."),
+        Mistake(_LOST,
+                "Some samples are in no piece: sizes of n // N leave a remainder. Give the first pieces one more "
+                "each."),
+        Mistake(_ALL,
+                "Every device got the whole batch. Each should get its own samples, of every tensor in the batch."),
+        Mistake(_TURNS,
+                "Device i got samples i, i + N, i + 2 N: gather could not restore their order. Cut consecutive "
+                "pieces."),
+        Mistake(_NOT_DICTS,
+                "A piece is a batch too: a dict with the same keys. You may have cut each tensor without regrouping "
+                "its pieces into pieces of the batch."),
+        Mistake(_KEYS, "A piece lacks some of the batch's keys: cut every tensor of the batch."),
+        Mistake(_STAYED, "The result is not on the requested device: tensor.to(device)."),
+        Mistake(_CUT_OFF,
+                "The values are right but no gradient can flow back: detach, .data, .item() or torch.tensor(...) cut "
+                "the graph. Slicing, cat, stack and .to(device) keep it."),
+        Mistake(_STACK,
+                "stack makes a new dimension: three outputs of 2 samples are 6 samples, not 3 x 2. Join them with cat.",
+                says=("stack expects each tensor to be equal size",), certain=True),
+        Mistake(_DIM, "The outputs were joined along another dimension; samples lie along dimension 0.",
+                says=("must match except in dimension",), certain=True),
+        Mistake(_MIXED, "The outputs were added up or averaged. Every sample has its own output; return all of them."),
+        Mistake(_ORDER, "The outputs come in the order of the replicas, so that row i belongs to sample i."),
+        Mistake(_FIRST, "That is the first replica's output alone."),
+        Mistake(_LOSSES,
+                "A loss has no dimension along which cat could join it: those become a vector, one entry each.",
+                says=("zero-dimensional tensor",), certain=True),
+    ),
 )  # fmt: skip

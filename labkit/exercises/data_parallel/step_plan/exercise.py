@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.par import Par, Score
 from labkit.checks.structure import ANYTHING
@@ -138,24 +138,6 @@ _WAYS: tuple[tuple[str, Callable[[list[Any]], list[Move]]], ...] = (
     (_EQUAL, _of_pieces(_equal_sizes, *_SAMPLES)),
     (_EQUAL, _of_pieces(_sizes_of_first, *_SAMPLES)),
 )
-MISTAKES = {
-    _NOTHING: "The function returned None: return the list.",
-    _NO_MOVES: "A plan is a list of Moves: Move(what, src, dst, num_bytes), all numbers integers.",
-    _TO_ITSELF: "Device 0 has its own piece and the model already: nothing moves from 0 to 0.",
-    _BACKWARD: (
-        "Your plan stops after the outputs, but backward needs moves too: output gradients go out, model gradients "
-        "come in."
-    ),
-    _OUTPUT_GRADIENTS: "The loss is computed on device 0. How do the other replicas learn its gradient? That is as "
-    "large "
-    "as their outputs.",
-    _AT_HOME: "In every step the model goes to every other device.",
-    _ORDER: "The moves are right but their order is not: kind by kind, and within a kind device by device.",
-    _OTHER_WAY: "These bytes go the other way: source and destination are swapped.",
-    _ALL: "Each device gets its own samples only: sizes[device] times the bytes of one.",
-    _EQUAL: "The pieces are not all equal: take sizes[device].",
-    _AS_MODEL: "Gradients have gradient_bytes: buffers and frozen parameters are part of the model and have none.",
-}
 
 
 def play(functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -174,14 +156,14 @@ def play(functions: Mapping[str, Callable[..., Any]]) -> None:
                 dist.recv(buffer, src=move.src)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="step_plan",
     functions=("step_plan",),
     given=("Move",),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         plans_case("2 devices", [([4, 4], 10, 3, 600, 600)]),
         plans_case("3 devices, uneven, buffers and a frozen layer", [([4, 3, 2], 20, 8, 700, 500)]),
@@ -204,5 +186,23 @@ EXERCISE = Exercise(
         'plan = [Move("inputs", 0, d, sizes[d] * input_bytes) for d in range(1, len(sizes))], then plan += ... for the '
         "other four, in the order of the kinds.",
     ),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        Mistake(_NOTHING, "The function returned None: return the list."),
+        Mistake(_NO_MOVES, "A plan is a list of Moves: Move(what, src, dst, num_bytes), all numbers integers."),
+        Mistake(_TO_ITSELF, "Device 0 has its own piece and the model already: nothing moves from 0 to 0."),
+        Mistake(_BACKWARD,
+                "Your plan stops after the outputs, but backward needs moves too: output gradients go out, model "
+                "gradients come in."),
+        Mistake(_OUTPUT_GRADIENTS,
+                "The loss is computed on device 0. How do the other replicas learn its gradient? That is as large as "
+                "their outputs."),
+        Mistake(_AT_HOME, "In every step the model goes to every other device."),
+        Mistake(_ORDER,
+                "The moves are right but their order is not: kind by kind, and within a kind device by device."),
+        Mistake(_OTHER_WAY, "These bytes go the other way: source and destination are swapped."),
+        Mistake(_ALL, "Each device gets its own samples only: sizes[device] times the bytes of one."),
+        Mistake(_EQUAL, "The pieces are not all equal: take sizes[device]."),
+        Mistake(_AS_MODEL,
+                "Gradients have gradient_bytes: buffers and frozen parameters are part of the model and have none."),
+    ),
+)  # fmt: skip

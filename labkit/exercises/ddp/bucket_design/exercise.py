@@ -8,7 +8,7 @@ from typing import Any, cast
 from labkit.checks import values
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.wire import Wire
@@ -88,24 +88,15 @@ def _exposed(step: Step, end: int) -> float:
 
 _FORM, _OUTSIDE, _MISSING, _TWICE = "no plan", "no such parameter", "a parameter is lost", "a parameter twice"
 _EMPTY, _WAITS = "an empty bucket", "the first bucket waits for everything"
-MISTAKES = {
-    _FORM: "Return a list of buckets; a bucket is a list of indices into num_bytes.",
-    _OUTSIDE: "A bucket holds indices, not bytes or times: 0 is the first parameter of the model.",
-    _MISSING: "Every parameter must be in a bucket. Did you keep the bucket that was filling when the loop ended?",
-    _TWICE: "Every parameter belongs in exactly one bucket: begin the next bucket with an empty list.",
-    _EMPTY: "Begin a new bucket only if the last one holds something: a parameter may be larger than your limit.",
-    _WAITS: "Buckets leave in the order of your list, and a bucket leaves when its last gradient is ready. Which "
-    "gradients are ready first? ready_us says so: they are those of the model's last layers.",
-}
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="bucket_design",
     functions=("bucket_design",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=tuple(
         design_case(f"{model_name}, {network_name}", model(), network)
         for model_name, model in MODELS.items()
@@ -121,6 +112,17 @@ EXERCISE = Exercise(
         "order = sorted(range(len(ready_us)), key=lambda i: (ready_us[i], -i)). Try a list of byte limits, cut the "
         "order at each, compute when the last bucket is through, and return the best plan.",
     ),
-    mistakes=MISTAKES,
+    mistakes=(
+        Mistake(_FORM, "Return a list of buckets; a bucket is a list of indices into num_bytes."),
+        Mistake(_OUTSIDE, "A bucket holds indices, not bytes or times: 0 is the first parameter of the model."),
+        Mistake(_MISSING,
+                "Every parameter must be in a bucket. Did you keep the bucket that was filling when the loop ended?"),
+        Mistake(_TWICE, "Every parameter belongs in exactly one bucket: begin the next bucket with an empty list."),
+        Mistake(_EMPTY,
+                "Begin a new bucket only if the last one holds something: a parameter may be larger than your limit."),
+        Mistake(_WAITS,
+                "Buckets leave in the order of your list, and a bucket leaves when its last gradient is ready. Which "
+                "gradients are ready first? ready_us says so: they are those of the model's last layers."),
+    ),
     challenge=Challenge("ms exposed", exposed_ms, pars, plan="plan"),
-)
+)  # fmt: skip

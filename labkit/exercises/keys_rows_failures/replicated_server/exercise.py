@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.exercises.keys_rows_failures.replicas import (
     dying_case,
     expected,
@@ -13,14 +13,14 @@ from labkit.exercises.keys_rows_failures.replicas import (
 )
 from labkit.exercises.keys_rows_failures.replicated_server.driver import drive
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="replicated_server",
     functions=("Replica", "push_safely"),
     given=("Server", "Update", "Remote"),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         replica_case("no backup", 111, "w0.0 w1.0 w0.1", with_backup=False),
         replica_case(
@@ -45,45 +45,43 @@ EXERCISE = Exercise(
         "return self.backup.push(worker, number, gradient).then(lambda answer: (answer.value(), version)[1]): value() "
         "raises if the backup failed, and then so does this future.",
     ),
-    mistakes={
-        "nothing is pushed to the backup": "The gradients were not pushed to the backup.",
-        "a repeated gradient is not passed on": "A gradient that was pushed again did not go to the backup. Perhaps "
-        "the backup never got it: pass it on "
-        "every time, the backup knows what it has.",
-        "acknowledged before the backup has it": "push is complete before the backup has answered. If the primary "
-        "dies now, the gradient is lost and the "
-        "worker believes it is safe.",
-        "waits inside push": "push waits for the backup inside the call; return a future that follows the backup's: "
-        ".then(...).",
-        "returns no Future": "push returns a Future, whether there is a backup or not.",
-        "numbers without their workers": "Two workers have gradients of the same number: what has been applied is a "
-        "pair, (worker, number).",
-        "the largest number only": (
-            "A gradient was skipped because its number is smaller than an earlier one. Calls may overtake each other: "
-            "keep a set of the applied pairs, not the last number."
-        ),
-        "applied when the backup has answered": (
-            "Apply the gradient when it arrives, and acknowledge it when the backup has it; yours waits with both."
-        ),
-        "a repeated gradient counts twice": "The same worker and number came again, and was applied again. Keep a set "
-        "of what has been applied.",
-        "the backup's failure is hidden": (
-            "The backup failed, and push was acknowledged anyway: let answer.value() raise in the function that "
-            "then() calls."
-        ),
-        "does not wait for the answer": (
-            "Having a future is not having an answer: .wait() returns when one comes, and raises if none does. Wait "
-            "inside try."
-        ),
-        "returns the answer": "Return the index in replicas of the one that answered, not its answer.",
-        "stops at the first replica": "When a replica fails, the next one is asked: catch the RuntimeError around "
-        "push and wait, both.",
-        "asks everybody": "Replicas after the one that answered are pushed to as well. The first answer is enough.",
-        "no error when nobody answers": "If no replica answers, raise a RuntimeError: the gradient was not "
-        "acknowledged.",
-        "another number for the retry": "The retry must carry the same number, or the backup cannot know that it has "
-        "this gradient already.",
-        "lost": "A gradient that was acknowledged is not in the backup's weights.",
-        "version not counted": "The answer is the version: one up for each gradient that was applied.",
-    },
-)
+    mistakes=(
+        Mistake("nothing is pushed to the backup", "The gradients were not pushed to the backup."),
+        Mistake("a repeated gradient is not passed on",
+                "A gradient that was pushed again did not go to the backup. Perhaps the backup never got it: pass it "
+                "on every time, the backup knows what it has."),
+        Mistake("acknowledged before the backup has it",
+                "push is complete before the backup has answered. If the primary dies now, the gradient is lost and "
+                "the worker believes it is safe."),
+        Mistake("waits inside push",
+                "push waits for the backup inside the call; return a future that follows the backup's: .then(...)."),
+        Mistake("returns no Future", "push returns a Future, whether there is a backup or not."),
+        Mistake("numbers without their workers",
+                "Two workers have gradients of the same number: what has been applied is a pair, (worker, number)."),
+        Mistake("the largest number only",
+                "A gradient was skipped because its number is smaller than an earlier one. Calls may overtake each "
+                "other: keep a set of the applied pairs, not the last number."),
+        Mistake("applied when the backup has answered",
+                "Apply the gradient when it arrives, and acknowledge it when the backup has it; yours waits with "
+                "both."),
+        Mistake("a repeated gradient counts twice",
+                "The same worker and number came again, and was applied again. Keep a set of what has been applied."),
+        Mistake("the backup's failure is hidden",
+                "The backup failed, and push was acknowledged anyway: let answer.value() raise in the function that "
+                "then() calls."),
+        Mistake("does not wait for the answer",
+                "Having a future is not having an answer: .wait() returns when one comes, and raises if none does. "
+                "Wait inside try."),
+        Mistake("returns the answer", "Return the index in replicas of the one that answered, not its answer."),
+        Mistake("stops at the first replica",
+                "When a replica fails, the next one is asked: catch the RuntimeError around push and wait, both."),
+        Mistake("asks everybody",
+                "Replicas after the one that answered are pushed to as well. The first answer is enough."),
+        Mistake("no error when nobody answers",
+                "If no replica answers, raise a RuntimeError: the gradient was not acknowledged."),
+        Mistake("another number for the retry",
+                "The retry must carry the same number, or the backup cannot know that it has this gradient already."),
+        Mistake("lost", "A gradient that was acknowledged is not in the backup's weights."),
+        Mistake("version not counted", "The answer is the version: one up for each gradient that was applied."),
+    ),
+)  # fmt: skip

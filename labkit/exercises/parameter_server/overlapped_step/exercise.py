@@ -11,7 +11,7 @@ from torch import Tensor
 from labkit.checks import draws
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import integer, listed, tensors
@@ -93,24 +93,14 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 _FORM, _LOST, _ORDER = "no tensors", "a piece is lost", "pieces out of order"
 _WAITS, _PULLS = "waits for each answer", "pulls what it was told"
-MISTAKES = {
-    _FORM: "An answer is a pair (version, weights), and comes in a future: wait for it, and keep the weights.",
-    _LOST: "Every piece has a server, and every answer belongs in the list.",
-    _ORDER: "The list has the weights in the order of the pieces, whichever answer came first.",
-    _WAITS: (
-        "Push all pieces first, and keep the futures. Wait only after the last push: while you wait for one answer, "
-        "nothing else is in flight."
-    ),
-    _PULLS: "The answer to a push holds the new weights already. A pull sends them once more.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="overlapped_step",
     functions=("overlapped_step",),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         pieces_case("2 workers, 3 pieces on one server", 61, 2, 1, [4, 4, 4]),
         pieces_case("3 workers, 6 pieces on 2 servers", 62, 3, 2, [3, 3, 3, 3, 3, 2], worker=2),
@@ -122,5 +112,14 @@ EXERCISE = Exercise(
         "piece.rpc_async().push(...) returns a future at once. Make all of them before you wait for the first.",
         "futures = [piece.rpc_async().push(worker, version, gradient) for ...]; return [future.wait()[1] for ...]",
     ),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        Mistake(_FORM,
+                "An answer is a pair (version, weights), and comes in a future: wait for it, and keep the weights."),
+        Mistake(_LOST, "Every piece has a server, and every answer belongs in the list."),
+        Mistake(_ORDER, "The list has the weights in the order of the pieces, whichever answer came first."),
+        Mistake(_WAITS,
+                "Push all pieces first, and keep the futures. Wait only after the last push: while you wait for one "
+                "answer, nothing else is in flight."),
+        Mistake(_PULLS, "The answer to a push holds the new weights already. A pull sends them once more."),
+    ),
+)  # fmt: skip

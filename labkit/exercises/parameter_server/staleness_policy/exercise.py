@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.values import record
@@ -84,24 +84,14 @@ def _pars(crew: Crew) -> Pars:
 
 
 _NO_POLICY, _NEVER, _DROPS = "no policy", "the loss is never reached", "drops too much"
-MISTAKES = {
-    _NO_POLICY: 'Return {"needed": 1, "bound": None, "rates": [0.1, 0.1]}: how many gradients make a version, how far '
-    "a worker may run ahead, and a learning rate for each staleness from 0 on.",
-    _NEVER: (
-        "The rates are too large, so the weights diverge, or too small, so they never arrive. A version moves by the "
-        "mean of its gradients; with staleness s the stable rate shrinks like 1/s."
-    ),
-    _DROPS: "Most gradients are staler than your list of rates is long, and are dropped. Make it longer, or let more "
-    "gradients make a version, so that there are fewer versions to miss.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="staleness_policy",
     functions=("staleness_policy",),
     driver=drive,
     oracle=lambda case: [],
     structure=lambda case: [{"policy": ANYTHING}],
-    find=find,
+    looks=(find,),
     visible=(policy_case(Crew(8, 0.25, 10.0)), policy_case(Crew(4, 0.5, 4.0)), policy_case(Crew(16, 0.3, 20.0))),
     distributed=False,
     hints=(
@@ -111,6 +101,16 @@ EXERCISE = Exercise(
         "Try them: for needed in (1, 2, crew.num_workers - 1), for a rate from 0.1 to 2 and lists of 2 rates or many, "
         "milliseconds(policy_of(plan), crew) says how long it takes (None: never). Return the best plan.",
     ),
-    mistakes=MISTAKES,
+    mistakes=(
+        Mistake(_NO_POLICY,
+                'Return {"needed": 1, "bound": None, "rates": [0.1, 0.1]}: how many gradients make a version, how far '
+                "a worker may run ahead, and a learning rate for each staleness from 0 on."),
+        Mistake(_NEVER,
+                "The rates are too large, so the weights diverge, or too small, so they never arrive. A version moves "
+                "by the mean of its gradients; with staleness s the stable rate shrinks like 1/s."),
+        Mistake(_DROPS,
+                "Most gradients are staler than your list of rates is long, and are dropped. Make it longer, or let "
+                "more gradients make a version, so that there are fewer versions to miss."),
+    ),
     challenge=Challenge("ms", score, pars, plan="policy"),
-)
+)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from labkit.checks import values
 from labkit.checks.case import Case, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.wire import Wire
@@ -25,36 +25,6 @@ _MODULO, _CHUNKS, _ORDER, _ALONE = (
     "modulo forgotten", "sender and receiver name different chunks", "complete chunks are sent in the wrong order",
     "a message without a partner",
 )  # fmt: skip
-MISTAKES = {
-    _NO_PLAN: "ring_plan returns one list of Send, Recv and Reduce records with whole numbers.",
-    _MIXED: "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) % N.",
-    _LEFTWARD: "The ring turns to the left: rank r sends to (r + 1) % N and receives from (r - 1) % N.",
-    _SAME_CHUNK: (
-        "A step sends the very chunk that it receives. Send on in the next step what arrived in this one: in step 0 "
-        "rank r sends its own chunk r and receives chunk (r - 1) mod N."
-    ),
-    _NO_GATHER: "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
-    "round in N-1 more steps.",
-    _SHORT: "The plan is one step short: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all.",
-    _LONG: "There are too many steps: each half takes N-1 steps, range(N - 1).",
-    _REDUCES: "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the "
-    "second half.",
-    _NEVER: (
-        "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the rank's own part is "
-        "lost."
-    ),
-    _AGAIN: "The step numbers start again: number the all-gather's steps on, N-1 to 2N-3.",
-    _MODULO: "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1).",
-    _CHUNKS: (
-        "What a rank receives must be what its left neighbour sends in that step: put r - 1 in place of r into the "
-        "formula of the chunk that is sent."
-    ),
-    _ORDER: (
-        "The number of messages is right but the chunks are wrong. After the reduce-scatter, the chunk that is "
-        "complete on a rank is the one it received last: the all-gather must start with that one."
-    ),
-    _ALONE: "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not match.",
-}
 _OF_FAULT = {
     "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _MODULO, "backwards": _AGAIN, "race": _SAME_CHUNK,
     "chunk_mismatch": _CHUNKS, "missing": _ORDER, "twice": _ORDER, "unmatched": _ALONE, "deadlock": _ALONE,
@@ -143,12 +113,12 @@ def _shown_by(plans: list[list[Record]]) -> str:
     return next((name for name, seen in marks.items() if seen), "")
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="ring_plan",
     functions=("ring_plan",),
     driver=drive,
     oracle=complete_sums,
-    find=find,
+    looks=(find,),
     structure=structure,
     visible=(
         plan_case("3 ranks", [3]),
@@ -166,5 +136,37 @@ EXERCISE = Exercise(
         "chunk). Then for s in range(N - 1): step N-1+s sends (rank + 1 - s) % N and receives (rank - s) % N, no "
         "Reduce.",
     ),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        Mistake(_NO_PLAN, "ring_plan returns one list of Send, Recv and Reduce records with whole numbers."),
+        Mistake(_MIXED,
+                "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) "
+                "% N."),
+        Mistake(_LEFTWARD, "The ring turns to the left: rank r sends to (r + 1) % N and receives from (r - 1) % N."),
+        Mistake(_SAME_CHUNK,
+                "A step sends the very chunk that it receives. Send on in the next step what arrived in this one: in "
+                "step 0 rank r sends its own chunk r and receives chunk (r - 1) mod N."),
+        Mistake(_NO_GATHER,
+                "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
+                "round in N-1 more steps."),
+        Mistake(_SHORT,
+                "The plan is one step short: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all."),
+        Mistake(_LONG, "There are too many steps: each half takes N-1 steps, range(N - 1)."),
+        Mistake(_REDUCES,
+                "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the "
+                "second half."),
+        Mistake(_NEVER,
+                "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the rank's own "
+                "part is lost."),
+        Mistake(_AGAIN, "The step numbers start again: number the all-gather's steps on, N-1 to 2N-3."),
+        Mistake(_MODULO,
+                "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1)."),
+        Mistake(_CHUNKS,
+                "What a rank receives must be what its left neighbour sends in that step: put r - 1 in place of r "
+                "into the formula of the chunk that is sent."),
+        Mistake(_ORDER,
+                "The number of messages is right but the chunks are wrong. After the reduce-scatter, the chunk that "
+                "is complete on a rank is the one it received last: the all-gather must start with that one."),
+        Mistake(_ALONE,
+                "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not match."),
+    ),
+)  # fmt: skip

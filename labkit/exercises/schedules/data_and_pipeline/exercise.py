@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import Way, as_if
-from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
@@ -175,13 +174,13 @@ _ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _ALL, _FLOAT32, _NONE = (
     "counted in float32",
     "a parameter without a gradient",
 )  # fmt: skip
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="data_and_pipeline",
     functions=("hybrid_step",),
     driver=drive,
     oracle=expected,
     structure=and_more(expected, returned="", runs=0),
-    find=find,
+    looks=(find,),
     visible=(
         mesh_case("2 pipelines of 3 stages, 7 and 5 samples", 71, 3, [7, 5]),
         mesh_case("4 pipelines of one stage", 72, 1, [4, 5, 3, 6]),
@@ -195,29 +194,32 @@ EXERCISE = Exercise(
         "everybody = torch.tensor(float(num_samples), dtype=torch.float64); dist.all_reduce(everybody, group=data); "
         "for each p.grad that is there: p.grad *= num_samples / everybody.item(); dist.all_reduce(p.grad, group=data).",
     ),
-    mistakes={
-        _RUNS: "Call run_step once: it runs the whole schedule of this rank's pipeline.",
-        _MOVED: "hybrid_step changes gradients; the optimizer's step comes later.",
-        _LOSS_EVERYWHERE: "Return what run_step returned where that is None: only last stages have a loss.",
-        _ONE_LOSS: "Weigh the loss like the gradients, and sum it over the column too.",
-        _NO_SUM: "The pipelines' gradients were never combined: all-reduce every gradient over mesh.get_group('data').",
-        _UNWEIGHED: "The gradients of the pipelines' means were added: weigh each by its own samples over all samples.",
-        _ALIKE: (
-            "Each pipeline has the same weight, but they have different numbers of samples: weigh each by its own "
-            "over all."
-        ),
-        _BY_SAMPLES: "Gradients are weighed by the samples themselves: divide by everybody's samples.",
-        _NO_ROW: "Each pipeline's gradients are weighed but never summed: all-reduce them over the column.",
-        _AXIS: "Gradients were summed over other ranks than those with the same stage, or the schedule ran in another "
-        "group: the schedule goes along 'pipe', gradients along 'data'.",
-        _ALL: (
-            "Gradients were summed over all ranks: without group= a collective includes everybody, other stages too. "
-            "Pass mesh.get_group('data')."
-        ),
-        _FLOAT32: "The gradients are right to six digits: somewhere a number was a float32 tensor. Weigh with Python's "
-        "own numbers (item()).",
-        _NONE: "Not every parameter has a gradient: one that is frozen or was not used has None. Leave it out.",
-    },
-    blame=by_signs({_NONE: ("NoneType",), _AXIS: ("deadlock", "timeout", "size", "shape", "group")}),
-    certain=frozenset({_NONE}),
-)
+    mistakes=(
+        Mistake(_RUNS, "Call run_step once: it runs the whole schedule of this rank's pipeline."),
+        Mistake(_MOVED, "hybrid_step changes gradients; the optimizer's step comes later."),
+        Mistake(_LOSS_EVERYWHERE, "Return what run_step returned where that is None: only last stages have a loss."),
+        Mistake(_ONE_LOSS, "Weigh the loss like the gradients, and sum it over the column too."),
+        Mistake(_NO_SUM,
+                "The pipelines' gradients were never combined: all-reduce every gradient over mesh.get_group('data')."),
+        Mistake(_UNWEIGHED,
+                "The gradients of the pipelines' means were added: weigh each by its own samples over all samples."),
+        Mistake(_ALIKE,
+                "Each pipeline has the same weight, but they have different numbers of samples: weigh each by its own "
+                "over all."),
+        Mistake(_BY_SAMPLES, "Gradients are weighed by the samples themselves: divide by everybody's samples."),
+        Mistake(_NO_ROW, "Each pipeline's gradients are weighed but never summed: all-reduce them over the column."),
+        Mistake(_AXIS,
+                "Gradients were summed over other ranks than those with the same stage, or the schedule ran in "
+                "another group: the schedule goes along 'pipe', gradients along 'data'.",
+                says=("deadlock", "timeout", "size", "shape", "group")),
+        Mistake(_ALL,
+                "Gradients were summed over all ranks: without group= a collective includes everybody, other stages "
+                "too. Pass mesh.get_group('data')."),
+        Mistake(_FLOAT32,
+                "The gradients are right to six digits: somewhere a number was a float32 tensor. Weigh with Python's "
+                "own numbers (item())."),
+        Mistake(_NONE,
+                "Not every parameter has a gradient: one that is frozen or was not used has None. Leave it out.",
+                says=("NoneType",), certain=True),
+    ),
+)  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import listed
@@ -95,14 +95,14 @@ _NO_DICT, _STEP, _NEEDS, _NEVER, _WAITS, _SENDS, _ANOTHER, _KEPT = (
     "waits where it need not", "sends do not wait", "another record of the same step",
     "stages that wait for a stuck stage",
 )  # fmt: skip
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="find_deadlock",
     functions=("find_stuck",),
     given=RECORDS,
     driver=drive,
     oracle=oracle,
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         paper_case(
             "schedules that come to an end", [(GPIPE_3_3, {}), (ALTERNATING_3_4, {}), (DRAWN_3_4, {}), (("F0 B0",), {})]
@@ -155,24 +155,23 @@ EXERCISE = Exercise(
         "if (record.peer, partner[type(record)](stage, record.microbatch)) is in posted. In the end: for each stage "
         "that is not through, the first record of steps[at[stage]] that cannot be done.",
     ),
-    mistakes={
-        _NO_DICT: "Return a dict: for each stuck stage, the record where it is stuck. {} means that all finish.",
-        _STEP: "A stage is stuck at one record: the first of its step that cannot be done, not the step's list.",
-        _NEEDS: (
-            "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its Forward: "
-            "those can never be done either."
-        ),
-        _NEVER: "No deadlock was found at all: a stage that cannot continue must stay where it is.",
-        _WAITS: (
-            "Schedules that finish were called stuck. Messages of a batch are posted together, and one may be done "
-            "before another; repeat until nobody moves."
-        ),
-        _SENDS: "A send is done only when its partner has been posted; a stage can be stuck at a send too.",
-        _ANOTHER: (
-            "The stages are right but the records are not: name the first record of the step that cannot be done."
-        ),
-        _KEPT: "A stage that waits for a stuck one is stuck too: all of them belong in the result.",
-    },
-)
+    mistakes=(
+        Mistake(_NO_DICT,
+                "Return a dict: for each stuck stage, the record where it is stuck. {} means that all finish."),
+        Mistake(_STEP,
+                "A stage is stuck at one record: the first of its step that cannot be done, not the step's list."),
+        Mistake(_NEEDS,
+                "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its "
+                "Forward: those can never be done either."),
+        Mistake(_NEVER, "No deadlock was found at all: a stage that cannot continue must stay where it is."),
+        Mistake(_WAITS,
+                "Schedules that finish were called stuck. Messages of a batch are posted together, and one may be "
+                "done before another; repeat until nobody moves."),
+        Mistake(_SENDS, "A send is done only when its partner has been posted; a stage can be stuck at a send too."),
+        Mistake(_ANOTHER,
+                "The stages are right but the records are not: name the first record of the step that cannot be done."),
+        Mistake(_KEPT, "A stage that waits for a stuck one is stuck too: all of them belong in the result."),
+    ),
+)  # fmt: skip
 
 __all__ = ["EXERCISE", "Paper", "paper_case", "short"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, Each, OneOf
 from labkit.checks.values import integer, listed
@@ -118,13 +118,13 @@ def pars(case: Case) -> Pars:
     return Pars(3 * (count + num_stages - 1), 3 * count + num_stages - 1, 3 * count + (num_stages - 1) / 2)
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="shortest_step",
     functions=("shortest_step",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(step_case(4, 8, 4), step_case(4, 8, 6), step_case(3, 6, 3)),
     distributed=False,
     hints=(
@@ -136,21 +136,22 @@ EXERCISE = Exercise(
         "can run now. A new F0 only if the stage has room for that microbatch's second chunk too, beside those that "
         "still wait for theirs.",
     ),
-    mistakes={
-        NOTHING: "shortest_step must return a placement and the orders.",
-        _FORM: "Return two things: a placement, and a list with one list of words for each stage, "
-        '("one", [["F0", ...], ...]).',
-        _PLACE: 'Placements are "one" (a chunk on each stage), "round" and "v" (two chunks each).',
-        _WORDS: 'A word is a letter and a microbatch, "F0"; for the second chunk, add ".1": "F0.1".',
-        _TWICE: "Every piece of work is done once.",
-        _LEFT_OUT: "Each chunk meets every microbatch: F, and then B or both I and W.",
-        _BOTH: "B is I and W together: do B, or the two.",
-        _STUCK: (
-            "Some work comes before what it needs: F needs F of the part before, I and B need F of their own part and "
-            "the I or B of the part behind, W needs its I."
-        ),
-        _TOO_MUCH: "A chunk is held from F until its W (or B). Before a new F, do a W; with two chunks leave room for "
-        "the second one.",
-    },
+    mistakes=(
+        Mistake(NOTHING, "shortest_step must return a placement and the orders."),
+        Mistake(_FORM,
+                'Return two things: a placement, and a list with one list of words for each stage, ("one", [["F0", '
+                "...], ...])."),
+        Mistake(_PLACE, 'Placements are "one" (a chunk on each stage), "round" and "v" (two chunks each).'),
+        Mistake(_WORDS, 'A word is a letter and a microbatch, "F0"; for the second chunk, add ".1": "F0.1".'),
+        Mistake(_TWICE, "Every piece of work is done once."),
+        Mistake(_LEFT_OUT, "Each chunk meets every microbatch: F, and then B or both I and W."),
+        Mistake(_BOTH, "B is I and W together: do B, or the two."),
+        Mistake(_STUCK,
+                "Some work comes before what it needs: F needs F of the part before, I and B need F of their own part "
+                "and the I or B of the part behind, W needs its I."),
+        Mistake(_TOO_MUCH,
+                "A chunk is held from F until its W (or B). Before a new F, do a W; with two chunks leave room for "
+                "the second one."),
+    ),
     challenge=Challenge("turns", turns, pars, plan="plan"),
-)
+)  # fmt: skip
