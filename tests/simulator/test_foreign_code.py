@@ -292,7 +292,7 @@ def test_a_rank_that_waits_inside_cpp_ends_the_run_and_is_named(tmp_path: Path) 
 
 
 def test_a_key_that_nobody_sets_is_a_deadlock_known_at_once() -> None:
-    with pytest.raises(RunTimeout, match=r"store\.wait for the key 'never'"):
+    with pytest.raises(RunTimeout, match=r"store\.get\('never'\), which nobody has set"):
         _virtual(lambda: dist.HashStore().get("never"))
 
 

@@ -237,7 +237,7 @@ def test_a_deadlock_of_threads_names_lock_holder_and_lines() -> None:
         _run(hang, world_size=1)
     text = str(caught.value)
     assert "rank 0 waits in Lock.acquire, which rank 0 (Thread-1 (work)) took (test_threads.py, line" in text
-    assert "rank 0 (Thread-1 (work)) waits in Queue.get (test_threads.py, line" in text
+    assert "rank 0 (Thread-1 (work)) waits in Queue.get at test_threads.py, line" in text
     assert "queue.Queue().get()" in caught.value.reports[0]
 
 
