@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import torch.distributed as dist
 from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.checks.values import tensor
 
 
@@ -27,15 +27,6 @@ def view_of(base: Tensor, layout: str) -> Tensor:
     raise ValueError(f"no layout {layout!r}")
 
 
-def group_of(inputs: Values) -> tuple[Any, bool]:
-    """Return the group to use (None for the default one) and whether this rank is in it; every rank calls this."""
-    ranks = inputs.get("group")
-    if ranks is None:
-        return None, True
-    members = cast(list[int], ranks)
-    return dist.new_group(members), dist.get_rank() in members
-
-
 def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
     """Call an in-place all-reduce on a view of this rank's tensor; return the whole tensor.
 
@@ -46,7 +37,7 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
     (function,) = functions.values()
     base = tensor(inputs, "tensor").clone()
     view = view_of(base, cast(str, inputs.get("layout", "plain")))
-    group, member = group_of(inputs)
+    group, member = one_group(inputs)
     if not member:
         return {"base": base, "returned": "None", "raised": ""}
     keywords = {} if group is None else {"group": group}

@@ -6,8 +6,8 @@ import torch
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.checks.values import integers, number, tensors
-from labkit.exercises.sums_over_ranks.on_ranks import group_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -19,7 +19,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     pieces = [piece.clone() for piece in tensors(inputs, "pieces")]
     fill = number(inputs, "fill")
-    group, member = group_of(inputs)
+    group, member = one_group(inputs)
     if not member:
         return {"outputs": [], "inputs": pieces}
     dtype = tensors(inputs, "pieces")[0].dtype

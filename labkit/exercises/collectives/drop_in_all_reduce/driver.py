@@ -8,8 +8,9 @@ import torch.distributed as dist
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.checks.values import tensor, text
-from labkit.exercises.sums_over_ranks.on_ranks import group_of, view_of
+from labkit.exercises.sums_over_ranks.on_ranks import view_of
 from labkit.torch_port.tensors import version_of
 
 
@@ -23,7 +24,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     base = tensor(inputs, "tensor").clone()
     view = view_of(base, cast(str, inputs.get("layout", "plain")))
-    group, _ = group_of(inputs)
+    group, _ = one_group(inputs)
     keywords: dict[str, Any] = {} if group is None else {"group": group}
     if "op" in inputs:
         keywords["op"] = getattr(dist.ReduceOp, text(inputs, "op"))

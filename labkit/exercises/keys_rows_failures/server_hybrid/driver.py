@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.checks.on_ranks.other_kind import kind_for, named_for
 from labkit.checks.values import named_tensors, number
 
@@ -41,9 +41,8 @@ def optimizer_of(model: nn.Module, lr: float) -> torch.optim.Optimizer:
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Call hybrid_step for some steps with a table that notes what is pulled and pushed (server_hybrid)."""
-    ranks = inputs.get("group")
-    group = None if ranks is None else dist.new_group(cast(list[int], ranks))
-    if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
+    group, member = one_group(inputs)
+    if not member:
         return {"member": False}
     model = kind_for(Dense, inputs)(named_tensors(inputs, "dense"))
     table = cast(Tensor, inputs["table"])

@@ -14,8 +14,9 @@ from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
-from labkit.checks.values import integers, listed, number, record, tensor, tensors
+from labkit.checks.values import listed, number, record, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, drive, optimizer_of
 
@@ -42,12 +43,6 @@ def hybrid_case(
     return Case(name, world_size, tuple(inputs))
 
 
-def members(case: Case) -> list[int]:
-    """Return the ranks that train."""
-    group = case.inputs[0].get("group")
-    return list(range(case.world_size)) if group is None else integers(case.inputs[0], "group")
-
-
 def structure(case: Case) -> list[Any]:
     """Return what results look like: the oracle's, and how often a member pulled."""
     return [right if "member" in right else {**right, "num_pulls": int} for right in expected(case)]
@@ -58,7 +53,7 @@ def least_traffic(case: Case) -> dict[int, Bytes]:
     first = case.inputs[0]
     dense = cast(dict[str, Tensor], record(first, "dense"))
     num_trained = sum(tensor.numel() for name, tensor in dense.items() if name != "frozen")
-    return both_ways(members(case), num_trained * len(tensors(first, "keys")))
+    return both_ways(group_of(case), num_trained * len(tensors(first, "keys")))
 
 
 def _train(
@@ -72,7 +67,7 @@ def _train(
         keeps: Whether gradients of the layers add up from step to step (a mistake).
         anew: Whether the optimizer forgets its momentum between steps (a mistake).
     """
-    ranks, first = members(case), case.inputs[0]
+    ranks, first = group_of(case), case.inputs[0]
     model, table = Dense(cast(dict[str, Tensor], record(first, "dense"))), tensor(first, "table")
     optimizer = optimizer_of(model, number(first, "lr"))
     losses: dict[int, list[Value]] = {rank: [] for rank in ranks}
@@ -106,7 +101,7 @@ def expected(case: Case) -> list[Values]:
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first loss, layer or pushed gradient that is not one process's."""
-    right, ranks = expected(case), members(case)
+    right, ranks = expected(case), group_of(case)
     for rank in ranks:
         if got[rank].get("problem") == "attached":
             said = f"The loss that rank {rank} returned still holds its graph: return loss.detach()."
@@ -154,7 +149,7 @@ _TINY = 1e-30  # a rank that is left out
 
 def _layers_mistake(case: Case, got: tuple[Values, ...]) -> str:
     """Return the mistake with which one process comes to the same losses and layers as each rank."""
-    ranks = members(case)
+    ranks = group_of(case)
     count = float(len(ranks))
 
     def alone(rank: int) -> Values:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-import torch.distributed as dist
-
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.exercises.stages.on_ranks import job, outcome, stage_of
 
 
@@ -16,9 +13,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: stage, schedule, sizes, sample; inputs on the first stage, targets on the last; optional group, before.
     """
-    ranks = inputs.get("group")
-    group = None if ranks is None else dist.new_group(cast(list[int], ranks))
-    if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
+    group, member = one_group(inputs)
+    if not member:
         return {"member": False}
     stage = stage_of(inputs)
     more = {} if group is None else {"group": group}

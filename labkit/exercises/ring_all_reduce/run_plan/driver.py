@@ -11,8 +11,8 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.checks.values import integers, listed, text
-from labkit.exercises.sums_over_ranks.on_ranks import group_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         plan.append(records[entry["kind"]](**fields))
     tensor = cast(Tensor, inputs["tensor"]).clone()
     chunks = list(torch.split(tensor, integers(inputs, "sizes")))
-    group, member = group_of(inputs)
+    group, member = one_group(inputs)
     more = [getattr(torch, text(inputs, "combine"))] if "combine" in inputs else []
     if member:
         functions["run_plan"](plan, chunks, group, *more)

@@ -11,6 +11,7 @@ from labkit.checks import draws
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Values
+from labkit.checks.cut_wire import between_barriers, waited_at_once
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
@@ -18,7 +19,7 @@ from labkit.checks.values import tensors
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same
 from labkit.exercises.sharded_training.flat_shards.driver import drive
-from labkit.exercises.sharded_training.marked_wire import calls_of, stretches, waited_at_once
+from labkit.exercises.sharded_training.marked_wire import calls_of
 
 
 def shards_case(name: str, seed: int, world_size: int, shapes: Sequence[Shape], dtype: str = "float64") -> Case:
@@ -126,7 +127,7 @@ def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
     whole, size = tensors(case.inputs[0], "targets"), case.world_size
     most = sum(rows(each, size).numel() * each.element_size() for each in whole)
     for rank in range(size):
-        parts = stretches(wire, rank)
+        parts = between_barriers(wire, rank)
         if len(parts) != 6:
             yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
             continue

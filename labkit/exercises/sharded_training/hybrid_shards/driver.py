@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch.distributed as dist
-
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import my_group
 from labkit.checks.values import listed, tensors
 from labkit.exercises.sharded_training.on_ranks import cutter
 
@@ -21,8 +18,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     cut = cutter()
     nodes = listed(inputs, "nodes")
-    node = _mine(nodes)
-    across = _mine([list(each) for each in zip(*nodes, strict=True)])
+    node = my_group(inputs, "nodes")
+    across = my_group({"groups": [list(each) for each in zip(*nodes, strict=True)]})
     cuts = [functions["node_shard_of"](each, node) for each in tensors(inputs, "tensors")]
     targets = tensors(inputs, "targets")
     cut()
@@ -35,8 +32,3 @@ def drive(functions: Functions, inputs: Values) -> Values:
     means = collect()
     cut()
     return {"shards": cuts, "targets": targets, "means": list(means)}
-
-
-def _mine(groups: list[list[int]]) -> Any:
-    made = [dist.new_group(ranks) for ranks in groups]
-    return next(each for each, ranks in zip(made, groups, strict=True) if dist.get_rank() in ranks)

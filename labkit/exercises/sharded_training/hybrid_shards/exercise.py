@@ -11,6 +11,7 @@ from labkit.checks import draws
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import bearing, blaming
 from labkit.checks.case import Case, Failure, Values
+from labkit.checks.cut_wire import between_barriers, waited_at_once
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
@@ -18,7 +19,6 @@ from labkit.checks.values import listed, tensors
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same
 from labkit.exercises.sharded_training.hybrid_shards.driver import drive
-from labkit.exercises.sharded_training.marked_wire import stretches, waited_at_once
 
 
 def hybrid_case(
@@ -105,7 +105,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             text = f"Rank {rank}'s shards of the mean over all {case.world_size} ranks are wrong."
             yield Finding(_of_means(case, rank, means), text, str(of_all[0][:4]), str(means[0][:4]), rank)
     for rank in range(case.world_size):
-        yield from _travelled(case, rank, stretches(wire, rank))
+        yield from _travelled(case, rank, between_barriers(wire, rank))
 
 
 def _of_shards(case: Case, rank: int, mine: list[Tensor]) -> str:

@@ -10,12 +10,13 @@ from torch import Tensor
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, by_signs
 from labkit.checks.case import Case, Values
+from labkit.checks.cut_wire import between_barriers, waited_at_once
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.values import integers
 from labkit.checks.wire import Wire
-from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
+from labkit.exercises.sharded_training.marked_wire import gathers, scatters
 from labkit.exercises.sharded_training.on_ranks import model_for
 from labkit.exercises.sharded_training.scattered_gradients.driver import drive
 from labkit.exercises.sharded_training.training import (
@@ -83,7 +84,7 @@ def _some_stand_still(case: Case, number: int, came: Sequence[Parameters]) -> bo
 
 
 def _whole(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
-    calls = [call for part in stretches(wire, rank) for call in part]
+    calls = [call for part in between_barriers(wire, rank) for call in part]
     if any(call.kind in ("all_reduce", "reduce") for call in calls):
         text = f"The values are right, but rank {rank} calls all_reduce, which brings whole gradients back."
         yield Finding(_ALL_REDUCED, text, rank=rank)
@@ -97,7 +98,7 @@ def _whole(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
 
 
 def _in_backward(wire: Wire, rank: int) -> Iterator[Finding]:
-    parts = stretches(wire, rank)
+    parts = between_barriers(wire, rank)
     for number in range((len(parts) - 1) // 3):
         first, second = parts[3 * number], parts[3 * number + 1]
         if not scatters(first):

@@ -11,11 +11,12 @@ from torch import Tensor
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, bearing, blaming
 from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.cut_wire import between_barriers, waited_at_once
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.values import integer, integers, listed, texts
 from labkit.checks.wire import CollectiveCall, Wire
-from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
+from labkit.exercises.sharded_training.marked_wire import gathers, scatters
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, model_for
 from labkit.exercises.sharded_training.sharded_module.driver import drive
 from labkit.exercises.sharded_training.training import (
@@ -183,7 +184,7 @@ def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
 
 def _wire(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
     names = _names(case)
-    count, parts = len(names), stretches(wire, rank)
+    count, parts = len(names), between_barriers(wire, rank)
     in_a_step = 2 * count + 4
     num_steps = len(listed(case.inputs[0], "steps"))
     if len(parts) != num_steps * in_a_step + 1:
