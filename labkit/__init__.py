@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from labkit.worlds import local as local
     from labkit.worlds import run as run
 
-__version__ = "0.2.0"
+__version__ = "0.2.1"
 
 _HOME = {
     "Run": "labkit.worlds",

@@ -530,8 +530,8 @@ labkit.check("compression_hook", compression_hook)
 # %% [markdown]
 # ## 5 The GPT
 #
-# Now train. `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. A comparison is fair only when **every row has its own best learning rate**. `RATES`, in times the optimizer's usual
-# rate, are tuned. Which row will be hurt most?
+# Now train. `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. A comparison is fair only when **every row has its own learning rate**. `RATES` holds them, in times the optimizer's usual
+# rate: the better of 1 and one half, or 1 where these two differ by less than seeds do. Which row will be hurt most?
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # so small a model has nothing to share among threads
@@ -616,7 +616,7 @@ labkit.answer("gather_grows", 8)
 #
 # **To the room:** at 10 Gbit/s, who wins?
 #
-# <!-- notes: Show the notebook's last table: every row is tuned. With AdamW, which people use, top 1 % never gets there. -->
+# <!-- notes: Show the notebook's last table: every row has the better of two rates. With AdamW, which people use, top 1 % never gets there. -->
 
 # %% [markdown]
 # ## 6 Your own compressor

@@ -8,12 +8,15 @@ from labkit.planner.plan import Plan
 def as_device_mesh(plan: Plan) -> str:
     """Return Python that makes the plan's mesh, for torch's own parallel wrappers."""
     split = plan.layout
-    wrap = "fully_shard(model, mesh=mesh['data'])" if split.zero == 3 else "replicate(model, mesh=mesh['data'])"
-    module = "torch.distributed.fsdp" if split.zero == 3 else "torch.distributed._composable.replicate"
+    if split.zero == 3:
+        wrapped, wrap = "torch.distributed.fsdp import fully_shard", "fully_shard(model, mesh=mesh['data'])"
+    else:
+        wrapped = "torch.nn.parallel import DistributedDataParallel"
+        wrap = "model = DistributedDataParallel(model, process_group=mesh.get_group('data'))"
     return "\n".join(
         (
             "from torch.distributed.device_mesh import init_device_mesh",
-            f"from {module} import {wrap.split('(')[0]}",
+            f"from {wrapped}",
             "",
             f"shape, names = ({split.pipeline}, {split.data}, {split.tensor}), ('pipeline', 'data', 'tensor')",
             "mesh = init_device_mesh('cuda', shape, mesh_dim_names=names)",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from labkit.simulator.payload import listing
 from labkit.simulator.port_calls import PortCalls
@@ -112,3 +113,17 @@ def port_of_rank(group: PortGroup) -> PortCalls:
 
 def _ranks(ranks: tuple[int, ...]) -> str:
     return f"[{listing(ranks)}]"
+
+
+def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    """Do what ``dist.monitored_barrier`` does, which NCCL lacks.
+
+    Raises:
+        ValueError: If the group's backend is NCCL.
+    """
+    chosen: Any = group if group is not None else dist.group.WORLD
+    if chosen is dist.GroupMember.NON_GROUP_MEMBER:
+        return  # as torch's own, which leaves who is no member alone
+    if port_of_rank(chosen).backend_is("nccl"):
+        raise ValueError("monitored_barrier is only implemented for GLOO backend.")
+    chosen.monitored_barrier(timeout, wait_all_ranks)

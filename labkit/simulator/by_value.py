@@ -107,3 +107,18 @@ class RankUnpickler(KnownClassesUnpickler):
 def loads_in_rank(data: bytes, classes: dict[str, type], namespaces: dict[str, dict[str, Any]] | None = None) -> Any:
     """Return what data holds, with this rank's copies of classes; notes the globals of its copies of functions."""
     return RankUnpickler(io.BytesIO(data), classes, namespaces).load()
+
+
+def dump_result(result: object) -> bytes:
+    """Return what a rank's function returned, as bytes.
+
+    Raises:
+        TypeError: If it cannot be taken out of the rank.
+    """
+    try:
+        return dumps(result)
+    except Exception as error:
+        raise TypeError(
+            f"The function's result cannot be taken out of the rank: {type(result).__name__}: {error}. "
+            "Return plain data or tensors."
+        ) from None

@@ -3,16 +3,6 @@
 A storage counts once however many tensors view it, with the bytes asked for: an allocator's rounding and fragments, the
 driver and NCCL's own buffers are not in it. All tensors of a rank count, also those a program would keep on the host.
 A meta tensor counts what it would hold.
-
-What a storage is for shows later than it is made, so its category may rise, and counts for all its life:
-
-* parameters and buffers are those of modules, and every ``nn.Parameter``;
-* gradients are the ``.grad`` of these, and what else a backward pass made and left behind;
-* optimizer state is what is in ``optimizer.state`` after a step;
-* communication is what was allocated empty or filled with a constant and then given to a collective, as buckets are,
-  or given to ``send`` and ``recv`` and used by no operator that autograd follows;
-* activations are what else is there when a backward pass begins, and what it computes anew;
-* other is the rest: temporaries, and tensors from outside, such as data.
 """
 
 from __future__ import annotations
@@ -28,35 +18,19 @@ import torch
 from labkit.simulator.caching_allocator import Block, CachingAllocator
 from labkit.simulator.clock import RankClock
 from labkit.simulator.garbage import Garbage
-from labkit.simulator.memory_error import Asked, Held, OutOfVirtualMemory, out_of_memory
+from labkit.simulator.memory_blocks import GIVEN, Detail, StorageBlock, dtype_of, held_alike, room
+from labkit.simulator.memory_error import Asked, OutOfVirtualMemory, out_of_memory
 from labkit.simulator.operators import USES, Operator
 from labkit.simulator.record import Sources
-from labkit.simulator.state import the_rank
 from labkit.simulator.storages import storages_of, tensors_in
 from labkit.timeline.memory import CATEGORIES
-from labkit.torch_port.backward import backward_number, before_backward_returns, in_backward
+from labkit.torch_port.backward import backward_number, before_backward_returns
 from labkit.torch_port.tensors import own_buffers, own_parameters
 
 OTHER, ACTIVATIONS, COMMUNICATION, GRADIENTS, OPTIMIZER, BUFFERS, PARAMETERS = range(len(CATEGORIES))
-_GIVEN = len(CATEGORIES)
-"""A tensor that came from outside: "other" in the table, and never an activation."""
 _NO_BACKWARD = -1
 _LARGE_SHARE = 1_000  # of the capacity: a tensor that large is listed with its line when memory is full
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
-
-
-class _Block(weakref.ref):  # type: ignore[type-arg]
-    """A storage that lives; calls back when it dies."""
-
-    __slots__ = ("index", "key", "place")
-
-    index: int
-    key: int
-    place: Block | None
-
-
-_Detail = tuple[tuple[int, ...], str, str, str]
-"""Shape, dtype, operator and the learner's file:line of a large tensor."""
 
 
 class RankMemory:
@@ -102,9 +76,9 @@ class RankMemory:
         self.events, self.times, self.sizes = array("q"), array("q"), array("q")
         self.categories = bytearray()
         self.clock, self._device, self._sources, self._garbage = clock, device, sources, garbage
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, StorageBlock] = {}
         self._filled: set[int] = set()
-        self._details: dict[int, _Detail] = {}
+        self._details: dict[int, Detail] = {}
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self.backward = _NO_BACKWARD
         self._since = 0
@@ -167,7 +141,7 @@ class RankMemory:
                 except NotImplementedError:
                     continue
                 if block is None:
-                    self._made(arg, known, _GIVEN)
+                    self._made(arg, known, GIVEN)
                 elif categories[block.index] == COMMUNICATION and arg.requires_grad:
                     categories[block.index] = ACTIVATIONS
             elif kind is list or kind is tuple:
@@ -246,7 +220,7 @@ class RankMemory:
             return
         place = None
         if self.allocator is not None and num_bytes:
-            place = self._room(self.allocator, num_bytes)
+            place = room(self.allocator, num_bytes)
         if (place is None and self.allocator is not None and num_bytes) or (
             self.allocator is None and self.total - before + num_bytes > self.capacity
         ):
@@ -266,7 +240,7 @@ class RankMemory:
         except NotImplementedError:  # sparse: its parts are not known before they are used alone
             return
         if block is None:
-            self._made(tensor, known, _GIVEN)
+            self._made(tensor, known, GIVEN)
             if type(tensor) is _Parameter:
                 self._mark(tensor, PARAMETERS)
             return
@@ -294,7 +268,7 @@ class RankMemory:
                 self._garbage.collect_all()
                 fits, place = self._fits(num_bytes)
                 if not fits:
-                    raise self._full(tuple(tensor.shape), _dtype(tensor), known.name, num_bytes)
+                    raise self._full(tuple(tensor.shape), dtype_of(tensor), known.name, num_bytes)
             index = self._add(storage, num_bytes, category, known.name, tensor, place)
             if known.fills and category == OTHER:
                 self._filled.add(index)
@@ -303,23 +277,8 @@ class RankMemory:
         """Return whether there is room, and where, if an allocator says so."""
         if self.allocator is None:
             return self.total + num_bytes <= self.capacity, None
-        place = self._room(self.allocator, num_bytes)
+        place = room(self.allocator, num_bytes)
         return place is not None, place
-
-    def _room(self, allocator: CachingAllocator, num_bytes: int) -> Block | None:
-        rank = the_rank()
-        if allocator.pending:
-            if not (rank.process.threaded and in_backward()):  # C++ holds locks there that other threads may need
-                rank.turn()
-            allocator.look(rank.now_ns)
-        place = allocator.take(num_bytes, rank.queue())
-        if place is None and allocator.pending:
-            for _, marks in allocator.pending:  # as the allocator synchronises before it gives up
-                for mark in marks:
-                    rank.wait_for(mark, "an allocation")
-            allocator.look(rank.now_ns)
-            place = allocator.take(num_bytes, rank.queue())
-        return place
 
     def used_by(self, tensor: torch.Tensor, stream: Any) -> None:
         """Note that another stream uses a tensor: its room is kept until that has done with it."""
@@ -333,9 +292,9 @@ class RankMemory:
         self, storage: Any, num_bytes: int, category: int, name: str, tensor: torch.Tensor | None,
         place: Block | None = None,
     ) -> int:  # fmt: skip
-        block = _Block(storage, self._on_death)
+        block = StorageBlock(storage, self._on_death)
         if place is None and self.allocator is not None and num_bytes:
-            place = self._room(self.allocator, num_bytes)  # it is there already, so it fits
+            place = room(self.allocator, num_bytes)  # it is there already, so it fits
         block.place = place
         block.index, block.key = index, key = len(self.sizes), id(storage)
         self._blocks[key] = block
@@ -354,12 +313,12 @@ class RankMemory:
             if self.total > self.peak:
                 self.peak, self.peak_ns, self.peak_operator = self.total, now_ns, name
             if num_bytes >= self._large:
-                shape, dtype = ((num_bytes,), "uint8") if tensor is None else (tuple(tensor.shape), _dtype(tensor))
+                shape, dtype = ((num_bytes,), "uint8") if tensor is None else (tuple(tensor.shape), dtype_of(tensor))
                 source, _ = self._sources.find(sys._getframe(2))
                 self._details[index] = (shape, dtype, name, source)
         return index
 
-    def _died(self, block: _Block) -> None:
+    def _died(self, block: StorageBlock) -> None:
         """Note that nobody refers to a storage any more, or that it gets another size; called as one dies."""
         self._blocks.pop(block.key, None)
         index = block.index
@@ -394,7 +353,7 @@ class RankMemory:
             if block is None:
                 if self._open and storage.nbytes() and self._counts(storage):
                     self._add(storage, storage.nbytes(), category, "", tensor)
-            elif (before := self.categories[block.index]) < category or before == _GIVEN:
+            elif (before := self.categories[block.index]) < category or before == GIVEN:
                 self.categories[block.index] = category
 
     def _enter_backward(self, number: int) -> None:
@@ -433,18 +392,8 @@ class RankMemory:
         number = backward_number()
         self._enter_backward(number)
         self._look_at_modules()
-        held: dict[Held, int] = {}
-        for block in self._blocks.values():
-            size, category = self.sizes[block.index], self.categories[block.index]
-            name = CATEGORIES[0 if category == _GIVEN else category]
-            detail = self._details.get(block.index)
-            one = Held(size, name) if detail is None else Held(size, name, *detail)
-            held[one] = held.get(one, 0) + 1
+        held = held_alike(self._blocks.values(), self.sizes, self.categories, self._details)
         source, _ = self._sources.find(sys._getframe(2))
         asked = Asked(num_bytes, shape, dtype, operator, source)
         total = self.total if self.allocator is None else self.allocator.reserved.now
         return out_of_memory(self.rank, self._device, self.capacity, total, asked, held, total - self.total)
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -22,13 +22,14 @@ from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeou
 from labkit.known_classes import loads_in_notebook
 from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
 from labkit.simulator.accelerator import UNUSED, add_accelerators, holds
-from labkit.simulator.asked_groups import AskedGroups, port_of_rank
+from labkit.simulator.asked_groups import AskedGroups, monitored_barrier
 from labkit.simulator.assembled import assemble
-from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
+from labkit.simulator.by_value import dump_call, dump_result, loads_in_rank
 from labkit.simulator.caching_allocator import CachingAllocator
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.device_mode import devices_of
+from labkit.simulator.endings import DeadlockError, RankError, StandstillError, TimeIsUpError
 from labkit.simulator.garbage import Garbage, collected_by_us
 from labkit.simulator.left_open import groups_of_some, left_open
 from labkit.simulator.memory import RankMemory
@@ -90,27 +91,6 @@ class Outcome:
     switches: int
 
 
-@dataclass
-class _RankError(Exception):
-    rank: int
-    error: BaseException
-
-
-@dataclass
-class _DeadlockError(Exception):
-    text: str
-    reports: dict[int, str]
-
-
-class _TimeIsUpError(Exception):
-    pass
-
-
-@dataclass
-class _StandstillError(Exception):
-    where: str
-
-
 def simulate(
     fn: Callable[..., object],
     args: tuple[object, ...],
@@ -161,7 +141,7 @@ class _Run:
         self._simulation = Simulation(cluster, scheduler, Network(cluster))
         self._simulation.exchange = Exchange(self._simulation)
         self._simulation.rounds = Rounds(self._simulation)
-        self._simulation.failed = lambda rank, error: scheduler.abandon(_RankError(rank, error))
+        self._simulation.failed = lambda rank, error: scheduler.abandon(RankError(rank, error))
         self._simulation.draws = self._hub.draws
         self._simulation.standing_in = self._hub.standing_in
         self._simulation.add_ranks()
@@ -205,7 +185,7 @@ class _Run:
             torch.set_num_threads(1)
             register("virtual", make_port)
             groups = AskedGroups()
-            ways = (lambda: self._store, _monitored_barrier, groups.agree, groups.made)
+            ways = (lambda: self._store, monitored_barrier, groups.agree, groups.made)
             stack.enter_context(installed("virtual", current_world, *ways))
             stack.enter_context(as_nccl_does(groups.is_nccl, groups.may_split))
             stack.enter_context(refused(lambda: current_rank() is not None))
@@ -253,12 +233,12 @@ class _Run:
             except queue.Empty:
                 if (where := self._standstill.look()) is not None:
                     if any(f"stands in torch.{part}" in where for part in _WAITS_IN_CPP):
-                        self._simulation.scheduler.abandon(_StandstillError(where))
+                        self._simulation.scheduler.abandon(StandstillError(where))
                         return False
                     out.write(f"{where[0].upper()}{where[1:]} and uses no processor. {WHAT_IS_VIRTUAL}\n")
                 if until is None or time.monotonic() < until:
                     continue  # an interrupt is seen here on systems where it does not end the wait
-                self._simulation.scheduler.abandon(_TimeIsUpError())
+                self._simulation.scheduler.abandon(TimeIsUpError())
                 return False
             if event is None:
                 left -= 1
@@ -315,7 +295,7 @@ class _Run:
                         rpc.ended(rank)
                         rank.drain()
                         self._memories[rank.rank].close()
-                    self._packed[rank.rank] = _pack(result)
+                    self._packed[rank.rank] = dump_result(result)
                 finally:
                     if dist.is_initialized():
                         dist.destroy_process_group()
@@ -323,7 +303,7 @@ class _Run:
         except Abandoned:
             pass
         except BaseException as error:
-            scheduler.abandon(_RankError(rank.rank, error))
+            scheduler.abandon(RankError(rank.rank, error))
         finally:
             become(None)
             self._events.put(None)
@@ -368,7 +348,7 @@ class _Run:
 
     def _deadlocked(self) -> BaseException:
         text, reports = virtual_deadlock.describe(self._simulation.scheduler.clocks)
-        return _DeadlockError(text, reports)
+        return DeadlockError(text, reports)
 
     def _conclude(self) -> Outcome:
         simulation = self._simulation
@@ -390,13 +370,13 @@ class _Run:
         output = [one.output.text() for one in self._hub.of_rank]
         failure, size = simulation.scheduler.failure, len(simulation.ranks)
         about: dict[str, Any] = {"output": tuple(output), "timeline": timeline}
-        if isinstance(failure, _DeadlockError):
+        if isinstance(failure, DeadlockError):
             raise RunTimeout(failure.text, reports=failure.reports, **about)
-        if isinstance(failure, _RankError):
+        if isinstance(failure, RankError):
             headline, text = describe(failure.error)
             message = f"rank {failure.rank} of {size} failed first: {headline}\n\n{text}"
             raise RankFailed(message, rank=failure.rank, reports={failure.rank: text}, **about) from failure.error
-        if isinstance(failure, _TimeIsUpError):
+        if isinstance(failure, TimeIsUpError):
             running = simulation.scheduler.running
             raise RunTimeout(
                 f"The time limit passed while rank {running} of {size} was running, at "
@@ -404,7 +384,7 @@ class _Run:
                 "that never ends.",
                 **about,
             )
-        if isinstance(failure, _StandstillError):
+        if isinstance(failure, StandstillError):
             raise RunTimeout(f"The run is stuck: {failure.where}. {WHAT_IS_VIRTUAL}", **about)
         if failure is not None:
             raise failure
@@ -414,22 +394,3 @@ class _Run:
 
 def _marked(rank: VirtualRank, queue: Any) -> Mark:
     return rank.device.mark(queue, rank.now_ns)
-
-
-def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    chosen: Any = group if group is not None else dist.group.WORLD
-    if chosen is dist.GroupMember.NON_GROUP_MEMBER:
-        return  # as torch's own, which leaves who is no member alone
-    if port_of_rank(chosen).backend_is("nccl"):
-        raise ValueError("monitored_barrier is only implemented for GLOO backend.")
-    chosen.monitored_barrier(timeout, wait_all_ranks)
-
-
-def _pack(result: object) -> bytes:
-    try:
-        return dumps(result)
-    except Exception as error:
-        raise TypeError(
-            f"The function's result cannot be taken out of the rank: {type(result).__name__}: {error}. "
-            "Return plain data or tensors."
-        ) from None

@@ -97,4 +97,4 @@ def test_only_parts_of_torch_that_wait_for_ranks_count() -> None:
     assert stands("/env/site-packages/torch/autograd/graph.py") and stands("/env/site-packages/torch/_ops.py")
     for file in ("torch/utils/data/dataloader.py", "torch/serialization.py", "torch/cuda/__init__.py", "numpy/core.py"):
         assert not stands(f"/env/site-packages/{file}")
-    assert not stands("/home/me/torch/train.py") and not stands_in_torch([])
+    assert not stands("/home/ada/torch/train.py") and not stands_in_torch([])

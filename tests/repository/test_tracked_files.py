@@ -19,8 +19,6 @@ INDEXES = re.compile(
     r"download\.pytorch\.or[g]|pypi\.org/simpl[e]|files\.pythonhosted|--extra-index-ur[l]|--find-link[s]"
 )
 FOR_OTHERS = {
-    "Dockerfile": "a container takes PyTorch's build without CUDA, or the one that is asked for",
-    ".binder/requirements.txt": "Binder has no GPU",
     "labkit/grading/handout/runtime_lock.py": "Gradescope's machines and students' take PyTorch's build without CUDA",
     "labkit/grading/handout/wheels.py": "students without a network get PyTorch's build without CUDA, from a folder",
     "labkit/grading/handout/students_readme.py": "the same, and wheels from a USB stick",
