@@ -601,7 +601,7 @@ for (name, optimizer), losses in curves.items():
 # And more ranks? A ring `all_reduce` of B bytes sends 2(N - 1)/N B over each link. An
 # `all_gather` sends N - 1 packets.
 #
-# **[[gather_grows]].** A packet of int8 has a quarter of the bytes. On how many ranks does its `all_gather` send as much as the
+# **[[gather_grows]].** An int8 packet is a quarter of a float32 one. On how many ranks does its `all_gather` send as much as the
 # plain `all_reduce` of float32?
 
 # %% tags=["why"] exercise="gather_grows" title="The all-gather grows"

@@ -63,7 +63,7 @@ def write_open_files() -> None:
     """Write what files that the program did not close still hold."""
     for found in gc.get_objects():
         try:
-            if isinstance(found, io.IOBase) and not found.closed and found.writable():
+            if issubclass(type(found), io.IOBase) and not found.closed and found.writable():
                 found.flush()
         except Exception:  # a program's own file may raise anything; at the end of a process, Python goes on, too
             continue

@@ -16,6 +16,10 @@ NOT_YET_MET = frozenset({
 """Lessons with mistakes that no wrong answer stands for."""
 
 
+BY_CHANCE = {("overlapped_ddp", "changed while it was on its way")}
+"""What a wrong answer makes in one run and not in the next; tests/checks/test_partly_right.py meets it every time."""
+
+
 @pytest.mark.parametrize("lesson", lessons())
 def test_wrong_answers_stand_for_exercises_and_mistakes_that_exist(lesson: str) -> None:
     known = exercises(lesson)
@@ -38,4 +42,4 @@ def test_every_exercise_meets_at_least_three_wrong_answers(lesson: str) -> None:
 def test_every_mistake_that_a_check_names_is_made_by_a_wrong_answer(lesson: str) -> None:
     met = {(answer.exercise, answer.mistake) for answer in wrong_answers(lesson)}
     named = {(each.id, mistake) for each in exercises(lesson).values() for mistake in each.mistakes}
-    assert not named - met
+    assert not named - met - BY_CHANCE

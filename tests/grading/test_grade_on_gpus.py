@@ -141,7 +141,12 @@ def test_a_submission_holds_its_gpu_and_the_next_one_waits_in_a_stage_that_costs
         return SimpleNamespace(gpu=gpu, close=lambda: None)
 
     def grader() -> Any:
-        return SimpleNamespace(gpus=[FIRST], _apart=0.0, _template=template_for(SECOND), _new_template=template_for)
+        return SimpleNamespace(
+            setting=SimpleNamespace(gpus=[FIRST]),
+            _apart=0.0,
+            _template=template_for(SECOND),
+            _new_template=template_for,
+        )
 
     stages: list[str] = []
 

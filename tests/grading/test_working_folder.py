@@ -142,6 +142,7 @@ def test_every_process_of_ours_is_started_in_the_one_way_that_is_safe() -> None:
         "grading/sandbox/view.py",  # its folder, to be seen
         "grading/notebook/sandboxed_kernel.py",  # a student's own kernel, in its sandbox
         "lessons/executed.py",  # the kernel of a lesson, in the author's folder
+        "lessons/hosted.py",  # the first cell of a notebook on Colab or Kaggle, which is run there
     }
 
 

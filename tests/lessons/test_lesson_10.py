@@ -53,7 +53,7 @@ class TestContract(LessonContract):
         "all_gather": r"to everybody\*\*, by `all_gather`",
         "communication hook": r"register_comm_hook",
         "buckets built anew": r"builds its buckets anew",
-        "every row tuned, several seeds": r"every row has its own best learning rate.*several seeds",
+        "rates of each row, several seeds": r"every row has its own learning rate.*several seeds",
         "deep gradient compression": r"lin and others, 2018",
         "momentum correction": r"\*\*momentum correction\*\*",
         "quantised reduce-scatter": r"\*\*quantised reduce-scatter\*\*",

@@ -320,6 +320,13 @@ BRANCH = Mistake(
     seen=hangs,
     general=True,
 )
+IN_FLIGHT = Mistake(
+    "changed while it was on its way",
+    "Some elements of one gradient are right and others are not: it was changed while its all_reduce was "
+    "in flight. From all_reduce(async_op=True) until wait() returns, the tensor belongs to the network. "
+    "Divide before the call, or after wait().",
+    seen=partly_right,
+)
 BLOCKING = Mistake(
     "waits in the hook",
     "The all_reduce starts in time, but the hook waits for it, so backward stalls. Use async_op=True, "

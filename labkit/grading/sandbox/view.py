@@ -14,10 +14,10 @@ _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "ssl/certs", "ssl/openssl.cnf", "mime.types")
 _RUNTIME = (
     "__init__.py", "errors.py", "units.py", "slugs.py", "words.py", "frames.py", "cells.py", "deadlock.py",
-    "known_classes.py", "hardware.py", "worlds.py", "virtual_world.py", "scripts.py", "doctor.py", "models.py",
-    "servers", "plans/__init__.py", "plans/matrix_splits.py", "plans/sharded_step.py", "plans/offloaded_step.py",
-    "plans/compressed_steps.py", "plans/policies.py", "plans/staleness.py", "timeline", "torch_port", "simulator",
-    "launch",
+    "interpreter.py", "known_classes.py", "hardware.py", "worlds.py", "virtual_world.py", "scripts.py", "doctor.py",
+    "models.py", "servers", "plans/__init__.py", "plans/matrix_splits.py", "plans/sharded_step.py",
+    "plans/offloaded_step.py", "plans/compressed_steps.py", "plans/policies.py", "plans/staleness.py", "timeline",
+    "torch_port", "simulator", "launch",
 )  # fmt: skip
 _HOSTS = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost ip6-localhost\n"
 _PASSWD = "root:x:0:0:root:/tmp:/bin/sh\nstudent:x:{uid}:{uid}:student:/tmp:/bin/sh\n"
