@@ -23,6 +23,45 @@ ARGUMENTS = [
 ]
 
 
+class Patient:
+    """A browser as Playwright has it, whose pages wait long; it is started again where its driver has died."""
+
+    def __init__(self, playwright: Any, path: str) -> None:
+        self._playwright, self._path = playwright, path
+        self._start()
+
+    def _start(self) -> None:
+        self._driver = self._playwright.sync_playwright().start()
+        self._chromium = self._driver.chromium.launch(executable_path=self._path, args=ARGUMENTS, timeout=PATIENCE_MS)
+
+    def _made(self, kind: str, options: dict[str, Any]) -> Any:
+        try:
+            made = getattr(self._chromium, kind)(**options)
+        except self._playwright.Error:  # it died between two tests: the next one is none the worse
+            self.stop()
+            self._start()
+            made = getattr(self._chromium, kind)(**options)
+        made.set_default_timeout(PATIENCE_MS)
+        return made
+
+    def new_context(self, **options: Any) -> Any:
+        """Return a new context, whose pages wait long."""
+        return self._made("new_context", options)
+
+    def new_page(self, **options: Any) -> Any:
+        """Return a new page that waits long."""
+        return self._made("new_page", options)
+
+    def stop(self) -> None:
+        """End it, whether it lives or not."""
+        for end in (self._chromium.close, self._driver.stop):
+            with contextlib.suppress(self._playwright.Error):
+                end()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chromium, name)
+
+
 @contextlib.contextmanager
 def running() -> Iterator[Any]:
     """Start it and give it, as Playwright has it; skip the test in words where there is none."""
@@ -31,21 +70,6 @@ def running() -> Iterator[Any]:
         pytest.skip("no Chromium or Chrome on this machine: apt install chromium")
     if shutil.which("node") is None and not sys.platform.startswith("linux"):
         pytest.skip("tried on Linux only")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=PATIENCE_MS)
-        new_context, new_page = chromium.new_context, chromium.new_page
-
-        def patient_context(**options: Any) -> Any:
-            context = new_context(**options)
-            context.set_default_timeout(PATIENCE_MS)
-            return context
-
-        def patient_page(**options: Any) -> Any:
-            page = new_page(**options)
-            page.set_default_timeout(PATIENCE_MS)
-            return page
-
-        chromium.new_context, chromium.new_page = patient_context, patient_page
-        yield chromium
-        chromium.close()
+    browser = Patient(pytest.importorskip("playwright.sync_api"), path)
+    yield browser
+    browser.stop()
