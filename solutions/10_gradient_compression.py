@@ -530,8 +530,8 @@ labkit.check("compression_hook", compression_hook)
 # %% [markdown]
 # ## 5 The GPT
 #
-# Now train. `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. A comparison is fair only when **every row has its own learning rate**. `RATES` holds them, in times the optimizer's usual
-# rate: the better of 1 and one half, or 1 where these two differ by less than seeds do. Which row will be hurt most?
+# Now train. `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. A comparison is fair only when **every row has its own learning rate**: `RATES` times the usual one
+# (½ where that helped). Which row will be hurt most?
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # so small a model has nothing to share among threads
