@@ -1,0 +1,81 @@
+"""The bank of bugs holds what it says: both programs run, and the wrong one's outcome is as declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import labkit
+from tests.audit.bank import EFFECTS, Program, bugs, right
+
+BUGS, RIGHT = bugs(), right()
+QUICK = ("gradients_summed", "optimizer_before_sharding")
+
+
+def _cases(programs: list[Program]) -> list[object]:
+    return [pytest.param(p, id=p.name, marks=() if p.name in QUICK else pytest.mark.long) for p in programs]
+
+
+def _run(program: Program, source: str, folder: Path, *args: object) -> labkit.Run:
+    folder.mkdir(exist_ok=True)
+    path = folder / program.path.name
+    path.write_text(source)
+    world = labkit.virtual(program.world, **program.hardware)
+    return labkit.run(labkit.script(path, *args), on=world, echo=False, timeout=60)
+
+
+def _printed(program: Program, source: str, folder: Path, *args: object) -> list[str]:
+    return _run(program, source, folder, *args).output
+
+
+def test_every_program_says_what_is_wrong_and_marks_the_place() -> None:
+    assert len(BUGS) >= 15
+    for bug in BUGS:
+        assert bug.fields["Kind"] == ("slow" if bug.fields["Effect"] in ("slower", "memory") else "wrong"), bug.name
+        assert bug.fields["Effect"] in EFFECTS and bug.places and bug.num_changed and bug.words, bug.name
+        compile(bug.twin, bug.name, "exec")
+    for program in RIGHT:
+        assert not program.num_changed and not program.places, program.name
+
+
+@pytest.mark.parametrize("bug", _cases(BUGS))
+def test_a_bug_shows_as_declared_and_its_twin_does_not(
+    bug: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong, twin = bug.path.read_text(), bug.twin
+    effect = bug.fields["Effect"]
+    monkeypatch.chdir(tmp_path)
+    if effect == "resume":
+        for source, differs in ((wrong, True), (twin, False)):
+            ended = []
+            for folder, stops in (("at once", [4]), ("in two", [2, 4])):
+                monkeypatch.chdir(_emptied(tmp_path / folder))
+                ended.append([_printed(bug, source, tmp_path, "--steps", stop) for stop in stops][-1])
+            assert (ended[0] != ended[1]) is differs
+        return
+    first, second = _run(bug, wrong, tmp_path), _run(bug, twin, tmp_path)
+    if effect == "replicas":
+        assert len(set(first.output)) > 1 and len(set(second.output)) == 1
+    elif effect == "outcome":
+        assert first.output != second.output
+    else:
+        assert first.timeline is not None and second.timeline is not None
+        if effect == "slower":
+            assert first.timeline.duration_ns > second.timeline.duration_ns
+        else:
+            assert max(first.timeline.peak_memory()) > max(second.timeline.peak_memory())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", [pytest.param(p, id=p.name) for p in RIGHT])
+def test_a_right_program_runs(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert all(_printed(program, program.path.read_text(), tmp_path))
+
+
+def _emptied(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        file.unlink()
+    return folder
