@@ -15,7 +15,7 @@ from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
 from labkit.checks.rooms import exercises, find
 from tests.checks.lesson_cells import lesson, namespace
-from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
+from tests.checks.wrong_answers import WrongAnswer, wrong_answers
 from tests.submissions.making import HERE as SUBMISSIONS
 
 

@@ -203,7 +203,7 @@ LEAKS = """
 import gc, os, sys
 inherited = open("/proc/self/environ").read() + open("/proc/self/cmdline").read()
 shown = [name.replace("labkit.grading.hidden_cases", "probe") for name in sys.modules]  # our code; no case is in it
-print([name for name in shown if ".exercises." in name or "course_exercises" in name or name.startswith("hidden")])
+print([name for name in shown if ".exercises." in name or "course_exercises" in name])
 print("hunter2" in inherited, {course!r} in inherited, "TMPDIR=/tmp" in inherited)
 there = [f"/proc/self/fd/{{fd}}" for fd in os.listdir("/proc/self/fd")]
 kinds = [os.readlink(path) for path in there if os.path.lexists(path)]

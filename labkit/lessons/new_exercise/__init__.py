@@ -45,8 +45,8 @@ def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Pa
     templates = {
         room / "exercise.py": "exercise.py.jinja",
         room / "driver.py": "driver.py.jinja",
-        root / "solutions" / "hidden" / lesson_slug / f"{slug}.py": "hidden_cases.py.jinja",
-        root / "tests" / "exercises" / lesson_slug / f"{slug}.py": "wrong_answers.py.jinja",
+        room / "hidden.py": "hidden.py.jinja",
+        room / "wrong.py": "wrong.py.jinja",
     }
     there = [path.relative_to(root).as_posix() for path in templates if path.exists()]
     if there:

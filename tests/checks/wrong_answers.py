@@ -1,0 +1,38 @@
+"""The wrong answers of a lesson, as source that runs; labkit/exercises/LESSON/SLUG/wrong.py has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from labkit.checks.rooms import exercises
+from tests.checks.lesson_cells import lesson
+
+
+@dataclass(frozen=True)
+class WrongAnswer:
+    """A wrong answer to one exercise.
+
+    Attributes:
+        exercise: Its slug.
+        name: What is wrong, in a few words.
+        mistake: Name of the mistake that must be recognised.
+        source: Python source, run after the lesson's given and exercise cells.
+    """
+
+    exercise: str
+    name: str
+    mistake: str
+    source: str
+
+
+@cache
+def wrong_answers(lesson_slug: str) -> tuple[WrongAnswer, ...]:
+    """Return the wrong answers of a lesson, exercise by exercise."""
+    answers = {cell.exercise: cell.source for cell in lesson(lesson_slug).cells if cell.is_code_exercise}
+    return tuple(
+        WrongAnswer(slug, each.name, each.mistake, each.source(answers[slug]))
+        for slug in exercises(lesson_slug)
+        for each in import_module(f"labkit.exercises.{lesson_slug}.{slug}.wrong").WRONG
+    )
