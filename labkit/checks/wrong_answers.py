@@ -1,6 +1,7 @@
-"""Wrong answers that learners really give, and the mistake that a check must name in each: LESSON/SLUG/wrong.py.
+"""Wrong answers that learners really give, with the mistake that a check must name, and right ones in other styles.
 
-Tests run them, instructors read them; releases, wheels and sandboxes leave them out.
+They stand in ``wrong.py`` beside an exercise. Tests run them, instructors read them; releases, wheels and sandboxes
+leave them out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ class WrongAnswer:
 
 
 class WrongAnswers(list[WrongAnswer]):
-    """The wrong answers to one exercise."""
+    """The wrong answers to one exercise, and legal variants: source of right answers, by what is different."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variants: dict[str, str] = {}
 
     def wrong(self, name: str, mistake: str, source: str) -> None:
         """Add an answer."""
@@ -39,6 +44,10 @@ class WrongAnswers(list[WrongAnswer]):
     def changed(self, name: str, mistake: str, *changes: tuple[str, str]) -> None:
         """Add the lesson's answer with each of the texts replaced, so that nothing else is wrong."""
         self.append(WrongAnswer(name, mistake, changes=changes))
+
+    def right(self, name: str, source: str) -> None:
+        """Add a right answer in another style than the lesson's, which a check must let pass."""
+        self.variants[name] = source
 
 
 def replaced(source: str, *changes: tuple[str, str]) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 
 from labkit.checks.rooms import exercises
+from labkit.checks.wrong_answers import WrongAnswers
 from tests.checks.lesson_cells import lesson
 
 
@@ -34,5 +35,12 @@ def wrong_answers(lesson_slug: str) -> tuple[WrongAnswer, ...]:
     return tuple(
         WrongAnswer(slug, each.name, each.mistake, each.source(answers[slug]))
         for slug in exercises(lesson_slug)
-        for each in import_module(f"labkit.exercises.{lesson_slug}.{slug}.wrong").WRONG
+        for each in written(lesson_slug, slug)
     )
+
+
+def written(lesson_slug: str, exercise_id: str) -> WrongAnswers:
+    """Return what wrong.py of an exercise holds."""
+    found = import_module(f"labkit.exercises.{lesson_slug}.{exercise_id}.wrong").WRONG
+    assert isinstance(found, WrongAnswers)
+    return found

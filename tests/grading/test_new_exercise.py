@@ -90,6 +90,12 @@ def test_each_wrong_answer_is_told_its_mistake_with_a_hint(course: Path) -> None
         assert found.hint
 
 
+def test_a_right_answer_in_another_style_passes(course: Path) -> None:
+    exercise, variants = written(course), wrong_answers(course).variants
+    assert variants
+    assert all(verdict(exercise, exercise.visible[0], source).passed for source in variants.values())
+
+
 def test_a_right_submission_gets_the_points_and_a_wrong_one_is_told_its_mistake(course: Path) -> None:
     handed_in = course / "in"
     handed_in.mkdir()
@@ -146,6 +152,24 @@ def test_a_file_that_is_there_is_never_written_over(course: Path) -> None:
         new_exercise("07", "Another", course)
     assert there.read_text() == "mine"
     assert not (course / "exercises" / "sums" / "another" / "exercise.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("end", "first"),
+    [
+        ("# %% [markdown]\n# ## Bonus: More\n\n# %% [markdown]\n# ### Sources\n#\n# * A book\n", "# ## Bonus"),
+        ("# %% [markdown]\n# ### Sources\n#\n# * A book\n", "# ### Sources"),
+        ("# %% [markdown]\n# What stays.\n#\n# ### Sources\n#\n# * A book\n", "# ### Sources"),
+    ],
+)
+def test_its_cells_come_before_the_bonus_and_the_sources(course: Path, end: str, first: str) -> None:
+    source = course / "solutions" / "07_sums.py"
+    source.write_text(source.read_text() + "\n" + end)
+    new_exercise("07", "Another", course)
+    text = source.read_text()
+    assert text.index('exercise="another"') < text.index(f"# %% [markdown]\n{first}")
+    assert [cell.source for cell in load(source).cells][-1].endswith("* A book")
+    build(course, execute=False)
 
 
 def test_a_lesson_that_is_not_there_is_refused_with_those_that_are(course: Path) -> None:
