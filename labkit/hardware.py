@@ -264,8 +264,8 @@ _ALL_DEVICES = (
     Device(
         "t4", 16 * _GB, 300e9,
         _flops(float64=0.25, float32=8.1, float16=65, bfloat16=8.1, int8=130), "pcie3",
-        "NVIDIA T4 datasheet (2019); float64 is 1/32 of float32 on this chip; bfloat16 has no tensor cores there, it runs "
-        "as float32",
+        "NVIDIA T4 datasheet (2019); float64 is 1/32 of float32 on this chip; bfloat16 has no tensor cores there and "
+        "runs as float32",
     ),
     Device(
         "l4", 24 * _GB, 300e9,
