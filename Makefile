@@ -12,6 +12,8 @@ JAVASCRIPT := labkit/widgets/js labkit/lessons/slides.js labkit/lessons/slides.c
 # Four at a time on two cores and no more, for most tests wait for processes of their own; a file's tests stay together,
 # in the order of tests/conftest.py: the files that take longest first.
 WORKERS := -n 4 --dist loadfile --no-loadscope-reorder --durations=15
+# Of exercises: hidden cases and wrong answers, for instructors alone (labkit/checks/kept_back.py).
+KEPT_BACK := ':(exclude,glob)labkit/exercises/**/hidden*.py' ':(exclude,glob)labkit/exercises/**/wrong.py'
 NOTEBOOKS := --nbval --nbval-cell-timeout=180
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -115,7 +117,7 @@ docs: setup  ## Build the documentation site: build/docs/index.html, which needs
 
 dist: setup  ## Write dist/*.whl from the last commit, labkit with its lessons, and dist/hosted/ for Kaggle and Colab
 	@rm -rf build/dist dist && mkdir -p build/dist dist
-	@git archive HEAD labkit pyproject.toml README.md LICENSE | tar -x -C build/dist
+	@git archive HEAD labkit pyproject.toml README.md LICENSE $(KEPT_BACK) | tar -x -C build/dist
 	@git archive --prefix=labkit/course/ HEAD notebooks .jupyter ':(glob)solutions/[0-9]*.py' | tar -x -C build/dist
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist build/dist && ls dist/*.whl
 	@$(BIN)/python -m labkit.lessons.hosted dist

@@ -262,6 +262,12 @@ _ALL_DEVICES = (
         "AMD Instinct MI300X datasheet (2023), without sparsity; float64 and float32 as vectors, as torch uses them",
     ),
     Device(
+        "t4", 16 * _GB, 300e9,
+        _flops(float64=0.25, float32=8.1, float16=65, bfloat16=8.1, int8=130), "pcie3",
+        "NVIDIA T4 datasheet (2019); float64 is 1/32 of float32 on this chip; bfloat16 has no tensor cores there and "
+        "runs as float32",
+    ),
+    Device(
         "l4", 24 * _GB, 300e9,
         _flops(float64=0.47, float32=30.3, tf32=60, float16=121, bfloat16=121, float8_e4m3fn=242.5,
                float8_e5m2=242.5, int8=242.5), "pcie4",

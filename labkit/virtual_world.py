@@ -91,7 +91,7 @@ def virtual(
 
     Args:
         world_size: Number of ranks, 1 to 4096.
-        gpu: "v100", "a100", "h100", "h200", "b200", "l4", "rtx4090", "cpu", a labkit.hardware.Device, or what
+        gpu: "v100", "a100", "h100", "h200", "b200", "t4", "l4", "rtx4090", "cpu", a labkit.hardware.Device, or what
             `labkit calibrate` measured of a host: ``labkit.hardware.load("host.json")``.
         link: What connects accelerators of a node, such as "nvlink4" or "pcie5"; None is what the device is sold with.
             With "ethernet_25g" and its like every accelerator is a host of its own.

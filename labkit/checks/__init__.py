@@ -8,7 +8,7 @@
     finding.py      Finding, Find, Blame        what is wrong, and the mistake it points to
     exercise.py     Exercise, judge             one exercise, and the verdict on one of its cases
     rooms.py        exercises, find             where exercises are, by name
-    hidden.py       HiddenCases                 where the graders' own cases are, by name
+    hidden.py       hidden_cases                where the graders' own cases are, by name
     values.py       integer, tensor, ...        typed access to inputs and results
     as_if.py        as_if                       naming a wrong result by the wrong way that gives it
     on_ranks/                                   what drivers of several lessons share; travels to the ranks with them

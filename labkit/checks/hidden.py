@@ -1,8 +1,7 @@
-"""Hidden cases: one file an exercise in a course's ``solutions/hidden/LESSON/``, each with a function `cases`.
+"""Hidden cases: a function `cases` in ``hidden.py`` beside an exercise.
 
 Points are given for all of an exercise's hidden cases together. They are new combinations of what the visible cases and
-the text state, drawn from a seed; what several files of a lesson draw alike stands beside them, as
-``hidden.LESSON.NAME``.
+the text state, drawn from a seed. What several exercises draw alike is in ``hidden_NAME.py`` of the lesson's folder.
 """
 
 from __future__ import annotations
@@ -10,45 +9,38 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-import sys
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 
 from labkit.checks.case import Case
 from labkit.checks.on_ranks.other_kind import OTHER_KIND
 from labkit.errors import ConfigError
 
-_PACKAGE = "hidden"
 
-
-class HiddenCases:
-    """The hidden cases of one lesson.
+def hidden_cases(package: str, lesson: str, exercise_id: str, secret: int) -> list[Case]:
+    """Return an exercise's hidden cases, the same ones for the same secret.
 
     Args:
-        folder: ``solutions/hidden/LESSON``.
+        package: Of the exercises: labkit's own, or what `rooms.own_package` returned.
+        lesson: Its slug.
+        exercise_id: Its slug.
+        secret: What is drawn follows from it.
+
+    Raises:
+        ConfigError: If there are none; learners' copies of labkit have none.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
-            del sys.modules[name]
-        package = ModuleType(_PACKAGE, "Hidden cases of a course.")
-        package.__path__ = [str(folder.parent)]
-        sys.modules[_PACKAGE] = package
-
-    def of(self, exercise_id: str, secret: int) -> list[Case]:
-        """Return an exercise's cases, the same ones for the same secret.
-
-        Raises:
-            ConfigError: If the lesson has no hidden cases for it.
-        """
-        if not (self._folder / f"{exercise_id}.py").is_file():
-            raise ConfigError(f"there are no hidden cases for {exercise_id}: {self._folder} has no {exercise_id}.py")
-        module = import_module(f"{_PACKAGE}.{self._folder.name}.{exercise_id}")
-        found: list[Case] = module.cases(Draw(f"{exercise_id} {secret}"))
-        return found
+    name = f"{package}.{lesson}.{exercise_id}.hidden"
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ConfigError(
+            f"there are no hidden cases for {exercise_id}: {lesson}/{exercise_id} has no hidden.py. A copy of labkit "
+            "that learners get has none; grading needs the course's repository."
+        ) from None
+    found: list[Case] = module.cases(Draw(f"{exercise_id} {secret}"))
+    return found
 
 
 class Draw(random.Random):

@@ -2,6 +2,10 @@
 
     labkit/exercises/LESSON/SLUG/exercise.py    EXERCISE: cases, what to find, mistakes, hints
     labkit/exercises/LESSON/SLUG/driver.py      drive: all that a rank gets of it
+    labkit/exercises/LESSON/SLUG/hidden.py      cases: what points are given for; see hidden.py here
+    labkit/exercises/LESSON/SLUG/wrong.py       WRONG: what a check must name the mistake of; see wrong_answers.py
+
+The last two, and hidden_NAME.py in a lesson's folder, stay with instructors: kept_back.py.
 
 A course may bring exercises of its own, laid out alike; see `own_package`.
 """

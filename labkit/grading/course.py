@@ -1,4 +1,4 @@
-"""Where a lesson's pristine notebook, hidden cases and checks are, and what it is worth."""
+"""Where a lesson's pristine notebook, checks and hidden cases are, and what it is worth."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from labkit.checks.kept_back import HIDDEN, WRONG
 from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
 from labkit.grading.guesses import revealed
@@ -20,6 +21,7 @@ from labkit.lessons.manifest import read as read_manifest
 from labkit.slugs import lesson_slug, names_lesson
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_ROOMS = _PACKAGE / "exercises"
 
 _JUDGES = (".py", ".json")
 
@@ -29,10 +31,10 @@ class Course:
     """One lesson of a course, seen by the grader.
 
     Attributes:
-        root: The course's folder, with ``notebooks/`` and ``solutions/hidden/``.
+        root: The course's folder, with ``notebooks/``.
         lesson: The lesson's number, "02".
         notebook: The notebook learners get.
-        hidden: The folder with the hidden cases, a file an exercise.
+        class_keys: The folder where a class's own keys and recordings lie, if it has any.
         exercises: The folder of the lesson's exercises where the course brings its own (``exercises/LESSON``), or None
             for labkit's.
     """
@@ -40,7 +42,7 @@ class Course:
     root: Path
     lesson: str
     notebook: Path
-    hidden: Path
+    class_keys: Path
     exercises: Path | None
 
     @property
@@ -52,6 +54,11 @@ class Course:
     def slug(self) -> str:
         """The lesson's key, "ring_all_reduce"."""
         return lesson_slug(self.name)
+
+    @property
+    def rooms(self) -> Path:
+        """The folder of the lesson's exercises: the course's own, or labkit's."""
+        return self.exercises or _ROOMS / self.slug
 
     @cached_property
     def pristine(self) -> dict[str, Any]:
@@ -91,14 +98,17 @@ class Course:
 
     @property
     def secrets(self) -> tuple[Path, ...]:
-        """What no submission may see, wherever it lies: answers, hidden cases, the course's own exercises."""
-        own = (self.hidden.parent, *([self.exercises.parent] if self.exercises else []))
+        """What no submission may see, wherever it lies: answers, keys, the course's own exercises.
+
+        Labkit's own hidden cases are in no sandbox; see `sandbox.view`.
+        """
+        own = (self.class_keys.parent, *([self.exercises.parent] if self.exercises else []))
         return (*(self.root / name for name in ("solutions", "tests", "exercises")), *own)
 
     def own_files(self) -> dict[str, Path]:
         """Return the course's files that judge the lesson, code and keys, by their path in the course."""
-        folders = (self.hidden, *([self.exercises] if self.exercises else []))
-        found = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in _JUDGES)
+        folders = (self.class_keys, *([self.exercises] if self.exercises else []))
+        found = sorted(path for folder in folders for path in folder.rglob("*") if _judges(path))
         return {path.relative_to(self.root).as_posix(): path for path in found}
 
     def fingerprint(
@@ -127,14 +137,17 @@ class Course:
         return digest.hexdigest()
 
     def _code_that_judges(self) -> list[Path]:
-        """Return the files of labkit, but for the exercises of other lessons."""
-        rooms = _PACKAGE / "exercises"
+        """Return the files of labkit, but for the exercises of other lessons and the wrong answers."""
+        others = {path.parents[1] for path in _ROOMS.glob("*/*/exercise.py")} - {_ROOMS / self.slug}
         return sorted(
             path
             for path in _PACKAGE.rglob("*")
-            if path.suffix in _JUDGES and "js" not in path.relative_to(_PACKAGE).parts
-            if not path.is_relative_to(rooms) or path.is_relative_to(rooms / self.slug)
+            if _judges(path) and "js" not in path.relative_to(_PACKAGE).parts and others.isdisjoint(path.parents)
         )
+
+
+def _judges(path: Path) -> bool:
+    return path.suffix in _JUDGES and path.name != WRONG
 
 
 def find_course(lesson: str, course: str | Path | None = None, handed_in: Iterable[Path] = ()) -> Course:
@@ -157,15 +170,16 @@ def find_course(lesson: str, course: str | Path | None = None, handed_in: Iterab
         found = [path for path in notebooks if names_lesson(path.stem, lesson)]
         if len(found) == 1:
             number, slug = found[0].stem[:2], lesson_slug(found[0].stem)
-            hidden = root.resolve() / "solutions" / "hidden" / slug
-            own = root.resolve() / "exercises" / slug
-            if hidden.is_dir():
-                return Course(root.resolve(), number, found[0], hidden, own if own.is_dir() else None)
+            own, keys = root.resolve() / "exercises" / slug, root.resolve() / "solutions" / "hidden" / slug
+            one = Course(root.resolve(), number, found[0], keys, own if own.is_dir() else None)
+            is_a_course = course is not None or (root / "solutions").is_dir()  # a learner's folder has none
+            if is_a_course and any(one.rooms.glob(f"*/{HIDDEN}")):
+                return one
     root = roots[0]
     there = sorted(path.stem for path in (root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     raise ConfigError(
         f"lesson {lesson!r} cannot be graded from {root}: grading needs the lesson's notebook in notebooks/ "
-        f"and its hidden cases in solutions/hidden/LESSON. Notebooks there: {', '.join(there) or 'none'}. "
-        "Name the course's folder with --course"
+        f"and the hidden cases beside its exercises, {HIDDEN}, which learners' copies of labkit do not have. Notebooks "
+        f"there: {', '.join(there) or 'none'}. Name the course's folder with --course"
         + (", the working folder too: submissions lie in it, so it may be a student's." if is_theirs else ".")
     )

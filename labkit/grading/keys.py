@@ -11,8 +11,6 @@ from labkit.grading.score import CaseResult, ExerciseResult
 from labkit.lessons.manifest import Exercise
 from labkit.words import join
 
-_LABKITS = Path(__file__).resolve().parents[1] / "exercises"
-
 
 def judge_answer(course: Course, exercise: Exercise, given: Mapping[str, Literal]) -> ExerciseResult:
     """Return what an answer earns: all of it or nothing, and no word of which part is right.
@@ -38,6 +36,6 @@ def judge_answer(course: Course, exercise: Exercise, given: Mapping[str, Literal
 
 def _place(course: Course, exercise_id: str, *, own: bool) -> Path:
     """Return the folder of a question, or (own) that of the class's key where it has one."""
-    if own and (course.hidden / exercise_id / KEY).is_file():
-        return course.hidden / exercise_id
-    return (course.exercises or _LABKITS / course.slug) / exercise_id
+    if own and (course.class_keys / exercise_id / KEY).is_file():
+        return course.class_keys / exercise_id
+    return course.rooms / exercise_id

@@ -48,7 +48,7 @@ class Setting:
                 "root": str(course.root),
                 "lesson": course.lesson,
                 "notebook": str(course.notebook.resolve()),
-                "hidden": str(course.hidden.resolve()),
+                "class_keys": str(course.class_keys.resolve()),
                 "exercises": str(course.exercises.resolve()) if course.exercises else None,
             },
             "out": str(self.out),
@@ -76,7 +76,7 @@ class Setting:
 def setting_of(opening: Mapping[str, Any]) -> Setting:
     """Return what `Setting.opening` has told."""
     course = dict(opening["course"])
-    paths = {name: Path(course[name]) for name in ("root", "notebook", "hidden")}
+    paths = {name: Path(course[name]) for name in ("root", "notebook", "class_keys")}
     exercises = Path(course["exercises"]) if course["exercises"] else None
     return Setting(
         course=Course(lesson=course["lesson"], exercises=exercises, **paths),

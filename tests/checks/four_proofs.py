@@ -15,7 +15,7 @@ from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
 from labkit.checks.rooms import exercises, find
 from tests.checks.lesson_cells import lesson, namespace
-from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
+from tests.checks.wrong_answers import WrongAnswer, written, wrong_answers
 from tests.submissions.making import HERE as SUBMISSIONS
 
 
@@ -26,12 +26,16 @@ def check(exercise_id: str, names: dict[str, Any]) -> CheckResult:
 
 
 def styles(number: str) -> dict[str, dict[str, str]]:
-    """Return the cells of each legal variant among the submissions (right_*.py), by style and exercise."""
+    """Return the cells of each legal variant, by style and exercise: of submissions (right_*.py), and of wrong.py."""
     found, known = {}, exercises(lesson(number).slug)
     for path in sorted((SUBMISSIONS / f"answers_{number}").glob("right_*.py")):
         text = path.read_text(encoding="utf-8")
         cells = dict(re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
         found[path.stem] = {each: cell for each, cell in cells.items() if each in known}  # the rest are questions
+    for each in known:
+        found |= {
+            f"{each} {name}": {each: source} for name, source in written(lesson(number).slug, each).variants.items()
+        }
     return {style: cells for style, cells in found.items() if cells}
 
 

@@ -7,7 +7,7 @@ answer stands for. That each wrong answer fails with its mistake's name is prove
 from __future__ import annotations
 
 from labkit.checks.rooms import exercises, lessons
-from tests.exercises.wrong_answer import wrong_answers
+from tests.checks.wrong_answers import wrong_answers
 
 
 def main() -> None:

@@ -10,24 +10,23 @@ from torch import Tensor
 
 from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
-from labkit.checks.hidden import HiddenCases
-from labkit.checks.rooms import exercises
+from labkit.checks.hidden import hidden_cases
+from labkit.checks.rooms import LABKIT, exercises
 from tests.checks.lesson_cells import lesson
 from tests.checks.malformed import same
-from tests.submissions.making import LESSONS, ROOT
+from tests.submissions.making import LESSONS
 
 EVERY = [
     pytest.param(lesson(number).slug, each, id=each.id)
     for number in LESSONS
     for each in exercises(lesson(number).slug).values()
-    if (ROOT / "solutions" / "hidden" / lesson(number).slug / f"{each.id}.py").is_file()
 ]
 SECRETS = (2**255 + 1, 2**255 + 2)
 TRAITS = ("layout", "op", "async", "group", "combine", "compressor", "before", "mesh", "spare")
 
 
 def _hidden(slug: str, exercise: Exercise, secret: int) -> list[Case]:
-    return HiddenCases(ROOT / "solutions" / "hidden" / slug).of(exercise.id, secret)
+    return hidden_cases(LABKIT, slug, exercise.id, secret)
 
 
 @pytest.mark.parametrize(("slug", "exercise"), EVERY)

@@ -14,9 +14,9 @@ import pytest
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import Exercise, functions_for, judge
-from labkit.checks.hidden import HiddenCases
+from labkit.checks.hidden import hidden_cases
 from labkit.checks.on_ranks.other_kind import OTHER_KIND
-from labkit.checks.rooms import exercises
+from labkit.checks.rooms import LABKIT, exercises
 from tests.checks.brought import brought
 from tests.checks.knowing import Print, by_stand_in, by_value, knowing, watched
 from tests.checks.lesson_cells import NUMBERS, lesson, namespace
@@ -24,7 +24,6 @@ from tests.checks.lesson_cells import NUMBERS, lesson, namespace
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor:UserWarning"
 )  # who looks, not who learns
-HIDDEN = Path(__file__).parents[2] / "solutions" / "hidden"
 OTHERWISE = {
     "compression_hook": "its futures wait in torch's C++; tests/submissions/answers_10 has both answers to it",
 }
@@ -36,8 +35,7 @@ OFTEN = frozenset({"chunk_bounds", "loss_scaling", "recompute_plan"})
 
 def _every() -> Iterator[Any]:
     rooms = [(number, each) for number in NUMBERS for each in exercises(lesson(number).slug).values()]
-    tried = [(number, each) for number, each in rooms if (HIDDEN / lesson(number).slug / f"{each.id}.py").is_file()]
-    for number, each in tried:
+    for number, each in rooms:
         if each.id not in OTHERWISE:
             yield pytest.param(number, each, id=each.id, marks=[] if each.id in OFTEN else [pytest.mark.long])
 
@@ -67,7 +65,7 @@ def _remembered(number: str, exercise: Exercise, cases: list[Case], kept: Path, 
 
 @pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
-    visible, hidden = list(exercise.visible), HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
+    visible, hidden = list(exercise.visible), hidden_cases(LABKIT, lesson(number).slug, exercise.id, SECRET)
     known = _remembered(number, exercise, visible, tmp_path / "known", by_value)
     functions = _functions(number, exercise, lambda answer: knowing(answer, known, by_value))
     assert not _fault(exercise, functions, visible)
@@ -77,7 +75,7 @@ def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exer
 @pytest.mark.long
 @pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_the_right_answer_works_for_stand_ins_of_another_kind(number: str, exercise: Exercise) -> None:
-    hidden = HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
+    hidden = hidden_cases(LABKIT, lesson(number).slug, exercise.id, SECRET)
     other = [case for case in hidden if OTHER_KIND in case.inputs[0]]
     if not other:
         pytest.skip("no case brings any")
@@ -87,7 +85,7 @@ def test_the_right_answer_works_for_stand_ins_of_another_kind(number: str, exerc
 @pytest.mark.long
 @pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_who_recognises_a_stand_in_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
-    visible, hidden = list(exercise.visible), HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
+    visible, hidden = list(exercise.visible), hidden_cases(LABKIT, lesson(number).slug, exercise.id, SECRET)
     known = _remembered(number, exercise, visible, tmp_path / "known", by_stand_in)
     if known == {""}:
         pytest.skip("it is handed tensors and plain values alone")

@@ -7,7 +7,7 @@ import pytest
 from labkit.checks.par import EXPOSED, TOO_LARGE
 from labkit.checks.rooms import exercises, lessons
 from labkit.checks.sweep import MISTAKES as SWEPT
-from tests.exercises.wrong_answer import wrong_answers
+from tests.checks.wrong_answers import wrong_answers
 
 NOT_YET_MET = frozenset({
     "collectives", "faster_steps", "gradient_compression", "keys_rows_failures", "parameter_server",

@@ -15,7 +15,7 @@ from labkit.checks.exercise import Exercise, functions_for, judge
 from labkit.checks.rooms import exercises, lessons
 from tests.checks.brought import brought
 from tests.checks.lesson_cells import namespace
-from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
+from tests.checks.wrong_answers import WrongAnswer, wrong_answers
 
 LESSONS = (
     "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "ddp_for_real_models", "parameter_server",

@@ -15,19 +15,18 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case
-from labkit.checks.hidden import Draw, HiddenCases
+from labkit.checks.hidden import Draw, hidden_cases
+from labkit.checks.rooms import LABKIT
 from labkit.torch_port import generators
 from tests.checks.malformed import same
 
-HIDDEN = Path(__file__).parents[2] / "solutions" / "hidden"
-LABKITS = Path(__file__).parents[2] / "labkit" / "exercises"
-ROOMS = [path for path in sorted(HIDDEN.glob("*/*.py")) if (LABKITS / path.parent.name / path.stem).is_dir()]
+ROOMS = [path.parent for path in sorted((Path(__file__).parents[2] / "labkit" / "exercises").glob("*/*/hidden.py"))]
 MIXED = frozenset({"power_sgd"})
 """Exercises whose ranks' numbers are made of all ranks' draws together, so that their mean is of a known kind."""
 
 
 def _cases(path: Path) -> list[Case]:
-    return HiddenCases(path.parent).of(path.stem, 2**255 + 12345)
+    return hidden_cases(LABKIT, path.parent.name, path.name, 2**255 + 12345)
 
 
 def _private(value: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

@@ -27,7 +27,7 @@ LEFT_OUT = {
     "docs": "the site and README are files, which Linux reads as well",
 }
 """Folders of tests/ that need Linux, or that would find the same on it, and why."""
-NO_TESTS = {"audit", "benchmarks", "elsewhere", "exercises", "submissions", "vectors"}
+NO_TESTS = {"audit", "benchmarks", "elsewhere", "submissions", "vectors"}
 MARKS = "not long and not browser and not gpu1 and not gpu2"
 
 

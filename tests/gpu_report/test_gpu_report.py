@@ -197,7 +197,8 @@ def test_lessons_that_have_no_time_begin_no_kernel(course: Any, monkeypatch: pyt
         ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"),
         ("Tesla V100-SXM2-32GB", "v100"), ("NVIDIA L4", "l4"), ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA B200", "b200"), ("NVIDIA H100 PCIe", None), ("NVIDIA A100-SXM4-40GB", None), ("NVIDIA L40", None),
-        ("NVIDIA H200 NVL", None), ("NVIDIA GeForce RTX 4090 Laptop GPU", None), ("Tesla T4", None),
+        ("NVIDIA H200 NVL", None), ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("Tesla T4", "t4"), ("Tesla T40", None),
     ],
 )  # fmt: skip
 def test_published_figures_are_those_of_that_very_gpu(model: str, device: str | None) -> None:

@@ -42,7 +42,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def assert_nothing_came_out(ended: Ended, course: Path) -> None:
     """The uploaded files are the student's three, and hold no line of hidden cases or of the solution."""
     assert {Path(name).name for name in ended.kept} <= {"feedback.html", "result.json", "junit.xml"}
-    hidden = "\n".join(path.read_text() for path in (course / "solutions" / "hidden").rglob("*.py"))
+    hidden = "\n".join(path.read_text() for path in (course / "exercises").rglob("hidden*.py"))
     secret = {line.strip() for line in f"{hidden}\n{RIGHT['total']}".splitlines()}
     told = "".join(data.decode() for data in ended.kept.values())
     assert not [line for line in secret if len(line) > 20 and line in told]
@@ -67,9 +67,10 @@ def test_a_hostile_repository_is_graded_and_nothing_of_it_runs_or_is_followed(
         (pushed / name).write_text("in the way")
     for name in ("grades", "feedback"):
         (pushed / name).symlink_to(theirs / "solutions")
-    (pushed / "solutions" / "hidden" / "small").mkdir(parents=True)
-    for case in (theirs / "solutions" / "hidden" / "small").glob("*.py"):
-        (pushed / "solutions" / "hidden" / "small" / case.name).write_text(f'open({str(tmp_path / "RAN")!r}, "a")\n')
+    for case in (theirs / "exercises").rglob("*.py"):
+        own = pushed / case.relative_to(theirs)
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_text(f'open({str(tmp_path / "RAN")!r}, "a")\n')
     summary = tmp_path / "summary.md"
     ended = job(pushed, theirs, tmp_path / "runner", GITHUB_STEP_SUMMARY=str(summary))
     assert ended.status == 1 and "labkit: below 50 %: notebooks" in ended.stderr, ended.stderr

@@ -21,7 +21,7 @@ import torch
 
 from grading.conftest import SANDBOX
 from grading.small_lesson import POINTS, RIGHT, write_submission
-from labkit.checks.hidden import HiddenCases
+from labkit.checks.hidden import hidden_cases
 from labkit.checks.rooms import exercises, own_package
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.class_key import class_key, key_file
@@ -128,13 +128,14 @@ def test_feedback_shows_where_ranks_stood_and_no_report_holds_a_number_that_was_
     assert carol.count('<svg class="calls"') == 1 and "waits for rank 1" in carol
     assert "<svg" not in (out / "bob" / "feedback.html").read_text().split("shift Shift")[0]
     assert course.exercises is not None
-    known, hidden = exercises(course.slug, own_package(course.exercises.parent)), HiddenCases(course.hidden)
+    package = own_package(course.exercises.parent)
+    known = exercises(course.slug, package)
     num_looked_for = 0
     for name in ("bob", "dora"):
         cells = read_submission(Submission(name, handed_in / f"{name}.ipynb")).cells
         secret = submission_secret(rebuild(cells, course.pristine).answers(), key)
         for number in POINTS:
-            for case in hidden.of(number, secret):
+            for case in hidden_cases(package, course.slug, number, secret):
                 for answer in known[number].oracle(case):
                     values = torch.as_tensor(answer["y"]).flatten().tolist()
                     shown = {f"{value:g}" for value in values} | {str(value) for value in values}

@@ -12,17 +12,17 @@ from typer.testing import CliRunner
 from grading.conftest import SANDBOX
 from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise, judge
-from labkit.checks.hidden import HiddenCases
+from labkit.checks.hidden import hidden_cases
 from labkit.checks.rooms import exercises, own_package
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
+from labkit.checks.wrong_answers import WrongAnswers
 from labkit.cli import app
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.grade import grade
 from labkit.lessons.build import build
 from labkit.lessons.new_exercise import new_exercise
 from labkit.lessons.source import load
-from tests.exercises.wrong_answer import WrongAnswers
 
 LESSON = """\
 # %% [markdown]
@@ -49,7 +49,7 @@ def written(course: Path) -> Exercise:
 
 
 def wrong_answers(course: Path) -> WrongAnswers:
-    path = course / "tests" / "exercises" / "sums" / "ring_plan.py"
+    path = course / "exercises" / "sums" / "ring_plan" / "wrong.py"
     spec = importlib.util.spec_from_file_location("scratch.sums.ring_plan", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -69,7 +69,7 @@ def verdict(exercise: Exercise, case: Case, source: str) -> Verdict:
 def test_the_lessons_own_answer_passes_visible_and_hidden_cases(course: Path) -> None:
     exercise = written(course)
     (cell,) = [cell for cell in load(course / "solutions" / "07_sums.py").cells if cell.role == "exercise"]
-    hidden = HiddenCases(course / "solutions" / "hidden" / "sums").of("ring_plan", 7)
+    hidden = hidden_cases(own_package(course / "exercises"), "sums", "ring_plan", 7)
     assert hidden
     for case in (*exercise.visible, *hidden):
         assert verdict(exercise, case, cell.source).passed, case.name
@@ -85,16 +85,22 @@ def test_each_wrong_answer_is_told_its_mistake_with_a_hint(course: Path) -> None
     exercise, answers = written(course), wrong_answers(course)
     assert len(answers) >= 3
     for answer in answers:
-        found = verdict(exercise, exercise.visible[0], answer.source)
+        found = verdict(exercise, exercise.visible[0], answer.written)
         assert (found.passed, found.mistake) == (False, answer.mistake)
         assert found.hint
+
+
+def test_a_right_answer_in_another_style_passes(course: Path) -> None:
+    exercise, variants = written(course), wrong_answers(course).variants
+    assert variants
+    assert all(verdict(exercise, exercise.visible[0], source).passed for source in variants.values())
 
 
 def test_a_right_submission_gets_the_points_and_a_wrong_one_is_told_its_mistake(course: Path) -> None:
     handed_in = course / "in"
     handed_in.mkdir()
     wrong = wrong_answers(course)[0]
-    for name, answer in {"right": ANSWER, "wrong": wrong.source}.items():
+    for name, answer in {"right": ANSWER, "wrong": wrong.written}.items():
         notebook = json.loads((course / "notebooks" / "07_sums.ipynb").read_text())
         (cell,) = [cell for cell in notebook["cells"] if "exercise" in cell["metadata"].get("tags", ())]
         cell["source"] = answer
@@ -110,8 +116,8 @@ def test_each_file_says_what_to_change(course: Path) -> None:
     assert [path.relative_to(course).as_posix() for path in files] == [
         "exercises/sums/another/exercise.py",
         "exercises/sums/another/driver.py",
-        "solutions/hidden/sums/another.py",
-        "tests/exercises/sums/another.py",
+        "exercises/sums/another/hidden.py",
+        "exercises/sums/another/wrong.py",
         "solutions/07_sums.py",
     ]
     assert all("# Change" in path.read_text() for path in files)
@@ -139,12 +145,31 @@ def test_a_slug_that_the_course_has_is_refused_and_nothing_is_written(course: Pa
 
 
 def test_a_file_that_is_there_is_never_written_over(course: Path) -> None:
-    there = course / "solutions" / "hidden" / "sums" / "another.py"
+    there = course / "exercises" / "sums" / "another" / "hidden.py"
+    there.parent.mkdir()
     there.write_text("mine")
-    with pytest.raises(ConfigError, match=r"solutions/hidden/sums/another\.py already exists"):
+    with pytest.raises(ConfigError, match=r"exercises/sums/another/hidden\.py already exists"):
         new_exercise("07", "Another", course)
     assert there.read_text() == "mine"
-    assert not (course / "exercises" / "sums" / "another").exists()
+    assert not (course / "exercises" / "sums" / "another" / "exercise.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("end", "first"),
+    [
+        ("# %% [markdown]\n# ## Bonus: More\n\n# %% [markdown]\n# ### Sources\n#\n# * A book\n", "# ## Bonus"),
+        ("# %% [markdown]\n# ### Sources\n#\n# * A book\n", "# ### Sources"),
+        ("# %% [markdown]\n# What stays.\n#\n# ### Sources\n#\n# * A book\n", "# ### Sources"),
+    ],
+)
+def test_its_cells_come_before_the_bonus_and_the_sources(course: Path, end: str, first: str) -> None:
+    source = course / "solutions" / "07_sums.py"
+    source.write_text(source.read_text() + "\n" + end)
+    new_exercise("07", "Another", course)
+    text = source.read_text()
+    assert text.index('exercise="another"') < text.index(f"# %% [markdown]\n{first}")
+    assert [cell.source for cell in load(source).cells][-1].endswith("* A book")
+    build(course, execute=False)
 
 
 def test_a_lesson_that_is_not_there_is_refused_with_those_that_are(course: Path) -> None:

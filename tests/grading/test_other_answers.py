@@ -157,7 +157,7 @@ def test_an_answer_that_labkit_itself_holds_earns_nothing() -> None:
 
 def test_a_changed_key_is_another_course(lesson_course: Course) -> None:
     before = lesson_course.fingerprint(b"of the class")
-    key = lesson_course.hidden / "who_waits" / "key.json"
+    key = lesson_course.class_keys / "who_waits" / "key.json"
     key.write_text(key.read_text().replace('"rank": 2', '"rank": 3'))
     assert lesson_course.fingerprint(b"of the class") != before
 

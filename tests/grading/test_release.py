@@ -204,8 +204,8 @@ def test_a_release_is_made_anew_over_an_earlier_one_and_never_over_other_files(c
     ("name", "leak", "why"),
     [
         ("labkit/ring.py", "solution", "holds lines of the answer to exercise ring_sum"),
-        ("labkit/cases.py", "hidden", "holds lines of solutions/hidden/ring_all_reduce/ring_sum.py"),
-        ("copy.txt", "whole hidden file", "is the instructors' file ring_sum.py"),
+        ("labkit/cases.py", "hidden", "holds lines of labkit/exercises/ring_all_reduce/ring_sum/hidden.py"),
+        ("copy.txt", "whole hidden file", "is the instructors' file hidden.py"),
         ("slides/x.md", ANSWER, "holds a marker of a solution"),
         ("labkit/grading/score.py", "x = 1\n", "belongs to instructors"),
         ("labkit/cache.pyc", b"\xff\xfe\x00", "is neither text nor a picture"),
@@ -217,7 +217,7 @@ def test_the_search_finds_what_must_not_be_there(
     folder = tmp_path / "bundle"
     (folder / name).parent.mkdir(parents=True)
     source = (course / "solutions" / "02_ring_all_reduce.py").read_text()
-    hidden = (course / "solutions" / "hidden" / "ring_all_reduce" / "ring_sum.py").read_text()
+    hidden = (ROOT / "labkit" / "exercises" / "ring_all_reduce" / "ring_sum" / "hidden.py").read_text()
     if leak == "solution":  # indented anew and renamed about it: the lines are the same
         lines = source.split("# BEGIN SOLUTION ring_sum")[1].split("# END SOLUTION")[0].splitlines()[1:]
         leak = "class Mine:\n" + "\n".join(f"        {line.strip()}  " for line in lines)

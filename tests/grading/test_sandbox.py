@@ -203,7 +203,7 @@ LEAKS = """
 import gc, os, sys
 inherited = open("/proc/self/environ").read() + open("/proc/self/cmdline").read()
 shown = [name.replace("labkit.grading.hidden_cases", "probe") for name in sys.modules]  # our code; no case is in it
-print([name for name in shown if ".exercises." in name or "course_exercises" in name or name.startswith("hidden")])
+print([name for name in shown if ".exercises." in name or "course_exercises" in name])
 print("hunter2" in inherited, {course!r} in inherited, "TMPDIR=/tmp" in inherited)
 there = [f"/proc/self/fd/{{fd}}" for fd in os.listdir("/proc/self/fd")]
 kinds = [os.readlink(path) for path in there if os.path.lexists(path)]
@@ -249,6 +249,26 @@ def test_the_process_that_forks_kernels_reads_nothing_of_them(course: Course, tm
     finally:
         preloaded.close()
     assert found.cells[0].text == "[False, False, False]\n"
+
+
+KEPT_BACK = """
+import os, labkit
+folder = os.path.dirname(labkit.__file__) + "/exercises"
+names = [name for _, _, names in os.walk(folder) for name in names]
+print("exercise.py" in names, sorted({name for name in names if name.startswith(("hidden", "wrong"))}))
+for name in ("hidden", "wrong"):
+    try:
+        __import__(f"labkit.exercises.ring_all_reduce.ring_sum.{name}")
+    except ImportError:
+        print(name, "is not there")
+"""
+
+
+def test_a_kernel_sees_labkits_exercises_without_what_is_kept_back(course: Course, tmp_path: Path) -> None:
+    content = notebook()
+    content["cells"] = [code_cell("cell", KEPT_BACK, [])]
+    found = execute(nbformat.from_dict(content), tmp_path, None, course.secrets)
+    assert found.cells[0].text == "True []\nhidden is not there\nwrong is not there\n"
 
 
 CALLS = """

@@ -24,7 +24,7 @@ from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
 
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
+ROOMS = Path(__file__).parents[2] / "labkit" / "exercises"
 
 
 class TestContract(LessonContract):
@@ -125,7 +125,7 @@ def test_a_plan_takes_as_long_as_its_run_on_the_virtual_cluster(name: str, nodes
 
 
 def test_the_pars_of_the_design_are_what_ring_and_two_levels_take() -> None:
-    pars = runpy.run_path(str(SOLUTIONS / "hidden" / "sums_over_ranks" / "two_levels.py"))["pars"]
+    pars = runpy.run_path(str(ROOMS / "sums_over_ranks" / "hidden_two_levels.py"))["pars"]
     for case in find("unequal_links").visible:
         asked: Any = case.inputs[0]
         found = pars(asked["num_ranks"], asked["ranks_per_node"], asked["slow_links"])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from labkit.checks.kept_back import is_kept_back
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")]
@@ -78,4 +80,5 @@ def test_what_is_written_by_the_learner_stays(unpacked: Path, tmp_path: Path) ->
 def test_the_wheel_holds_no_hidden_case(unpacked: Path) -> None:
     names = [path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()]
     assert any(name.startswith("labkit/course/solutions/02_") for name in names)
-    assert not [name for name in names if "hidden" in name.split("/")[:4] or name.endswith(".key")]
+    assert not [name for name in names if "solutions/hidden" in name or name.endswith(".key")]
+    assert not [name for name in names if "/exercises/" in name and is_kept_back(name.rpartition("/")[2])]

@@ -177,7 +177,7 @@ FORGERIES = {
 
 def searches(places: Places) -> Mapping[str, str]:
     """Return the attacks that look for something, or want to leave something."""
-    hidden = places.course / "solutions" / "hidden" / "small" / "double.py"
+    hidden = places.course / "exercises" / "small" / "double" / "hidden.py"
     checks = places.course / "exercises" / "small" / "double" / "exercise.py"
     note = places.outside / "written"
     return {

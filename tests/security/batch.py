@@ -94,7 +94,7 @@ def run_batch(
         chosen = {name: every[name] for name in names}
         for name, answers in chosen.items():
             write_submission(root / "in" / f"{name}.ipynb", answers)
-        hidden = course / "solutions" / "hidden" / "small" / "double.py"
+        hidden = course / "exercises" / "small" / "double" / "hidden.py"
         (root / "in").mkdir(exist_ok=True)
         handed_in = write_broken(root / "in", hidden) if broken else []
         for name, answers in (("honest-1", RIGHT), ("honest-2", {"double": RIGHT["double"]}), ("zz-honest-3", RIGHT)):

@@ -48,7 +48,7 @@ def main() -> None:
         for kind in (Nbgrader, Otter):
             grader = kind(folder / kind.name)
             course = folder / kind.name / "course"
-            for path in ("solutions/hidden/small/double.py", "exercises/small/double/exercise.py"):
+            for path in ("exercises/small/double/hidden.py", "exercises/small/double/exercise.py"):
                 (course / path).parent.mkdir(parents=True)
                 (course / path).write_text("ANSWER = 'twice'\n")
             (folder / kind.name / "submitted").mkdir(exist_ok=True)

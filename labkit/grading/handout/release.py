@@ -18,7 +18,7 @@ import nbformat
 
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.pages import write_pages
-from labkit.grading.handout.release_search import search, secrets_of
+from labkit.grading.handout.release_search import belongs_to_instructors, search, secrets_of
 from labkit.grading.handout.repository_files import REPOSITORY, repository_files
 from labkit.grading.handout.runtime_lock import runtime_lock
 from labkit.grading.handout.students_readme import students_readme
@@ -147,7 +147,7 @@ def _earlier(target: Path) -> list[str]:
 
 def _copy_repository(bundle: Path) -> None:
     for name in repository_files(("labkit", *_FILES), "labkit release"):
-        if not name.startswith("labkit/grading/"):
+        if not belongs_to_instructors(name):
             _copy(REPOSITORY / name, bundle / name)
     _copy(REPOSITORY / "pyproject.toml", bundle / "pyproject.toml")
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")

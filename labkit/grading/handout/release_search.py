@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit.checks.kept_back import WRONG, is_kept_back
 from labkit.checks.question import KEY, RECORDING
 from labkit.grading.handout.texts_within import notebook_texts, texts_within
 from labkit.lessons.drift import leaks
@@ -73,11 +74,15 @@ def secrets_of(course: Path, package: Path) -> Secrets:
     for shown in (cell.student_source for lesson in lessons for cell in student_cells(lesson)):
         for text in _fragments(shown, ""):  # what learners are shown is no secret
             fragments.pop(text, None)
-    kept = [course / "solutions" / "hidden", course / "exercises"]
-    for path in sorted(file for folder in kept for file in folder.rglob("*.py") if file.name != "driver.py"):
-        fragments |= _fragments(path.read_text(encoding="utf-8"), path.relative_to(course).as_posix())
-    whole = [*kept, course / "solutions", package / "grading"]
-    files = {_digest(path): path.name for folder in whole for path in folder.rglob("*") if _says_something(path)}
+    own, labkits = course / "exercises", package / "exercises"
+    kept = [path for path in sorted(labkits.rglob("*")) if is_kept_back(path.name)]
+    searched = [path for path in kept if path.suffix == ".py" and path.name != WRONG]  # wrong answers are half right
+    for path in [*searched, *sorted(file for file in own.rglob("*.py") if file.name not in ("driver.py", WRONG))]:
+        above = package.parent if path.is_relative_to(package) else course
+        fragments |= _fragments(path.read_text(encoding="utf-8"), path.relative_to(above).as_posix())
+    whole = [own, course / "solutions", package / "grading"]
+    kept += [path for folder in whole for path in folder.rglob("*")]
+    files = {_digest(path): path.name for path in kept if _says_something(path)}
     keys = [*(course / "solutions" / "hidden").glob(f"*/*/{KEY}")]
     files |= {
         _digest(key): "/".join(key.parts[-3:])
@@ -88,6 +93,12 @@ def secrets_of(course: Path, package: Path) -> Secrets:
     executed = (course / "solutions").glob("[0-9][0-9]_*.ipynb")
     figures = {digest(output) for path in executed for output in pictures_of(path).values()}
     return Secrets(lessons, fragments, files, frozenset(figures))
+
+
+def belongs_to_instructors(name: str) -> bool:
+    """Return whether a file of labkit, by its path from the checkout, stays with instructors."""
+    parts = name.split("/")
+    return parts[:2] == ["labkit", "grading"] or (parts[:2] == ["labkit", "exercises"] and is_kept_back(parts[-1]))
 
 
 def _labkits(key: Path, package: Path) -> Path:
@@ -105,7 +116,7 @@ def search(bundle: Path, secrets: Secrets) -> list[Found]:
 
 
 def _why_not(name: str, path: Path, secrets: Secrets) -> Iterator[str]:
-    if name.split("/")[0] in ("solutions", "tests", "exercises") or name.startswith("labkit/grading/"):
+    if name.split("/")[0] in ("solutions", "tests", "exercises") or belongs_to_instructors(name):
         yield "belongs to instructors"
     if (same := secrets.files.get(_digest(path))) is not None:
         yield f"is the instructors' file {same}"

@@ -66,7 +66,6 @@ class Oracle:
         opening = {
             "op": "open",
             "lesson": course.slug,
-            "hidden": str(course.hidden),
             "exercises": str(course.exercises) if course.exercises else None,
             "result_bytes": self._limits.result_bytes,
             "path": sys.path,

@@ -21,7 +21,7 @@ import torch
 from labkit.checks import wire_format
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
-from labkit.checks.hidden import HiddenCases
+from labkit.checks.hidden import hidden_cases
 from labkit.checks.rooms import LABKIT, exercises, own_package
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem
 from labkit.grading.frames import read_frame, write_frame
@@ -37,11 +37,10 @@ _MEMORY_BYTES = 8 << 30
 class Oracle:
     """Hidden cases of one lesson, made for one submission at a time."""
 
-    def __init__(self, lesson: str, hidden: str, own_exercises: str | None, result_bytes: int) -> None:
+    def __init__(self, lesson: str, own_exercises: str | None, result_bytes: int) -> None:
         self._lesson, self._package = lesson, own_package(Path(own_exercises).parent) if own_exercises else LABKIT
         self.exercises: Mapping[str, Exercise] = exercises(lesson, self._package)
         self._limits = wire_format.Limits(max_bytes=result_bytes)
-        self._hidden = HiddenCases(Path(hidden))
         self._cases: dict[str, list[Case]] = {}
 
     @property
@@ -51,7 +50,7 @@ class Oracle:
 
     def cases(self, exercise_id: str, secret: int) -> tuple[list[dict[str, Any]], bytes]:
         """Return what may be told of an exercise's cases, and the inputs of all their ranks."""
-        self._cases[exercise_id] = self._hidden.of(exercise_id, secret)
+        self._cases[exercise_id] = hidden_cases(self._package, self._lesson, exercise_id, secret)
         about, blobs = [], []
         for case in self._cases[exercise_id]:
             inputs = [wire_format.encode(values) for values in case.inputs]
@@ -104,7 +103,7 @@ def serve(sock: socket.socket) -> None:
             if request["op"] == "open":
                 give_up_root(may_read=True)
                 sys.path[:] = request["path"]
-                oracle = Oracle(request["lesson"], request["hidden"], request["exercises"], request["result_bytes"])
+                oracle = Oracle(request["lesson"], request["exercises"], request["result_bytes"])
                 answer, payload = {"exercises": list(oracle.exercises)}, oracle.rank_side
             elif request["op"] == "cases":
                 assert oracle is not None

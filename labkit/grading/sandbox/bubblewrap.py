@@ -41,7 +41,7 @@ class Sandbox:
     Attributes:
         control: A folder of ours for the sandbox's small files; it must outlive the start.
         hidden: Files and folders that are covered even where a folder above them is seen.
-        package: Of labkit, the files and folders that are seen and no others; None for all of it.
+        package: Of labkit, the files and folders that are seen and no others; None for all that learners get.
         shown: Files of ours that are seen, read-only: path inside and path outside.
         scratch_bytes: Size of its /tmp, and of its /dev/shm.
         may_divide: What runs in it is ours and makes a sandbox for each process that it forks, with capabilities over
@@ -87,7 +87,8 @@ class Sandbox:
         arguments += ["--cap-drop", "ALL", *([] if self.may_divide else ["--disable-userns"])]
         for folder in (SCRATCH, "/dev/shm"):
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", folder]
-        arguments += view_in_scratch(self.control, self.hidden, self.package)
+        seen_from = os.geteuid() == 0
+        arguments += view_in_scratch(self.control, self.hidden, self.package, seen_from=seen_from)
         arguments += ["--perms", "0700", "--size", str(1 << 20), "--tmpfs", "/run", "--remount-ro", "/"]
         arguments += ["--chdir", SCRATCH, "--clearenv"]
         for name, value in environment.items():

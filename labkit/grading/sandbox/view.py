@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
+
+from labkit.checks.kept_back import is_kept_back
+from labkit.grading.own_folders import own_prefix
 
 PACKAGE = Path(__file__).resolve().parents[2]
 SCRATCH = "/tmp"
+_EXERCISES = PACKAGE / "exercises"
 HOSTNAME = "sandbox"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "ssl/certs", "ssl/openssl.cnf", "mime.types")
@@ -49,7 +57,7 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = (), package: Sequence
         control: A folder of ours for small files; /etc/hosts and /etc/passwd are written there.
         uid: Who the sandbox's processes are.
         hidden: Files and folders that must not be seen even where a folder above them is.
-        package: Of labkit, the files and folders that are seen and no others; None for all of it.
+        package: Of labkit, the files and folders that are seen and no others; None for all that learners get of it.
     """
     (control / "hosts").write_text(_HOSTS)
     (control / "passwd").write_text(_PASSWD.format(uid=uid))
@@ -66,12 +74,23 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = (), package: Sequence
         arguments += _bound(Path("/etc") / name)
     for name in ("hosts", "passwd", "group", "nsswitch.conf"):
         arguments += ["--ro-bind", str(control / name), f"/etc/{name}"]
-    return [*arguments, *_packages(_shown(), control, hidden, package)]
+    return [*arguments, *_packages(_shown(), control, hidden, package), *([] if package else _exercises())]
 
 
-def view_in_scratch(control: Path, hidden: Iterable[Path] = (), package: Sequence[Path] | None = None) -> list[str]:
-    """Return bubblewrap's arguments that bring back what an empty /tmp covers; arguments are those of :func:`view`."""
-    return _packages(shown_in_scratch(), control, hidden, package)
+def view_in_scratch(
+    control: Path, hidden: Iterable[Path] = (), package: Sequence[Path] | None = None, *, seen_from: bool = False
+) -> list[str]:
+    """Return bubblewrap's arguments that bring back what an empty /tmp covers.
+
+    Args:
+        control: As of :func:`view`.
+        hidden: As of :func:`view`.
+        package: As of :func:`view`.
+        seen_from: Whether bubblewrap is started from where that view is all there is.
+    """
+    shown = shown_in_scratch()
+    exercises = [] if package or seen_from or not any(is_below(_EXERCISES, path) for path in shown) else _exercises()
+    return [*_packages(shown, control, hidden, package), *exercises]
 
 
 def shown_in_scratch() -> list[Path]:
@@ -105,6 +124,32 @@ def _packages(
             elif path.exists():
                 arguments += ["--ro-bind", str(control / "nothing"), str(path)]
     return arguments
+
+
+def _exercises() -> list[str]:
+    """Return arguments that put learners' exercises where labkit's are, without what is kept back of them."""
+    copy = _learners_exercises(os.getpid())
+    return ["--ro-bind", str(copy), str(_EXERCISES)] if copy else []
+
+
+@cache
+def _learners_exercises(owner: int) -> Path | None:
+    """Return this process's copy of labkit's exercises as learners have them; None where nothing is kept back.
+
+    One mount of one folder; a mount over each file that is kept back would be hundreds a sandbox.
+    """
+    if not any(is_kept_back(path.name) for path in _EXERCISES.rglob("*.py")):
+        return None
+    folder = Path(tempfile.mkdtemp(prefix=own_prefix("exercises")))
+    atexit.register(_remove, folder, owner)
+    copy = folder / _EXERCISES.name
+    shutil.copytree(_EXERCISES, copy, ignore=lambda _, names: [name for name in names if is_kept_back(name)])
+    return copy
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a fork of it ends without taking it away
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bound(path: Path) -> list[str]:

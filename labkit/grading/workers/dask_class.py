@@ -229,8 +229,12 @@ def _opening(setting: Setting) -> dict[str, Any]:
     """Return what workers are told, with paths relative to a folder of theirs."""
     course = setting.course
     exercises = f"exercises/{course.slug}" if course.exercises else None
-    hidden = f"solutions/hidden/{course.slug}"
-    places = {"root": "", "notebook": f"notebooks/{course.notebook.name}", "hidden": hidden, "exercises": exercises}
+    places = {
+        "root": "",
+        "notebook": f"notebooks/{course.notebook.name}",
+        "class_keys": f"solutions/hidden/{course.slug}",
+        "exercises": exercises,
+    }
     opening = setting.opening()
     return {**opening, "course": {**opening["course"], **places}, "out": "out", "alone": "alone"}
 

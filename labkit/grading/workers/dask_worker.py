@@ -133,7 +133,7 @@ def _here(setting: Setting, folder: Path) -> Setting:
         course,
         root=root,
         notebook=root / course.notebook,
-        hidden=root / course.hidden,
+        class_keys=root / course.class_keys,
         exercises=root / course.exercises if course.exercises else None,
     )
     return replace(setting, course=here, out=folder / "out", alone=folder / "alone")

@@ -21,9 +21,14 @@ _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
 )
 
+_BONUS = re.compile(r"^# %% \[markdown\]\n(?P<heading># ## Bonus)", re.MULTILINE)
+_SOURCES = re.compile(r"^(# %% \[markdown\]\n)?(?P<heading># ### Sources)", re.MULTILINE)
+
 
 def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Path]:
-    """Write an exercise's files, append its cells to the lesson's source, and return what was written.
+    """Write an exercise's files, put its cells behind the lesson's other ones, and return what was written.
+
+    They come before the bonus and the sources.
 
     Args:
         lesson: The lesson's number, slug or name.
@@ -45,20 +50,30 @@ def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Pa
     templates = {
         room / "exercise.py": "exercise.py.jinja",
         room / "driver.py": "driver.py.jinja",
-        root / "solutions" / "hidden" / lesson_slug / f"{slug}.py": "hidden_cases.py.jinja",
-        root / "tests" / "exercises" / lesson_slug / f"{slug}.py": "wrong_answers.py.jinja",
+        room / "hidden.py": "hidden.py.jinja",
+        room / "wrong.py": "wrong.py.jinja",
     }
     there = [path.relative_to(root).as_posix() for path in templates if path.exists()]
     if there:
         raise ConfigError(f"{title!r} makes the slug {slug}, but {there[0]} already exists; choose another title.")
     names = {"slug": slug, "title": title, "package": f"{package}.{lesson_slug}.{slug}"}
-    extended = text.rstrip("\n") + "\n\n" + _TEMPLATES.get_template("cells.py.jinja").render(names)
+    extended = _inserted(text, _TEMPLATES.get_template("cells.py.jinja").render(names))
     parse(extended, source)
     for path, template in templates.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_TEMPLATES.get_template(template).render(names), encoding="utf-8")
     source.write_text(extended, encoding="utf-8")
     return [*templates, source]
+
+
+def _inserted(text: str, cells: str) -> str:
+    """Return the source with these cells before its bonus, or else before its sources, or at its end."""
+    for heading in (_BONUS, _SOURCES):
+        if found := heading.search(text):
+            before, after = text[: found.start()].rstrip("\n"), text[found.start("heading") :]
+            before = re.sub(r"(\n#)+$", "", before)
+            return f"{before}\n\n{cells.rstrip()}\n\n# %% [markdown]\n{after}"
+    return text.rstrip("\n") + "\n\n" + cells
 
 
 def _slug(title: str) -> str:

@@ -1,0 +1,103 @@
+"""Wrong answers to all_to_all, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+def _exchange(
+    out: str = "inputs[i]",
+    into: str = "outputs[i]",
+    own: str = "outputs[rank].copy_(inputs[rank])",
+    peer: str = "group=group, group_peer=i",
+    skip: str = "i == rank",
+) -> str:
+    return f"""
+def all_to_all(outputs, inputs, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    {own}
+    ops = []
+    for i in range(n):
+        if {skip}:
+            continue
+        if inputs[i].numel():
+            ops.append(dist.P2POp(dist.isend, {out}, {peer}))
+        if outputs[i].numel():
+            ops.append(dist.P2POp(dist.irecv, {into}, {peer}))
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+"""
+
+
+wrong(
+    "calls the library",
+    "calls the library",
+    """
+def all_to_all(outputs, inputs, group=None):
+    dist.all_gather_object([None] * dist.get_world_size(group), [x.tolist() for x in inputs], group=group)
+    dist.all_to_all(outputs, inputs, group=group)
+""",
+)
+wrong("own piece forgotten", "own piece forgotten", _exchange(own="pass"))
+wrong(
+    "outputs are replaced in the list",
+    "nothing arrives",
+    """
+def all_to_all(outputs, inputs, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    mine = list(outputs)
+    for i in range(n):
+        mine[i] = torch.empty_like(outputs[i])
+    ops = []
+    for i in range(n):
+        if i != rank:
+            ops.append(dist.P2POp(dist.isend, inputs[i], group=group, group_peer=i))
+            ops.append(dist.P2POp(dist.irecv, mine[i], group=group, group_peer=i))
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    mine[rank] = inputs[rank]
+    outputs[rank].copy_(inputs[rank])
+""",
+)
+wrong(
+    "copies its own inputs",
+    "own inputs copied",
+    """
+def all_to_all(outputs, inputs, group=None):
+    for output, piece in zip(outputs, inputs):
+        output.resize_(piece.shape).copy_(piece)
+""",
+)
+wrong("sends its own piece to everybody", "sends its own piece to everybody", _exchange(out="inputs[rank]"))
+wrong("group ranks as global ranks", "group ranks taken for global ranks", _exchange(peer="i, group"))
+wrong(
+    "blocking sends first",
+    "everybody sends first",
+    """
+def all_to_all(outputs, inputs, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    outputs[rank].copy_(inputs[rank])
+    for i in range(n):
+        if i != rank:
+            dist.send(inputs[i], group=group, group_dst=i)
+    for i in range(n):
+        if i != rank:
+            dist.recv(outputs[i], group=group, group_src=i)
+""",
+)
+
+wrong(
+    "binds its own piece to the list",
+    "puts another tensor into the list",
+    """
+_right_exchange = all_to_all
+
+def all_to_all(outputs, inputs, group=None):
+    rank = dist.get_rank(group)
+    _right_exchange(outputs, inputs, group)
+    outputs[rank] = inputs[rank]
+""",
+)

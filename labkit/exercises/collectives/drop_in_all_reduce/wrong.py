@@ -1,0 +1,132 @@
+"""Wrong answers to drop_in_all_reduce, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+def _drop_in(
+    combine: str = "{dist.ReduceOp.SUM: torch.add, dist.ReduceOp.AVG: torch.add, dist.ReduceOp.MAX: torch.maximum, "
+    "dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.PRODUCT: torch.mul}[op]",
+    flat: str = "tensor.contiguous().view(-1)",
+    work: str = "flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat",
+    average: str = "work = work / n",
+    back: str = "tensor.copy_(work.view(tensor.shape))",
+    outside: str = "return None",
+    end: str = "return Done() if async_op else None",
+    members: str = "dist.get_process_group_ranks(group)",
+    call: str = "chunks = work.tensor_split(n); reduce_scatter(chunks, members, combine); all_gather(chunks, members)",
+) -> str:
+    return f"""
+class Done:
+    def wait(self):
+        return True
+
+
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        {outside}
+    combine = {combine}
+    members = {members}
+    flat = {flat}
+    work = {work}
+    {call}
+    if op == dist.ReduceOp.AVG:
+        {average}
+    {back}
+    {end}
+"""
+
+
+wrong(
+    "calls dist.all_reduce",
+    "calls the library",
+    """
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
+""",
+)
+wrong("op is ignored", "op ignored", _drop_in(combine="torch.add"))
+wrong("divides twice", "divided wrongly", _drop_in(average="work = work / n / n"))
+wrong("divides by a constant 2", "divided wrongly", _drop_in(average="work = work / 2"))
+wrong(
+    "averages always",
+    "mean instead of sum",
+    _drop_in(back="work = work / n if op == dist.ReduceOp.SUM else work; tensor.copy_(work.view(tensor.shape))"),
+)
+wrong("adds up in bfloat16", "adds up in 16 bits", _drop_in(work="flat"))
+wrong(
+    "adds up in float16",
+    "adds up in 16 bits",
+    _drop_in(work="flat.float() if flat.dtype == torch.bfloat16 else flat"),
+)
+wrong("the average is not divided", "not divided", _drop_in(average="pass"))
+wrong(
+    "integers are divided by floor division",
+    "an average of integers rounded otherwise",
+    _drop_in(average="work = work // n if not work.is_floating_point() else work / n"),
+)
+wrong("integers are divided in place", "an average of integers rounded otherwise", _drop_in(average="work /= n"))
+wrong(
+    "integers are divided before they are added",
+    "an average of integers rounded otherwise",
+    _drop_in(
+        work="(flat / n).to(flat.dtype) if op == dist.ReduceOp.AVG and not flat.is_floating_point() else "
+        "flat.float() if flat.element_size() == 2 else flat",
+        average="work = work / n if work.is_floating_point() else work",
+    ),
+)
+wrong(
+    "a rank outside the group gets a work object",
+    "a rank outside the group takes part",
+    _drop_in(outside="return Done() if async_op else None"),
+)
+wrong("everything through float32", "a detour through float32", _drop_in(work="flat.float()"))
+wrong(
+    "a copy of a non-contiguous tensor is reduced",
+    "works on a copy of a non-contiguous tensor",
+    _drop_in(back="tensor.copy_(work.view(tensor.shape)) if tensor.is_contiguous() else None"),
+)
+wrong(
+    "view refuses a non-contiguous tensor",
+    "works on a copy of a non-contiguous tensor",
+    _drop_in(flat="tensor.view(-1)"),
+)
+wrong("async_op is ignored", "no work object", _drop_in(end="return None"))
+wrong("always returns a work object", "always a work object", _drop_in(end="return Done()"))
+wrong(
+    "a rank outside the group goes on",
+    "a rank outside the group takes part",
+    _drop_in(outside="pass"),
+)
+wrong(
+    "whole tensor round the ring",
+    "whole tensor at each step",
+    _drop_in(
+        call="""moving = work.clone()
+    for _ in range(n - 1):
+        incoming = torch.empty_like(moving)
+        for w in dist.batch_isend_irecv([
+            dist.P2POp(dist.isend, moving, group=group, group_peer=(rank + 1) % n),
+            dist.P2POp(dist.irecv, incoming, group=group, group_peer=(rank - 1) % n),
+        ]):
+            w.wait()
+        work = combine(work, incoming)
+        moving = incoming"""
+    ),
+)
+wrong(
+    "group not passed on",
+    "group ranks taken for global ranks",
+    _drop_in(members="list(range(n))", outside="return None"),
+)
+wrong("divides by the ranks of the world", "divided wrongly", _drop_in(average="work = work / dist.get_world_size()"))
+wrong(
+    "rounds to 16 bits before it divides",
+    "an average rounded before it is divided",
+    _drop_in(average="work = (work.to(flat.dtype) / n if flat.is_floating_point() else work / n)"),
+)

@@ -1,0 +1,112 @@
+"""Wrong answers to halving_doubling, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+def _halving(
+    check: str = "    if n & (n - 1): raise ValueError(f'{n} ranks are no power of two')",
+    back: bool = True,
+    middle: str = "mine.numel() // 2",
+    after: str = "",
+) -> str:
+    text = f"""
+def halving_doubling_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+{check}
+
+    def swap(partner, out, into):
+        ops = [dist.P2POp(dist.isend, out, partner)] if out.numel() else []
+        ops += [dist.P2POp(dist.irecv, into, partner)] if into.numel() else []
+        for work in dist.batch_isend_irecv(ops) if ops else []:
+            work.wait()
+
+    mine = tensor.view(-1)
+    done = []
+    d = n // 2
+    while d:
+        middle = {middle}
+        low, high = mine[:middle], mine[middle:]
+        theirs, mine = (low, high) if rank & d else (high, low)
+        incoming = torch.empty_like(mine)
+        swap(rank ^ d, theirs, incoming)
+        mine += incoming
+        done.append((rank ^ d, theirs, mine))
+        d //= 2
+"""
+    if back:
+        text += """
+    for partner, theirs, kept in reversed(done):
+        swap(partner, kept, theirs)
+"""
+    return text + after
+
+
+wrong("no error for 3 ranks", "no error", _halving(check=""))
+wrong("no way back", "no all-gather", _halving(back=False))
+wrong(
+    "the whole tensor to each partner",
+    "whole tensor to each partner",
+    """
+def halving_doubling_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n & (n - 1):
+        raise ValueError("no power of two")
+    d = 1
+    while d < n:
+        incoming = torch.empty_like(tensor)
+        ops = [dist.P2POp(dist.isend, tensor, rank ^ d), dist.P2POp(dist.irecv, incoming, rank ^ d)]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        tensor += incoming
+        d *= 2
+""",
+)
+wrong(
+    "halves taken for equal",
+    "halves of different sizes",
+    _halving().replace("incoming = torch.empty_like(mine)", "incoming = torch.empty_like(theirs)"),
+)
+wrong(
+    "calls the library",
+    "calls the library",
+    """
+def halving_doubling_all_reduce(tensor):
+    n = dist.get_world_size()
+    if n & (n - 1):
+        raise ValueError("no power of two")
+    dist.all_reduce(tensor)
+""",
+)
+wrong("the mean", "mean instead of sum", _halving(after="    tensor /= n\n"))
+
+wrong(
+    "both partners keep the lower half",
+    "both keep the same half",
+    """
+def halving_doubling_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n & (n - 1):
+        raise ValueError("no power of two")
+    mine, d = tensor.view(-1), n // 2
+    while d:
+        mine, theirs = mine[: mine.numel() // 2], mine[mine.numel() // 2 :]
+        incoming = torch.empty_like(mine)
+        for w in dist.batch_isend_irecv([
+            dist.P2POp(dist.isend, theirs, rank ^ d), dist.P2POp(dist.irecv, incoming, rank ^ d)
+        ]):
+            w.wait()
+        mine += incoming
+        d //= 2
+""",
+)
+
+WRONG.changed(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    ("torch.empty_like(mine)", "torch.empty(mine.numel())"),
+)

@@ -1,0 +1,44 @@
+"""Wrong answers to ring_cost, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+def _seconds(
+    ring: str = "2 * (n - 1) * (a + b / n / w)",
+    tree: str = "2 * math.ceil(math.log2(n)) * (a + b / w)",
+    busbw: str = "2 * (n - 1) / n * b / s",
+) -> str:
+    return f"""
+def ring_seconds(num_bytes, world_size, latency_s, bandwidth_Bps):
+    b, n, a, w = num_bytes, world_size, latency_s, bandwidth_Bps
+    return {ring}
+
+
+def tree_seconds(num_bytes, world_size, latency_s, bandwidth_Bps):
+    b, n, a, w = num_bytes, world_size, latency_s, bandwidth_Bps
+    return {tree}
+
+
+def bus_bandwidth(num_bytes, seconds, world_size):
+    b, s, n = num_bytes, seconds, world_size
+    return {busbw}
+"""
+
+
+wrong("latency counted once", "latency counted once", _seconds(ring="a + 2 * (n - 1) * b / n / w"))
+wrong("whole tensor at each step", "whole tensor at each step", _seconds(ring="2 * (n - 1) * (a + b / w)"))
+wrong("the limit for many ranks", "twice the tensor", _seconds(ring="2 * ((n - 1) * a + b / w)"))
+wrong("half a ring", "one half of the ring only", _seconds(ring="(n - 1) * (a + b / n / w)"))
+wrong("log2 as it is", "no rounding up", _seconds(tree="2 * math.log2(n) * (a + b / w)"))
+wrong("only up the tree", "way up only", _seconds(tree="math.ceil(math.log2(n)) * (a + b / w)"))
+wrong("algbw", "algbw instead of busbw", _seconds(busbw="b / s"))
+wrong("busbw of a reduce-scatter", "half of busbw", _seconds(busbw="(n - 1) / n * b / s"))
+wrong("N steps a half", "N steps", _seconds(ring="2 * n * (a + b / n / w)"))
+wrong("rounds cut off", "rounded down", _seconds(tree="2 * int(math.log2(n)) * (a + b / w)"))
+wrong("a tree like a ring", "one step for each rank", _seconds(tree="2 * (n - 1) * (a + b / w)"))
+wrong("prints", "returns nothing", _seconds(busbw="print(2 * (n - 1) / n * b / s)"))

@@ -1,0 +1,140 @@
+"""Wrong answers to tree_all_reduce, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+wrong(
+    "calls the library",
+    "calls the library",
+    """
+def tree_all_reduce(tensor, group=None):
+    dist.reduce(tensor, dst=0 if group is None else dist.get_global_rank(group, 0), group=group)
+    dist.broadcast(tensor, src=0 if group is None else dist.get_global_rank(group, 0), group=group)
+""",
+)
+wrong(
+    "everything through rank 0",
+    "everything through rank 0",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    if rank == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, n):
+            dist.recv(incoming, group=group, group_src=peer)
+            tensor += incoming
+        for peer in range(1, n):
+            dist.send(tensor, group=group, group_dst=peer)
+    else:
+        dist.send(tensor, group=group, group_dst=0)
+        dist.recv(tensor, group=group, group_src=0)
+""",
+)
+wrong(
+    "a chain",
+    "one after another",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    incoming = torch.empty_like(tensor)
+    if rank < n - 1:
+        dist.recv(incoming, group=group, group_src=rank + 1)
+        tensor += incoming
+    if rank > 0:
+        dist.send(tensor, group=group, group_dst=rank - 1)
+        dist.recv(tensor, group=group, group_src=rank - 1)
+    if rank < n - 1:
+        dist.send(tensor, group=group, group_dst=rank + 1)
+""",
+)
+
+
+def _tree(condition: str = " and rank + d < n", down: bool = True, more: str = "") -> str:
+    text = f"""
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    distances = [2**k for k in range(10) if 2**k < n]
+    incoming = torch.empty_like(tensor)
+    for d in distances:
+        if rank % (2 * d) == d:
+            dist.send(tensor, group_dst=rank - d, group=group)
+        elif rank % (2 * d) == 0{condition}:
+            dist.recv(incoming, group_src=rank + d, group=group)
+            tensor += incoming
+"""
+    if down:
+        text += f"""
+    for d in reversed(distances):
+        if rank % (2 * d) == d:
+            dist.recv(tensor, group_src=rank - d, group=group)
+        elif rank % (2 * d) == 0{condition}:
+            dist.send(tensor, group_dst=rank + d, group=group)
+"""
+    return text + more
+
+
+wrong("no way down", "only rank 0 has the sum", _tree(down=False))
+wrong("partners that are not there", "only for powers of two", _tree(condition=""))
+wrong("the mean", "mean instead of sum", _tree(more="    tensor /= n\n"))
+
+wrong(
+    "three rounds written into the code",
+    "too few rounds",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    incoming = torch.empty_like(tensor)
+    for d in (1, 2, 4):
+        if rank % (2 * d) == d:
+            dist.send(tensor, group_dst=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.recv(incoming, group_src=rank + d, group=group)
+            tensor += incoming
+    for d in (4, 2, 1):
+        if rank % (2 * d) == d:
+            dist.recv(tensor, group_src=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.send(tensor, group_dst=rank + d, group=group)
+""",
+)
+
+wrong(
+    "the way down in the order of the way up",
+    "down in the order of the way up",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    distances = [2**k for k in range((n - 1).bit_length())]
+    incoming = torch.empty_like(tensor)
+    for d in distances:
+        if rank % (2 * d) == d:
+            dist.send(tensor, group_dst=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.recv(incoming, group_src=rank + d, group=group)
+            tensor += incoming
+    for d in distances:
+        if rank % (2 * d) == d:
+            dist.recv(tensor, group_src=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.send(tensor, group_dst=rank + d, group=group)
+""",
+)
+
+WRONG.changed(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    ("torch.empty_like(tensor)", "torch.empty(tensor.shape)"),
+)
+WRONG.changed(
+    "the tail is left out",
+    "remainder dropped",
+    (
+        "    distances = []\n",
+        "    distances = []\n    tensor = tensor.view(-1)[: tensor.numel() // world_size * world_size]\n",
+    ),
+)

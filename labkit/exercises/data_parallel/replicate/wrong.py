@@ -1,0 +1,132 @@
+"""Wrong answers to replicate, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+REPLICATE = """
+def replicate(module, devices):
+    replicas = []
+    for number, device in enumerate(devices):
+        {memo}
+        replicas.append(copy.deepcopy(module, memo))
+    return replicas
+"""
+
+
+def wrong_replicate(name: str, mistake: str, memo: str) -> None:
+    wrong(name, mistake, REPLICATE.format(memo=memo))
+
+
+TENSORS = "[*module.parameters(), *module.buffers()]"
+wrong(
+    "a bare deepcopy",
+    "detached",
+    "def replicate(module, devices):\n    return [copy.deepcopy(module).to(device) for device in devices]",
+)
+wrong_replicate(
+    "under no_grad",
+    "detached",
+    f"""with torch.no_grad():
+            memo = {{id(t): nn.Parameter(t.to(device, copy=True), t.requires_grad) if isinstance(t, nn.Parameter)
+                    else t.to(device, copy=number > 0) for t in {TENSORS}}}""",
+)
+wrong(
+    "the module and deep copies",
+    "only replica 0's gradients",
+    """
+def replicate(module, devices):
+    return [module] + [copy.deepcopy(module).to(device) for device in devices[1:]]
+""",
+)
+wrong_replicate(
+    "replica 0 detached",
+    "only the others' gradients",
+    f"""memo = {{id(t): t.to(device, copy=number > 0) for t in {TENSORS}}}
+        if number == 0:
+            memo = {{id(b): b for b in module.buffers()}}""",
+)
+wrong(
+    "scaled by the number of replicas",
+    "averaged",
+    """
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, count):
+        ctx.count = count
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / ctx.count, None
+
+
+def replicate(module, devices):
+    replicas = []
+    for number, device in enumerate(devices):
+        memo = {id(p): Scaled.apply(p, len(devices)).to(device) for p in module.parameters()}
+        memo |= {id(b): b.to(device, copy=number > 0) for b in module.buffers()}
+        replicas.append(copy.deepcopy(module, memo))
+    return replicas
+""",
+)
+wrong(
+    "by name",
+    "the shared weight lost",
+    """
+def replicate(module, devices):
+    replicas = []
+    for number, device in enumerate(devices):
+        replica = copy.deepcopy(module, {id(b): b.to(device, copy=number > 0) for b in module.buffers()}).to(device)
+        for name, parameter in module.named_parameters():
+            path, _, last = name.rpartition(".")
+            owner = replica.get_submodule(path)
+            del owner._parameters[last]
+            setattr(owner, last, parameter.to(device, copy=True))
+        replicas.append(replica)
+    return replicas
+""",
+)
+wrong_replicate(
+    "buffers not copied",
+    "buffers of all replicas",
+    """memo = {id(p): p.to(device, copy=number > 0) for p in module.parameters()}
+        memo |= {id(b): b.to(device) for b in module.buffers()}""",
+)
+wrong_replicate(
+    "copies for replica 0 too",
+    "buffers of nobody",
+    f"memo = {{id(t): t.to(device, copy=True) for t in {TENSORS}}}",
+)
+wrong_replicate(
+    "the last replica's buffers",
+    "another replica's buffers",
+    """memo = {id(p): p.to(device, copy=number > 0) for p in module.parameters()}
+        memo |= {id(b): b.to(device, copy=number < len(devices) - 1) for b in module.buffers()}""",
+)
+wrong_replicate(
+    "parameters not copied",
+    "the same memory",
+    """memo = {id(p): p.to(device) for p in module.parameters()}
+        memo |= {id(b): b.to(device, copy=number > 0) for b in module.buffers()}""",
+)
+wrong_replicate(
+    "clones stay where they are",
+    "not on its device",
+    f"memo = {{id(t): t.clone() if number else t for t in {TENSORS}}}",
+)
+WRONG.changed(
+    "leaves its copies in the module",
+    "the module changed",
+    (
+        "    tensors = [",
+        """    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            setattr(part, name, nn.Parameter(parameter.detach().clone()))
+    tensors = [""",
+    ),
+)

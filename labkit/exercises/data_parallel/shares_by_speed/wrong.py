@@ -1,0 +1,68 @@
+"""Wrong answers to shares_by_speed, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+SHARES = """
+def shares_by_speed(num_samples, speeds):
+    shares = [num_samples * speed // sum(speeds) for speed in speeds]
+    rest = num_samples - sum(shares)
+    {rest}
+    return shares
+"""
+
+
+def wrong_shares(name: str, mistake: str, rest: str, more: str = "") -> None:
+    wrong(name, mistake, SHARES.format(rest=rest) + more)
+
+
+RIGHT_REST = """remainders = [num_samples * speed % sum(speeds) for speed in speeds]
+    for device in sorted(range(len(speeds)), key=lambda d: -remainders[d])[:rest]:
+        shares[device] += 1"""
+wrong_shares(
+    "equal",
+    "speeds ignored",
+    "shares = [len(piece) for piece in torch.arange(num_samples).tensor_split(len(speeds))]",
+)
+wrong_shares("rounded down", "rest forgotten", "pass")
+wrong_shares(
+    "rounded", "each rounded by itself", "shares = [round(num_samples * speed / sum(speeds)) for speed in speeds]"
+)
+wrong_shares("the rest to the last", "the rest to one device", "shares[-1] += rest")
+wrong_shares("from the first on", "the rest in order", "for d in range(rest): shares[d] += 1")
+wrong_shares(
+    "the fastest first",
+    "the rest to the fastest",
+    "for d in sorted(range(len(speeds)), key=lambda d: -speeds[d])[:rest]: shares[d] += 1",
+)
+wrong_shares(
+    "sorted the other way",
+    "the last of equals first",
+    """order = sorted(range(len(speeds)), key=lambda d: (num_samples * speeds[d] % sum(speeds), d))
+    for d in order[len(order) - rest :]: shares[d] += 1""",
+)
+wrong_shares(
+    "the mean of the times",
+    "the mean time",
+    RIGHT_REST,
+    "\n\ndef slowest_seconds(shares, speeds):\n    return sum(shares) / sum(speeds)\n",
+)
+wrong_shares(
+    "the largest share by the least speed",
+    "the largest share by the least speed",
+    RIGHT_REST,
+    "\n\ndef slowest_seconds(shares, speeds):\n    return max(shares) / min(speeds)\n",
+)
+for exact in ("num_samples * speed / sum(speeds)", "speed / sum(speeds) * num_samples"):
+    wrong_shares(
+        f"by the fractions of {exact}",
+        "remainders as fractions",
+        f"""exact = [{exact} for speed in speeds]
+    for d in sorted(range(len(speeds)), key=lambda d: exact[d] - int(exact[d]), reverse=True)[:rest]: shares[d] += 1""",
+    )
+WRONG.changed("prints", "returns nothing", ("    return shares", "    print(shares)"))

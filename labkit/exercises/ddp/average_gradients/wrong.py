@@ -1,0 +1,121 @@
+"""Wrong answers to average_gradients, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+LOOP = """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            {body}
+"""
+
+wrong("sum", "sum for mean", LOOP.format(body="dist.all_reduce(parameter.grad)"))
+wrong(
+    "divided before and after",
+    "divided twice",
+    LOOP.format(
+        body="parameter.grad /= dist.get_world_size(); dist.all_reduce(parameter.grad); "
+        "parameter.grad /= dist.get_world_size()"
+    ),
+)
+wrong(
+    "divided by two",
+    "divided by a constant",
+    LOOP.format(body="dist.all_reduce(parameter.grad); parameter.grad /= 2"),
+)
+wrong(
+    "a copy is reduced",
+    "never averaged",
+    LOOP.format(body="mean = parameter.grad.clone(); dist.all_reduce(mean); mean /= dist.get_world_size()"),
+)
+wrong(
+    "biases are small anyway",
+    "biases left out",
+    LOOP.format(
+        body="""if parameter.dim() > 1:
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= dist.get_world_size()"""
+    ),
+)
+wrong(
+    "module by module",
+    "the shared weight counted twice",
+    """
+def average_gradients(module):
+    for child in module.children():
+        for parameter in [*child.parameters(recurse=False)]:
+            if parameter.grad is None and parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+            if parameter.requires_grad:
+                parameter.grad /= dist.get_world_size()
+                dist.all_reduce(parameter.grad)
+    if isinstance(module.scale, nn.Parameter):
+        module.scale.grad /= dist.get_world_size()
+        dist.all_reduce(module.scale.grad)
+""",
+)
+wrong(
+    "averages the parameters",
+    "never averaged",
+    LOOP.format(body="dist.all_reduce(parameter.data); parameter.data /= dist.get_world_size()"),
+)
+wrong(
+    "skips None",
+    "a missing gradient is skipped",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+""",
+)
+wrong(
+    "reduces frozen parameters",
+    "None is reduced",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+""",
+)
+wrong(
+    "zeros for frozen parameters too",
+    "frozen parameters get zeros",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+""",
+)
+wrong(
+    "zeros are sent and forgotten",
+    "the mean was not kept",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            dist.all_reduce(gradient)
+            gradient /= dist.get_world_size()
+""",
+)
+wrong(
+    "only rank 0 averages",
+    "ranks call different things",
+    LOOP.format(
+        body="if dist.get_rank() == 0: dist.all_reduce(parameter.grad); parameter.grad /= dist.get_world_size()"
+    ),
+)

@@ -1,0 +1,239 @@
+"""Wrong answers to bucketed_ddp, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers, replaced
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+BUCKETED = """
+class BucketedDDP(nn.Module):
+    def __init__(self, module, bucket_cap_mb=25.0):
+        super().__init__()
+        self.module = module
+        broadcast_module(module)
+        self.trained = [p for p in module.parameters() if p.requires_grad]
+        sizes = [p.numel() * p.element_size() for p in self.trained]
+        self.buckets = bucket_plan(sizes, int(bucket_cap_mb * 2**20))
+        self.bucket_of = {index: number for number, bucket in enumerate(self.buckets) for index in bucket}
+        self.start_over()
+        for index, parameter in enumerate(self.trained):
+            parameter.register_post_accumulate_grad_hook(partial(self.on_gradient, index))
+
+    def start_over(self):
+        self.missing = [len(bucket) for bucket in self.buckets]
+        self.in_flight = []
+
+    def on_gradient(self, index, parameter):
+        self.missing[self.bucket_of[index]] -= 1
+        while len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:
+            self.launch(len(self.in_flight))
+
+    def launch(self, number):
+        flat = self.pack(number)
+        flat /= dist.get_world_size()
+        self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))
+
+    def pack(self, number):
+        return torch.cat([self.trained[index].grad.reshape(-1) for index in self.buckets[number]])
+
+    def unpack(self, number, flat):
+        start = 0
+        for index in self.buckets[number]:
+            parameter = self.trained[index]
+            parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))
+            start += parameter.numel()
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        for number, (flat, handle) in enumerate(self.in_flight):
+            handle.wait()
+            self.unpack(number, flat)
+        self.start_over()
+"""
+
+
+def bucketed(name: str, mistake: str, *changes: tuple[str, str]) -> None:
+    wrong(name, mistake, replaced(BUCKETED, *changes))
+
+
+wrong(
+    "wraps torch's DDP",
+    "wraps torch's DDP",
+    """
+class BucketedDDP(nn.Module):
+    def __init__(self, module, bucket_cap_mb=25.0):
+        super().__init__()
+        self.ddp = nn.parallel.DistributedDataParallel(module, bucket_cap_mb=bucket_cap_mb)
+
+    def forward(self, *args, **kwargs):
+        return self.ddp(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        pass
+""",
+)
+bucketed("no broadcast", "no broadcast", ("        broadcast_module(module)\n", ""))
+bucketed(
+    "frozen ones stay",
+    "frozen parameters not broadcast",
+    (
+        "broadcast_module(module)",
+        "[dist.broadcast(t.detach(), src=0) for t in [*(p for p in module.parameters() if "
+        "p.requires_grad), *module.buffers()]]",
+    ),
+)
+bucketed("sum", "sum for mean", ("        flat /= dist.get_world_size()\n", ""))
+bucketed("divided by two", "divided by a constant", ("/= dist.get_world_size()", "/= 2"))
+bucketed(
+    "divided twice",
+    "divided twice",
+    (
+        "            self.unpack(number, flat)",
+        ("            flat /= dist.get_world_size()\n            self.unpack(number, flat)"),
+    ),
+)
+bucketed(
+    "the sum for rank 0",
+    "reduced to one rank",
+    ("dist.all_reduce(flat, async_op=True)", "dist.reduce(flat, 0, async_op=True)"),
+)
+bucketed(
+    "counts of the first step",
+    "not ready for the next step",
+    (
+        "            self.unpack(number, flat)\n        self.start_over()",
+        "            self.unpack(number, flat)\n        self.in_flight = []",
+    ),
+)
+bucketed("never copied back", "never averaged", ("            self.unpack(number, flat)\n", ""))
+bucketed("no wait", "a wait is missing", ("            handle.wait()\n", ""))
+bucketed("weights only", "biases left out", ("if p.requires_grad]", "if p.requires_grad and p.dim() > 1]"))
+bucketed(
+    "all after backward",
+    "no overlap",
+    (
+        "        while len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:\n"
+        "            self.launch(len(self.in_flight))\n",
+        "",
+    ),
+    (
+        "        for number, (flat, handle)",
+        "        for number in range(len(self.buckets)):\n            "
+        "self.launch(number)\n        for number, (flat, handle)",
+    ),
+)
+bucketed(
+    "the first layer's bucket first",
+    "buckets in the order of registration",
+    (
+        "self.buckets = bucket_plan(sizes, int(bucket_cap_mb * 2**20))",
+        "last = len(sizes) - 1\n        self.buckets = [[last - i for i in b] for b in bucket_plan(sizes[::-1], "
+        "int(bucket_cap_mb * 2**20))]",
+    ),
+)
+bucketed(
+    "a bucket for each",
+    "one all_reduce for each parameter",
+    ("bucket_plan(sizes, int(bucket_cap_mb * 2**20))", "[[i] for i in reversed(range(len(sizes)))]"),
+)
+bucketed("the cap is in bytes already", "one bucket for all", ("bucket_cap_mb * 2**20", "bucket_cap_mb * 2**40"))
+bucketed(
+    "waits in the hook",
+    "waits in the hook",
+    (
+        "self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))",
+        "handle = dist.all_reduce(flat, async_op=True)\n        handle.wait()\n"
+        "        self.in_flight.append((flat, handle))",
+    ),
+)
+bucketed(
+    "one rank forgets a bucket",
+    "ranks call different things",
+    (
+        "self.missing[len(self.in_flight)] == 0:",
+        "self.missing[len(self.in_flight)] == 0 and not (\n            "
+        "dist.get_rank() == 1 and len(self.in_flight) == 1):",
+    ),
+)
+bucketed(
+    "shared weights twice",
+    "the shared weight counted twice",
+    (
+        "[p for p in module.parameters() if p.requires_grad]",
+        "[p for _, p in module.named_parameters(remove_duplicate=False) if p.requires_grad]",
+    ),
+)
+bucketed(
+    "frozen ones travel",
+    "frozen parameters reduced",
+    ("[p for p in module.parameters() if p.requires_grad]", "list(module.parameters())"),
+    ("            parameter.register_post", "            if parameter.requires_grad: parameter.register_post"),
+    (
+        "self.missing = [len(bucket) for bucket in self.buckets]",
+        "self.missing = [sum(self.trained[i].requires_grad for i in bucket) for bucket in self.buckets]",
+    ),
+    (
+        "self.trained[index].grad.reshape(-1)",
+        "(torch.zeros_like(self.trained[index]) if self.trained[index].grad is "
+        "None else self.trained[index].grad).reshape(-1)",
+    ),
+    ("            parameter.grad.copy_", "            if parameter.requires_grad: parameter.grad.copy_"),
+)
+bucketed(
+    "each bucket when it is full",
+    "sent as they fill",
+    (
+        "        while len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:\n"
+        "            self.launch(len(self.in_flight))\n",
+        "        if self.missing[self.bucket_of[index]] == 0:\n            self.launch(self.bucket_of[index])\n",
+    ),
+    ("self.in_flight.append((flat,", "self.in_flight.append((number, flat,"),
+    ("for number, (flat, handle) in enumerate(self.in_flight):", "for number, flat, handle in self.in_flight:"),
+)
+bucketed("four bytes a number", "bytes counted otherwise", ("p.numel() * p.element_size()", "p.numel() * 4"))
+bucketed(
+    "one bucket a hook",
+    "a full bucket stays behind",
+    (
+        "while len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:",
+        "if len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:",
+    ),
+)
+bucketed(
+    "a lambda in a loop",
+    "every hook has the last index",
+    ("partial(self.on_gradient, index)", "lambda p: self.on_gradient(index, p)"),
+)
+bucketed("one too few is missing", "packed too early", ("[len(bucket) for", "[max(len(bucket) - 1, 1) for"))
+bucketed(
+    "unpacks row by row",
+    "too much exposed",
+    (
+        "            parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))\n",
+        "            piece = flat[start : start + parameter.numel()].view_as(parameter)\n"
+        "            for row in range(len(piece)) if piece.dim() else []:\n"
+        "                parameter.grad[row] = piece[row]\n"
+        "            if not piece.dim():\n"
+        "                parameter.grad.copy_(piece)\n",
+    ),
+)
+bucketed(
+    "keeps a copy of each gradient",
+    "too much memory",
+    ("        self.in_flight = []", "        self.in_flight, self.copies = [], {}"),
+    (
+        "        self.missing[self.bucket_of[index]] -= 1\n",
+        "        self.copies[index] = parameter.grad.clone()\n        self.missing[self.bucket_of[index]] -= 1\n",
+    ),
+    ("self.trained[index].grad.reshape(-1) for", "self.copies[index].reshape(-1) for"),
+)
+bucketed(
+    "buffers stay",
+    "buffers not broadcast",
+    ("broadcast_module(module)", "[dist.broadcast(p.detach(), src=0) for p in module.parameters()]"),
+)

@@ -1,0 +1,42 @@
+"""Wrong answers to overlap_gain, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+COST = """
+def overlapped_seconds(backward_s, num_bytes, num_buckets, world_size, latency_s, bandwidth_Bps):
+    bucket = 2 * (world_size - 1) * (latency_s + num_bytes / num_buckets / world_size / bandwidth_Bps)
+    return {formula}
+
+
+def best_num_buckets(backward_s, num_bytes, world_size, latency_s, bandwidth_Bps, most=1000):
+    return {best}
+"""
+BEST = (
+    "min(range(1, most + 1), key=lambda k: overlapped_seconds(backward_s, num_bytes, k, world_size, latency_s, "
+    "bandwidth_Bps))"
+)
+
+
+def cost(name: str, mistake: str, formula: str, best: str = BEST) -> None:
+    wrong(name, mistake, COST.format(formula=formula, best=best))
+
+
+RIGHT = "max(backward_s + bucket, backward_s / num_buckets + num_buckets * bucket)"
+cost("one after the other", "no overlap", "backward_s + num_buckets * bucket")
+cost("the longer of the two", "everything hidden", "max(backward_s, num_buckets * bucket)")
+cost("the first bucket is there at once", "the network never waits", "max(backward_s + bucket, num_buckets * bucket)")
+cost("only the last bucket counts", "only the case of a fast network", "backward_s + bucket")
+cost("always the most", "not the best number", RIGHT, "most")
+cost("always one", "not the best number", RIGHT, "1")
+cost(
+    "one latency for all buckets",
+    "latency paid once",
+    "(lambda latency: latency + max(backward_s + bucket - latency, backward_s / num_buckets + num_buckets * "
+    "(bucket - latency)))(2 * (world_size - 1) * latency_s)",
+)

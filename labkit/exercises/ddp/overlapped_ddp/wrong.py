@@ -1,0 +1,140 @@
+"""Wrong answers to overlapped_ddp, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers, replaced
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+OVERLAPPED = """
+class OverlappedDDP(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        broadcast_module(module)
+        self.handles = []
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def on_gradient(self, parameter):
+        parameter.grad /= dist.get_world_size()
+        self.handles.append(dist.all_reduce(parameter.grad, async_op=True))
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        for handle in self.handles:
+            handle.wait()
+        self.handles.clear()
+"""
+
+
+def overlapped(name: str, mistake: str, *changes: tuple[str, str]) -> None:
+    wrong(name, mistake, replaced(OVERLAPPED, *changes))
+
+
+overlapped("no broadcast", "no broadcast", ("        broadcast_module(module)\n", ""))
+overlapped(
+    "buffers stay",
+    "buffers not broadcast",
+    ("broadcast_module(module)", "[dist.broadcast(p.detach(), src=0) for p in module.parameters()]"),
+)
+overlapped("sum", "sum for mean", ("        parameter.grad /= dist.get_world_size()\n", ""))
+overlapped("divided by two", "divided by a constant", ("/= dist.get_world_size()", "/= 2"))
+overlapped(
+    "divided and AVG",
+    "divided twice",
+    (
+        "        self.handles.clear()",
+        "        self.handles.clear()\n        average_gradients(self.module)\n        "
+        "for p in self.module.parameters():\n            if p.grad is not None:\n                p.grad /= "
+        "dist.get_world_size()",
+    ),
+)
+overlapped(
+    "the sum for rank 0",
+    "reduced to one rank",
+    ("dist.all_reduce(parameter.grad, async", "dist.reduce(parameter.grad, 0, async"),
+)
+overlapped("no wait", "a wait is missing", ("            handle.wait()\n", "            pass\n"))
+overlapped(
+    "waits for the last one only",
+    "a wait is missing",
+    ("        for handle in self.handles:\n            handle.wait()\n", "        self.handles[-1].wait()\n"),
+)
+overlapped(
+    "biases stay",
+    "biases left out",
+    ("if parameter.requires_grad:", "if parameter.requires_grad and parameter.dim() > 1:"),
+)
+overlapped(
+    "waits in the hook",
+    "waits in the hook",
+    ("self.handles.append(dist.all_reduce(parameter.grad, async_op=True))", "dist.all_reduce(parameter.grad)"),
+)
+overlapped(
+    "starts after backward",
+    "no overlap",
+    (
+        "        parameter.grad /= dist.get_world_size()\n        self.handles.append(dist.all_reduce(parameter.grad, "
+        "async_op=True))",
+        "        pass",
+    ),
+    (
+        "        for handle in self.handles:\n            handle.wait()\n        self.handles.clear()",
+        "        average_gradients(self.module)",
+    ),
+)
+overlapped(
+    "hooks on frozen parameters",
+    "frozen parameters reduced",
+    (
+        "            if parameter.requires_grad:\n                parameter.reg",
+        "            if True:\n                parameter.reg",
+    ),
+)
+overlapped(
+    "hooks by module",
+    "the shared weight counted twice",
+    ("for parameter in module.parameters():", "for _, parameter in module.named_parameters(remove_duplicate=False):"),
+)
+overlapped(
+    "a hook of the tensor",
+    "a hook before the gradient is written",
+    ("parameter.register_post_accumulate_grad_hook(self.on_gradient)", "parameter.register_hook(self.on_gradient)"),
+)
+overlapped(
+    "only what is trained is broadcast",
+    "frozen parameters not broadcast",
+    (
+        "broadcast_module(module)",
+        "trained = [p.detach() for p in module.parameters() if p.requires_grad]\n        "
+        "[dist.broadcast(each, src=0) for each in [*trained, *module.buffers()]]",
+    ),
+)
+overlapped(
+    "the mean stays in a copy",
+    "never averaged",
+    (
+        "        parameter.grad /= dist.get_world_size()\n        self.handles.append(dist.all_reduce(parameter.grad, ",
+        "        mean = parameter.grad / dist.get_world_size()\n        self.handles.append(dist.all_reduce(mean, ",
+    ),
+)
+overlapped(
+    "rank 0 sends nothing",
+    "ranks call different things",
+    ("        parameter.grad /= ", "        if dist.get_rank() == 0:\n            return\n        parameter.grad /= "),
+)
+wrong(
+    "torch's own",
+    "wraps torch's DDP",
+    """
+class OverlappedDDP(nn.parallel.DistributedDataParallel):
+    def finish_gradient_synchronization(self):
+        pass
+""",
+)

@@ -1,0 +1,34 @@
+"""Wrong answers to autocast, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+KWARGS = "**{name: cast(value) for name, value in kwargs.items()}"
+FLOAT = "isinstance(value, Tensor) and value.is_floating_point()"
+changed("casts nothing", "products in float32", ("self.dtype if function in IN_16_BITS else", ""))
+changed(
+    "all in 16 bits",
+    "sums in 16 bits",
+    ("torch.float32 if function in IN_32_BITS else None", "self.dtype if function in IN_32_BITS else None"),
+)
+changed("named ones stay", "named arguments are left out", (KWARGS, "**kwargs"))
+changed("every function", "everything is cast", ("else None\n", "else self.dtype\n"))
+changed("labels too", "labels are cast", (FLOAT, "isinstance(value, Tensor)"))
+changed(
+    "the first argument only",
+    "not every argument is cast",
+    ("*map(cast, args)", "cast(args[0]), *args[1:]"),
+)
+changed("no return", "nothing returned", ("return function(*map", "function(*map"))
+changed("detached", "no gradient", ("value.to(wanted)", "value.detach().to(wanted)"))
+changed("kwargs as they are", "kwargs may be None", ("        kwargs = kwargs or {}\n", ""))
+changed(
+    "always bfloat16",
+    "the other 16 bits",
+    ("self.dtype if function in IN_16_BITS", "torch.bfloat16 if function in IN_16_BITS"),
+)

@@ -1,0 +1,40 @@
+"""Wrong answers to recompute_plan, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+PLAN = """
+def recompute_plan(sizes_mb, times_us, limit_mb):
+    {body}
+"""
+
+
+def plan(name: str, mistake: str, body: str) -> None:
+    wrong(name, mistake, PLAN.format(body=body))
+
+
+plan("everything is kept", "too much kept", "return list(range(len(sizes_mb)))")
+plan("nothing is kept", "too much between", "return []")
+plan("the ends alone", "too much between", "return [0, len(sizes_mb) - 1]")
+plan(
+    "from the end to the start",
+    "not ascending",
+    "return sorted(range(len(sizes_mb)), key=lambda each: sizes_mb[each] / times_us[each])[: len(sizes_mb) // 4][::-1]",
+)
+plan("counted from one", "no such tensor", "return list(range(1, len(sizes_mb) + 1, 3)) + [len(sizes_mb)]")
+plan(
+    "the sum of what is kept alone",
+    "too much between",
+    """kept, held = [], 0
+    for each in sorted(range(len(sizes_mb)), key=lambda each: sizes_mb[each] / times_us[each]):
+        if held + sizes_mb[each] <= 0.9 * limit_mb:
+            kept, held = sorted([*kept, each]), held + sizes_mb[each]
+    return kept""",
+)
+plan("a flag for each", "flags, not indices", "return [size < 500 for size in sizes_mb]")
+plan("no return", "nothing returned", "kept = list(range(len(sizes_mb)))")

@@ -1,0 +1,34 @@
+"""Wrong answers to deep_compression, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+CLIP = "clipped = gradient * min(1.0, limit / max(float(gradient.norm()), 1e-30))"
+VELOCITY = "velocity = self.momentum * self.velocities.get(key, 0) + clipped"
+RESIDUAL = "residual = self.residuals.get(key, 0) + velocity"
+SHARE = "share = max(self.ratio, 0.25 ** (1 + calls // self.warmup)) if self.warmup else self.ratio"
+changed("does not clip", "not clipped", (CLIP, "clipped = gradient.clone()"))
+changed("clips to the whole norm", "clipped as if alone", (" / self.num_ranks**0.5", ""))
+changed(
+    "clips the velocity",
+    "clipped after the momentum",
+    (CLIP, "clipped = gradient"),
+    (VELOCITY, VELOCITY + "\n        velocity = velocity * min(1.0, limit / max(float(velocity.norm()), 1e-30))"),
+)
+changed("momentum only", "no residual", (RESIDUAL, "residual = velocity.clone()"))
+changed("residual only", "no momentum", (VELOCITY, "velocity = clipped.clone()"))
+changed("velocity goes on", "momentum of what was sent", ("velocity.view(-1)[places] = 0", "pass"))
+changed("residual goes on", "what was sent stays", ("residual.view(-1)[places] = 0", "pass"))
+changed("starts with the ratio", "no warm-up", (SHARE, "share = self.ratio"))
+changed(
+    "counts every call",
+    "warm-up counts all keys",
+    ("calls = self.calls.get(key, 0)", "calls = sum(self.calls.values())"),
+)
+changed("one key", "one state for all keys", ("calls = self.calls.get(key, 0)", "key, calls = 0, self.calls.get(0, 0)"))
+changed("halves", "another share", ("0.25 ** (1 +", "0.5 ** (1 +"))
+changed("clips in place", "gradient changed", (CLIP, CLIP.replace("gradient * min", "gradient.mul_(min") + ")"))

@@ -1,0 +1,78 @@
+"""Wrong answers to error_feedback, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+CORRECTED = "corrected = gradient + self.residuals[key] if key in self.residuals else gradient.clone()"
+KEPT = "self.residuals[key] = corrected - self.compressor.decompress(packet)"
+changed("compresses the gradient alone", "no memory", (CORRECTED, "corrected = gradient.clone()"))
+changed(
+    "gradient minus sent",
+    "the old residual is forgotten",
+    (KEPT, KEPT.replace("= corrected", "= gradient")),
+)
+changed(
+    "the other way round",
+    "the residual has the wrong sign",
+    (KEPT, "self.residuals[key] = self.compressor.decompress(packet) - corrected"),
+)
+changed(
+    "one residual",
+    "one residual for all keys",
+    ("self.residuals[key]", "self.residuals[0]"),
+    ("if key in", "if 0 in"),
+    (
+        "        return packet\n        # END",
+        "        self.residuals[key] = self.residuals[0]\n        return packet\n        # END",
+    ),
+)
+changed(
+    "in place",
+    "gradient changed",
+    (CORRECTED, "corrected = gradient.add_(self.residuals.get(key, 0))"),
+)
+changed(
+    "keeps what was sent",
+    "the residual is what was sent",
+    (KEPT, "self.residuals[key] = self.compressor.decompress(packet)"),
+)
+changed("keeps everything", "the residual is all there was", (KEPT, "self.residuals[key] = corrected"))
+changed(
+    "adds to the old one",
+    "residuals pile up",
+    (KEPT, "self.residuals[key] = self.residuals.get(key, 0) + corrected - self.compressor.decompress(packet)"),
+)
+changed(
+    "keeps it elsewhere",
+    "no residual under the key",
+    ("self.residuals[key]", "self.residuals[(key, 1)]"),
+    ("if key in", "if (key, 1) in"),
+)
+changed(
+    "compresses twice",
+    "compresses twice",
+    (KEPT, KEPT.replace("decompress(packet)", "decompress(self.compressor.compress(corrected))")),
+)
+changed(
+    "unpacks the residual too",
+    "decompress adds the residual",
+    (
+        "return self.compressor.decompress(packet)",
+        "return self.compressor.decompress(packet) + [*self.residuals.values()][-1]",
+    ),
+)
+changed("rounds itself", "made for one compressor", (KEPT, "self.residuals[key] = corrected - corrected.round()"))
+changed("looks into the packet", "made for one compressor", (KEPT, "self.residuals[key] = corrected - packet.parts[0]"))
+changed(
+    "knows values and places",
+    "made for one compressor",
+    (
+        KEPT,
+        "self.residuals[key] = corrected - (packet.parts[0] if self.compressor.addable else packet.parts[1])",
+    ),
+)

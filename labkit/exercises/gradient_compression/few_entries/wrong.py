@@ -1,0 +1,95 @@
+"""Wrong answers to few_entries, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+PLACES = "places = flat.abs().topk(num_kept(self.ratio, flat.numel())).indices"
+TOPK = "return Packet((flat[places], places.to(torch.int32)), gradient.shape, gradient.dtype)"
+changed("the post", "signs lost", ("Packet((flat[places],", "Packet((flat.abs()[places],"))
+changed("largest entries", "largest instead of largest magnitude", ("flat.abs().topk", "flat.topk"))
+changed("int64 places", "places of eight bytes", ("places.to(torch.int32)", "places"))
+changed(
+    "one too many",
+    "another number of entries",
+    ("topk(num_kept(self.ratio, flat.numel()))", "topk(num_kept(self.ratio, flat.numel()) + 1)"),
+)
+changed("draws the same again", "the same places in every call", ("        self.num_calls += 1\n", ""))
+changed(
+    "seeds of its own",
+    "the seed is not used",
+    ("torch.tensor([self.seed + self.num_calls])", "torch.randint(0, 10**6, (1,))"),
+)
+changed(
+    "a count for a seed",
+    "every seed draws the same",
+    ("[self.seed + self.num_calls]", "[self.num_calls]"),
+)
+changed(
+    "unbiased",
+    "scaled up",
+    (
+        "Packet((flat[self.places(seed, flat.numel())], seed)",
+        "Packet((flat[self.places(seed, flat.numel())] / self.ratio, seed)",
+    ),
+)
+changed(
+    "places travel too",
+    "places travel",
+    (
+        "Packet((flat[self.places(seed, flat.numel())], seed)",
+        "Packet((flat[self.places(seed, flat.numel())], seed, self.places(seed, flat.numel()))",
+    ),
+    ("        values, seed = packet.parts\n", "        values, seed, _ = packet.parts\n"),
+)
+changed(
+    "the generator is kept",
+    "decompress uses what compress left behind",
+    ("        self.num_calls += 1\n", "        self.num_calls += 1\n        self.last = seed\n"),
+    ("flat[self.places(seed, flat.numel())] = values", "flat[self.places(self.last, flat.numel())] = values"),
+)
+LOT = "return torch.randperm(num_entries, generator=generator)[: num_kept(self.ratio, num_entries)]"
+changed(
+    "rounds the number kept",
+    "another number of entries",
+    ("topk(num_kept(self.ratio, flat.numel()))", "topk(max(1, round(self.ratio * flat.numel())))"),
+)
+changed(
+    "zeros travel",
+    "zeros travel",
+    (TOPK, "return Packet((torch.zeros_like(flat).index_put((places,), flat[places]),), gradient.shape, flat.dtype)"),
+    ("        values, places = packet.parts\n", "        return packet.parts[0].view(packet.shape)\n"),
+)
+changed(
+    "always float32",
+    "dtype lost",
+    (
+        "torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)",
+        "torch.zeros(packet.shape.numel())",
+    ),
+    ("flat[places.long()] = values", "flat[places.long()] = values.float()"),
+)
+changed(
+    "draws with replacement",
+    "a place drawn twice",
+    (LOT, "return torch.randint(num_entries, (num_kept(self.ratio, num_entries),), generator=generator)"),
+)
+changed(
+    "sets torch's own generator",
+    "the global generator is disturbed",
+    ("torch.Generator().manual_seed(", "torch.manual_seed("),
+)
+changed(
+    "unpacks from its own counter",
+    "values in other places",
+    ("flat[self.places(seed, flat.numel())] = values", "flat[self.places(self.seed + 1, flat.numel())] = values"),
+)
+changed(
+    "keeps none of a few",
+    "another number of entries",
+    ("num_kept(self.ratio, flat.numel())", "int(self.ratio * flat.numel())"),
+)

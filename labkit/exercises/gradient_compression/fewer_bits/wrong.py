@@ -1,0 +1,54 @@
+"""Wrong answers to fewer_bits, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+BYTES = "return sum(part.numel() * part.element_size() for part in packet.parts)"
+CODES = "codes = (gradient / scale).round().clamp(-127, 127).to(torch.int8)"
+changed("counts entries", "entries instead of bytes", (BYTES, "return sum(p.numel() for p in packet.parts)"))
+changed(
+    "the first part",
+    "the first part only",
+    (BYTES, "return packet.parts[0].numel() * packet.parts[0].element_size()"),
+)
+changed("the gradient's own bytes", "bytes of the gradient", (BYTES, "return packet.shape.numel() * 4"))
+changed("a plain cast", "infinite", ("gradient.clamp(-largest, largest).to", "gradient.to"))
+changed("no cast", "nothing is cast", ("gradient.clamp(-largest, largest).to(self.dtype)", "gradient.clone()"))
+changed("stays in 16 bits", "dtype lost", ("packet.parts[0].to(packet.dtype).view", "packet.parts[0].view"))
+changed(
+    "stays flat",
+    "shape lost",
+    ("scale.to(packet.dtype)).view(packet.shape)", "scale.to(packet.dtype)).flatten()"),
+)
+changed("cuts off", "cut off instead of rounded", (CODES, CODES.replace(".round()", "")))
+changed(
+    "a scale of largest over 128",
+    "one step too far",
+    ("/ 127)", "/ 128)"),
+    (".clamp(-127, 127)", ""),
+    ("(gradient / scale).round().to(torch.int8)", "(gradient / scale).round().to(torch.int64).to(torch.int8)"),
+)
+changed("no scale on the way back", "scale forgotten", (" * scale.to(packet.dtype)", ""))
+changed(
+    "scale zero",
+    "zero over zero",
+    (".clamp(min=1e-30)", ""),
+    ("codes.to(packet.dtype) * scale", "(codes.to(packet.dtype) / scale * scale) * scale"),
+)
+changed("codes in 16 bits", "too many bytes", ("to(torch.int8)", "to(torch.int16)"))
+changed("clamps in place", "gradient changed", ("gradient.clamp(", "gradient.clamp_("))
+changed(
+    "a tuple for a packet",
+    "no packet",
+    ("return Packet((codes, scale), gradient.shape, gradient.dtype)", "return codes, scale"),
+)
+changed(
+    "adds a little to the scale",
+    "the scale of a small gradient is too large",
+    (".clamp(min=1e-30)", ".add(1e-8)"),
+)

@@ -1,0 +1,55 @@
+"""Wrong answers to quantised_all_reduce, each a mistake that learners make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed, wrong = WRONG.changed, WRONG.wrong
+
+MEAN = "total = sum(map(int8.decompress, theirs)) / size"
+BACK = "means = torch.cat([int8.decompress(each) for each in gathered])"
+changed("a sum", "sum instead of mean", (MEAN, MEAN.replace(" / size", "")))
+changed("divides by the world", "divided by the whole world", (MEAN, MEAN.replace("size", "dist.get_world_size()")))
+changed("divides again", "divided twice", (BACK, BACK + " / size"))
+changed(
+    "keeps its own piece exact",
+    "ranks differ",
+    (BACK, BACK + "\n    means.view(size, -1)[dist.get_rank(group)] = total"),
+)
+changed(
+    "one scale for all ranks",
+    "codes without their scales",
+    ("theirs = [pack(codes, scale)", "theirs = [pack(codes, scales[0])"),
+)
+changed("no filling up", "pieces that do not divide", ("nn.functional.pad(flat, (0, -flat.numel() % size))", "flat"))
+changed("view", "taken for contiguous", ("flat = tensor.flatten()", "flat = tensor.view(-1)"))
+changed(
+    "the whole world",
+    "all ranks of the world",
+    ("group=group", "group=None"),
+    ("get_world_size(group)", "get_world_size()"),
+)
+wrong(
+    "plain all_reduce",
+    "floats travel",
+    """
+def quantised_all_reduce(tensor, group=None):
+    total = tensor.clone().contiguous()
+    dist.all_reduce(total, group=group)
+    return total / dist.get_world_size(group)
+""",
+)
+wrong(
+    "gathers everything",
+    "everybody gathers everything",
+    """
+def quantised_all_reduce(tensor, group=None):
+    size, int8 = dist.get_world_size(group), Int8()
+    packet = int8.compress(tensor)
+    gathered = [[torch.empty_like(part.contiguous()) for _ in range(size)] for part in packet.parts]
+    for of_ranks, part in zip(gathered, packet.parts):
+        dist.all_gather(of_ranks, part.contiguous(), group=group)
+    return sum(int8.decompress(replace(packet, parts=parts)) for parts in zip(*gathered)) / size
+""",
+)

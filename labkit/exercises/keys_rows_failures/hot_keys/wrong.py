@@ -1,0 +1,28 @@
+"""Wrong answers to hot_keys, each a mistake that learners really make, and the mistake a check must name."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+changed(
+    "shares writes",
+    "writes shared like reads",
+    ("+ writes[hot].sum()", "+ writes[hot].sum() / num_servers"),
+)
+changed("writes at home", "writes at home only",
+        ("torch.where(hot, 0.0, reads + writes)", "torch.where(hot, writes, reads + writes)"), (" + writes[hot].sum()", ""))  # fmt: skip
+changed(
+    "reads everywhere",
+    "every copy serves every read",
+    ("reads[hot].sum() / num_servers", "reads[hot].sum()"),
+)
+changed("the first", "the first keys taken for hot", ("reads.topk(num_hot).indices", "torch.arange(num_hot)"))
+changed("by writes", "hot by writes", ("reads.topk(num_hot)", "writes.topk(num_hot)"))
+changed("assigns at home", "one key for each server",
+        (".index_add_(0, home, at_home)", "\n    loads[home] += at_home"))  # fmt: skip

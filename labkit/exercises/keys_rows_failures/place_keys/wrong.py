@@ -1,0 +1,51 @@
+"""Wrong answers to place_keys, each a mistake that learners really make, and the mistake a check must name."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+CIRCLE = "return owners[torch.searchsorted(points, keys * 2654435761 % 2**32) % len(points)]"
+RANGE = "return torch.bucketize(keys, firsts, right=True)"
+HASH = "return (keys * 2654435761 % 2**32) * num_servers // 2**32"
+changed(
+    "ceiling",
+    "equal stretches, the last one short",
+    (RANGE, "return keys // -(-num_keys // num_servers)"),
+)
+changed("scales", "proportional", (RANGE, "return keys * num_servers // num_keys"))
+changed("round robin", "dealt round robin", (RANGE, "return keys % num_servers"))
+changed("longer ones last", "longer stretches last",
+        (RANGE, "return num_servers - 1 - torch.bucketize(num_keys - 1 - keys, firsts, right=True)"))  # fmt: skip
+changed("modulo", "no scramble", (HASH, "return keys % num_servers"))
+changed(
+    "modulo at the end",
+    "modulo after the scramble",
+    (HASH, "return (keys * 2654435761 % 2**32) % num_servers"),
+)
+changed("forgets the cut", "not cut to 32 bits", (HASH, "return keys * 2654435761 * num_servers // 2**32"))
+changed("a list", "wrong type", (HASH, HASH.replace("return ", "return list(") + ")"))
+
+changed("bounds to the left", "the first of a stretch in the one before",
+        (RANGE, "return torch.searchsorted(torch.cat([torch.zeros(1, dtype=torch.int64), firsts]), keys) - 1"))  # fmt: skip
+changed("divides first", "rounded", (HASH, "return (keys * 2654435761 % 2**32 / 2**32 * num_servers).long()"))
+
+SEARCH = "torch.searchsorted(points, keys * 2654435761 % 2**32)"
+changed("the last stays", "no way round", (CIRCLE, f"return owners[{SEARCH}.clamp(max=len(points) - 1)]"))
+changed("the one before", "the point before", (CIRCLE, f"return owners[{SEARCH[:-1]}, right=True) - 1]"))
+changed(
+    "past a point",
+    "a point that is hit is passed",
+    (CIRCLE, f"return owners[{SEARCH[:-1]}, right=True) % len(points)]"),
+)
+changed(
+    "the key itself", "keys not scrambled", (CIRCLE, "return owners[torch.searchsorted(points, keys) % len(points)]")
+)
+changed("which point", "the point's number", (CIRCLE, f"return {SEARCH} % len(points)"))
+changed("the nearest", "the nearest point",
+        (CIRCLE, "apart = (points - (keys * 2654435761 % 2**32).unsqueeze(-1)).abs()\n    return owners[torch.minimum(apart, 2**32 - apart).argmin(-1)]"))  # fmt: skip

@@ -1,0 +1,52 @@
+"""Wrong answers to replicated_server, each a mistake that learners really make, and the mistake a check must name."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+DONE = "return self.backup.push(worker, number, gradient).then(lambda answer: answer.value() and version)"
+changed("acknowledges at once", "acknowledged before the backup has it",
+        (DONE, "self.backup.push(worker, number, gradient)"))  # fmt: skip
+changed("waits", "waits inside push", (DONE, "self.backup.push(worker, number, gradient).wait()"))
+changed(
+    "returns the version",
+    "returns no Future",
+    ("        return done\n", "        return version\n"),
+)
+changed(
+    "no memory",
+    "a repeated gradient counts twice",
+    ("if (worker, number) not in self.applied:", "if True:"),
+)
+changed("passes on new ones only", "a repeated gradient is not passed on",
+        ("            version = self.version\n", "            else:\n                known: Future = Future()\n                known.set_result(self.version)\n                return known\n            version = self.version\n"))  # fmt: skip
+changed("tells nobody", "nothing is pushed to the backup", ("if self.backup is not None:", "if False:"))
+changed("hides the failure", "the backup's failure is hidden",
+        ("lambda answer: answer.value() and version", "lambda answer: version"))  # fmt: skip
+changed(
+    "the first only",
+    "stops at the first replica",
+    ("            continue\n", "            raise\n"),
+)
+changed("pushes to all", "asks everybody",
+        ("    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        return place\n",
+         "    answered = []\n    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        answered.append(place)\n    if answered:\n        return answered[0]\n"))  # fmt: skip
+changed("says nothing", "no error when nobody answers",
+        ("    raise RuntimeError(f\"gradient {number} of worker {worker}: none of {len(replicas)} replicas answers\")\n", "    return -1\n"))  # fmt: skip
+changed("numbers the retry anew", "another number for the retry",
+        ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number + place, gradient).wait()"))  # fmt: skip
+
+changed("keeps numbers", "numbers without their workers",
+        ("(worker, number) not in self.applied", "number not in self.applied"), ("self.applied.add((worker, number))", "self.applied.add(number)"))  # fmt: skip
+changed("keeps the last number", "the largest number only",
+        ("(worker, number) not in self.applied", "number > max((n for w, n in self.applied if w == worker), default=-1)"))  # fmt: skip
+changed("waits for no answer", "does not wait for the answer",
+        ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number, gradient)"))  # fmt: skip
+changed("returns what it heard", "returns the answer",
+        ("            replica.push(worker, number, gradient).wait()\n", "            place = replica.push(worker, number, gradient).wait()\n"))  # fmt: skip

@@ -1,0 +1,41 @@
+"""Wrong answers to server_hybrid, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+REDUCE = "            dist.all_reduce(parameter.grad, group=group)\n"
+changed("no all_reduce", "layers not averaged",
+        (REDUCE, ""), ("            parameter.grad /= num_workers\n", "            pass\n"))  # fmt: skip
+changed("sums", "sum instead of mean for the layers", ("            parameter.grad /= num_workers\n", ""))
+changed("pushes the whole", "rows not divided", ("rows.grad / num_workers", "rows.grad"))
+changed("divides twice", "rows divided twice", ("rows.grad / num_workers", "rows.grad / num_workers**2"))
+changed("no zero_grad", "gradients of the step before are still there", ("    optimizer.zero_grad()\n", ""))
+changed("pushes nothing", "nothing was pushed", ("    push(keys.flatten(), rows.grad / num_workers)\n", ""))
+changed("attached", "the loss keeps its graph", ("return loss.detach()", "return loss"))
+changed("the world", "all ranks in place of the group", ("group=group", "group=None"))
+
+changed(
+    "reduces what is not there",
+    "a parameter without a gradient",
+    ("parameter.grad is not None", "True"),
+)
+changed("rows are no leaf", "rows without a gradient", (".requires_grad_()", ""))
+changed(
+    "counts all ranks",
+    "all ranks counted in place of the group's",
+    ("dist.get_world_size(group)", "dist.get_world_size()"),
+)
+changed(
+    "an optimizer of its own",
+    "the optimizer's state is lost",
+    (
+        "    optimizer.zero_grad()\n",
+        '    optimizer = torch.optim.SGD(model.parameters(), lr=optimizer.param_groups[0]["lr"])\n'
+        "    optimizer.zero_grad()\n",
+    ),
+)

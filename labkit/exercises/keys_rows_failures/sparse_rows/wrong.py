@@ -1,0 +1,40 @@
+"""Wrong answers to sparse_rows, each a mistake that learners really make, and the mistake a check must name."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+changed("in the order of the answers", "rows in the order of the servers",
+        ("        rows[home == number] = answer\n", "        pass\n"), ("return rows[where]", "return torch.cat(list(answers.values()))[where]"))  # fmt: skip
+changed("different keys only", "rows of the different keys only", ("return rows[where]", "return rows"))
+changed("assigns", "one gradient in place of the sum",
+        ("sums = gradients.new_zeros(len(different), gradients.shape[1]).index_add_(0, where, gradients)",
+         "sums = gradients.new_zeros(len(different), gradients.shape[1])\n    sums[where] = gradients"))  # fmt: skip
+changed("sends all keys", "keys sent more than once",
+        ("wanted, where = torch.unique(keys, return_inverse=True)", "wanted, where = keys, torch.arange(len(keys))"))  # fmt: skip
+changed("calls everybody", "servers called for nothing",
+        ("        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]", "        for number, server in enumerate(servers)\n    ]"))  # fmt: skip
+changed("waits each time", "one server after the other",
+        ("server.rpc_async().pull(wanted[home == number])", "server.rpc_sync().pull(wanted[home == number])"),
+        ("call.wait() for number, call", "call for number, call"))  # fmt: skip
+changed("pushes one after the other", "one server after the other",
+        ("server.rpc_async().push(different", "server.rpc_sync().push(different"),
+        ("    for call in calls:\n        call.wait()\n", ""))  # fmt: skip
+changed("a call for each key", "a call for every key",
+        ("server.rpc_async().push(different[home == number], sums[home == number])\n", "server.rpc_async().push(key, total)\n"),
+        ("        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]",
+         "        for number, server in enumerate(servers)\n        for key, total in zip(different[home == number].split(1), sums[home == number].split(1))\n    ]"))  # fmt: skip
+
+changed("pushes and goes", "does not wait", ("    for call in calls:\n        call.wait()\n", ""))
+changed(
+    "waits for the last",
+    "does not wait",
+    ("    for call in calls:\n        call.wait()\n", "    calls[-1].wait()\n"),
+)
+changed("sums in float32", "sums in another type", ("gradients.new_zeros(", "torch.zeros("))

@@ -1,0 +1,28 @@
+"""Wrong answers to backup_workers, each a mistake that learners really make, and the mistake a check must name."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+LOCK = ("with self.lock:", "if True:")
+
+
+STEP = "torch.stack(self.gradients).mean(0)"
+changed("takes late ones", "late gradients are used", ("if version < self.version:", "if False:"))
+changed("late ones wait", "late workers wait",
+        ("                late: Future = Future()\n                late.set_result((self.version, self.weight.clone()))\n                return late\n",
+         "                return self.future\n"))  # fmt: skip
+changed("waits for all", "waits for all workers", ("== self.needed", "== self.num_workers"))
+changed("mean over all", "divided by the number of workers",
+        (STEP, "torch.stack(self.gradients).sum(0) / self.num_workers"))  # fmt: skip
+changed("sums", "sum called mean", (STEP, "torch.stack(self.gradients).sum(0)"))
+changed("no lock", "without a lock", LOCK)
+changed("no copy", "hands out the server's own tensor", ("self.weight.clone()", "self.weight"))
+
+changed("hands the last one the new future", "the last one gets the future of the next step",
+        ("        return future\n", "        return self.future\n"))  # fmt: skip

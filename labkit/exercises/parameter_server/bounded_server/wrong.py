@@ -1,0 +1,51 @@
+"""Wrong answers to bounded_server, each a mistake that learners really make, and the mistake a check must name."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+LOCK = ("with self.lock:", "if True:")
+NOTE = ("self.updates.append(Update(len(self.updates), worker, version, self.version))", "pass")
+
+
+FIND = "server.clocks[each] - slowest <= server.bound"
+LEAVE = "            del self.clocks[worker]\n            answer_who_may_go(self)\n"
+changed("asynchronous", "answers too early", (FIND, "True"))
+changed("strictly less", "one step too late", (FIND, FIND.replace("<=", "<")))
+changed("one more", "answers too early", (FIND, FIND.replace("server.bound", "server.bound + 1")))
+changed("looks at the pusher only", "releases only the worker that pushes",
+        ("            answer_who_may_go(self)\n        return future",
+         "            if self.clocks[worker] - min(self.clocks.values()) <= self.bound:\n                self.waiting.pop(worker).set_result((self.version, self.weight.clone()))\n        return future"))  # fmt: skip
+changed("leave does nothing", "waits for a worker that has left", (LEAVE, "            pass\n"))
+changed("leave lets nobody go", "leaving releases nobody", (LEAVE, "            del self.clocks[worker]\n"))
+changed("mean clock", "compared with the mean",
+        ("min(server.clocks.values(), default=0)", "sum(server.clocks.values()) / max(1, len(server.clocks))"))  # fmt: skip
+changed("the answer of the push", "the weights of the push",
+        ("self.waiting[worker] = future", "self.waiting[worker] = (future, (self.version, self.weight.clone()))"),
+        ("server.waiting.pop(worker).set_result((server.version, server.weight.clone()))",
+         "future, answer = server.waiting.pop(worker)\n        future.set_result(answer)"))  # fmt: skip
+changed("no copy", "hands out the server's own tensor", ("server.weight.clone()", "server.weight"))
+changed("no lock", "without a lock", LOCK)
+changed(
+    "waits in push",
+    "waits inside push",
+    ("        return future\n", "        future.wait()\n        return future\n"),
+)
+changed("no decorator", "not marked as answered later", ("    @rpc.functions.async_execution\n", ""))
+changed("no record", "updates not noted", NOTE)
+changed("applies when it answers", "gradients wait as well",
+        ("            self.weight -= self.lr * gradient\n", ""),
+        ("self.waiting[worker] = future", "self.waiting[worker] = (future, gradient)"),
+        ("        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n",
+         "        future, gradient = server.waiting.pop(worker)\n        server.weight -= server.lr * gradient\n        future.set_result((server.version, server.weight.clone()))\n"))  # fmt: skip
+
+changed("no lock in leave", "without a lock",
+        ("        with self.lock:\n" + LEAVE, "        if True:\n" + LEAVE))  # fmt: skip
+changed("the first who may go", "one at a time",
+        ("        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n",
+         "        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n        break\n"))  # fmt: skip

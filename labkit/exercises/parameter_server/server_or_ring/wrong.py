@@ -1,0 +1,42 @@
+"""Wrong answers to server_or_ring, each a mistake that learners really make, and the mistake a check must name."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+SECONDS = "return 2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps)"
+changed("half a step", "one way only", (SECONDS, SECONDS.replace("2 * ", "")))
+changed(
+    "N over S",
+    "the workers' links forgotten",
+    ("max(1, num_workers / num_servers) * num_bytes", "num_workers / num_servers * num_bytes"),
+)
+changed(
+    "every server has all",
+    "servers do not share",
+    ("max(1, num_workers / num_servers) * num_bytes", "num_workers * num_bytes"),
+)
+changed(
+    "latency for each worker",
+    "workers one after the other in latency too",
+    ("(latency_s", "(num_workers * latency_s"),
+)
+changed("whole ring", "a ring that sends everything once", ("(num_workers - 1) / num_workers", "1.0"))
+changed("prints", "returns nothing", ("return min(1.0", "print(1.0"))
+changed("always a server", "the busiest link is always a server's",
+        ("min(1.0, ring / max(1, num_workers / num_servers))", "min(1.0, ring * num_servers / num_workers)"))  # fmt: skip
+
+changed("more than all", "more than all",
+        ("min(1.0, ring / max(1, num_workers / num_servers))", "ring / (num_workers / num_servers)"))  # fmt: skip
+changed("the ring both ways", "one direction set against two", ("min(1.0, ring", "min(1.0, 2 * ring"))
+changed(
+    "the other way round",
+    "the share upside down",
+    ("ring / max(1, num_workers / num_servers)", "max(1, num_workers / num_servers) / ring"),
+)

@@ -1,0 +1,37 @@
+"""Wrong answers to bubble, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+BUBBLE = "return (num_stages - 1) / (num_microbatches + num_stages - 1)"
+SECONDS = "return (num_microbatches + num_stages - 1) * (batch_seconds / num_microbatches + overhead_s)"
+changed("over the working time", "waiting over working time",
+        (BUBBLE, "return (num_stages - 1) / num_microbatches"))  # fmt: skip
+changed("P turns", "the last stage does not wait so long",
+        (BUBBLE, "return num_stages / (num_microbatches + num_stages)"))  # fmt: skip
+changed(
+    "efficiency",
+    "the share of work",
+    (BUBBLE, "return num_microbatches / (num_microbatches + num_stages - 1)"),
+)
+changed(
+    "no bubble in the time",
+    "bubble forgotten",
+    ("(num_microbatches + num_stages - 1) * (batch", "num_microbatches * (batch"),
+)
+changed("overhead once", "overhead counted once",
+        (SECONDS, "return (num_microbatches + num_stages - 1) * batch_seconds / num_microbatches + overhead_s"))  # fmt: skip  # noqa: E501
+changed("overhead M times", "overhead for work alone",
+        (SECONDS, "return (num_microbatches + num_stages - 1) * batch_seconds / num_microbatches + num_microbatches * overhead_s"))  # fmt: skip  # noqa: E501
+changed("a whole batch a turn", "whole batch in each turn", ("batch_seconds / num_microbatches", "batch_seconds"))
+changed(
+    "P turns",
+    "P turns of waiting",
+    ("(num_microbatches + num_stages - 1) * (batch", "(num_microbatches + num_stages) * (batch"),
+)
+changed("prints", "returns nothing", (SECONDS, SECONDS.replace("return ", "print(") + ")"))

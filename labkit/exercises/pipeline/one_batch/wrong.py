@@ -1,0 +1,34 @@
+"""Wrong answers to one_batch, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+changed("forward only", "forward only",
+    ("        torch.autograd.backward(left, gradient)", "        pass"),
+        ("entered.grad.contiguous()", "torch.zeros_like(entered)"))  # fmt: skip
+changed("what entered is no leaf", "no gradient for what entered", ("        entered.requires_grad_()\n", ""))
+changed("runs the module under no_grad", "the graph was cut",
+        ('with labkit.span("F0"):', 'with labkit.span("F0"), torch.no_grad():'))  # fmt: skip
+changed("the last stage only", "only the last stage has gradients",
+        ("        torch.autograd.backward(left, gradient)",
+         "        torch.autograd.backward(left, gradient) if is_last else None"),
+        ("entered.grad.contiguous()", "torch.zeros_like(entered)"))  # fmt: skip
+changed("a run to see the shape", "forward more than once",
+        ("torch.empty_like(left, memory", "torch.empty_like(module(entered), memory"))  # fmt: skip
+changed("sends a view", "not contiguous", ("left.detach().contiguous()", "left.detach()"))
+changed("the first stage receives too", "the first stage receives", ("    if stage == 0:\n", "    if False:\n"))
+changed("sets gradients to zero first", "earlier gradients are lost",
+        ("    loss, gradient = None, None\n", "    loss, gradient = None, None\n    module.zero_grad()\n"))  # fmt: skip
+changed("divides by the number of stages", "scaled by the number of stages",
+        ("loss_fn(left, targets)", "loss_fn(left, targets) / dist.get_world_size()"))  # fmt: skip
+changed("does not send the gradient on", "waits for a message that nobody sends",
+        ("    if stage > 0:\n        dist.send(entered.grad.contiguous(), dst=stage - 1)\n", ""))  # fmt: skip
+changed("room of torch's default dtype", "room of another size",
+        ("torch.empty_like(left, memory_format=torch.contiguous_format)", "torch.empty(left.shape)"))  # fmt: skip
+changed("a number", "the loss is a number", ("loss = left.detach()", "loss = left.item()"))
+changed("the loss as it is", "the loss keeps its graph", ("loss = left.detach()", "loss = left"))

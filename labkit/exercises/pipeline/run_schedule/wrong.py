@@ -1,0 +1,80 @@
+"""Wrong answers to run_schedule, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+SCALE = " * (sizes[m] / sum(sizes))"
+changed("forward only", "forward only",
+        ("torch.autograd.backward(left.pop(m), gradients.pop(m, None))", "left.pop(m)"),
+        ("entered.pop(m).grad.contiguous()", "torch.zeros_like(entered.pop(m))"))  # fmt: skip
+changed("no leaf", "no gradient for what entered", (".requires_grad_()", ""))
+changed("keeps the detached output", "the graph was cut",
+        ("                    total = left[m].detach() if", "                    left[m] = left[m].detach()\n                    total = left[m].detach() if"))  # fmt: skip  # noqa: E501
+changed("sends back zeros", "only the last stage has gradients",
+        ("torch.autograd.backward(left.pop(m), gradients.pop(m, None))",
+         "left.pop(m) if targets is None else torch.autograd.backward(left.pop(m))"),
+        ("entered.pop(m).grad.contiguous()", "torch.zeros_like(entered.pop(m))"))  # fmt: skip
+changed("the loss as it is", "loss not scaled", (SCALE, ""))
+changed("divided by M", "mean of means", (SCALE, " / len(sizes)"))
+changed("times the samples", "sum over the samples", (SCALE, " * sizes[m]"))
+changed("sets gradients to zero first", "earlier gradients are lost",
+        ("    total = None\n", "    total = None\n    module.zero_grad()\n"))  # fmt: skip
+changed("zero_grad before each backward", "overwritten instead of accumulated",
+        ("                torch.autograd.backward(", "                module.zero_grad()\n                torch.autograd.backward("))  # fmt: skip  # noqa: E501
+changed(
+    "always the first microbatch",
+    "the same microbatch again",
+    ("inputs[m] if inputs", "inputs[0][: sizes[m]] if inputs"),
+)
+changed("counts the forwards", "microbatches in the order of their numbers",
+        ("inputs[m] if inputs is not None else", "inputs[len(left)] if inputs is not None else"))  # fmt: skip
+LOOP = "    for record in schedule:\n"
+changed("one microbatch through the whole pipeline at a time", "the schedule is not followed",
+        (LOOP, """    kinds = (Recv, Forward, Send, RecvGrad, Backward, SendGrad)
+    order = {kind: place for place, kind in enumerate(kinds)}
+    schedule = sorted(schedule, key=lambda record: (record.microbatch, order[type(record)]))
+""" + LOOP))  # fmt: skip
+changed("all forwards, then all backwards, whatever the schedule", "the schedule is not followed",
+        (LOOP, """    backward = (RecvGrad, Backward, SendGrad)
+    schedule = [r for r in schedule if not isinstance(r, backward)] + [r for r in schedule if isinstance(r, backward)]
+""" + LOOP))  # fmt: skip
+changed("keeps all outputs", "keeps what it no longer needs", ("left.pop(m), gradients", "left[m], gradients"))
+changed("sends a view", "not contiguous", ("left[m].detach().contiguous()", "left[m].detach()"))
+changed("peers of the world", "peers taken as ranks of the world",
+        ("group_src=record.peer", "src=record.peer"), ("group_dst=record.peer", "dst=record.peer"))  # fmt: skip
+changed("the last stage waits for a gradient", "waits for a message that nobody sends",
+        ("            if targets is None:\n", """            if targets is not None and dist.get_world_size(group) > 1:
+                dist.recv(torch.zeros(()), group_src=0, group=group)
+            if targets is None:
+"""))  # fmt: skip
+SENDS = "dist.isend(left[m].detach().contiguous(), group=group, group_dst=record.peer)"
+FREED = '                sent.pop(("F", m)).wait()  # its gradient is here, so it has arrived: free what it held\n'
+changed("waits for every send", "blocking sends face each other",
+        (f'sent["F", m] = {SENDS}', f"{SENDS}.wait()"), (FREED, ""),
+        ('sent["B", m] = ', ""),
+        ("entered.pop(m).grad.contiguous(), group=group, group_dst=record.peer)",
+         "entered.pop(m).grad.contiguous(), group=group, group_dst=record.peer).wait()"))  # fmt: skip
+changed("sends and receives block", "blocking sends face each other",
+        (f'sent["F", m] = {SENDS}', SENDS.replace("isend", "send")),
+        ('sent["B", m] = dist.isend', "dist.send"),
+        (FREED, ""),
+        )  # fmt: skip
+changed("never waits for what it receives", "not waited for",
+        ('                coming.pop(("F", m)).wait()\n', "                pass\n"))  # fmt: skip
+changed(
+    "a barrier at the end", "calls a collective", ("    return total\n", "    dist.barrier(group)\n    return total\n")
+)
+changed("weighs by float32", "counted in float32",
+        (SCALE, " * (torch.tensor(sizes, dtype=torch.float32)[m] / sum(sizes)).double()"))  # fmt: skip
+changed("the loss keeps its graph", "the loss keeps its graph",
+        ("total = left[m].detach() if total is None else total + left[m].detach()",
+         "total = left[m] if total is None else total + left[m]"))  # fmt: skip
+changed("adds up numbers", "the loss is a number",
+        ("total = left[m].detach() if total is None else total + left[m].detach()",
+         "total = left[m].item() if total is None else total + left[m].item()"))  # fmt: skip
+changed("scaled again at the end", "scaled twice or in another place", (SCALE, SCALE + " / len(sizes)"))

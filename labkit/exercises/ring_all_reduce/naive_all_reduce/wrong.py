@@ -1,0 +1,173 @@
+"""Wrong answers to naive_all_reduce, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+wrong(
+    "calls dist.all_reduce",
+    "calls the library",
+    """
+def naive_all_reduce(tensor):
+    dist.all_reduce(tensor)
+""",
+)
+wrong(
+    "everybody sends to everybody",
+    "everything to everyone",
+    """
+def naive_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    mine = tensor.clone()
+    ops, buffers = [], []
+    for peer in range(n):
+        if peer != rank:
+            buffers.append(torch.empty_like(tensor))
+            ops += [dist.P2POp(dist.isend, mine, peer), dist.P2POp(dist.irecv, buffers[-1], peer)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    for buffer in buffers:
+        tensor += buffer
+""",
+)
+wrong(
+    "the total is not sent back",
+    "only rank 0 has the sum",
+    """
+def naive_all_reduce(tensor):
+    if dist.get_rank() == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, dist.get_world_size()):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+    else:
+        dist.send(tensor, dst=0)
+""",
+)
+wrong(
+    "rank 0 receives into its own tensor",
+    "rank 0 overwrites its own part",
+    """
+def naive_all_reduce(tensor):
+    n = dist.get_world_size()
+    if dist.get_rank() == 0:
+        total = torch.zeros_like(tensor)
+        for peer in range(1, n):
+            dist.recv(tensor, src=peer)
+            total += tensor
+        tensor.copy_(total)
+        for peer in range(1, n):
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+""",
+)
+wrong(
+    "a new tensor instead of in place",
+    "not in place",
+    """
+def naive_all_reduce(tensor):
+    n = dist.get_world_size()
+    if dist.get_rank() == 0:
+        total = tensor.clone()
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, n):
+            dist.recv(incoming, src=peer)
+            total = total + incoming
+        for peer in range(1, n):
+            dist.send(total, dst=peer)
+    else:
+        total = torch.empty_like(tensor)
+        dist.send(tensor, dst=0)
+        dist.recv(total, src=0)
+    tensor = total
+    return tensor
+""",
+)
+wrong(
+    "the mean instead of the sum",
+    "mean instead of sum",
+    """
+def naive_all_reduce(tensor):
+    n = dist.get_world_size()
+    if dist.get_rank() == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, n):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+        tensor /= n
+        for peer in range(1, n):
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+""",
+)
+wrong(
+    "rank 0 sends before it receives",
+    "everybody sends first",
+    """
+def naive_all_reduce(tensor):
+    n = dist.get_world_size()
+    if dist.get_rank() == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, n):
+            dist.send(tensor, dst=peer)
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+""",
+)
+wrong(
+    "two ranks are written into the code",
+    "only one rank is added",
+    """
+def naive_all_reduce(tensor):
+    if dist.get_rank() == 0:
+        incoming = torch.empty_like(tensor)
+        dist.recv(incoming, src=1)
+        tensor += incoming
+        dist.send(tensor, dst=1)
+    elif dist.get_rank() == 1:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+""",
+)
+WRONG.changed(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    ("torch.empty_like(tensor)", "torch.empty(tensor.shape)"),
+)
+WRONG.changed(
+    "the others never receive the total",
+    "nobody receives the total",
+    ("        dist.recv(tensor, src=0)\n", ""),
+)
+WRONG.changed(
+    "rank 0 binds the total to a new name",
+    "rank 0 binds the total to a new name",
+    ("tensor += incoming", "tensor = tensor + incoming"),
+)
+wrong(
+    "answers each rank at once",
+    "the total is sent too early",
+    """
+def naive_all_reduce(tensor):
+    if dist.get_rank() == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, dist.get_world_size()):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+""",
+)

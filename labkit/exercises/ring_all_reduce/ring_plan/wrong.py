@@ -1,0 +1,78 @@
+"""Wrong answers to ring_plan, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+def _plan(
+    scatter: str = "Send(s, (rank - s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)",
+    gather: str = "Send(n - 1 + s, (rank + 1 - s) % n, right), Recv(n - 1 + s, (rank - s) % n, left)",
+    steps: tuple[str, str] = ("n - 1", "n - 1"),
+    neighbours: tuple[str, str] = ("(rank + 1) % n", "(rank - 1) % n"),
+) -> str:
+    return f"""
+def ring_plan(rank, world_size):
+    n = world_size
+    right, left = {neighbours[0]}, {neighbours[1]}
+    plan = []
+    for s in range({steps[0]}):
+        plan += [{scatter}]
+    for s in range({steps[1]}):
+        plan += [{gather}]
+    return plan
+"""
+
+
+wrong(
+    "sends the chunk just received in the first step",
+    "sends the chunk it is receiving",
+    _plan(
+        scatter="Send(s, (rank - s - 1) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"
+    ),
+)
+wrong(
+    "wrong chunk: + instead of -",
+    "sends the chunk it is receiving",
+    _plan(scatter="Send(s, (rank + s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"),
+)
+wrong("the last step of the all-gather is missing", "one step too few", _plan(steps=("n - 1", "n - 2")))
+wrong("no all-gather", "no all-gather", _plan(steps=("n - 1", "0")))
+wrong("N steps in each half", "one step too many", _plan(steps=("n", "n")))
+wrong(
+    "the all-gather reduces",
+    "reduces in the all-gather",
+    _plan(
+        gather="Send(n - 1 + s, (rank + 1 - s) % n, right), Recv(n - 1 + s, (rank - s) % n, left), "
+        "Reduce(n - 1 + s, (rank - s) % n)"
+    ),
+)
+wrong(
+    "no Reduce",
+    "never reduces",
+    _plan(scatter="Send(s, (rank - s) % n, right), Recv(s, (rank - s - 1) % n, left)"),
+)
+wrong(
+    "no modulo",
+    "modulo forgotten",
+    _plan(scatter="Send(s, rank - s, right), Recv(s, rank - s - 1, left), Reduce(s, rank - s - 1)"),
+)
+wrong("neighbour without modulo", "modulo forgotten", _plan(neighbours=("rank + 1", "rank - 1")))
+wrong(
+    "all-gather starts one chunk early",
+    "complete chunks are sent in the wrong order",
+    _plan(gather="Send(n - 1 + s, (rank - s) % n, right), Recv(n - 1 + s, (rank - s - 1) % n, left)"),
+)
+wrong(
+    "right and left are the same",
+    "right and left mixed up",
+    _plan(neighbours=("(rank + 1) % n", "(rank + 1) % n")),
+)
+wrong(
+    "steps of the all-gather from 0",
+    "steps of the all-gather start at 0 again",
+    _plan(gather="Send(s, (rank + 1 - s) % n, right), Recv(s, (rank - s) % n, left)"),
+)

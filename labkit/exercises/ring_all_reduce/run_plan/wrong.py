@@ -1,0 +1,212 @@
+"""Wrong answers to run_plan, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+wrong = WRONG.wrong
+
+
+def _run(body: str, kept: str = "if chunks[r.chunk].numel()") -> str:
+    return f"""
+def run_plan(plan, chunks, group=None, combine=torch.add):
+    steps = {{}}
+    for record in plan:
+        steps.setdefault(record.step, []).append(record)
+    for step, records in sorted(steps.items()):
+        records = [r for r in records {kept}]
+        reduced = {{r.chunk for r in records if isinstance(r, Reduce)}}
+        incoming = {{}}
+        ops = []
+{body}
+"""
+
+
+_POST = """
+        for r in records:
+            if isinstance(r, Send):
+                ops.append(dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer))
+            elif isinstance(r, Recv):
+                incoming[r.chunk] = torch.empty_like(chunks[r.chunk])
+                ops.append(dist.P2POp(dist.irecv, incoming[r.chunk], group=group, group_peer=r.peer))
+        for work in dist.batch_isend_irecv(ops) if ops else []:
+            work.wait()
+"""
+_COMBINED = """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
+"""
+wrong(
+    "always adds",
+    "always adds",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            chunks[chunk] += data
+"""
+    ),
+)
+wrong(
+    "never adds",
+    "never adds",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(data)
+"""
+    ),
+)
+wrong(
+    "receives into the chunk and adds it to itself",
+    "adds the chunk to itself",
+    _run(
+        _POST.replace("torch.empty_like(chunks[r.chunk])", "chunks[r.chunk]")
+        + """
+        for chunk in reduced:
+            chunks[chunk] += incoming[chunk]
+"""
+    ),
+)
+wrong(
+    "one blocking call after another",
+    "one message at a time",
+    _run("""
+        for r in records:
+            if isinstance(r, Send):
+                dist.send(chunks[r.chunk], group=group, group_dst=r.peer)
+            elif isinstance(r, Recv):
+                incoming[r.chunk] = torch.empty_like(chunks[r.chunk])
+                dist.recv(incoming[r.chunk], group=group, group_src=r.peer)
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
+"""),
+)
+wrong(
+    "puts new tensors into the list",
+    "chunks not changed in place",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            chunks[chunk] = chunks[chunk] + data if chunk in reduced else data
+"""
+    ),
+)
+wrong(
+    "peers as global ranks",
+    "group ranks taken for global ranks",
+    _run(_POST.replace("group=group, group_peer=r.peer", "r.peer, group") + _COMBINED),
+)
+wrong(
+    "counts steps without gaps",
+    "steps counted without gaps",
+    """
+def run_plan(plan, chunks, group=None, combine=torch.add):
+    for step in range(len({r.step for r in plan})):
+        records = [r for r in plan if r.step == step]
+        reduced = {r.chunk for r in records if isinstance(r, Reduce)}
+        incoming, ops = {}, []
+"""
+    + _POST
+    + """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
+""",
+)
+wrong(
+    "makes P2POps and never posts them",
+    "nothing sent",
+    _run("""
+        for r in records:
+            if isinstance(r, Send):
+                ops.append(dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer))
+            elif isinstance(r, Recv):
+                incoming[r.chunk] = torch.zeros_like(chunks[r.chunk])
+                ops.append(dist.P2POp(dist.irecv, incoming[r.chunk], group=group, group_peer=r.peer))
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
+"""),
+)
+
+wrong(
+    "adds whatever combine is",
+    "combine ignored",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
+"""
+    ),
+)
+wrong(
+    "out=chunk forgotten",
+    "out=chunk forgotten",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            combine(chunks[chunk], data) if chunk in reduced else chunks[chunk].copy_(data)
+"""
+    ),
+)
+wrong(
+    "sends messages of empty chunks",
+    "empty messages",
+    _run(_POST + _COMBINED, kept=""),
+)
+wrong(
+    "posts an empty batch",
+    "empty batch",
+    _run(_POST.replace(" if ops else []", "") + _COMBINED),
+)
+wrong(
+    "group forgotten",
+    "group ranks taken for global ranks",
+    _run(_POST.replace("group=group, group_peer=r.peer", "r.peer") + _COMBINED),
+)
+wrong(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    _run(_POST.replace("torch.empty_like(chunks[r.chunk])", "torch.empty(chunks[r.chunk].numel())") + _COMBINED),
+)
+wrong(
+    "never waits",
+    "not waited for",
+    _run(_POST.replace("            work.wait()", "            pass") + _COMBINED),
+)
+wrong(
+    "posts one by one and never waits",
+    "not waited for",
+    _run(
+        """
+        for r in records:
+            if isinstance(r, Send):
+                dist.isend(chunks[r.chunk], group=group, group_dst=r.peer)
+            elif isinstance(r, Recv):
+                incoming[r.chunk] = torch.empty_like(chunks[r.chunk])
+                dist.irecv(incoming[r.chunk], group=group, group_src=r.peer)
+"""
+        + _COMBINED
+    ),
+)
+wrong(
+    "waits for what it sends alone",
+    "not waited for",
+    _run(
+        """
+        for r in records:
+            if isinstance(r, Send):
+                ops.append(dist.isend(chunks[r.chunk], group=group, group_dst=r.peer))
+            elif isinstance(r, Recv):
+                incoming[r.chunk] = torch.empty_like(chunks[r.chunk])
+                dist.irecv(incoming[r.chunk], group=group, group_src=r.peer)
+        for work in ops:
+            work.wait()
+"""
+        + _COMBINED
+    ),
+)

@@ -1,0 +1,29 @@
+"""Wrong answers to one_f_one_b, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed, wrong = WRONG.changed, WRONG.wrong
+AHEAD = "min(num_stages - stage, num_microbatches)"
+
+changed("GPipe again", "that is GPipe", (AHEAD, "num_microbatches"))
+changed("no limit", "warm-up not limited", (AHEAD, "num_stages - stage"))
+changed("P - s + 1", "warm-up one too long", ("num_stages - stage, ", "num_stages - stage + 1, "))
+changed("P - 1 - s", "warm-up one too short", (AHEAD, "max(min(num_stages - 1 - stage, num_microbatches), 1)"))
+changed("P everywhere", "the same warm-up everywhere", ("num_stages - stage, ", "num_stages, "))
+changed("the stage's number", "the warm-up of the other end", ("num_stages - stage, ", "stage + 1, "))
+changed("no cool-down", "cool-down forgotten", (
+    "for microbatch in range(num_microbatches):", "for microbatch in range(num_microbatches - ahead):"))  # fmt: skip
+changed("one at a time", "the same warm-up everywhere", (AHEAD, "1"))
+wrong("counts backwards down", "microbatches out of order", """
+def one_f_one_b(stage, num_stages, num_microbatches):
+    M = num_microbatches
+    return [Forward(m) for m in range(M)] + [Backward(m) for m in reversed(range(M))]
+""")  # fmt: skip
+wrong("strings", "not a list of records", """
+def one_f_one_b(stage, num_stages, num_microbatches):
+    return [f"F{m}" for m in range(num_microbatches)] + [f"B{m}" for m in range(num_microbatches)]
+""")  # fmt: skip
+wrong("no return", "returns nothing", "def one_f_one_b(stage, num_stages, num_microbatches):\n    order = []\n")

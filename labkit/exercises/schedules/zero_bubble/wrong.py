@@ -1,0 +1,26 @@
+"""Wrong answers to zero_bubble, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+
+changed("no delay", "weights right after the input", ("record.microbatch >= stage", "record.microbatch >= 0"))
+changed(
+    "all weights at the end",
+    "all weights at the end",
+    ("record.microbatch >= stage", "record.microbatch > num_microbatches"),
+)
+changed(
+    "delay of the other end",
+    "put off by the wrong number",
+    ("record.microbatch >= stage", "record.microbatch >= num_stages - 1 - stage"),
+)
+changed(
+    "the last weights forgotten",
+    "work left out",
+    ("return order + [BackwardWeight(microbatch) for microbatch in range(weights, num_microbatches)]", "return order"),
+)

@@ -1,0 +1,43 @@
+"""Wrong answers to clipped_shards, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+SUM = "    dist.all_reduce(squares, group=group)\n    norm = squares.sqrt()\n"
+ADD = "squares += gradient.float().square().sum()"
+ZERO = "    squares = torch.zeros(())\n"
+STACK = "    squares = torch.stack([each.norm() for each in gradients]).square().sum()\n"
+SCALE = "gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))"
+
+changed("forgets the others", "own norm", ("    dist.all_reduce(squares, group=group)\n", ""))
+changed("adds norms", "norms added", (SUM, "    norm = squares.sqrt()\n    dist.all_reduce(norm, group=group)\n"))
+changed(
+    "asks everybody", "ranks of other groups", ("dist.all_reduce(squares, group=group)", "dist.all_reduce(squares)")
+)
+changed("takes no root", "no root", ("norm = squares.sqrt()", "norm = squares"))
+changed("squares in float16", "squares overflow", (ADD, "squares += gradient.square().sum()"))
+changed(
+    "returns the norm of what is clipped", "norm afterwards",
+    ("    return norm\n", "    return norm.clamp(max=max_norm)\n"),
+)  # fmt: skip
+changed("scales copies", "not in place", (SCALE, "gradient = gradient * (max_norm / (norm + 1e-6)).clamp(max=1.0)"))
+changed("scales short ones", "always scaled", (SCALE, "gradient.mul_(max_norm / (norm + 1e-6))"))
+changed(
+    "clips each tensor", "each by its own norm",
+    (SCALE, "gradient.mul_((max_norm / (gradient.float().norm() + 1e-6)).clamp(max=1.0))"),
+)  # fmt: skip
+changed(
+    "leaves where there is nothing", "a rank stays away",
+    (ZERO, "    if not gradients:\n        return torch.zeros(())\n" + ZERO),
+)  # fmt: skip
+changed(
+    "stacks nothing", "nothing to stack",
+    (ZERO, ""),
+    (f"    for gradient in gradients:\n        {ADD}\n", STACK),
+)  # fmt: skip
+changed("averages", "squares averaged", ("squares.sqrt()", "(squares / dist.get_world_size(group)).sqrt()"))
+changed("makes all short", "max_norm ignored", ("((max_norm /", "((1 /"))
+changed("cuts elements off", "elements cut off", (SCALE, "gradient.clamp_(-max_norm, max_norm)"))

@@ -1,0 +1,77 @@
+"""Wrong answers to flat_shards, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+MISSING = "    missing = -len(flat) % dist.get_world_size()\n"
+SHARD = "return rows_of(tensor)[dist.get_rank()].clone()"
+WHOLE = "flat, n, r = tensor.detach().reshape(-1), dist.get_world_size(), dist.get_rank()\n    "
+
+changed(
+    "rounds down",
+    "not padded",
+    (SHARD, WHOLE + "return flat[r * (len(flat) // n) :][: len(flat) // n].clone()"),
+)
+changed(
+    "every n-th element",
+    "every N-th element",
+    (SHARD, WHOLE + "return nn.functional.pad(flat, (0, -len(flat) % n))[r::n].clone()"),
+)
+changed(
+    "the last is shorter",
+    "not padded",
+    (SHARD, WHOLE + "size = -(-len(flat) // n)\n    return flat[r * size :][:size].clone()"),
+)
+changed(
+    "finish does nothing",
+    "not filled",
+    ("        work.wait()\n        columns", "        work.wait()\n        return\n        columns"),
+)
+changed(
+    "tensor by tensor",
+    "put together wrongly",
+    ("everyones.split(sizes, 1)", "everyones.view(-1).view(len(everyones), -1).flip(0).split(sizes, 1)"),
+)
+changed(
+    "replaces the tensor",
+    "other memory",
+    (
+        "tensor.data.copy_(column.reshape(-1)[: tensor.numel()].view(tensor.shape))",
+        "tensor.data = column.reshape(-1)[: tensor.numel()].view(tensor.shape).clone()",
+    ),
+)
+changed("adds up", "sum for mean", ("(mine / dist.get_world_size())", "mine"))
+changed(
+    "begins in finish",
+    "begins in finish",
+    ("    work = REDUCE_SCATTER(mine, rows.view(-1), async_op=True)\n", ""),
+    ("        work.wait()\n        return list", "        REDUCE_SCATTER(mine, rows.view(-1))\n        return list"),
+)
+changed(
+    "waits at once",
+    "waits at once",
+    ("    work = ALL_GATHER(everyones.view(-1), mine, async_op=True)\n", "    ALL_GATHER(everyones.view(-1), mine)\n"),
+    ("        work.wait()\n        columns", "        columns"),
+)
+changed(
+    "all-reduces",
+    "all_reduce",
+    (
+        "    work = REDUCE_SCATTER(mine, rows.view(-1), async_op=True)\n",
+        "    work = dist.all_reduce(rows, async_op=True)\n",
+    ),
+    ("(mine / dist.get_world_size())", "(rows[dist.get_rank()] / dist.get_world_size())"),
+)
+changed("a view", "shares memory", (SHARD, "return rows_of(tensor)[dist.get_rank()]"))
+changed("zeros in front", "padded in front", ("(0, missing)", "(missing, 0)"))
+changed("writes into a leaf", "autograd sees it", ("tensor.data.copy_(", "tensor.copy_("))
+changed(
+    "writes where autograd looks", "autograd sees it",
+    ("            tensor.data.copy_(", "            with torch.no_grad():\n                tensor.copy_("),
+)  # fmt: skip
+changed("never waits", "never waits", ("        work.wait()\n        columns", "        columns"))
+changed("divides twice", "divided twice", ("(mine / dist", "(mine / dist.get_world_size() / dist"))

@@ -1,0 +1,63 @@
+"""Wrong answers to scattered_gradients, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+SEND = "        self.in_flight.append((parameter, start_scatter([parameter.grad])))\n        parameter.grad = None\n"
+
+changed(
+    "adds up",
+    "sum for mean",
+    (
+        "            (self.shards[parameter].grad,) = finish()\n",
+        "            (mean,) = finish()\n            self.shards[parameter].grad = mean * dist.get_world_size()\n",
+    ),
+)
+changed(
+    "takes its own",
+    "own gradients",
+    (
+        SEND,
+        "        self.in_flight.append((parameter, lambda g=parameter.grad: [shard_of(g)]))\n        "
+        "parameter.grad = None\n",
+    ),
+)
+changed("keeps gradients", "gradients kept", (SEND, SEND.split("\n")[0] + "\n"))
+changed(
+    "all-reduces in the hook",
+    "all-reduced",
+    (
+        SEND,
+        "        dist.all_reduce(parameter.grad)\n        g = parameter.grad / dist.get_world_size()\n        "
+        "self.in_flight.append((parameter, lambda: [shard_of(g)]))\n        parameter.grad = None\n",
+    ),
+)
+changed(
+    "waits in the hook",
+    "waits in backward",
+    (
+        SEND,
+        "        mean = start_scatter([parameter.grad])()\n        self.in_flight.append((parameter, lambda: "
+        "mean))\n        parameter.grad = None\n",
+    ),
+)
+changed(
+    "all after backward",
+    "all at the end",
+    (SEND, "        self.in_flight.append((parameter, parameter.grad))\n        parameter.grad = None\n"),
+    ("finish()", "start_scatter([finish])()"),
+)
+changed("sends twice", "sent twice", (SEND, "        start_scatter([parameter.grad])()\n" + SEND))
+changed(
+    "divides twice",
+    "divided twice",
+    ("(self.shards[parameter].grad,) = finish()", "self.shards[parameter].grad = finish()[0] / dist.get_world_size()"),
+)
+changed(
+    "finishes the first alone",
+    "a gradient forgotten",
+    ("for parameter, finish in self.in_flight:", "for parameter, finish in self.in_flight[:1]:"),
+)

@@ -1,0 +1,100 @@
+"""Wrong answers to sharded_module, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+AFTER = (
+    "        if number + 1 < len(self.units) or not torch.is_grad_enabled():\n            self.units[number].free()\n"
+)
+BEHIND = "        if number + 1 < len(self.units):\n            self.units[number + 1].free()\n"
+AHEAD = "        if 0 <= then < len(self.units):\n            self.units[then].start_gather()\n"
+FREED = """            if len(unit.trained) == len(unit.params):  # backward may still compute with frozen ones
+                unit.free()
+"""
+FULL = """            unit.free()
+            whole = [torch.empty_like(w, dtype=p.dtype) for p, w in zip(unit.params, unit.whole, strict=True)]
+            if whole:
+                start_gather(unit.shards, whole)()
+            full.update(zip(unit.params, whole, strict=True))
+"""
+LEAVES = "            unit.start_scatter()\n"
+
+changed("never frees after forward", "not freed after forward", (AFTER, "        pass\n"))
+changed("never frees in backward", "not freed after backward", (BEHIND, ""), (FREED, ""))
+changed(
+    "gathers all ahead",
+    "all gathered at once",
+    (AHEAD, "        for unit in self.units[number + 1 :]:\n            unit.gather()\n"),
+)
+changed("no prefetch at all", "no prefetch", (AHEAD, ""))
+changed(
+    "prefetches the wrong way in backward",
+    "no prefetch in backward",
+    ("        self.before(number, number - 1)\n", "        self.before(number, len(self.units))\n"),
+)
+changed("forward only", "not gathered for backward", ("        self.before(number, number - 1)\n", "        pass\n"))
+changed(
+    "drops the tensor, not the storage",
+    "autograd holds it",
+    (
+        AFTER,
+        "        unit = self.units[number]\n        if number + 1 < len(self.units):\n"
+        "            for p, shard in zip(unit.params, unit.shards):\n                p.data = shard\n"
+        "            unit.whole = [torch.empty_like(w) for w in unit.whole]\n            unit.is_whole = False\n",
+    ),
+)
+changed(
+    "scatters in the end",
+    "all at the end",
+    (LEAVES, "            pass\n"),
+    (
+        "            unit.free()\n            unit.finish_scatter()\n",
+        "            unit.free()\n            if unit.trained:\n                unit.start_scatter()\n          "
+        "  unit.finish_scatter()\n",
+    ),
+)
+changed(
+    "waits at once",
+    "waits in backward",
+    (LEAVES, LEAVES + "            unit.free()\n            unit.finish_scatter()\n"),
+)
+changed(
+    "waits at once, except for the root",
+    "waits in backward",
+    (
+        LEAVES,
+        LEAVES
+        + "            if unit is not self.root:\n                unit.free()\n                unit.finish_scatter()\n",
+    ),
+)
+changed(
+    "full parameters stay",
+    "full parameters stay",
+    (FULL, "            unit.gather()\n            full.update((p, p.detach().clone()) for p in unit.params)\n"),
+)
+changed(
+    "full parameters as they compute",
+    "full parameters in low precision",
+    (
+        FULL,
+        "            unit.gather()\n            full.update((p, p.detach().clone()) for p in unit.params)\n"
+        "            unit.free()\n",
+    ),
+)
+changed(
+    "leaves the root out",
+    "the root left out",
+    (
+        "        for unit in [self.root, *self.units]:\n            unit.free()\n            unit.finish",
+        "        for unit in self.units:\n            unit.free()\n            unit.finish",
+    ),
+)
+changed(
+    "frees the root after forward",
+    "the root freed too soon",
+    ("        if not torch.is_grad_enabled():\n            self.root.free()\n", "        self.root.free()\n"),
+)
+changed("the wrapper's names", "other names", ("return {name: full", 'return {f"module.{name}": full'))

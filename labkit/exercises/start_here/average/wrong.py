@@ -1,0 +1,52 @@
+"""Wrong answers to average, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+
+
+def wrong(name: str, mistake: str, body: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
+    WRONG.wrong(name, mistake, f"def average(tensor):\n{lines}")
+
+
+wrong("only adds", "sum called mean", "dist.all_reduce(tensor)")
+wrong(
+    "the quotient gets a new name",
+    "sum called mean",
+    "dist.all_reduce(tensor)\ntensor = tensor / dist.get_world_size()",
+)
+wrong(
+    "returns a new tensor",
+    "not in place",
+    "total = tensor.clone()\ndist.all_reduce(total)\nreturn total / dist.get_world_size()",
+)
+wrong(
+    "divides before and after",
+    "divided twice",
+    "tensor /= dist.get_world_size()\ndist.all_reduce(tensor)\ntensor /= dist.get_world_size()",
+)
+wrong("divides by four", "number of ranks written into the code", "dist.all_reduce(tensor)\ntensor /= 4")
+wrong(
+    "rank 0 alone divides",
+    "divided on rank 0 only",
+    "dist.all_reduce(tensor)\nif dist.get_rank() == 0:\n    tensor /= dist.get_world_size()",
+)
+wrong(
+    "reduces to rank 0",
+    "only rank 0 has it",
+    "dist.reduce(tensor, dst=0)\nif dist.get_rank() == 0:\n    tensor /= dist.get_world_size()",
+)
+wrong("mean of its own elements", "mean of the elements", "tensor.fill_(tensor.mean())")
+wrong(
+    "rank 0 alone calls",
+    "not every rank takes part",
+    "if dist.get_rank() == 0:\n    dist.all_reduce(tensor)\n    tensor /= dist.get_world_size()",
+)
+wrong(
+    "divides what all_reduce returns",
+    "what all_reduce returns",
+    "tensor = dist.all_reduce(tensor) / dist.get_world_size()",
+)

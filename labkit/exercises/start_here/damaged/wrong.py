@@ -1,0 +1,33 @@
+"""Wrong answers to damaged, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+
+
+def wrong(name: str, mistake: str, body: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
+    WRONG.wrong(name, mistake, f"def damaged(before, after):\n{lines}")
+
+
+wrong(
+    "all that differ",
+    "dropped counted as damaged",
+    "return (after != before).nonzero().flatten().tolist()",
+)
+wrong(
+    "compares magnitudes",
+    "magnitudes compared",
+    "return ((after != 0) & (after.abs() != before.abs())).nonzero().flatten().tolist()",
+)
+wrong(
+    "looks at signs",
+    "signs alone",
+    "return (after * before < 0).nonzero().flatten().tolist()",
+)
+wrong("counts", "a count instead of places", "return int(((after != 0) & (after != before)).sum())")
+wrong("a mask", "a tensor or flags instead of places", "return ((after != 0) & (after != before)).tolist()")
+wrong("a tensor", "a tensor or flags instead of places", "return ((after != 0) & (after != before)).nonzero()")
+WRONG.wrong("prints", "returns nothing", "def damaged(before, after):\n    print((after != before).nonzero())\n")

@@ -1,0 +1,45 @@
+"""Wrong answers to never_heard, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+
+
+def wrong(name: str, mistake: str, body: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
+    WRONG.wrong(name, mistake, f"def never_heard(messages):\n{lines}")
+
+
+wrong(
+    "takes 0 for nobody",
+    "0 taken for not received",
+    "return sorted({m.src for m in messages if not m.received})",
+)
+wrong(
+    "who should have received",
+    "receivers instead of senders",
+    "return sorted({m.dst for m in messages if m.received is None})",
+)
+wrong(
+    "one entry a message",
+    "a rank more than once",
+    "return sorted(m.src for m in messages if m.received is None)",
+)
+wrong(
+    "those that arrived",
+    "those who were heard",
+    "return sorted({m.src for m in messages if m.received is not None})",
+)
+wrong(
+    "in any order",
+    "not in order",
+    "return sorted({m.src for m in messages if m.received is None}, reverse=True)",
+)
+wrong(
+    "all but those who were heard",
+    "one message that arrived is taken for all",
+    "return sorted({m.src for m in messages} - {m.src for m in messages if m.received is not None})",
+)
+WRONG.wrong("prints", "returns nothing", "def never_heard(messages):\n    print(messages)\n")

@@ -1,0 +1,89 @@
+"""Wrong answers to ring_attention, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+changed(
+    "in order",
+    "uneven work",
+    (
+        "torch.cat([pieces[dist.get_rank()], pieces[-1 - dist.get_rank()]])",
+        "torch.arange(num_tokens).chunk(dist.get_world_size())[dist.get_rank()]",
+    ),
+)
+changed("one piece twice", "tokens twice or never", ("pieces[-1 - dist.get_rank()]", "pieces[-1]"))
+changed("no ring", "its own keys only", ("for step in range(size):", "for step in range(1):"))
+changed(
+    "no mask",
+    "not causal",
+    ('scores = scores.masked_fill(where[None, :] > places[:, None], float("-inf"))', "pass"),
+    ("if where[0] > places[-1]:", "if False:"),
+)
+changed(
+    "mask by index",
+    "causal by index",
+    ("where[None, :] > places[:, None]", "torch.arange(len(where))[None, :] > torch.arange(len(places))[:, None]"),
+    ("if where[0] > places[-1]:", "if False:"),
+)
+changed("no root", "scores not scaled", (" / q.shape[-1] ** 0.5", ""))
+changed(
+    "values not rescaled",
+    "sums not rescaled",
+    ("mixed = mixed * old + weights @ values", "mixed = mixed + weights @ values"),
+)
+changed(
+    "the other way round", "not to the next rank",
+    ("dist.P2POp(dist.isend, mine, (rank + 1) % size)", "dist.P2POp(dist.isend, mine, (rank - 1) % size)"),
+    ("dist.P2POp(dist.irecv, new, (rank - 1) % size)", "dist.P2POp(dist.irecv, new, (rank + 1) % size)"),
+)  # fmt: skip
+changed(
+    "the largest of this lot only",
+    "not a number",
+    ("grown = torch.maximum(largest, scores.amax(-1, keepdim=True))", "grown = scores.amax(-1, keepdim=True)"),
+)
+WRONG.wrong(
+    "gathered",
+    "calls the library",
+    """
+def ring_attention(q, k, v, places):
+    def everything(mine):
+        parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, mine.contiguous())
+        return parts
+
+    keys, values = torch.cat(everything(k), 2), torch.cat(everything(v), 2)
+    mask = torch.cat(everything(places)) <= places[:, None]
+    return torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+""",
+)
+EXCHANGE = """                send = dist.P2POp(dist.isend, mine, (rank + 1) % size)
+                receive = dist.P2POp(dist.irecv, new, (rank - 1) % size)
+                for work in dist.batch_isend_irecv([send, receive]):
+                    work.wait()
+"""
+changed(
+    "send, then receive",
+    "everybody sends first",
+    (
+        EXCHANGE,
+        "                dist.send(mine, (rank + 1) % size)\n                dist.recv(new, (rank - 1) % size)\n",
+    ),
+)
+changed(
+    "an outbox filled again before it has left",
+    "buffer reused in flight",
+    (
+        EXCHANGE,
+        """                outbox = outboxes.setdefault(mine.dtype, torch.empty_like(mine))
+                outbox.copy_(mine)
+                pending.append(dist.isend(outbox, (rank + 1) % size))
+                dist.recv(new, (rank - 1) % size)
+""",
+    ),
+    ("    for step in range(size):", "    outboxes, pending = {}, []\n    for step in range(size):"),
+    ("    return mixed / total", "    for work in pending:\n        work.wait()\n    return mixed / total"),
+)

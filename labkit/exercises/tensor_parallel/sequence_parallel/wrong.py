@@ -1,0 +1,47 @@
+"""Wrong answers to sequence_parallel, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+OWN = "return {}.chunk(dist.get_world_size(ctx.group), dim=1)[dist.get_rank(ctx.group)], None"
+changed(
+    "its own gradient", "gradient not reduced", ("return _my_tokens(gradient, ctx.group), None", OWN.format("gradient"))
+)
+changed(
+    "a slice of its own",
+    "not summed",
+    ("return _my_tokens(x, group)", "return x.chunk(dist.get_world_size(group), dim=1)[dist.get_rank(group)].clone()"),
+)
+changed(
+    "zeros for the others",
+    "gradient of its own tokens only",
+    (
+        "return _all_tokens(gradient, ctx.group), None",
+        "parts = [torch.zeros_like(gradient) for _ in range(dist.get_world_size(ctx.group))]\n"
+        "        parts[dist.get_rank(ctx.group)] = gradient\n        return torch.cat(parts, 1), None",
+    ),
+)
+changed("along the batch", "joined along the batch", ("return torch.cat(parts, dim=1)", "return torch.cat(parts)"))
+changed("backwards", "in another order", ("return torch.cat(parts, dim=1)", "return torch.cat(parts[::-1], dim=1)"))
+changed("not put back", "outside disturbed", ("        torch.set_rng_state(outside)\n", ""))
+changed("a seed inside", "outside disturbed", ("        torch.set_rng_state(self.outside)\n", ""))
+changed("one seed for all", "alike on all ranks", (" + dist.get_rank(group))", ")"))
+changed(
+    "started anew",
+    "the same numbers again",
+    (
+        "        self.inside = torch.get_rng_state()\n        torch.set_rng_state(self.outside)",
+        "        torch.set_rng_state(self.outside)",
+    ),
+)
+changed("any seed", "seed ignored", ("torch.manual_seed(seed * 10_007 + dist.get_rank(group))", "torch.seed()"))
+changed(
+    "summed in place",
+    "x was changed",
+    ("return _my_tokens(x, group)", "dist.all_reduce(x.data, group=group)\n        return _my_tokens(x, group) / 1"),
+)
+changed("no Function", "nothing returned", ("return _Scatter.apply(x, group)", "return _my_tokens(x.detach(), group)"))
