@@ -41,6 +41,7 @@ LAYERS = (
     "worlds",
     "virtual_world",
     "cluster_world",
+    "auditing",
     "models",
     "servers",
     "calibration",
