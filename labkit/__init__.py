@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from labkit.auditing.auditing import audit as audit
     from labkit.board.membership import i_am_done as i_am_done
     from labkit.board.membership import i_need_help as i_need_help
     from labkit.board.membership import join_class as join_class
@@ -49,6 +50,7 @@ _HOME = {
     "Run": "labkit.worlds",
     "Timeline": "labkit.timeline",
     "answer": "labkit.checks.answering",
+    "audit": "labkit.auditing.auditing",
     "bucket_explorer": "labkit.widgets.bucket_explorer",
     "challenge": "labkit.checks.notebook",
     "check": "labkit.checks.notebook",
@@ -94,6 +96,7 @@ __all__ = [
     "Run",
     "Timeline",
     "answer",
+    "audit",
     "bucket_explorer",
     "challenge",
     "check",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from labkit.commands import authoring, learning, planning, teaching
+from labkit.commands import auditing, authoring, learning, planning, teaching
 from labkit.errors import LabkitError
 
 _INTERRUPTED = 130
@@ -29,6 +29,7 @@ Learn
 Run your own program
   labkit launch train.py --on virtual:64 --gpu h100     64 accelerators you do not have
   labkit launch train.py --on local:4                   four processes of this machine
+  labkit audit train.py --on virtual:8 --steps 4        what is wrong with its training, and where
   labkit plan --model llama3-70b --gpus 512             how to split its training step, and why
   labkit export 02                                      a lesson's program, for torchrun
 """
@@ -121,7 +122,7 @@ def _teaches() -> bool:
     return find_spec("labkit.grading") is not None
 
 
-for _each in (learning, planning, teaching, authoring):
+for _each in (learning, auditing, planning, teaching, authoring):
     for _command in _each.app.registered_commands:
         _command.hidden = (
             _each in (teaching, authoring) and not _teaches()

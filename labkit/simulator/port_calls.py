@@ -108,6 +108,9 @@ class PortCalls(Port):
             tag=tag,
         )  # fmt: skip
         posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends, plain=plain)
+        observer = rank.simulation.observer
+        if observer is not None:
+            observer.message(rank, posted)
         exchange = rank.simulation.exchange
         if rank.process.device is None or not is_on_device(rank, [tensor], by):
             exchange.post(posted, key, tag)
@@ -171,6 +174,9 @@ class PortCalls(Port):
         row.number = number = self._number
         self._number += 1
         part = Part(rank, row, f"{kind} {signature}".strip(), inputs, outputs, sizes or [])
+        observer = rank.simulation.observer
+        if observer is not None:
+            observer.collective(rank, group, part, op)
         network, rounds = rank.simulation.network, rank.simulation.rounds
 
         def text() -> str:
@@ -192,6 +198,8 @@ class PortCalls(Port):
         def finish() -> None:
             if round_.failure:
                 raise RuntimeError(round_.failure)
+            if observer is not None:
+                observer.completed(rank, part)
             if not round_.has_values:
                 return
             with uncounted():

@@ -66,6 +66,7 @@ class Roofline(DispatchMode):
         self._registry = flop_registry()
         self._operators: dict[int, Operator] = rank.simulation.operators
         self._memory = rank.record.memory
+        self._observer = rank.simulation.observer
         self._beside = rank.process.device
         self._accelerator: Accelerator | None = rank.process.accelerator
         self._unwraps: dict[type, bool] = {}
@@ -128,6 +129,8 @@ class Roofline(DispatchMode):
                     gc.collect()  # what torch loads on first use leaves cycles, and tensors of the call in them
                 if key is not None:
                     key, remembered = self._met(known, key, args, out, meta)
+        if self._observer is not None:
+            self._observer.operator(rank, known, args, kwargs, out)
         moves = False
         if self._accelerator is not None:
             on_device, moves = self._accelerator.runs(known.name, func, args, kwargs, out)

@@ -37,6 +37,7 @@ from labkit.simulator.memory_hooks import memory_watched
 from labkit.simulator.memory_table import memory_tables
 from labkit.simulator.messages import Exchange
 from labkit.simulator.network import Network
+from labkit.simulator.observer import Observer
 from labkit.simulator.one_core import OneCore
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
@@ -101,6 +102,7 @@ def simulate(
     init: bool = True,
     echo: bool = True,
     cuda: bool = False,
+    observer: Observer | None = None,
 ) -> Outcome:
     """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
 
@@ -113,6 +115,7 @@ def simulate(
         init: Make the default process group before fn and destroy it after.
         echo: Show what ranks print, tagged with the rank.
         cuda: The ranks find their devices as CUDA devices.
+        observer: Is told what ranks do.
 
     Raises:
         ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
@@ -126,7 +129,7 @@ def simulate(
     if not _one_at_a_time.acquire(blocking=False):
         raise ConfigError("Another thread of this process has a virtual run under way; wait until it ends.")
     try:
-        return _Run(call, cluster, seed, init, echo, cuda).outcome(timeout)
+        return _Run(call, cluster, seed, init, echo, cuda, observer).outcome(timeout)
     finally:
         _one_at_a_time.release()
 
@@ -134,11 +137,13 @@ def simulate(
 class _Run:
     """One run while it goes on."""
 
-    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool) -> None:
+    def __init__(
+        self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool, observer: Observer | None
+    ) -> None:  # fmt: skip
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
-        self._simulation = Simulation(cluster, scheduler, Network(cluster))
+        self._simulation = Simulation(cluster, scheduler, Network(cluster), observer=observer)
         self._simulation.exchange = Exchange(self._simulation)
         self._simulation.rounds = Rounds(self._simulation)
         self._simulation.failed = lambda rank, error: scheduler.abandon(RankError(rank, error))
@@ -178,8 +183,7 @@ class _Run:
             return self._conclude()
 
     def _carry_out(self, timeout: float | None) -> None:
-        scheduler, num_threads = self._simulation.scheduler, torch.get_num_threads()
-        real_out = sys.stdout
+        scheduler, num_threads, real_out = self._simulation.scheduler, torch.get_num_threads(), sys.stdout
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, num_threads)
             torch.set_num_threads(1)

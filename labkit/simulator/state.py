@@ -17,6 +17,7 @@ import torch
 from labkit.simulator.clock import Event, RankClock, Scheduler, Waiting, Waits
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
+from labkit.simulator.observer import Observer
 from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
 from labkit.simulator.streams import DeviceStreams, Mark, Note, StreamQueue
 from labkit.timeline.span import Lane
@@ -225,6 +226,7 @@ class Simulation:
         draws: Called before a rank uses torch's generator of random numbers, which all ranks have in common.
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
         makers: Every process group of torch's -> the ranks that made it (labkit.simulator.left_open).
+        observer: What looks on, None for nobody.
     """
 
     cluster: Cluster
@@ -243,6 +245,7 @@ class Simulation:
     layers: dict[Any, Any] = field(default_factory=dict)
     rpc: Any = None
     makers: dict[Any, set[int]] = field(default_factory=dict)
+    observer: Observer | None = None
 
     def add_ranks(self) -> None:
         """Make the ranks."""

@@ -18,6 +18,15 @@ def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor._indices(), tensor._values()
 
 
+def local_part(tensor: Tensor) -> Tensor | None:
+    """Return what this rank holds of a tensor: itself, a DTensor's own piece; None for what holds several."""
+    if type(tensor) is Tensor or isinstance(tensor, nn.Parameter) or not hasattr(type(tensor), "__tensor_flatten__"):
+        held = getattr(tensor, "_local_tensor", None)
+        return tensor if held is None else held
+    wrapper: Any = tensor
+    return getattr(wrapper, "_local_tensor", None)
+
+
 def own_parameters(module: nn.Module) -> Mapping[str, Any]:
     """Return a module's own parameters by name, None among them, whatever its methods are overridden with."""
     return module._parameters

@@ -42,6 +42,7 @@ LAYERS = (
     "worlds",
     "virtual_world",
     "cluster_world",
+    "auditing",
     "models",
     "servers",
     "calibration",

@@ -1,0 +1,123 @@
+"""Where torch tells the watch what a program does: hooks it has, and functions that are wrapped while a run goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from labkit.auditing.watch import Watch
+from labkit.torch_port.data_loading import loaders_watched
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Tell a watch what ranks do, and leave torch as it was."""
+    with ExitStack() as stack:
+        for handle in _module_hooks(watch):
+            stack.callback(handle.remove)
+        stack.callback(register_optimizer_step_pre_hook(lambda one, *_: watch.before_step(one)).remove)
+        stack.callback(register_optimizer_step_post_hook(lambda one, *_: watch.after_step(one)).remove)
+        for owner, name, wrapper in _wrapped(watch):
+            real = getattr(owner, name)
+            setattr(owner, name, wraps(real)(wrapper(real)))
+            stack.callback(setattr, owner, name, real)
+        stack.enter_context(
+            loaders_watched(
+                lambda loader, fetcher: watch.loads(loader, fetcher, sys._getframe(2)),
+                lambda fetcher, indices, batch: watch.fetched(fetcher, indices, batch, sys._getframe(2)),
+            )
+        )
+        yield
+
+
+def _module_hooks(watch: Watch) -> list[Any]:
+    def registered(module: torch.nn.Module, _: str, __: Any) -> None:
+        mine = watch.here()
+        if mine is not None:
+            mine.names.add(module)
+
+    return [
+        register_module_parameter_registration_hook(registered),
+        register_module_buffer_registration_hook(registered),
+        register_module_module_registration_hook(registered),
+        register_module_forward_pre_hook(watch.forward_begins),
+        register_module_forward_hook(lambda *_: watch.forward_ends(), always_call=True),
+    ]
+
+
+def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[..., Any]]]]:
+    """Return owner and name of each function that is wrapped, and what wraps it."""
+
+    def setstate(real: Any) -> Any:
+        def call(self: Any, state: Any) -> None:
+            real(self, state)
+            mine = watch.here()
+            if mine is not None:
+                mine.names.add(self)
+
+        return call
+
+    def add_group(real: Any) -> Any:
+        def call(self: Any, group: Any) -> None:
+            real(self, group)
+            watch.added(self.param_groups[-1]["params"])
+
+        return call
+
+    def backward(real: Any) -> Any:
+        def call(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            watch.backward(tensors, grad_tensors, sys._getframe(1))
+            return real(tensors, grad_tensors, *args, **kwargs)
+
+        return call
+
+    def clip(real: Any) -> Any:
+        def call(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:
+            parameters = parameters if isinstance(parameters, torch.Tensor) else list(parameters)
+            watch.clips(parameters)
+            norm = real(parameters, max_norm, *args, **kwargs)
+            watch.clipped(parameters, norm, max_norm, sys._getframe(1))
+            return norm
+
+        return call
+
+    def dropout(real: Any) -> Any:
+        def call(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+            if not training or not 0 < p < 1 or inplace or type(input) is not torch.Tensor:
+                return real(input, p, training, inplace)
+            out = real(input, p, training, inplace)
+            watch.dropped(input, out, sys._getframe(1))
+            return out
+
+        return call
+
+    def scale(real: Any) -> Any:
+        def call(self: Any, outputs: Any) -> Any:
+            made = real(self, outputs)
+            if self.is_enabled():
+                watch.scaled(float(self.get_scale()))
+            return made
+
+        return call
+
+    return [
+        (torch.nn.Module, "__setstate__", setstate),
+        (torch.optim.Optimizer, "add_param_group", add_group),
+        (torch.autograd, "backward", backward),
+        (torch.nn.utils, "clip_grad_norm_", clip),
+        (torch.nn.functional, "dropout", dropout),
+        (torch.amp.GradScaler, "scale", scale),
+    ]

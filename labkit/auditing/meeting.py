@@ -1,0 +1,134 @@
+"""One optimizer step as all ranks take it: what each brings is compared once the last has come, and let go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from labkit.auditing.bits import alike, difference, same_bits, unseen
+from labkit.auditing.seen import Backward, Fit, Step
+
+_LOOSE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
+"""By how much of its norm a gradient may differ from a sum of others and still be taken for it."""
+
+
+@dataclass
+class Shot:
+    """What one rank brings to a step.
+
+    Attributes:
+        source: The program's line.
+        step: The rank's training step.
+        backwards: Its backward passes since the last step.
+        scale: What a gradient scaler multiplied the loss with.
+        parameters: Name of each parameter of its models -> its values.
+        sharded: Names of those that are pieces.
+        gradients: Name of each parameter of the optimizer -> what the optimizer is given.
+        own: Name -> what this rank's own backward passes made, before anybody else's came to it.
+        without: Names of parameters without a gradient.
+        unknown: Names of parameters that are no module's.
+        frozen: Names of parameters of the optimizer that require no gradient -> whether they did when it got them.
+        called: Names of parameters whose modules were called.
+    """
+
+    source: str
+    step: int
+    backwards: Sequence[Backward] = ()
+    scale: float = 1.0
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    sharded: set[str] = field(default_factory=set)
+    gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    own: dict[str, torch.Tensor] = field(default_factory=dict)
+    without: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    frozen: dict[str, bool] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+
+
+def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tuple[int, ...]]) -> Step:
+    """Return what the shots of all ranks come to.
+
+    Args:
+        optimizer: The optimizer's number.
+        number: How many steps it took before.
+        shots: Rank -> what it brought.
+        groups: The groups over which ranks communicated so far.
+    """
+    step = Step(optimizer, number, max(shot.step for shot in shots.values()))
+    for rank, shot in shots.items():
+        step.sources[rank], step.backwards[rank], step.scale[rank] = shot.source, shot.backwards, shot.scale
+        step.sharded |= shot.sharded
+        step.called |= shot.called
+        step.lost |= {name for name, did in shot.frozen.items() if did}
+        for name in shot.frozen:
+            step.frozen.setdefault(name, []).append(rank)
+        if shot.unknown:
+            step.unknown[rank] = shot.unknown
+        for name in shot.without:
+            step.without.setdefault(name, []).append(rank)
+    with unseen():
+        for name in _names(shots, "parameters"):
+            tensors = {rank: shot.parameters[name] for rank, shot in shots.items() if name in shot.parameters}
+            groups_alike = step.parameters[name] = alike(tensors)
+            if len(groups_alike) > 1 and name not in step.sharded:
+                first, other = groups_alike[0][0], groups_alike[1][0]
+                if tensors[first].shape == tensors[other].shape:
+                    step.differences[name] = difference((first, other), tensors[first], tensors[other])
+        for name in _names(shots, "gradients"):
+            _fit(step, name, shots, groups)
+    return step
+
+
+def _names(shots: dict[int, Shot], part: str) -> list[str]:
+    """Return every name that a rank has, in the order of the ranks' models."""
+    return list(dict.fromkeys(name for rank in sorted(shots) for name in getattr(shots[rank], part)))
+
+
+def _fit(step: Step, name: str, shots: dict[int, Shot], groups: Sequence[tuple[int, ...]]) -> None:
+    """Find out what the gradients of one parameter are made of."""
+    own = {rank: shot.own[name] for rank, shot in shots.items() if name in shot.own}
+    given = {rank: shot.gradients[name] for rank, shot in shots.items() if name in shot.gradients}
+    if len(own) < 2 or len({tensor.shape for tensor in (*own.values(), *given.values())}) > 1:
+        return
+    if len(alike(own)) == 1:
+        step.alike.add(name)
+        return
+    wide = {rank: tensor.to(torch.float64) for rank, tensor in own.items()}
+    sums: dict[tuple[int, ...], torch.Tensor] = {}
+    found: dict[int, Fit | None] = {}
+    for rank, gradient in given.items():
+        twin = next((one for one in found if same_bits(given[one], gradient)), None)
+        fit = found[twin] if twin is not None else None
+        if fit is not None and rank in fit.ranks:
+            found[rank] = fit
+            continue
+        candidates = [members for members in groups if rank in members and all(one in wide for one in members)]
+        candidates = sorted({*candidates, (rank,), tuple(sorted(wide))}, key=len, reverse=True)
+        found[rank] = next(
+            (Fit(members, ratio) for members in candidates if (ratio := _ratio(gradient, members, wide, sums))), None
+        )
+    step.fits[name] = found
+
+
+def _ratio(
+    gradient: torch.Tensor, members: tuple[int, ...], wide: dict[int, torch.Tensor],
+    sums: dict[tuple[int, ...], torch.Tensor],
+) -> float | None:  # fmt: skip
+    """Return how many times the sum of the members' own gradients a gradient is, None where it is no multiple."""
+    if members not in sums:
+        sums[members] = torch.stack([wide[one] for one in members]).sum(0)
+    total, mine = sums[members].reshape(-1), gradient.to(torch.float64).reshape(-1)
+    square = float(total @ total)
+    if not square or not bool(torch.isfinite(mine).all()):
+        return None
+    ratio = float(mine @ total) / square
+    loose = _LOOSE.get(gradient.dtype, 2e-4)
+    rest = float((mine - ratio * total).norm())
+    if not ratio or rest > loose * float(mine.norm()):
+        return None
+    if mine.numel() == 1:  # any number is a multiple of any other
+        nice = (1.0, 1 / len(members), 1 / len(members) ** 2)
+        return next((one for one in nice if abs(ratio - one) < loose * one), None)
+    return ratio

@@ -1,0 +1,79 @@
+"""What parameters and buffers are called: by the modules of one rank, as they are when somebody asks."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+
+import torch
+
+_WRAPPING = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+
+class Names:
+    """The modules that a rank made and still has."""
+
+    def __init__(self) -> None:
+        self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
+
+    def add(self, module: torch.nn.Module) -> None:
+        """Take note of a module."""
+        self._modules[id(module)] = weakref.ref(module)
+
+    def parameters(self) -> dict[str, torch.nn.Parameter]:
+        """Return every parameter of the rank's models by its name, in the models' order."""
+        found: dict[str, torch.nn.Parameter] = {}
+        seen: set[int] = set()
+        for root in self._roots():
+            for name, one in root.named_parameters():
+                if id(one) not in seen:
+                    seen.add(id(one))
+                    found[_free(_plain(name), root, found)] = one
+        return found
+
+    def parameters_of(self, modules: set[int]) -> set[str]:
+        """Return the names of the parameters that modules of these ids hold themselves."""
+        own = {
+            id(one)
+            for key in modules
+            if (reference := self._modules.get(key)) is not None and (module := reference()) is not None
+            for one in module.parameters(recurse=False)
+        }
+        return {name for name, one in self.parameters().items() if id(one) in own}
+
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """Return every buffer of the rank's models by its name."""
+        found: dict[str, torch.Tensor] = {}
+        for root in self._roots():
+            for name, one in root.named_buffers():
+                found[_free(_plain(name), root, found)] = one
+        return found
+
+    def _roots(self) -> Iterator[torch.nn.Module]:
+        """Yield the modules that are part of no other."""
+        live: list[torch.nn.Module] = []
+        for key, reference in list(self._modules.items()):
+            module = reference()
+            if module is None:
+                del self._modules[key]
+            else:
+                live.append(module)
+        inside = {id(child) for module in live for child in module.children()}
+        for module in live:
+            if id(module) not in inside:
+                yield module
+
+
+def _plain(name: str) -> str:
+    for part in _WRAPPING:
+        name = name.replace(part, "") if name.startswith(part) or f".{part}" in name else name
+    return name
+
+
+def _free(name: str, root: torch.nn.Module, taken: dict[str, torch.nn.Parameter] | dict[str, torch.Tensor]) -> str:
+    if name not in taken:
+        return name
+    named, number = f"{type(root).__name__}.{name}", 2
+    while named in taken:
+        named, number = f"{type(root).__name__} {number}.{name}", number + 1
+    return named

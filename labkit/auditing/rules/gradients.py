@@ -1,0 +1,192 @@
+"""Whether every gradient was averaged: once, over the right ranks, by the right number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from labkit.auditing.catalogue import rule
+from labkit.auditing.finding import Finding
+from labkit.auditing.roles import averages_parameters, entangled, first_steps, replicas
+from labkit.auditing.seen import Seen, Step
+from labkit.auditing.telling import listed, share
+
+NOT_AVERAGED = rule(
+    "gradient-not-averaged",
+    "replicas step with gradients that were averaged over all of them",
+    seen="each gradient as optimizer.step() gets it, against what every rank's own backward pass computed",
+    why="Every rank trains a model of its own on its share of the samples; a checkpoint holds one of them.",
+    todo="Wrap the model in DistributedDataParallel, or all_reduce every gradient after backward().",
+    lesson="01",
+    sources="jingyaogong/minimind#854, pytorch/pytorch#104336",
+)
+PARTLY_AVERAGED = rule(
+    "gradient-partly-averaged",
+    "all gradients are averaged, not those of some parameters alone",
+    seen="the same, parameter by parameter",
+    why="The parameters left out drift apart: ranks hold models that agree in all but these.",
+    todo="Reduce the gradients of every parameter that trains; call the wrapped model, not model.module.",
+    lesson="04",
+    sources="pytorch/pytorch#109191",
+)
+WRONG_GROUP = rule(
+    "gradient-wrong-group",
+    "gradients are averaged over all ranks that hold the same model",
+    seen="the smallest set of ranks whose gradients add up to what a rank steps with",
+    why="Each group of ranks trains a model of its own.",
+    todo="Pass the group of all replicas: the data-parallel axis of the mesh.",
+    lesson="12",
+    sources="pytorch/pytorch#36516",
+)
+WRONG_SCALE = rule(
+    "gradient-wrong-scale",
+    "a step gets the mean of the ranks' and microbatches' gradients, divided once",
+    seen="how many times the sum of all ranks' own gradients a step gets, and how each loss was made of a mean",
+    why="The learning rate is multiplied by it; with Adam it hides, and clipping and epsilon still see it.",
+    todo="Divide the loss by the microbatches, and the sum over ranks by the ranks, each once.",
+    lesson="01",
+    sources="pytorch/tutorials#2305, neuralmagic/sparseml#135, verl-project/verl#3332",
+)
+
+
+def look(seen: Seen) -> Iterator[Finding]:
+    """Yield what is wrong with gradients."""
+    told: set[str] = set()
+    for step in sorted(seen.steps, key=lambda step: (step.number, step.optimizer)):
+        for finding in (*_groups(seen, step), *_scale(step)):
+            if finding.rule not in told:
+                told.add(finding.rule)
+                yield finding
+
+
+def _groups(seen: Seen, step: Step) -> Iterator[Finding]:
+    begins = next((first for first in first_steps(seen) if first.optimizer == step.optimizer), None)
+    if begins is None:
+        return
+    for ranks in replicas(begins):
+        if averages_parameters(seen, ranks):
+            continue
+        alone, smaller, whole = [], [], []
+        for name, fits in step.fits.items():
+            mine = {rank: fits[rank] for rank in ranks if rank in fits}
+            known = [fit for fit in mine.values() if fit is not None]
+            if len(mine) < len(ranks) or len(known) < len(mine) or name in step.frozen:
+                continue
+            if any(len(fit.ranks) == 1 for fit in known):
+                alone.append(name)
+            elif any(not set(ranks) <= set(fit.ranks) for fit in known):
+                smaller.append(name)
+            else:
+                whole.append(name)
+        if alone and (whole or not entangled(seen, ranks)):
+            yield _alone(step, ranks, alone, whole + smaller)
+        elif smaller and not entangled(seen, ranks):
+            yield _smaller(step, ranks, smaller)
+
+
+def _alone(step: Step, ranks: tuple[int, ...], alone: list[str], shared: list[str]) -> Finding:
+    rank = next(one for one in ranks if (fit := step.fits[alone[0]].get(one)) is not None and len(fit.ranks) == 1)
+    evidence = {"ranks": list(ranks), "not_averaged": alone, "averaged": shared}
+    if shared:
+        text = (
+            f"Rank {rank} steps with its own gradient of {listed(alone)}, and with averages of {len(shared)} other "
+            f"parameters: {share(len(alone), len(alone) + len(shared))} of the gradients never left the rank."
+        )
+        todo = "Average them too: reduce every parameter's gradient, and run the forward pass through the wrapper."
+    else:
+        text = (
+            f"Ranks {listed(ranks)} hold one model and step with a gradient of their own each: none of "
+            f"{len(alone)} gradients was averaged, of {alone[0]} on."
+        )
+        todo = "Wrap the model in DistributedDataParallel, or all_reduce each gradient before optimizer.step()."
+    name = PARTLY_AVERAGED if shared else NOT_AVERAGED
+    return Finding(name, "wrong", text, todo, rank, step.step, step.sources[rank], alone[0], evidence)
+
+
+def _smaller(step: Step, ranks: tuple[int, ...], names: list[str]) -> Finding:
+    fits = step.fits[names[0]]
+    rank = next(one for one in ranks if (fit := fits.get(one)) is not None and not set(ranks) <= set(fit.ranks))
+    fit = fits[rank]
+    assert fit is not None
+    text = (
+        f"Rank {rank} steps with the gradients of ranks {listed(fit.ranks)}, and holds one model with ranks "
+        f"{listed(ranks)}: {len(names)} gradients are averaged over {len(fit.ranks)} of {len(ranks)} replicas."
+    )
+    todo = f"Average over the group of all {len(ranks)} replicas."
+    evidence = {"ranks": list(ranks), "averaged_over": list(fit.ranks), "parameters": names}
+    return Finding(WRONG_GROUP, "wrong", text, todo, rank, step.step, step.sources[rank], names[0], evidence)
+
+
+def _scale(step: Step) -> Iterator[Finding]:
+    for rank in sorted(step.sources):
+        fits = {name: fit for name, each in step.fits.items() if (fit := each.get(rank)) and len(fit.ranks) > 1}
+        factor = _loss_factor(step)
+        if not fits or factor is None:
+            continue
+        sizes = {len(fit.ranks) for fit in fits.values()}
+        if len(sizes) > 1:
+            continue
+        ranks, passes = sizes.pop(), len(step.backwards[rank])
+        ratio = median(fit.ratio for fit in fits.values()) * ranks
+        times = ratio * factor * passes
+        name, fit = next(iter(fits.items()))
+        said = _said(times, ranks, passes, factor)
+        if said is None:
+            continue
+        text, todo = said
+        evidence = {
+            "times_the_mean": times, "ranks": ranks, "microbatches": passes, "loss_factor": factor,
+            "gradient_over_sum": fit.ratio,
+        }  # fmt: skip
+        text = f"Rank {rank} steps with {times:.4g} times the mean gradient of {ranks} ranks: {text}"
+        yield Finding(WRONG_SCALE, "wrong", text, todo, rank, step.step, step.sources[rank], name, evidence)
+        return
+
+
+def _loss_factor(step: Step) -> float | None:
+    """Return what every loss of a step was multiplied by beside being a mean; None where one was made otherwise."""
+    factors = set()
+    for passes in step.backwards.values():
+        if not passes or len({each.source for each in passes}) > 1:
+            return None  # several losses, not several microbatches of one
+        for each in passes:
+            if each.given or each.root is None:
+                return None
+            factors.add(each.root.factor)
+    if not factors or max(factors) > min(factors) * (1 + 1e-6):
+        return None
+    return max(factors)
+
+
+def _said(times: float, ranks: int, passes: int, factor: float) -> tuple[str, str] | None:
+    def near(value: float) -> bool:
+        return abs(times / value - 1) < 1e-3
+
+    if near(1):
+        return None
+    if near(ranks):
+        return (
+            f"the gradients of {ranks} ranks are added up and never divided.",
+            f"Divide the sum by {ranks}, or reduce with ReduceOp.AVG.",
+        )
+    if near(1 / ranks):
+        return (
+            f"they are divided by {ranks} twice.",
+            f"DistributedDataParallel averages already: take the second division by {ranks} away.",
+        )
+    if passes > 1 and near(passes):
+        return (
+            f"{passes} microbatches are added up and never divided.",
+            f"Divide each loss by {passes} before backward().",
+        )
+    if passes > 1 and near(1 / passes):
+        return (
+            f"{passes} microbatches are divided by {passes} twice.",
+            "Divide the loss or the gradients, not both.",
+        )
+    if passes > 1 and near(ranks * passes):
+        return (
+            f"neither the {ranks} ranks nor the {passes} microbatches are divided by.",
+            f"Divide by {ranks * passes} once.",
+        )
+    return None

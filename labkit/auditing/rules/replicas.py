@@ -1,0 +1,90 @@
+"""Whether ranks that hold one model begin with the same bits and keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labkit.auditing.catalogue import rule
+from labkit.auditing.finding import Finding
+from labkit.auditing.roles import averages_parameters, entangled, first_steps, pairs, replicas
+from labkit.auditing.seen import Groups, Seen, Step
+from labkit.auditing.telling import listed, parted
+
+BEGIN_UNEQUAL = rule(
+    "parameters-begin-unequal",
+    "ranks that average a gradient begin with the same parameter",
+    seen="the bits of each parameter on each rank as the first step begins, where its gradient is averaged",
+    why="The average belongs to none of the models; the ranks stay as far apart as they began.",
+    todo="Broadcast parameters and buffers from rank 0, or seed every rank alike before the model is made.",
+    lesson="01",
+    sources="pytorch/torchtitan#166, allenai/OLMo-core#319",
+)
+DRIFT = rule(
+    "replicas-drift",
+    "replicas hold the same bits after every step",
+    seen="the bits of each parameter on each rank before every step and at the end",
+    why="From here on ranks compute gradients of different models, and average them.",
+    todo="Find what the ranks do differently between backward() and the end of optimizer.step().",
+    lesson="04",
+    sources="NVIDIA/Megatron-LM#1736, pytorch/torchtitan#1750",
+)
+
+
+def look(seen: Seen) -> Iterator[Finding]:
+    """Yield parameters that begin unequal, and replicas that part."""
+    for step in first_steps(seen):
+        finding = _unequal(step)
+        if finding is not None:
+            yield finding
+            return
+    for before, after in sorted(pairs(seen), key=lambda pair: (pair[0].number, pair[0].optimizer)):
+        finding = _drift(seen, before, after)
+        if finding is not None:
+            yield finding
+            return
+
+
+def _unequal(step: Step) -> Finding | None:
+    found = []
+    for name, apart in step.differences.items():
+        groups = step.parameters[name]
+        for fit in step.fits.get(name, {}).values():
+            if fit is not None and len(fit.ranks) > 1 and _splits(groups, fit.ranks):
+                found.append((name, apart, fit))
+                break
+    if not found:
+        return None
+    name, apart, fit = found[0]
+    rank = apart.ranks[1]
+    text = (
+        f"Ranks {listed(fit.ranks)} average the gradient of {name} and begin with different values: "
+        f"{parted(name, apart)}; so do {len(found)} of {len(step.parameters)} parameters."
+    )
+    todo = "Broadcast the model from one rank before the first step, or make it under one seed on all ranks."
+    evidence = {"parameters": [one for one, _, _ in found], "index": list(apart.index), "values": list(apart.values)}
+    return Finding(BEGIN_UNEQUAL, "wrong", text, todo, rank, step.step, step.sources.get(rank, ""), name, evidence)
+
+
+def _drift(seen: Seen, before: Step, after: Step) -> Finding | None:
+    whole = [ranks for ranks in replicas(before) if not entangled(seen, ranks)]
+    for name, apart in after.differences.items():
+        shared = [fit.ranks for fit in before.fits.get(name, {}).values() if fit is not None and len(fit.ranks) > 1]
+        for ranks in {*whole, *shared}:
+            if _splits(before.parameters.get(name, ()), ranks) or not _splits(after.parameters[name], ranks):
+                continue
+            if averages_parameters(seen, ranks) or name not in before.parameters:
+                continue
+            rank, also = apart.ranks[1], sum(_splits(after.parameters[one], ranks) for one in after.differences)
+            text = (
+                f"Ranks {listed(ranks)} held the same model before step {before.step} and do not after it: "
+                f"{parted(name, apart)}; {also} of {len(after.parameters)} parameters part in this step."
+            )
+            evidence = {"index": list(apart.index), "values": list(apart.values), "largest": apart.largest}
+            todo = "Look at what the ranks do differently up to the end of this optimizer step."
+            source = before.sources.get(rank, "")
+            return Finding(DRIFT, "wrong", text, todo, rank, before.step, source, name, evidence)
+    return None
+
+
+def _splits(groups: Groups, ranks: tuple[int, ...]) -> bool:
+    return sum(bool(set(group) & set(ranks)) for group in groups) > 1

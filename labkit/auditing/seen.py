@@ -1,0 +1,227 @@
+"""What was seen of a run, rank by rank: what the rules look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from labkit.torch_port.loss_roots import LossRoot
+
+Groups = tuple[tuple[int, ...], ...]
+"""Ranks in groups that have something in common."""
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A backward pass that the program began: its line, its loss, and whether it was given gradients."""
+
+    source: str
+    root: LossRoot | None
+    given: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective as one rank called it.
+
+    Attributes:
+        rank: Who.
+        step: In which training step.
+        ranks: The group.
+        kind: c10d's word.
+        op: The reduction, "" for none.
+        dtype: Of its first tensor, such as "float32".
+        numel: Elements of all it gives.
+        bytes: The same in bytes.
+        source: The program's line.
+        blocking: Whether the caller stays in it.
+        holds: What it gives: "gradient of fc.weight", "parameter fc.weight", "" where that is not known.
+        in_forward: Whether a module's forward calls it.
+        in_backward: Whether a backward pass does.
+        in_graph: Whether autograd would have to differentiate it.
+        number: How many collectives the rank had called before, over all groups.
+    """
+
+    rank: int
+    step: int
+    ranks: tuple[int, ...]
+    kind: str
+    op: str
+    dtype: str
+    numel: int
+    bytes: int
+    source: str
+    blocking: bool
+    holds: str
+    in_forward: bool
+    in_backward: bool
+    in_graph: bool
+    number: int
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A loader that begins an epoch on one rank.
+
+    Attributes:
+        rank: Who.
+        step: In which training step.
+        loader: The loader's number on that rank.
+        number: How many epochs it began before.
+        sampler: The sampler's class.
+        epoch: The epoch that the sampler was told, None where it knows none.
+        shuffles: Whether the sampler shuffles.
+        seed: The sampler's seed, None where it has none.
+        replicas: Among how many ranks the sampler shares the samples, None where it does not.
+        place: Which of them it takes this rank for.
+        samples: Samples of the dataset.
+        drawn: Samples that the sampler hands out.
+        order: The order in which it does, where it has a seed of its own.
+        source: The program's line.
+    """
+
+    rank: int
+    step: int
+    loader: int
+    number: int
+    sampler: str
+    epoch: int | None
+    shuffles: bool
+    seed: int | None
+    replicas: int | None
+    place: int | None
+    samples: int
+    drawn: int
+    order: tuple[int, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples that a loader handed out: their numbers, and a digest of each one's values."""
+
+    rank: int
+    step: int
+    loader: int
+    epoch: int
+    indices: tuple[int, ...]
+    rows: tuple[bytes, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a model was called with: a digest of all tensors, and how many elements they have."""
+
+    rank: int
+    step: int
+    digest: bytes
+    numel: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A dropout: digests of what it was given and of what it left, and of its first elements which were no zeros."""
+
+    rank: int
+    step: int
+    number: int
+    given: bytes
+    left: bytes
+    before: bytes
+    after: bytes
+    numel: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A call of clip_grad_norm_ and the norm it found; sharded where it was a DTensor's and so that of all ranks."""
+
+    rank: int
+    step: int
+    norm: float
+    most: float
+    sharded: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a gradient is: so many times the sum of what the ranks of a group computed."""
+
+    ranks: tuple[int, ...]
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two ranks' values of a tensor part first: the element, what each has, how many differ, by how much."""
+
+    ranks: tuple[int, int]
+    index: tuple[int, ...]
+    values: tuple[float, float]
+    count: int
+    numel: int
+    largest: float
+
+
+@dataclass
+class Step:
+    """A step of one optimizer, on all ranks that took it.
+
+    Attributes:
+        optimizer: The optimizer's number on its rank.
+        number: How many steps it took before.
+        step: The training step.
+        sources: Rank -> the line of the step; what follows is by rank, too.
+        backwards: The backward passes since the last step.
+        scale: What the loss was multiplied with by a gradient scaler.
+        parameters: Name of each parameter -> groups of ranks that hold the same bits as the step begins.
+        differences: Name -> where they part, for those of more than one group.
+        sharded: Names of parameters that are spread over ranks.
+        fits: Name -> rank -> what its gradient is made of; None where that is not known.
+        alike: Names whose gradients came out the same on all ranks before anything was averaged.
+        without: Name -> ranks whose gradient is None.
+        unknown: Names of what the optimizer holds that no module does, by rank.
+        frozen: Name of each parameter of the optimizer that requires no gradient -> on which ranks.
+        lost: Names of those among them that required one when the optimizer got them.
+        called: Names of parameters whose modules were called.
+    """
+
+    optimizer: int
+    number: int
+    step: int
+    sources: dict[int, str] = field(default_factory=dict)
+    backwards: dict[int, Sequence[Backward]] = field(default_factory=dict)
+    scale: dict[int, float] = field(default_factory=dict)
+    parameters: dict[str, Groups] = field(default_factory=dict)
+    differences: dict[str, Difference] = field(default_factory=dict)
+    sharded: set[str] = field(default_factory=set)
+    fits: dict[str, dict[int, Fit | None]] = field(default_factory=dict)
+    alike: set[str] = field(default_factory=set)
+    without: dict[str, list[int]] = field(default_factory=dict)
+    unknown: dict[int, list[str]] = field(default_factory=dict)
+    frozen: dict[str, list[int]] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+    called: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Seen:
+    """All that was seen of a run; lists are in the order in which things happened on each rank."""
+
+    world_size: int
+    steps: list[Step] = field(default_factory=list)
+    ends: list[Step] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    epochs: list[Epoch] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    masks: list[Mask] = field(default_factory=list)
+    clips: list[Clip] = field(default_factory=list)
+    messages: set[tuple[int, int]] = field(default_factory=set)
+    problems: list[Any] = field(default_factory=list)
+    num_steps: dict[int, int] = field(default_factory=dict)

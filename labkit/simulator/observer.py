@@ -1,0 +1,27 @@
+"""What looks on while a run goes on, and changes nothing: an audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from labkit.simulator.messages import Posted
+    from labkit.simulator.operators import Operator
+    from labkit.simulator.rounds import Group, Part
+    from labkit.simulator.state import VirtualRank
+
+
+class Observer(Protocol):
+    """Is told, in the thread of the rank, what the rank does."""
+
+    def operator(self, rank: VirtualRank, known: Operator, args: Any, kwargs: Any, out: Any) -> None:
+        """An operator was run."""
+
+    def collective(self, rank: VirtualRank, group: Group, part: Part, op: str) -> None:
+        """A collective is called: its parts are as the program gave them, and no result is written."""
+
+    def completed(self, rank: VirtualRank, part: Part) -> None:
+        """The rank learnt that a collective is complete; its results are about to be written."""
+
+    def message(self, rank: VirtualRank, posted: Posted) -> None:
+        """A send or a receive is posted."""
