@@ -2,7 +2,7 @@
 
 Source: rmchurch/disruptcnn#3
 Kind: wrong
-Ranks: all
+Ranks: 1
 Step: 3
 Tensor: the learning rate
 Effect: replicas

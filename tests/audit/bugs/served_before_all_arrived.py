@@ -2,7 +2,7 @@
 
 Source: PaddlePaddle/Paddle#7643
 Kind: wrong
-Ranks: 1, 2, 3
+Ranks: 1, 2
 Step: 1
 Tensor: weights
 Effect: replicas
