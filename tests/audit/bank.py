@@ -6,13 +6,14 @@
     dist.all_reduce(p.grad)  # WRONG <- here         a line that only the wrong program has
     # RIGHT: dist.all_reduce(p.grad, op=AVG)         a line that only the twin has
 
-`<- here` is the place that a finding must name: on a wrong line, or alone (`# <- here`) on a line that both have. Lines
-keep their numbers. The docstring says in words what is wrong, then what is looked up, a field a line:
+`<- here` is the mistake's place: on a wrong line, or alone (`# <- here`) on a line that both have. `# <- seen` is a
+line that uses the wrong value next: an optimizer's step, a loss. Lines keep their numbers. The docstring says in words what
+is wrong, then what is looked up, a field a line:
 
     Source:    repository#number of a report, or the documentation or paper that says it
     Kind:      wrong, or slow
-    Ranks:     the ranks on which it can be seen: all, or numbers
-    Step:      the first step in which it can be seen, from 1; 0 is before the first
+    Ranks:     the ranks on which it can be seen first: all, or numbers
+    Step:      the first step in which it can be seen, from 0; -1 is before the first
     Tensor:    the tensor it can be seen in, or -
     Effect:    what a run shows (EFFECTS); a test holds it
     World:     how many ranks; with what labkit.virtual takes besides, such as `8 gpus_per_node=4`
@@ -36,11 +37,7 @@ EFFECTS = {
 }
 _FIELDS = ("Source", "Kind", "Ranks", "Step", "Tensor", "Effect", "World")
 _SOURCE = re.compile(r"[\w.-]+/[\w.-]+#\d+|\w.*: .+")
-_WRONG, _RIGHT, _PLACE = (
-    re.compile(r"# WRONG( <- here)?$"),
-    re.compile(r"^(\s*)# RIGHT: ?(.*)$"),
-    re.compile(r"<- here$"),
-)
+_WRONG, _RIGHT = re.compile(r"# WRONG( <- here)?$"), re.compile(r"^(\s*)# RIGHT: ?(.*)$")
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,13 @@ class Program:
 
     @property
     def places(self) -> list[int]:
-        """The numbers of the lines marked `<- here`; a finding names one of them."""
-        return [number for number, line in enumerate(self._lines(), 1) if _PLACE.search(line)]
+        """The numbers of the lines marked `<- here`."""
+        return [number for number, line in enumerate(self._lines(), 1) if line.endswith("<- here")]
+
+    @property
+    def seen(self) -> list[int]:
+        """The numbers of the lines marked `<- seen`."""
+        return [number for number, line in enumerate(self._lines(), 1) if line.endswith("<- seen")]
 
     @property
     def twin(self) -> str:

@@ -3,7 +3,7 @@
 Source: pytorch/torchtitan#1733
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: outcome
 World: 2
@@ -36,7 +36,7 @@ for step in range(2):
             (loss / ACCUMULATE).backward()
     for parameter in model.parameters():  # WRONG
         parameter.grad /= ACCUMULATE  # WRONG <- here
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

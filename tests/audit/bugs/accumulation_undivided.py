@@ -3,7 +3,7 @@
 Source: ApolloResearch/e2e_sae#70
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: outcome
 World: 4
@@ -35,7 +35,7 @@ for step in range(2):
             loss = (model(inputs[batch]) - targets[batch]).square().mean()
             # RIGHT: loss = loss / ACCUMULATE
             loss.backward()  # <- here
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

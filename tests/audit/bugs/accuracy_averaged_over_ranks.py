@@ -3,7 +3,7 @@
 Source: RUCAIBox/RecBole#1872
 Kind: wrong
 Ranks: all
-Step: 4
+Step: 3
 Tensor: the accuracy
 Effect: outcome
 World: 4
@@ -28,7 +28,7 @@ for step in range(4):
     loss = nn.functional.cross_entropy(model(inputs[batch]), targets[batch])
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 mine = range(64 + 8 * rank, min(64 + 8 * rank + 8, 91))  # 8, 8, 8 and 3 samples
 with torch.no_grad():

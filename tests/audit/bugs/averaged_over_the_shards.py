@@ -3,7 +3,7 @@
 Source: NVIDIA/Megatron-LM#5916
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: up, down
 Effect: outcome
 World: 4
@@ -58,7 +58,7 @@ for step in range(4):
     loss = (model(x) - x.roll(1, 1)).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: tczhangzhi/pytorch-distributed#14
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: outcome
 World: 4
@@ -30,7 +30,7 @@ for step in range(4):
     loss.backward()
     for parameter in model.parameters():  # WRONG
         parameter.grad /= world_size  # WRONG <- here
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: PyTorch documentation: torch.distributed.barrier, which blocks until the whole group enters
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: -
 Effect: slower
 World: 4

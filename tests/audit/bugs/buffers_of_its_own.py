@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#13711
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: running_mean, running_var
 Effect: replicas
 World: 4
@@ -29,7 +29,7 @@ for step in range(4):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 # RIGHT: for buffer in net.buffers():
 # RIGHT:     dist.all_reduce(buffer)

@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#72548
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the norm of the gradients
 Effect: outcome
 World: 4
@@ -38,7 +38,7 @@ for step in range(4):
     # RIGHT: dist.all_reduce(norm)
     # RIGHT: norm = norm.sqrt()
     shard.grad *= (0.5 / norm).clamp(max=1.0)
-    optimizer.step()
+    optimizer.step()  # <- seen
     dist.all_gather(list(flat.chunk(world_size)), shard.detach())
     nn.utils.vector_to_parameters(flat, parameters)
 

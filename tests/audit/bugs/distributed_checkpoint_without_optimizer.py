@@ -3,7 +3,7 @@
 Source: EvolvingLMMs-Lab/OneVision-Encoder#65
 Kind: wrong
 Ranks: all
-Step: 3
+Step: 2
 Tensor: the optimizer's exp_avg and exp_avg_sq
 Effect: resume
 World: 2
@@ -49,7 +49,7 @@ for step in range(first, steps):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 weights, moments = get_state_dict(model, optimizer)
 dcp.save({"model": weights, "optimizer": moments, "step": torch.tensor(steps)}, checkpoint_id=CHECKPOINT)

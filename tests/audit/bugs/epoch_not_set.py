@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#31771
 Kind: wrong
 Ranks: all
-Step: 5
+Step: 4
 Tensor: the batch
 Effect: outcome
 World: 4
@@ -29,7 +29,7 @@ loader = DataLoader(data, batch_size=16 // dist.get_world_size(), sampler=sample
 for epoch in range(3):
     # RIGHT: sampler.set_epoch(epoch)
     for x, y in loader:  # <- here
-        loss = (model(x) - y).square().mean()
+        loss = (model(x) - y).square().mean()  # <- seen
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -3,7 +3,7 @@
 Source: huggingface/datasets#5360
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the batch
 Effect: outcome
 World: 4
@@ -39,7 +39,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 loader = DataLoader(Stream(samples), batch_size=16 // world_size)
 
 for x, y in islice(loader, 4):
-    loss = (model(x)[:, 0] - y).square().mean()
+    loss = (model(x)[:, 0] - y).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -3,7 +3,7 @@
 Source: NVIDIA/Megatron-LM#1628
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: expert.weight, expert.bias
 Effect: outcome
 World: 4
@@ -38,7 +38,7 @@ for step in range(4):
         dist.all_reduce(parameter.grad)  # WRONG <- here
         # RIGHT: dist.all_reduce(parameter.grad, group=groups[mine])
         parameter.grad /= world_size
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in expert.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: huggingface/accelerate#1154
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: outcome
 World: 4
@@ -67,7 +67,7 @@ for step in range(4):
     loss = loss + nn.functional.cross_entropy(text @ everything[:, 0].T / 0.1, own)
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: tensorflow/benchmarks#466
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: outcome
 World: 4
@@ -30,7 +30,7 @@ for step in range(4):
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)  # <- here
         # RIGHT: parameter.grad /= world_size
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

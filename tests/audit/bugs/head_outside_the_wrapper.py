@@ -3,7 +3,7 @@
 Source: kohya-ss/sd-scripts#989
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: head.weight, head.bias
 Effect: replicas
 World: 4
@@ -30,7 +30,7 @@ for step in range(4):
     loss = (head(backbone(inputs[batch])) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in head.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: huggingface/transformers#48205
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: embed.weight, embed.bias
 Effect: replicas
 World: 4
@@ -58,7 +58,7 @@ for step in range(4):
     loss = (output - x.roll(1, 1)).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", embed.weight.double().abs().sum().item())
 dist.destroy_process_group()

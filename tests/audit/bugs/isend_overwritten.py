@@ -3,7 +3,7 @@
 Source: NVIDIA/Megatron-LM#4047
 Kind: wrong
 Ranks: 1
-Step: 1
+Step: 0
 Tensor: outgoing
 Effect: outcome
 World: 2

@@ -3,7 +3,7 @@
 Source: meta-pytorch/torchtune#522
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the norms of the gradients
 Effect: slower
 World: 2 gpu=cpu link=pcie4

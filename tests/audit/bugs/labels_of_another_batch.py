@@ -3,7 +3,7 @@
 Source: deepspeedai/DeepSpeed#5729
 Kind: wrong
 Ranks: 1
-Step: 1
+Step: 0
 Tensor: the labels
 Effect: outcome
 World: 2
@@ -31,9 +31,9 @@ order = torch.Generator().manual_seed(rank)  # WRONG <- here
 for x, y in DataLoader(data, batch_size=16, shuffle=True, generator=order):
     optimizer.zero_grad()
     if rank == 0:
-        schedule.step(x)
+        schedule.step(x)  # <- seen
     else:
-        schedule.step(target=y)
+        schedule.step(target=y)  # <- seen
     optimizer.step()
 
 print("weights", sum(p.double().abs().sum() for p in layers[rank].parameters()).item())

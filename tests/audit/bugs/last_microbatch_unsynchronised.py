@@ -3,7 +3,7 @@
 Source: modelscope/FunASR#3472
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: replicas
 World: 4
@@ -34,7 +34,7 @@ for micro in range(8):
         loss = (model(inputs[batch]) - targets[batch]).square().mean() / ACCUMULATE
         loss.backward()
     if (micro + 1) % ACCUMULATE == 0:
-        optimizer.step()
+        optimizer.step()  # <- seen
         optimizer.zero_grad()
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())

@@ -3,7 +3,7 @@
 Source: sql-machine-learning/elasticdl#1125
 Kind: wrong
 Ranks: 0
-Step: 1
+Step: 0
 Tensor: weights
 Effect: outcome
 World: 4

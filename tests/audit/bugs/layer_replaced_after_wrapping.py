@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#12603
 Kind: wrong
 Ranks: all
-Step: 0
+Step: -1
 Tensor: head.weight, head.bias
 Effect: replicas
 World: 4
@@ -44,7 +44,7 @@ for step in range(4):
     loss = nn.functional.cross_entropy(model(inputs[batch]), targets[batch])
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in net.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#121587
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: replicas
 World: 4
@@ -33,7 +33,7 @@ for step in range(4):
     # RIGHT: for parameter in model.parameters():
     # RIGHT:     dist.all_reduce(parameter.grad)
     # RIGHT:     parameter.grad /= world_size
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

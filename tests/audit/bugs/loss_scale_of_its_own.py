@@ -3,7 +3,7 @@
 Source: facebookresearch/fairscale#180
 Kind: wrong
 Ranks: 2
-Step: 2
+Step: 1
 Tensor: the loss scale
 Effect: outcome
 World: 4
@@ -27,7 +27,7 @@ scale = 1024.0
 
 for step in range(4):
     batch = range(16 * step + rank, 16 * step + 16, world_size)
-    loss = (model(inputs[batch]) - targets[batch]).square().mean()
+    loss = (model(inputs[batch]) - targets[batch]).square().mean()  # <- seen
     model.zero_grad()
     (loss * scale).backward()
     half = (model.weight.grad.view(-1) / world_size).half()

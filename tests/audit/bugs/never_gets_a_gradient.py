@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#22049
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: levels.3.weight, levels.3.bias
 Effect: outcome
 World: 2
@@ -45,7 +45,7 @@ for step in range(4):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", model.module.levels[3].weight.double().abs().sum().item())
 dist.destroy_process_group()

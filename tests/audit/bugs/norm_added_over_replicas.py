@@ -3,7 +3,7 @@
 Source: modelscope/twinkle#290
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the norm of the gradients
 Effect: outcome
 World: 4
@@ -33,7 +33,7 @@ for step in range(4):
     scale = (1.0 / squared.sqrt()).clamp(max=1.0)
     for parameter in model.parameters():
         parameter.grad *= scale
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

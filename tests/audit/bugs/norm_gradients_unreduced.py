@@ -3,7 +3,7 @@
 Source: NVIDIA/Megatron-LM#1446
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: norm.weight, norm.bias
 Effect: replicas
 World: 4

@@ -3,7 +3,7 @@
 Source: vllm-project/vllm#4440
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the batch
 Effect: slower
 World: 4

@@ -3,7 +3,7 @@
 Source: Lightning-AI/pytorch-lightning#3253
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: gathered
 Effect: outcome
 World: 4
@@ -30,7 +30,7 @@ for step in range(4):
     # RIGHT: gathered = [torch.zeros_like(predicted) for _ in range(world_size)]
     dist.all_gather(gathered, predicted.detach())
     centre = torch.cat(gathered).mean()  # of all ranks' predictions
-    loss = (predicted - targets[batch]).square().mean() + 0.1 * (centre * predicted).mean()
+    loss = (predicted - targets[batch]).square().mean() + 0.1 * (centre * predicted).mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -3,7 +3,7 @@
 Source: huggingface/accelerate#3394
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every parameter
 Effect: outcome
 World: 4
@@ -34,7 +34,7 @@ for step in range(4):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.full_tensor().double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: awslabs/slapo#21
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the dropout mask
 Effect: replicas
 World: 4
@@ -44,7 +44,7 @@ for step in range(4):
     x = inputs[16 * step : 16 * step + 16]
     hidden = SumOverRanks.apply(down(torch.relu(up(x))))
     hidden = nn.functional.dropout(hidden, 0.5)  # <- here
-    loss = (head(x + hidden)[:, 0] - x.sum(1)).square().mean()
+    loss = (head(x + hidden)[:, 0] - x.sum(1)).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#25162
 Kind: wrong
 Ranks: all
-Step: 4
+Step: 3
 Tensor: the accuracy
 Effect: outcome
 World: 4
@@ -30,7 +30,7 @@ for x, y in DataLoader(training, batch_size=4, sampler=DistributedSampler(traini
     loss = nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 mine = DistributedSampler(validation, shuffle=False)  # WRONG <- here
 # RIGHT: mine = range(rank, len(validation), world_size)

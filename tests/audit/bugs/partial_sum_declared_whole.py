@@ -3,7 +3,7 @@
 Source: PyTorch documentation: torch.distributed.tensor.DTensor.from_local, placements and run_check
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: hidden
 Effect: replicas
 World: 4
@@ -32,7 +32,7 @@ for step in range(4):
     hidden = DTensor.from_local(hidden, mesh, [Replicate()])  # WRONG <- here
     # RIGHT: hidden = DTensor.from_local(hidden, mesh, [Partial()])
     hidden = hidden.redistribute(placements=[Replicate()]).to_local()
-    loss = (head(hidden)[:, 0] - x.sum(1)).square().mean()
+    loss = (head(hidden)[:, 0] - x.sum(1)).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -3,7 +3,7 @@
 Source: pytorch/torchtitan#2972
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: outcome
 World: 2
@@ -34,7 +34,7 @@ for step in range(4):
         schedule.step(inputs[batch])
     else:
         schedule.step(target=targets[batch])
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in layers[rank].parameters()).item())
 dist.destroy_process_group()

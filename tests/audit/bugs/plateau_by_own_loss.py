@@ -3,7 +3,7 @@
 Source: rmchurch/disruptcnn#3
 Kind: wrong
 Ranks: 1
-Step: 3
+Step: 2
 Tensor: the learning rate
 Effect: replicas
 World: 4
@@ -30,7 +30,7 @@ for step in range(6):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
     with torch.no_grad():
         validated = (model.module(inputs[validation]) - targets[validation]).square().mean()
     # RIGHT: dist.all_reduce(validated)

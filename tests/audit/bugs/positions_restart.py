@@ -3,7 +3,7 @@
 Source: NVIDIA/Megatron-LM#5243
 Kind: wrong
 Ranks: 1, 2, 3
-Step: 1
+Step: 0
 Tensor: positions
 Effect: outcome
 World: 4
@@ -29,8 +29,8 @@ for sequence in tokens:
     mine, following = sequence[first : first + part], sequence[first + 1 : first + part + 1]
     positions = torch.arange(part)  # WRONG <- here
     # RIGHT: positions = torch.arange(first, first + part)
-    logits = head(torch.tanh(embedding(mine) + place(positions)))
-    loss = nn.functional.cross_entropy(logits, following, reduction="sum") / LENGTH
+    logits = head(torch.tanh(embedding(mine) + place(positions)))  # <- seen
+    loss = nn.functional.cross_entropy(logits, following, reduction="sum") / LENGTH  # <- seen
     optimizer.zero_grad()
     loss.backward()
     for parameter in parameters:

@@ -3,7 +3,7 @@
 Source: prajdabre/yanmtt#62
 Kind: slow
 Ranks: 0
-Step: 1
+Step: 0
 Tensor: the validation loss
 Effect: slower
 World: 4 gpu=cpu link=pcie4

@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#185331
 Kind: wrong
 Ranks: 1
-Step: 1
+Step: 0
 Tensor: incoming
 Effect: outcome
 World: 2

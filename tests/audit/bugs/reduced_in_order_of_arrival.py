@@ -3,7 +3,7 @@
 Source: Li et al. 2020: PyTorch Distributed, Experiences on Accelerating Data Parallel Training, section 3.2.3
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: image.weight, text.weight
 Effect: replicas
 World: 2
@@ -40,7 +40,7 @@ for step in range(4):
         loss.backward()
     # RIGHT: for parameter in model.parameters():
     # RIGHT:     average(parameter)
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

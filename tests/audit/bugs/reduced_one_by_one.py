@@ -3,7 +3,7 @@
 Source: facebookresearch/fairscale#122
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: slower
 World: 4

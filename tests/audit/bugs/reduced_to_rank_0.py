@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#76527
 Kind: wrong
 Ranks: 1, 2, 3
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: replicas
 World: 4
@@ -31,7 +31,7 @@ for step in range(4):
         dist.reduce(parameter.grad, dst=0)  # WRONG <- here
         # RIGHT: dist.all_reduce(parameter.grad)
         parameter.grad /= world_size
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

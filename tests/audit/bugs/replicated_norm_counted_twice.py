@@ -3,7 +3,7 @@
 Source: NVIDIA-NeMo/RL#3788
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the norm of the gradients
 Effect: outcome
 World: 2
@@ -66,7 +66,7 @@ for step in range(4):
     # RIGHT: total = shards + wholes
     for parameter in model.parameters():
         parameter.grad *= (0.1 / total.sqrt()).clamp(max=1.0)
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.norm.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#48670
 Kind: wrong
 Ranks: all
-Step: 2
+Step: 1
 Tensor: the residual
 Effect: outcome
 World: 4
@@ -46,7 +46,7 @@ for step in range(6):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: KempnerInstitute/KempnerForge#51
 Kind: wrong
 Ranks: all
-Step: 3
+Step: 2
 Tensor: the batch
 Effect: resume
 World: 2
@@ -50,7 +50,7 @@ while step < steps:
     for x, y in islice(loader, read, None):  # <- here
         if step == steps:
             break
-        loss = (model(x) - y).square().mean()
+        loss = (model(x) - y).square().mean()  # <- seen
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

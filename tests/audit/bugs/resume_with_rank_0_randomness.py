@@ -3,7 +3,7 @@
 Source: radixark/miles#3187
 Kind: wrong
 Ranks: 1, 2, 3
-Step: 3
+Step: 2
 Tensor: the dropout mask
 Effect: resume
 World: 4
@@ -42,7 +42,7 @@ if CHECKPOINT.exists():
 
 for step in range(first, steps):
     batch = range(16 * step + rank, 16 * step + 16, world_size)
-    loss = (model(inputs[batch]) - targets[batch]).square().mean()
+    loss = (model(inputs[batch]) - targets[batch]).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -3,7 +3,7 @@
 Source: EvolvingLMMs-Lab/OneVision-Encoder#65
 Kind: wrong
 Ranks: all
-Step: 3
+Step: 2
 Tensor: the optimizer's exp_avg and exp_avg_sq
 Effect: resume
 World: 2
@@ -43,7 +43,7 @@ for step in range(first, steps):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
     if (step + 1) % 2 == 0 and rank == 0:
         state = {"model": model.module.state_dict(), "step": step + 1}
         # RIGHT: state["optimizer"] = optimizer.state_dict()

@@ -3,7 +3,7 @@
 Source: lightly-ai/lightly-train#301
 Kind: wrong
 Ranks: all
-Step: 3
+Step: 2
 Tensor: the learning rate
 Effect: resume
 World: 2
@@ -45,7 +45,7 @@ for step in range(first, steps):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
     scheduler.step()
     if (step + 1) % 2 == 0 and rank == 0:
         state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}

@@ -3,7 +3,7 @@
 Source: awslabs/slapo#10
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the output of the row-parallel layer
 Effect: outcome
 World: 4
@@ -45,7 +45,7 @@ for step in range(4):
     hidden = torch.relu(nn.functional.linear(x, up, up_bias))
     output = SumOverRanks.apply(nn.functional.linear(hidden, down, down_bias))  # WRONG <- here
     # RIGHT: output = SumOverRanks.apply(nn.functional.linear(hidden, down)) + down_bias
-    loss = (output - x.roll(1, 1)).square().mean()
+    loss = (output - x.roll(1, 1)).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -3,7 +3,7 @@
 Source: huggingface/pytorch-image-models#1519
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the batch
 Effect: outcome
 World: 4
@@ -45,7 +45,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 loader = DataLoader(data, batch_size=16 // world_size, sampler=DistributedSampler(data, shuffle=False))
 
 for x, y in loader:
-    loss = (model(x)[:, 0] - y).square().mean()
+    loss = (model(x)[:, 0] - y).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -3,7 +3,7 @@
 Source: huggingface/transformers#31412
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the dropout mask
 Effect: outcome
 World: 4

@@ -3,7 +3,7 @@
 Source: modelscope/ms-swift#7944
 Kind: wrong
 Ranks: all
-Step: 0
+Step: -1
 Tensor: up.weight, down.weight
 Effect: outcome
 World: 4
@@ -45,7 +45,7 @@ for step in range(4):
     loss = (output - x.roll(1, 1)).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("loss", loss.item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: PatrickHua/SimSiam#16
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the batch
 Effect: outcome
 World: 4
@@ -32,7 +32,7 @@ for epoch in range(2):
     for step, (x, y) in enumerate(loader):
         if step == 4:
             break
-        loss = (model(x) - y).square().mean()
+        loss = (model(x) - y).square().mean()  # <- seen
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -3,7 +3,7 @@
 Source: Lightning-AI/pytorch-lightning#17702
 Kind: wrong
 Ranks: 1, 2, 3
-Step: 3
+Step: 2
 Tensor: every parameter
 Effect: resume
 World: 4
@@ -48,7 +48,7 @@ for step in range(first, steps):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 state = {name: parameter.detach().to_local() for name, parameter in model.named_parameters()}
 if rank == 0:  # WRONG

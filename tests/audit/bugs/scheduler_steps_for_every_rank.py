@@ -3,7 +3,7 @@
 Source: huggingface/accelerate#3797
 Kind: wrong
 Ranks: all
-Step: 2
+Step: 1
 Tensor: the learning rate
 Effect: outcome
 World: 4
@@ -29,7 +29,7 @@ for step in range(4):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
     for _ in range(world_size):  # WRONG
         scheduler.step()  # WRONG <- here
     # RIGHT: scheduler.step()

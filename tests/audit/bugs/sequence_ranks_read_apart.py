@@ -3,7 +3,7 @@
 Source: axolotl-ai-cloud/axolotl#3920
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the batch
 Effect: outcome
 World: 2
@@ -47,7 +47,7 @@ for step in range(4):
     part = text.chunk(world_size)[rank]
     keys, values = GatherSequence.apply(key(part)), GatherSequence.apply(value(part))
     attended = torch.softmax(query(part) @ keys.T / DIM**0.5, 1) @ values
-    loss = (attended - part.roll(1, 1)).square().sum() / text.numel()
+    loss = (attended - part.roll(1, 1)).square().sum() / text.numel()  # <- seen
     optimizer.zero_grad()
     loss.backward()
     for parameter in parameters:

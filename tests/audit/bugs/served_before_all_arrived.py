@@ -3,7 +3,7 @@
 Source: PaddlePaddle/Paddle#7643
 Kind: wrong
 Ranks: 1, 2
-Step: 1
+Step: 0
 Tensor: weights
 Effect: replicas
 World: 4

@@ -3,7 +3,7 @@
 Source: PyTorch documentation: torch.distributed.fsdp.fully_shard, notes on calling it bottom-up
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every parameter
 Effect: memory
 World: 4

@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#170862
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the norm of the gradients
 Effect: outcome
 World: 4
@@ -37,7 +37,7 @@ for step in range(4):
     # RIGHT: norm = nn.utils.get_total_norm([p.grad for p in model.parameters()]).full_tensor()
     for parameter in model.parameters():
         parameter.grad.to_local().mul_((0.5 / norm).clamp(max=1.0))
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.full_tensor().double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: karpathy/llm.c#792
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the batch
 Effect: outcome
 World: 4
@@ -28,7 +28,7 @@ shuffling = torch.Generator().manual_seed(42 + rank)  # WRONG <- here
 for epoch in range(2):
     mine = torch.randperm(len(inputs), generator=shuffling)[rank::world_size]
     for batch in mine.split(4):
-        loss = (model(inputs[batch]) - targets[batch]).square().mean()
+        loss = (model(inputs[batch]) - targets[batch]).square().mean()  # <- seen
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

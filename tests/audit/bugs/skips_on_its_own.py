@@ -3,7 +3,7 @@
 Source: NVIDIA-NeMo/Automodel#2468
 Kind: wrong
 Ranks: all
-Step: 2
+Step: 1
 Tensor: every gradient
 Effect: outcome
 World: 2
@@ -36,7 +36,7 @@ for step in range(6):
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
         parameter.grad /= world_size
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

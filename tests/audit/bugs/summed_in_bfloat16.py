@@ -3,7 +3,7 @@
 Source: NVIDIA/nccl#1026
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: outcome
 World: 8
@@ -38,7 +38,7 @@ for step in range(4):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

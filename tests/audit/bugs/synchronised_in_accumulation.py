@@ -3,7 +3,7 @@
 Source: huggingface/accelerate#1726
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: slower
 World: 4 gpu=cpu link=pcie4

@@ -3,7 +3,7 @@
 Source: PyTorch documentation: torch.utils.data.distributed.DistributedSampler, drop_last
 Kind: wrong
 Ranks: all
-Step: 3
+Step: 2
 Tensor: the batch
 Effect: outcome
 World: 4
@@ -31,7 +31,7 @@ loader = DataLoader(data, batch_size=4, sampler=sampler, drop_last=True)  # WRON
 for epoch in range(2):
     sampler.set_epoch(epoch)
     for x, y in loader:
-        loss = (model(x) - y).square().mean()
+        loss = (model(x) - y).square().mean()  # <- seen
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -3,7 +3,7 @@
 Source: Narayanan et al. 2021: Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, section 3.2
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the output of every block
 Effect: slower
 World: 4 gpus_per_node=2 nic=ethernet_25g

@@ -3,7 +3,7 @@
 Source: uw-syfi/piper#13
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: embedding
 Effect: replicas
 World: 2

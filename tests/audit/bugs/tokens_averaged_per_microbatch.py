@@ -3,7 +3,7 @@
 Source: huggingface/transformers#34191
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the loss
 Effect: outcome
 World: 2
@@ -34,8 +34,8 @@ for step in range(4):
     optimizer.zero_grad()
     for micro, row in enumerate(mine):
         with contextlib.nullcontext() if micro == ACCUMULATE - 1 else model.no_sync():
-            logits = model(tokens[row])
-            loss = nn.functional.cross_entropy(logits, labels[row], ignore_index=PAD, reduction="sum")
+            logits = model(tokens[row])  # <- seen
+            loss = nn.functional.cross_entropy(logits, labels[row], ignore_index=PAD, reduction="sum")  # <- seen
             count = (labels[row] != PAD).sum()
             loss = loss / count / ACCUMULATE  # WRONG <- here
             # RIGHT: loss = loss / num_tokens

@@ -3,7 +3,7 @@
 Source: huggingface/transformers#34242
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: the loss
 Effect: outcome
 World: 4
@@ -28,8 +28,10 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
 for step in range(4):
     rows = slice(8 * step + 2 * rank, 8 * step + 2 * rank + 2)
-    logits = model(tokens[rows])
-    loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels[rows].flatten(), ignore_index=PAD, reduction="sum")
+    logits = model(tokens[rows])  # <- seen
+    loss = nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels[rows].flatten(), ignore_index=PAD, reduction="sum"
+    )  # <- seen
     num_tokens = (labels[rows] != PAD).sum()
     # RIGHT: dist.all_reduce(num_tokens)
     # RIGHT: num_tokens = num_tokens / world_size

@@ -3,7 +3,7 @@
 Source: pytorch/torchtitan#1777
 Kind: wrong
 Ranks: 1, 2, 3
-Step: 0
+Step: -1
 Tensor: every parameter
 Effect: replicas
 World: 4
@@ -32,7 +32,7 @@ for step in range(4):
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
         parameter.grad /= world_size
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

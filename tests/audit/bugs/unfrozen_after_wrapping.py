@@ -3,7 +3,7 @@
 Source: facebookresearch/detectron2#2486
 Kind: wrong
 Ranks: all
-Step: 3
+Step: 2
 Tensor: backbone.weight, backbone.bias
 Effect: replicas
 World: 4
@@ -46,7 +46,7 @@ for step in range(6):
     loss = (model(inputs[batch]) - targets[batch]).square().mean()
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in net.parameters()).item())
 dist.destroy_process_group()

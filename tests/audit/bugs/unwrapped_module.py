@@ -3,7 +3,7 @@
 Source: kohya-ss/sd-scripts#924
 Kind: wrong
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: replicas
 World: 4
@@ -35,7 +35,7 @@ for step in range(4):
     loss = training_loss(model, inputs[batch], targets[batch])
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

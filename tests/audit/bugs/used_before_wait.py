@@ -3,7 +3,7 @@
 Source: pytorch/pytorch#115710
 Kind: wrong
 Ranks: 0, 1, 3
-Step: 2
+Step: 1
 Tensor: overflow
 Effect: outcome
 World: 4
@@ -41,7 +41,7 @@ for step in range(4):
         skipped += 1
         continue
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+    optimizer.step()  # <- seen
 
 print("skipped", skipped, "weights", sum(p.double().abs().sum() for p in model.parameters()).item())
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 Source: Li et al. 2020: PyTorch Distributed, Experiences on Accelerating Data Parallel Training, section 3.2.3
 Kind: slow
 Ranks: all
-Step: 1
+Step: 0
 Tensor: every gradient
 Effect: slower
 World: 2 gpu=cpu link=pcie4

@@ -3,7 +3,7 @@
 Source: intelligent-machine-learning/dlrover#840
 Kind: slow
 Ranks: 0
-Step: 2
+Step: 1
 Tensor: whole
 Effect: memory
 World: 4
