@@ -7,8 +7,8 @@
     # RIGHT: dist.all_reduce(p.grad, op=AVG)         a line that only the twin has
 
 `<- here` is the mistake's place: on a wrong line, or alone (`# <- here`) on a line that both have. `# <- seen` is a
-line that uses the wrong value next: an optimizer's step, a loss. Lines keep their numbers. The docstring says in words what
-is wrong, then what is looked up, a field a line:
+line that uses the wrong value next: an optimizer's step, a loss. Lines keep their numbers. The docstring says in words
+what is wrong, then what is looked up, a field a line:
 
     Source:    repository#number of a report, or the documentation or paper that says it
     Kind:      wrong, or slow

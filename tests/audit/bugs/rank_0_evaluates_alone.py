@@ -1,6 +1,6 @@
 """Rank 0 evaluates on all validation samples after every step, and the other ranks wait for it at the next all-reduce.
 
-Source: prajdabre/yanmtt#62
+Source: pytorch/examples#461
 Kind: slow
 Ranks: 0
 Step: 0
