@@ -51,8 +51,10 @@ def test_a_bug_shows_as_declared_and_its_twin_does_not(
     if effect == "resume":
         for source, differs in ((wrong, True), (twin, False)):
             ended = []
-            for folder, stops in (("at once", [4]), ("in two", [2, 4])):
-                monkeypatch.chdir(_emptied(tmp_path / folder))
+            for stops in ([4], [2, 4]):
+                own = tmp_path / f"{differs}{stops}"
+                own.mkdir()
+                monkeypatch.chdir(own)
                 ended.append([_printed(bug, source, tmp_path, "--steps", stop) for stop in stops][-1])
             assert (ended[0] != ended[1]) is differs
         return
@@ -74,10 +76,3 @@ def test_a_bug_shows_as_declared_and_its_twin_does_not(
 def test_a_right_program_runs(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert any(_printed(program, program.path.read_text(), tmp_path))
-
-
-def _emptied(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    for file in folder.iterdir():
-        file.unlink()
-    return folder
