@@ -18,7 +18,7 @@ from torch.nn.modules.module import (
 )
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from labkit.auditing.watch import Watch
+from labkit.auditing.watch import Watch, line
 from labkit.torch_port.data_loading import loaders_watched
 
 
@@ -44,10 +44,12 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 def _module_hooks(watch: Watch) -> list[Any]:
-    def registered(module: torch.nn.Module, _: str, __: Any) -> None:
+    def registered(module: torch.nn.Module, _: str, value: Any) -> None:
         mine = watch.here()
         if mine is not None:
             mine.names.add(module)
+            if isinstance(value, torch.nn.Parameter):
+                mine.names.made[id(value)] = line(sys._getframe(1))
 
     return [
         register_module_parameter_registration_hook(registered),
@@ -67,6 +69,13 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
             mine = watch.here()
             if mine is not None:
                 mine.names.add(self)
+
+        return call
+
+    def noted(real: Any) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> None:
+            real(self, *args, **kwargs)
+            watch.made(self, sys._getframe(1))
 
         return call
 
@@ -116,6 +125,9 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
     return [
         (torch.nn.Module, "__setstate__", setstate),
         (torch.optim.Optimizer, "add_param_group", add_group),
+        (torch.optim.Optimizer, "__init__", noted),
+        (torch.utils.data.DataLoader, "__init__", noted),
+        (torch.utils.data.DistributedSampler, "__init__", noted),
         (torch.autograd, "backward", backward),
         (torch.nn.utils, "clip_grad_norm_", clip),
         (torch.nn.functional, "dropout", dropout),

@@ -23,7 +23,11 @@ class Shot:
         step: The rank's training step.
         backwards: Its backward passes since the last step.
         scale: What a gradient scaler multiplied the loss with.
-        parameters: Name of each parameter of its models -> its values.
+        held: Names of the optimizer's parameters.
+        made: Name -> the line that made a parameter.
+        optimizer_made: The line that made the optimizer.
+        norms: Names of parameters that are a normalisation's.
+        parameters: Name of each parameter of its models and of the optimizer -> its values.
         sharded: Names of those that are pieces.
         gradients: Name of each parameter of the optimizer -> what the optimizer is given.
         own: Name -> what this rank's own backward passes made, before anybody else's came to it.
@@ -37,6 +41,10 @@ class Shot:
     step: int
     backwards: Sequence[Backward] = ()
     scale: float = 1.0
+    held: list[str] = field(default_factory=list)
+    made: dict[str, str] = field(default_factory=dict)
+    optimizer_made: str = ""
+    norms: set[str] = field(default_factory=set)
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     sharded: set[str] = field(default_factory=set)
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -61,6 +69,10 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
         step.sources[rank], step.backwards[rank], step.scale[rank] = shot.source, shot.backwards, shot.scale
         step.sharded |= shot.sharded
         step.called |= shot.called
+        step.norms |= shot.norms
+        step.held += [name for name in shot.held if name not in step.held]
+        step.made |= shot.made
+        step.optimizer_made = step.optimizer_made or shot.optimizer_made
         step.lost |= {name for name, did in shot.frozen.items() if did}
         for name in shot.frozen:
             step.frozen.setdefault(name, []).append(rank)
@@ -72,6 +84,8 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
         for name in _names(shots, "parameters"):
             tensors = {rank: shot.parameters[name] for rank, shot in shots.items() if name in shot.parameters}
             groups_alike = step.parameters[name] = alike(tensors)
+            if all(bool((one == one.reshape(-1)[0]).all()) for one in tensors.values() if one.numel()):
+                step.constant.add(name)
             if len(groups_alike) > 1 and name not in step.sharded:
                 first, other = groups_alike[0][0], groups_alike[1][0]
                 if tensors[first].shape == tensors[other].shape:

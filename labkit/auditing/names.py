@@ -11,10 +11,15 @@ _WRAPPING = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrap
 
 
 class Names:
-    """The modules that a rank made and still has."""
+    """The modules that a rank made and still has.
+
+    Attributes:
+        made: Id of a parameter -> the line that gave it to a module.
+    """
 
     def __init__(self) -> None:
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
+        self.made: dict[int, str] = {}
 
     def add(self, module: torch.nn.Module) -> None:
         """Take note of a module."""
@@ -30,6 +35,18 @@ class Names:
                     seen.add(id(one))
                     found[_free(_plain(name), root, found)] = one
         return found
+
+    def is_wrapped(self, module: torch.nn.Module) -> bool:
+        """Return whether a module is what DistributedDataParallel wraps."""
+        return any(
+            isinstance(one, torch.nn.parallel.DistributedDataParallel) and one.module is module
+            for reference in self._modules.values()
+            if (one := reference()) is not None
+        )
+
+    def of_norms(self) -> set[str]:
+        """Return the names of the parameters that normalisations hold."""
+        return self.parameters_of({key for key, one in self._modules.items() if "Norm" in type(one()).__name__})
 
     def parameters_of(self, modules: set[int]) -> set[str]:
         """Return the names of the parameters that modules of these ids hold themselves."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from labkit.auditing.seen import Call, Seen, Step
+from labkit.auditing.seen import Call, Groups, Seen, Step
+
+_OF_ACTIVATIONS = ("all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
+_FEWEST = 8  # elements: what is smaller is a count or a metric
 
 
 def first_steps(seen: Seen) -> list[Step]:
@@ -14,27 +17,35 @@ def first_steps(seen: Seen) -> list[Step]:
 
 
 def replicas(step: Step) -> list[tuple[int, ...]]:
-    """Return the groups of ranks that hold one whole model, bit for bit, as a step begins."""
-    names = [name for name in step.parameters if name not in step.sharded]
+    """Return the groups of ranks whose optimizers hold the same parameters, bit for bit, as a step begins."""
+    names = [name for name in step.held if name in step.parameters and name not in step.sharded]
     held: dict[int, list[int]] = defaultdict(list)
-    for name in names:
+    for number, name in enumerate(names):
         for place, ranks in enumerate(step.parameters[name]):
             for rank in ranks:
-                held[rank] += [names.index(name), place]
+                held[rank] += [number, place]
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for rank in sorted(held):
         groups[tuple(held[rank])].append(rank)
     return [tuple(ranks) for ranks in groups.values() if len(ranks) > 1]
 
 
+def sharing(step: Step) -> set[tuple[int, ...]]:
+    """Return the groups whose ranks computed different gradients and shared every one of them in a step."""
+    common: dict[int, set[int]] = {}
+    for fits in step.fits.values():
+        for rank, fit in fits.items():
+            if fit is not None:
+                common[rank] = common.get(rank, set(fit.ranks)) & set(fit.ranks)
+    return {tuple(sorted(ranks)) for ranks in common.values() if len(ranks) > 1}
+
+
 def averaging(seen: Seen) -> dict[tuple[int, ...], list[Step]]:
-    """Return the groups whose ranks computed different gradients and shared them, and in which steps."""
+    """Return the groups whose ranks computed different gradients and shared them all, and in which steps."""
     found: dict[tuple[int, ...], list[Step]] = defaultdict(list)
     for step in seen.steps:
-        groups = {fit.ranks for fits in step.fits.values() for fit in fits.values() if fit is not None}
-        for ranks in groups:
-            if len(ranks) > 1:
-                found[ranks].append(step)
+        for ranks in sharing(step):
+            found[ranks].append(step)
     return found
 
 
@@ -47,20 +58,37 @@ def data_parallel(seen: Seen) -> list[tuple[int, ...]]:
 
 
 def entangled(seen: Seen, ranks: tuple[int, ...]) -> bool:
-    """Return whether these ranks work on one batch together: a forward or backward pass waits for another rank's."""
+    """Return whether these ranks work on one batch together: one's forward or backward pass needs another's."""
     members = set(ranks)
-    if any(sender in members and receiver in members for sender, receiver in seen.messages):
-        return True
-    return any(_works_together(call) and len(members & set(call.ranks)) > 1 for call in seen.calls)
+    return in_turn(seen, ranks) or any(len(members & set(other)) > 1 for other in together(seen))
 
 
-def _works_together(call: Call) -> bool:
+def in_turn(seen: Seen, ranks: tuple[int, ...]) -> bool:
+    """Return whether one of these ranks sends messages to another, as stages of a pipeline and servers do."""
+    return any(sender in ranks and receiver in ranks for sender, receiver in seen.messages)
+
+
+def together(seen: Seen) -> set[tuple[int, ...]]:
+    """Return the groups over which activations travel in collectives, as in tensor and sequence parallelism."""
+    if "together" not in seen.known:
+        passes = {each.source for step in seen.steps for some in step.backwards.values() for each in some}
+        seen.known["together"] = {
+            call.ranks for call in seen.calls if len(call.ranks) > 1 and _of_activations(seen, call, passes)
+        }
+    found: set[tuple[int, ...]] = seen.known["together"]
+    return found
+
+
+def _of_activations(seen: Seen, call: Call, passes: set[str]) -> bool:
     if call.kind.startswith("all_to_all"):
+        return call.numel >= _FEWEST
+    if call.kind not in _OF_ACTIVATIONS or call.holds or call.numel < _FEWEST:
+        return False
+    if call.in_backward:
+        return call.source not in passes  # a backward of the program's own; DDP's reducer is called by no line of it
+    if call.in_forward and call.in_graph:
         return True
-    return (call.in_forward or call.in_backward) and not call.holds and call.kind in _OF_ACTIVATIONS and call.in_graph
-
-
-_OF_ACTIVATIONS = ("all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
+    return call.before_backward and 1 <= call.step < seen.num_steps.get(call.rank, 0)
 
 
 def averages_parameters(seen: Seen, ranks: tuple[int, ...]) -> bool:
@@ -79,3 +107,8 @@ def pairs(seen: Seen) -> Iterator[tuple[Step, Step]]:
     for steps in by_optimizer.values():
         steps.sort(key=lambda step: step.number)
         yield from zip(steps, [*steps[1:], *seen.ends[:1]], strict=False)
+
+
+def splits(groups: Groups, ranks: tuple[int, ...]) -> bool:
+    """Return whether some of these ranks hold other bits than others."""
+    return sum(bool(set(group) & set(ranks)) for group in groups) > 1

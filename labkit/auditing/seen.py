@@ -14,9 +14,17 @@ Groups = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Backward:
-    """A backward pass that the program began: its line, its loss, and whether it was given gradients."""
+    """A backward pass that the program began.
+
+    Attributes:
+        source: Its line.
+        made: The line that made its loss.
+        root: How its loss was made, None where that is not known.
+        given: Whether it was given gradients.
+    """
 
     source: str
+    made: str
     root: LossRoot | None
     given: bool
 
@@ -39,6 +47,7 @@ class Call:
         holds: What it gives: "gradient of fc.weight", "parameter fc.weight", "" where that is not known.
         in_forward: Whether a module's forward calls it.
         in_backward: Whether a backward pass does.
+        before_backward: Whether no backward pass was begun since the last step.
         in_graph: Whether autograd would have to differentiate it.
         number: How many collectives the rank had called before, over all groups.
     """
@@ -56,6 +65,7 @@ class Call:
     holds: str
     in_forward: bool
     in_backward: bool
+    before_backward: bool
     in_graph: bool
     number: int
 
@@ -79,6 +89,8 @@ class Epoch:
         drawn: Samples that the sampler hands out.
         order: The order in which it does, where it has a seed of its own.
         source: The program's line.
+        made: The line that made the loader.
+        sampler_made: The line that made its sampler.
     """
 
     rank: int
@@ -95,6 +107,8 @@ class Epoch:
     drawn: int
     order: tuple[int, ...]
     source: str
+    made: str
+    sampler_made: str
 
 
 @dataclass(frozen=True)
@@ -112,13 +126,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Input:
-    """What a model was called with: a digest of all tensors, and how many elements they have."""
+    """What a model was called with: a digest of all tensors and their number of elements; inside a wrapper or not."""
 
     rank: int
     step: int
     digest: bytes
     numel: int
     source: str
+    inside: bool
 
 
 @dataclass(frozen=True)
@@ -179,6 +194,11 @@ class Step:
         sources: Rank -> the line of the step; what follows is by rank, too.
         backwards: The backward passes since the last step.
         scale: What the loss was multiplied with by a gradient scaler.
+        held: Names of the optimizer's parameters.
+        made: Name -> the line that made the parameter, or the optimizer for one that is no module's.
+        optimizer_made: The line that made the optimizer.
+        constant: Names of parameters whose elements are all equal as the step begins.
+        norms: Names of parameters that are a normalisation's.
         parameters: Name of each parameter -> groups of ranks that hold the same bits as the step begins.
         differences: Name -> where they part, for those of more than one group.
         sharded: Names of parameters that are spread over ranks.
@@ -197,6 +217,11 @@ class Step:
     sources: dict[int, str] = field(default_factory=dict)
     backwards: dict[int, Sequence[Backward]] = field(default_factory=dict)
     scale: dict[int, float] = field(default_factory=dict)
+    held: list[str] = field(default_factory=list)
+    made: dict[str, str] = field(default_factory=dict)
+    optimizer_made: str = ""
+    constant: set[str] = field(default_factory=set)
+    norms: set[str] = field(default_factory=set)
     parameters: dict[str, Groups] = field(default_factory=dict)
     differences: dict[str, Difference] = field(default_factory=dict)
     sharded: set[str] = field(default_factory=set)
@@ -225,3 +250,4 @@ class Seen:
     messages: set[tuple[int, int]] = field(default_factory=set)
     problems: list[Any] = field(default_factory=list)
     num_steps: dict[int, int] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from labkit.auditing.names import Names
 from labkit.auditing.seen import Backward, Batch, Call, Clip, Epoch, Input, Mask, Seen
 from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator
+from labkit.simulator.record import Row
 from labkit.simulator.rounds import Group, Part
 from labkit.simulator.state import VirtualRank, current_rank
 from labkit.torch_port.backward import in_backward
@@ -56,6 +57,8 @@ class RankWatch:
         self.iterating: dict[int, tuple[int, int]] = {}
         self.num_masks = 0
         self.called: set[int] = set()
+        self.made: dict[int, str] = {}
+        self.scalars: dict[int, str] = {}
         self.scale = 1.0
         self.kept_alive: list[Any] = []
 
@@ -86,11 +89,13 @@ class Watch:
 
     def operator(self, rank: VirtualRank, known: Operator, args: Any, kwargs: Any, out: Any) -> None:
         """Look whether an operator touches what is in flight."""
-        flights = self._ranks[rank.rank].flights
-        if flights.any and not known.views:
-            problem = flights.touched(known, args, kwargs, lambda: line(sys._getframe(2)))
+        mine = self._ranks[rank.rank]
+        if mine.flights.any and not known.views and known.func.namespace == "aten":
+            problem = mine.flights.touched(known, args, kwargs, lambda: line(sys._getframe(2)))
             if problem is not None:
-                self.seen.problems.append((rank.rank, self._ranks[rank.rank].step, *problem))
+                self.seen.problems.append((rank.rank, mine.step, *problem))
+        if type(out) is torch.Tensor and not out.dim() and out.is_floating_point() and not in_backward():
+            mine.scalars[_address(out)] = line(sys._getframe(1))
 
     def collective(self, rank: VirtualRank, group: Group, part: Part, op: str) -> None:
         """Note a collective."""
@@ -101,7 +106,8 @@ class Watch:
             mine.rank, mine.step, tuple(group.ranks), part.row.kind, op,
             "" if first is None else str(first.dtype).removeprefix("torch."), sum(one.numel() for one in tensors),
             part.row.bytes, line(sys._getframe(2)), part.row.blocking, self._holding(mine, tensors), mine.depth > 0,
-            in_backward(), torch.is_grad_enabled() and any(one.requires_grad for one in part.inputs), mine.num_calls,
+            in_backward(), not mine.backwards,
+            torch.is_grad_enabled() and any(one.requires_grad for one in part.inputs), mine.num_calls,
         )  # fmt: skip
         mine.num_calls += 1
         self.seen.calls.append(call)
@@ -111,6 +117,11 @@ class Watch:
     def completed(self, rank: VirtualRank, part: Part) -> None:
         """Let go of the buffers of a collective."""
         self._ranks[rank.rank].flights.remove(part)
+
+    def touched(self, rank: VirtualRank, kind: str, row: Row, source: str) -> None:
+        """Note a message's buffer that was touched too early."""
+        kind = "used_before_wait" if kind == "read_before_wait" else kind
+        self.seen.problems.append((rank.rank, self._ranks[rank.rank].step, kind, row.kind, row.source, source))
 
     def message(self, rank: VirtualRank, posted: Posted) -> None:
         """Note who sends to whom."""
@@ -132,6 +143,13 @@ class Watch:
 
     # ---- what torch's hooks tell
 
+    def made(self, thing: Any, frame: FrameType) -> None:
+        """Note the line that made an optimizer, a loader or a sampler."""
+        mine = self.here()
+        if mine is not None:
+            mine.made[id(thing)] = line(frame)
+            mine.kept_alive.append(thing)
+
     def added(self, parameters: Sequence[torch.Tensor]) -> None:
         """Note parameters that an optimizer was given: what comes to their gradients is added up from now on."""
         mine = self.here()
@@ -151,7 +169,10 @@ class Watch:
         losses = [one for one in tensors_of(tensors) if one.requires_grad]
         alone = given is None or (isinstance(given, list | tuple) and all(one is None for one in given))
         root = loss_root(losses[0]) if alone and len(losses) == 1 else None
-        mine.backwards.append(Backward(line(frame), root, not alone))
+        with unseen():
+            made = mine.scalars.get(_address(losses[0]), "") if losses else ""
+        mine.backwards.append(Backward(line(frame), made, root, not alone))
+        mine.scalars.clear()
 
     def forward_begins(self, module: torch.nn.Module, args: Any) -> None:
         """Note a module's forward; at the outermost, what it is called with."""
@@ -165,7 +186,9 @@ class Watch:
                 with unseen():
                     every = b"".join(digest(one) for one in tensors)
                 numel = sum(one.numel() for one in tensors)
-                self.seen.inputs.append(Input(mine.rank, mine.step, every, numel, line(sys._getframe(1))))
+                self.seen.inputs.append(
+                    Input(mine.rank, mine.step, every, numel, line(sys._getframe(1)), mine.names.is_wrapped(module))
+                )
         mine.depth += 1
         mine.called.add(id(module))
 
@@ -185,14 +208,19 @@ class Watch:
         mine.kept_alive.append(optimizer)
         named = {id(one): name for name, one in mine.names.parameters().items()}
         shot = self._shot(mine, line(sys._getframe(1)))
-        shot.called = mine.names.parameters_of(mine.called)
+        shot.called, shot.norms = mine.names.parameters_of(mine.called), mine.names.of_norms()
+        shot.optimizer_made = mine.made.get(id(optimizer), "")
         with unseen():
             number = 0
             for group in optimizer.param_groups:
                 for one in group["params"]:
                     name = named.get(id(one), f"parameter {number} of the optimizer")
+                    shot.held.append(name)
+                    shot.made[name] = mine.names.made.get(id(one), shot.optimizer_made)
                     if id(one) not in named:
                         shot.unknown.append(name)
+                        if (values := kept(one)) is not None:
+                            shot.parameters[name] = values
                     number += 1
                     if not one.requires_grad:
                         shot.frozen[name] = id(one) in mine.hooked
@@ -297,6 +325,8 @@ class Watch:
                 _length(sampler),
                 () if not spreads or sampler is None else tuple(sampler),
                 line(frame),
+                mine.made.get(id(loader), ""),
+                mine.made.get(id(sampler), ""),
             )
         )
 

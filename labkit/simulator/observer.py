@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from labkit.simulator.messages import Posted
     from labkit.simulator.operators import Operator
+    from labkit.simulator.record import Row
     from labkit.simulator.rounds import Group, Part
     from labkit.simulator.state import VirtualRank
 
@@ -22,6 +23,9 @@ class Observer(Protocol):
 
     def completed(self, rank: VirtualRank, part: Part) -> None:
         """The rank learnt that a collective is complete; its results are about to be written."""
+
+    def touched(self, rank: VirtualRank, kind: str, row: Row, source: str) -> None:
+        """An operator on this line touched a message's buffer before it was free; kind is that of the Problem."""
 
     def message(self, rank: VirtualRank, posted: Posted) -> None:
         """A send or a receive is posted."""

@@ -302,7 +302,10 @@ class Roofline(DispatchMode):
                 line = short(source) or "a line that is not known"
                 verb = "wrote into" if writes else "read"
                 text = f"Rank {rank.rank} {verb} the buffer of its {flight.call()} at {line}, before wait() returned."
-                rank.problem("read_before_wait" if flight.receiving else "changed_in_flight", text, flight.row)
+                kind = "read_before_wait" if flight.receiving else "changed_in_flight"
+                rank.problem(kind, text, flight.row)
+                if self._observer is not None:
+                    self._observer.touched(rank, kind, flight.row, source)
 
 
 def _tf32() -> bool:

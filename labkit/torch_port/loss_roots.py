@@ -1,4 +1,4 @@
-"""How a loss was made, read from its graph: a mean over how many elements, times which number."""
+"""How a loss was made, read from its graph: a mean or a sum of how many elements, times which number."""
 
 from __future__ import annotations
 
@@ -11,27 +11,36 @@ from labkit.torch_port.operators import unanswered, uncounted
 
 _PASSES = ("Alias", "Clone", "Squeeze", "ToCopy", "Unsqueeze", "View", "Reshape", "Select", "Expand")
 _WITH_REDUCTION = ("BinaryCrossEntropy", "Huber", "KlDiv", "L1Loss", "Mse", "NllLoss", "SmoothL1", "SoftMargin")
-_MEAN = 1
+_MEAN, _SUM = 1, 2
 _DEEPEST = 64
 
 
 @dataclass(frozen=True)
 class LossRoot:
-    """A mean times a number.
+    """A mean or a sum, times a number.
 
     Attributes:
-        factor: The number that the mean was multiplied by: 0.25 for ``loss / 4``.
-        count: What the mean is over, None where the graph does not say: elements, or targets that were not ignored.
+        is_mean: Whether it is a mean.
+        factor: The number that it was multiplied by: 0.25 for ``loss / 4``.
+        count: Of how many it is, None where the graph does not say: elements, or targets that were not ignored.
         counted: What was counted, "targets" or "elements".
     """
 
+    is_mean: bool
     factor: float
     count: float | None
     counted: str
 
+    @property
+    def weight(self) -> float | None:
+        """What it weighs as a mean: 1 for a mean as it is, and for a sum that was divided by its count."""
+        if self.is_mean:
+            return self.factor
+        return None if self.count is None else self.factor * self.count
+
 
 def loss_root(loss: torch.Tensor) -> LossRoot | None:
-    """Return how a loss was made of a mean, None where it was made in another way."""
+    """Return how a loss was made of a mean or a sum, None where it was made in another way."""
     with uncounted(), unanswered(), torch.no_grad():
         return _root(loss.grad_fn, 1.0, _DEEPEST)
 
@@ -52,14 +61,16 @@ def _root(node: Any, factor: float, left: int) -> LossRoot | None:
         return first if all(each == first for each in parts) else None
     if name.startswith(_PASSES):
         return _root(before[0], factor, left - 1) if before else None
-    if name.startswith("MeanBackward"):
+    if name.startswith(("MeanBackward", "SumBackward")):
         sizes = getattr(node, "_saved_self_sym_sizes", None)
         count = getattr(node, "_saved_self_sym_numel", None) if sizes is None else _product(sizes)
-        return LossRoot(factor, None if count is None else float(count), "elements")
-    if name.startswith(_WITH_REDUCTION) and getattr(node, "_saved_reduction", None) == _MEAN:
+        return LossRoot(name.startswith("Mean"), factor, None if count is None else float(count), "elements")
+    if name.startswith(_WITH_REDUCTION) and getattr(node, "_saved_reduction", None) in (_MEAN, _SUM):
+        is_mean = node._saved_reduction == _MEAN
         if name.startswith("NllLoss"):
-            return LossRoot(factor, float(node._saved_total_weight.item()), "targets")
-        return LossRoot(factor, float(node._saved_self.numel()), "elements")
+            targets, ignored = node._saved_target, node._saved_ignore_index
+            return LossRoot(is_mean, factor, float((targets != ignored).sum()), "targets")
+        return LossRoot(is_mean, factor, float(node._saved_self.numel()), "elements")
     return None
 
 

@@ -7,8 +7,8 @@ from statistics import median
 
 from labkit.auditing.catalogue import rule
 from labkit.auditing.finding import Finding
-from labkit.auditing.roles import averages_parameters, entangled, first_steps, replicas
-from labkit.auditing.seen import Seen, Step
+from labkit.auditing.roles import averages_parameters, entangled, first_steps, in_turn, replicas, together
+from labkit.auditing.seen import Call, Seen, Step
 from labkit.auditing.telling import listed, share
 
 NOT_AVERAGED = rule(
@@ -53,7 +53,7 @@ def look(seen: Seen) -> Iterator[Finding]:
     """Yield what is wrong with gradients."""
     told: set[str] = set()
     for step in sorted(seen.steps, key=lambda step: (step.number, step.optimizer)):
-        for finding in (*_groups(seen, step), *_scale(step)):
+        for finding in (*_groups(seen, step), *_scale(seen, step)):
             if finding.rule not in told:
                 told.add(finding.rule)
                 yield finding
@@ -78,15 +78,30 @@ def _groups(seen: Seen, step: Step) -> Iterator[Finding]:
                 smaller.append(name)
             else:
                 whole.append(name)
-        if alone and (whole or not entangled(seen, ranks)):
-            yield _alone(step, ranks, alone, whole + smaller)
+        if in_turn(seen, ranks):
+            continue
+        if alone:
+            yield _alone(seen, step, ranks, alone, whole + smaller)
         elif smaller and not entangled(seen, ranks):
             yield _smaller(step, ranks, smaller)
+    yield from _norms(seen, step)
 
 
-def _alone(step: Step, ranks: tuple[int, ...], alone: list[str], shared: list[str]) -> Finding:
+def _norms(seen: Seen, step: Step) -> Iterator[Finding]:
+    """Yield a normalisation that ranks hold whole while they work on one batch together, and step apart."""
+    for ranks in together(seen):
+        for name, fits in step.fits.items():
+            mine = [fit for rank in ranks if (fit := fits.get(rank)) is not None]
+            equal = any(set(ranks) <= set(group) for group in step.parameters.get(name, ()))
+            if name in step.norms and equal and len(mine) == len(ranks) and all(len(fit.ranks) == 1 for fit in mine):
+                yield _alone(seen, step, ranks, [name], [])
+                return
+
+
+def _alone(seen: Seen, step: Step, ranks: tuple[int, ...], alone: list[str], shared: list[str]) -> Finding:
     rank = next(one for one in ranks if (fit := step.fits[alone[0]].get(one)) is not None and len(fit.ranks) == 1)
     evidence = {"ranks": list(ranks), "not_averaged": alone, "averaged": shared}
+    evidence["called_inside_wrapper"] = any(one.inside for one in seen.inputs)
     if shared:
         text = (
             f"Rank {rank} steps with its own gradient of {listed(alone)}, and with averages of {len(shared)} other "
@@ -100,7 +115,9 @@ def _alone(step: Step, ranks: tuple[int, ...], alone: list[str], shared: list[st
         )
         todo = "Wrap the model in DistributedDataParallel, or all_reduce each gradient before optimizer.step()."
     name = PARTLY_AVERAGED if shared else NOT_AVERAGED
-    return Finding(name, "wrong", text, todo, rank, step.step, step.sources[rank], alone[0], evidence)
+    inside = next((one for one in seen.inputs if one.rank == rank and one.step == step.step and one.inside), None)
+    source = step.sources[rank] if inside is None else inside.source
+    return Finding(name, "wrong", text, todo, rank, step.step, source, alone[0], evidence)
 
 
 def _smaller(step: Step, ranks: tuple[int, ...], names: list[str]) -> Finding:
@@ -117,7 +134,7 @@ def _smaller(step: Step, ranks: tuple[int, ...], names: list[str]) -> Finding:
     return Finding(WRONG_GROUP, "wrong", text, todo, rank, step.step, step.sources[rank], names[0], evidence)
 
 
-def _scale(step: Step) -> Iterator[Finding]:
+def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
     for rank in sorted(step.sources):
         fits = {name: fit for name, each in step.fits.items() if (fit := each.get(rank)) and len(fit.ranks) > 1}
         factor = _loss_factor(step)
@@ -133,14 +150,26 @@ def _scale(step: Step) -> Iterator[Finding]:
         said = _said(times, ranks, passes, factor)
         if said is None:
             continue
-        text, todo = said
+        text, todo, of_passes = said
+        source = step.sources[rank]
+        if of_passes:
+            source = step.backwards[rank][0].made or step.backwards[rank][0].source
+        elif (call := _reduction(seen, step, rank)) is not None:
+            source = call.source
         evidence = {
             "times_the_mean": times, "ranks": ranks, "microbatches": passes, "loss_factor": factor,
             "gradient_over_sum": fit.ratio,
         }  # fmt: skip
         text = f"Rank {rank} steps with {times:.4g} times the mean gradient of {ranks} ranks: {text}"
-        yield Finding(WRONG_SCALE, "wrong", text, todo, rank, step.step, step.sources[rank], name, evidence)
+        yield Finding(WRONG_SCALE, "wrong", text, todo, rank, step.step, source, name, evidence)
         return
+
+
+def _reduction(seen: Seen, step: Step, rank: int) -> Call | None:
+    """Return the last call by which a rank reduced gradients in a step."""
+    calls = [call for call in seen.calls if call.rank == rank and call.step == step.step and call.op]
+    of_gradients = [call for call in calls if call.holds == "gradient" or (call.in_backward and not call.holds)]
+    return (of_gradients or [call for call in calls if not call.before_backward and call.numel > 1] or [None])[-1]
 
 
 def _loss_factor(step: Step) -> float | None:
@@ -150,7 +179,7 @@ def _loss_factor(step: Step) -> float | None:
         if not passes or len({each.source for each in passes}) > 1:
             return None  # several losses, not several microbatches of one
         for each in passes:
-            if each.given or each.root is None:
+            if each.given or each.root is None or not each.root.is_mean:
                 return None
             factors.add(each.root.factor)
     if not factors or max(factors) > min(factors) * (1 + 1e-6):
@@ -158,7 +187,7 @@ def _loss_factor(step: Step) -> float | None:
     return max(factors)
 
 
-def _said(times: float, ranks: int, passes: int, factor: float) -> tuple[str, str] | None:
+def _said(times: float, ranks: int, passes: int, factor: float) -> tuple[str, str, bool] | None:
     def near(value: float) -> bool:
         return abs(times / value - 1) < 1e-3
 
@@ -168,25 +197,30 @@ def _said(times: float, ranks: int, passes: int, factor: float) -> tuple[str, st
         return (
             f"the gradients of {ranks} ranks are added up and never divided.",
             f"Divide the sum by {ranks}, or reduce with ReduceOp.AVG.",
+            False,
         )
     if near(1 / ranks):
         return (
             f"they are divided by {ranks} twice.",
             f"DistributedDataParallel averages already: take the second division by {ranks} away.",
+            False,
         )
     if passes > 1 and near(passes):
         return (
             f"{passes} microbatches are added up and never divided.",
             f"Divide each loss by {passes} before backward().",
+            True,
         )
     if passes > 1 and near(1 / passes):
         return (
             f"{passes} microbatches are divided by {passes} twice.",
             "Divide the loss or the gradients, not both.",
+            True,
         )
     if passes > 1 and near(ranks * passes):
         return (
             f"neither the {ranks} ranks nor the {passes} microbatches are divided by.",
             f"Divide by {ranks * passes} once.",
+            True,
         )
     return None

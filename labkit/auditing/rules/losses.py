@@ -40,16 +40,17 @@ def look(seen: Seen) -> Iterator[Finding]:
 
 def _unequal(step: Step, ranks: tuple[int, ...]) -> Finding | None:
     counts: list[tuple[float, int, int, str, str]] = []
+    weights: list[float] = []
     for rank in ranks:
         passes = step.backwards.get(rank, ())
         if len({each.source for each in passes}) > 1:
             return None  # several losses
         for number, each in enumerate(passes):
-            if each.root is None or each.given or not each.root.count:
+            if each.root is None or each.given or not each.root.count or not each.root.weight:
                 return None
-            counts.append((each.root.count, rank, number, each.root.counted, each.source))
-    weights = {each.root.factor for rank in ranks for each in step.backwards.get(rank, ()) if each.root is not None}
-    if len(weights) != 1 or not counts or min(counts)[0] == max(counts)[0]:
+            counts.append((each.root.count, rank, number, each.root.counted, each.made or each.source))
+            weights.append(each.root.weight)
+    if not counts or max(weights) > min(weights) * (1 + 1e-5) or min(counts)[0] == max(counts)[0]:
         return None
     low, high = min(counts), max(counts)
     what = "targets that are not ignored" if low[3] == "targets" else "elements"

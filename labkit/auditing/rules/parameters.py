@@ -60,7 +60,8 @@ def _others(first: Step, steps: list[Step]) -> Finding | None:
         todo = "Make the optimizer from model.parameters() after fully_shard(), parallelize_module() or .to()."
         evidence = {"parameters": len(idle), "steps": len(steps)}
         return Finding(
-            OTHER_PARAMETERS, "wrong", text, todo, rank, first.step, first.sources[rank], idle[0], evidence
+            OTHER_PARAMETERS, "wrong", text, todo, rank, first.step, first.optimizer_made or first.sources[rank],
+            idle[0], evidence,
         )  # fmt: skip
     return None
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
 from labkit.auditing.finding import Finding
-from labkit.auditing.roles import averages_parameters, entangled, first_steps, pairs, replicas
-from labkit.auditing.seen import Groups, Seen, Step
+from labkit.auditing.roles import averages_parameters, entangled, first_steps, pairs, replicas, splits
+from labkit.auditing.seen import Seen, Step
 from labkit.auditing.telling import listed, parted
 
 BEGIN_UNEQUAL = rule(
@@ -49,7 +49,7 @@ def _unequal(step: Step) -> Finding | None:
     for name, apart in step.differences.items():
         groups = step.parameters[name]
         for fit in step.fits.get(name, {}).values():
-            if fit is not None and len(fit.ranks) > 1 and _splits(groups, fit.ranks):
+            if fit is not None and len(fit.ranks) > 1 and splits(groups, fit.ranks):
                 found.append((name, apart, fit))
                 break
     if not found:
@@ -62,7 +62,8 @@ def _unequal(step: Step) -> Finding | None:
     )
     todo = "Broadcast the model from one rank before the first step, or make it under one seed on all ranks."
     evidence = {"parameters": [one for one, _, _ in found], "index": list(apart.index), "values": list(apart.values)}
-    return Finding(BEGIN_UNEQUAL, "wrong", text, todo, rank, step.step, step.sources.get(rank, ""), name, evidence)
+    source = step.made.get(name) or step.sources.get(rank, "")
+    return Finding(BEGIN_UNEQUAL, "wrong", text, todo, rank, step.step, source, name, evidence)
 
 
 def _drift(seen: Seen, before: Step, after: Step) -> Finding | None:
@@ -70,11 +71,11 @@ def _drift(seen: Seen, before: Step, after: Step) -> Finding | None:
     for name, apart in after.differences.items():
         shared = [fit.ranks for fit in before.fits.get(name, {}).values() if fit is not None and len(fit.ranks) > 1]
         for ranks in {*whole, *shared}:
-            if _splits(before.parameters.get(name, ()), ranks) or not _splits(after.parameters[name], ranks):
+            if splits(before.parameters.get(name, ()), ranks) or not splits(after.parameters[name], ranks):
                 continue
             if averages_parameters(seen, ranks) or name not in before.parameters:
                 continue
-            rank, also = apart.ranks[1], sum(_splits(after.parameters[one], ranks) for one in after.differences)
+            rank, also = apart.ranks[1], sum(splits(after.parameters[one], ranks) for one in after.differences)
             text = (
                 f"Ranks {listed(ranks)} held the same model before step {before.step} and do not after it: "
                 f"{parted(name, apart)}; {also} of {len(after.parameters)} parameters part in this step."
@@ -84,7 +85,3 @@ def _drift(seen: Seen, before: Step, after: Step) -> Finding | None:
             source = before.sources.get(rank, "")
             return Finding(DRIFT, "wrong", text, todo, rank, before.step, source, name, evidence)
     return None
-
-
-def _splits(groups: Groups, ranks: tuple[int, ...]) -> bool:
-    return sum(bool(set(group) & set(ranks)) for group in groups) > 1

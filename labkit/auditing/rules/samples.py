@@ -76,7 +76,7 @@ def _told_same(
     )
     todo = f"Use DistributedSampler(dataset, num_replicas={len(ranks)}, rank=...), and give its rank to each rank."
     evidence = {"ranks": [other.rank, one.rank], "samples": common, "indices": list(one.indices)}
-    source = one.source if epoch is None else epoch.source
+    source = one.source if epoch is None else epoch.sampler_made or epoch.made or epoch.source
     return Finding(SAME_SAMPLES, "wrong", text, todo, one.rank, step, source, "", evidence)
 
 
@@ -147,7 +147,8 @@ def _never(seen: Seen, groups: list[tuple[int, ...]]) -> Iterator[Finding]:
                 "first": min(set(range(samples)) - read),
             }
             todo = "Give all samplers one seed and the same num_replicas, and each rank its own rank."
-            yield Finding(NEVER_READ, "wrong", text, todo, mine[-1].rank, mine[-1].step, mine[-1].source, "", evidence)
+            source = mine[-1].sampler_made or mine[-1].made or mine[-1].source
+            yield Finding(NEVER_READ, "wrong", text, todo, mine[-1].rank, mine[-1].step, source, "", evidence)
 
 
 def _who(epochs: list[Epoch]) -> str:
