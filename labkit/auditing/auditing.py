@@ -13,8 +13,9 @@ from labkit.auditing.catalogue import RULES
 from labkit.auditing.finding import Finding
 from labkit.auditing.hooks import watched
 from labkit.auditing.judging import judged
+from labkit.auditing.rank_watch import Enough
 from labkit.auditing.seen import Seen
-from labkit.auditing.watch import Enough, Watch
+from labkit.auditing.watch import Watch
 from labkit.errors import ConfigError, RunTimeout
 from labkit.launch.rank import set_span_recorder
 from labkit.scripts import Script, script

@@ -18,7 +18,8 @@ from torch.nn.modules.module import (
 )
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from labkit.auditing.watch import Watch, line
+from labkit.auditing.rank_watch import line
+from labkit.auditing.watch import Watch
 from labkit.torch_port.data_loading import loaders_watched
 
 
@@ -79,6 +80,14 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
 
         return call
 
+    def attribute(real: Any) -> Any:
+        def call(self: Any, name: str) -> Any:
+            if name == "module":
+                watch.unwraps(sys._getframe(1))
+            return real(self, name)
+
+        return call
+
     def add_group(real: Any) -> Any:
         def call(self: Any, group: Any) -> None:
             real(self, group)
@@ -126,6 +135,7 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
         (torch.nn.Module, "__setstate__", setstate),
         (torch.optim.Optimizer, "add_param_group", add_group),
         (torch.optim.Optimizer, "__init__", noted),
+        (torch.nn.parallel.DistributedDataParallel, "__getattr__", attribute),
         (torch.utils.data.DataLoader, "__init__", noted),
         (torch.utils.data.DistributedSampler, "__init__", noted),
         (torch.autograd, "backward", backward),

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from labkit.auditing.catalogue import Look
 from labkit.auditing.finding import SEVERITIES, Finding
-from labkit.auditing.rules import buffers, clipping, gradients, losses, parameters, random_state, replicas, samples
+from labkit.auditing.rules import (
+    buffers,
+    clipping,
+    gradients,
+    losses,
+    parameters,
+    random_state,
+    replicas,
+    samples,
+    shards,
+)
 from labkit.auditing.seen import Seen
 
 LOOKS: tuple[Look, ...] = tuple(
-    module.look for module in (gradients, replicas, parameters, losses, samples, random_state, clipping, buffers)
+    module.look
+    for module in (gradients, replicas, shards, parameters, losses, samples, random_state, clipping, buffers)
 )
 
 
 def judged(seen: Seen) -> list[Finding]:
     """Return every finding, the gravest first and in the order of steps."""
     findings = [finding for look in LOOKS for finding in look(seen)]
-    if any(finding.rule.startswith(("gradient-", "clipped-")) for finding in findings):
+    if any(finding.rule.startswith(("gradient-", "clipped-", "step-without", "requires-grad")) for finding in findings):
         findings = [finding for finding in findings if finding.rule != replicas.DRIFT]  # it follows from that
     return sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), max(one.step, 0)))

@@ -35,6 +35,7 @@ class Shot:
         unknown: Names of parameters that are no module's.
         frozen: Names of parameters of the optimizer that require no gradient -> whether they did when it got them.
         called: Names of parameters whose modules were called.
+        unsynced: The line of the last forward pass, where that was inside no_sync().
     """
 
     source: str
@@ -53,6 +54,7 @@ class Shot:
     unknown: list[str] = field(default_factory=list)
     frozen: dict[str, bool] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
+    unsynced: str = ""
 
 
 def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tuple[int, ...]]) -> Step:
@@ -69,6 +71,8 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
         step.sources[rank], step.backwards[rank], step.scale[rank] = shot.source, shot.backwards, shot.scale
         step.sharded |= shot.sharded
         step.called |= shot.called
+        if shot.unsynced:
+            step.unsynced[rank] = shot.unsynced
         step.norms |= shot.norms
         step.held += [name for name in shot.held if name not in step.held]
         step.made |= shot.made

@@ -63,6 +63,14 @@ def entangled(seen: Seen, ranks: tuple[int, ...]) -> bool:
     return in_turn(seen, ranks) or any(len(members & set(other)) > 1 for other in together(seen))
 
 
+def of_one_model(seen: Seen, ranks: tuple[int, ...]) -> bool:
+    """Return whether these ranks hold parts of one model: they work together, or gather each other's parameters."""
+    return entangled(seen, ranks) or any(
+        call.holds == "parameter" and call.kind.startswith("all_gather") and set(ranks) <= set(call.ranks)
+        for call in seen.calls
+    )
+
+
 def in_turn(seen: Seen, ranks: tuple[int, ...]) -> bool:
     """Return whether one of these ranks sends messages to another, as stages of a pipeline and servers do."""
     return any(sender in ranks and receiver in ranks for sender, receiver in seen.messages)

@@ -164,6 +164,41 @@ class Clip:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A norm that a program finds of gradients, or a factor that it scales them by.
+
+    Attributes:
+        kind: "norm" or "factor".
+        rank: Who.
+        step: In which training step.
+        value: The number.
+        order: How many such numbers the rank had before.
+        calls: How many collectives it had called before.
+        source: The program's line.
+    """
+
+    kind: str
+    rank: int
+    step: int
+    value: float
+    order: int
+    calls: int
+    source: str
+
+
+@dataclass(frozen=True)
+class SquareSum:
+    """A number that ranks add up after backward(), and the sum of squares of each gradient that the rank has then."""
+
+    rank: int
+    step: int
+    ranks: tuple[int, ...]
+    value: float
+    squares: dict[str, float]
+    source: str
+
+
+@dataclass(frozen=True)
 class Fit:
     """What a gradient is: so many times the sum of what the ranks of a group computed."""
 
@@ -209,6 +244,7 @@ class Step:
         frozen: Name of each parameter of the optimizer that requires no gradient -> on which ranks.
         lost: Names of those among them that required one when the optimizer got them.
         called: Names of parameters whose modules were called.
+        unsynced: Rank -> the line of the last forward pass, where that was inside no_sync().
     """
 
     optimizer: int
@@ -232,6 +268,7 @@ class Step:
     frozen: dict[str, list[int]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
+    unsynced: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -247,6 +284,8 @@ class Seen:
     inputs: list[Input] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
+    numbers: list[Number] = field(default_factory=list)
+    squares: list[SquareSum] = field(default_factory=list)
     messages: set[tuple[int, int]] = field(default_factory=set)
     problems: list[Any] = field(default_factory=list)
     num_steps: dict[int, int] = field(default_factory=dict)

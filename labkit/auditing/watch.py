@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 import torch
 
 from labkit.auditing.bits import digest, kept, nonzero, rows, same_bits, tensors_of, unseen
-from labkit.auditing.flights import Flights
+from labkit.auditing.gradient_numbers import LOOKED_AT, NORMS, address_of, number_of, of_gradients, squares
 from labkit.auditing.meeting import Shot, met
-from labkit.auditing.names import Names
-from labkit.auditing.seen import Backward, Batch, Call, Clip, Epoch, Input, Mask, Seen
+from labkit.auditing.rank_watch import Enough, RankWatch, adding, hook_on, line
+from labkit.auditing.seen import Backward, Batch, Call, Clip, Epoch, Input, Mask, Number, Seen, SquareSum
 from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator
 from labkit.simulator.record import Row
@@ -22,45 +21,6 @@ from labkit.simulator.rounds import Group, Part
 from labkit.simulator.state import VirtualRank, current_rank
 from labkit.torch_port.backward import in_backward
 from labkit.torch_port.loss_roots import loss_root
-
-_INSTALLED = ("site-packages", "dist-packages")
-
-
-class Enough(BaseException):  # a program must not catch it
-    """The steps that were asked for are done; the program ends here."""
-
-
-class RankWatch:
-    """What is known of one rank while it runs.
-
-    Attributes:
-        rank: Its number.
-        step: Training steps it has done.
-        depth: How deep in modules' forward calls it is.
-        names: Its modules.
-        own: Parameter -> what backward passes of this rank added to its gradient.
-        clipped: Parameter -> its gradient before it was clipped, and after.
-        scale: What its gradient scaler multiplies losses with.
-    """
-
-    def __init__(self, rank: int) -> None:
-        self.rank, self.step, self.depth, self.num_calls = rank, 0, 0, 0
-        self.names, self.flights = Names(), Flights()
-        self.own: dict[int, torch.Tensor] = {}
-        self.clipped: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
-        self.hooked: dict[int, Any] = {}
-        self.optimizers: dict[int, int] = {}
-        self.steps_of: dict[int, int] = defaultdict(int)
-        self.backwards: list[Backward] = []
-        self.loaders: dict[int, int] = {}
-        self.epochs: dict[int, int] = defaultdict(int)
-        self.iterating: dict[int, tuple[int, int]] = {}
-        self.num_masks = 0
-        self.called: set[int] = set()
-        self.made: dict[int, str] = {}
-        self.scalars: dict[int, str] = {}
-        self.scale = 1.0
-        self.kept_alive: list[Any] = []
 
 
 class Watch:
@@ -94,8 +54,10 @@ class Watch:
             problem = mine.flights.touched(known, args, kwargs, lambda: line(sys._getframe(2)))
             if problem is not None:
                 self.seen.problems.append((rank.rank, mine.step, *problem))
+        if known.name in LOOKED_AT and mine.backwards and not rank.process.stepping:
+            self._number(mine, known, args, out)
         if type(out) is torch.Tensor and not out.dim() and out.is_floating_point() and not in_backward():
-            mine.scalars[_address(out)] = line(sys._getframe(1))
+            mine.scalars[address_of(out)] = line(sys._getframe(1))
 
     def collective(self, rank: VirtualRank, group: Group, part: Part, op: str) -> None:
         """Note a collective."""
@@ -111,6 +73,8 @@ class Watch:
         )  # fmt: skip
         mine.num_calls += 1
         self.seen.calls.append(call)
+        if op == "SUM" and call.numel == 1 and mine.backwards and not call.in_backward and first is not None:
+            self._square_sum(mine, call, first)
         if not part.row.blocking:
             mine.flights.add(part, call.source)
 
@@ -128,6 +92,24 @@ class Watch:
         if posted.sends:
             self.seen.messages.add((rank.rank, posted.peer))
 
+    def _number(self, mine: RankWatch, known: Operator, args: Any, out: Any) -> None:
+        with unseen():
+            gradients = [one.grad for one in mine.hooked.values() if one.grad is not None]
+            value = number_of(known.name, args, out) if of_gradients(args, gradients) else None
+        if value is not None:
+            kind, order = "norm" if known.name in NORMS else "factor", len(self.seen.numbers)
+            source = line(sys._getframe(2))
+            self.seen.numbers.append(Number(kind, mine.rank, mine.step, value, order, mine.num_calls, source))
+
+    def _square_sum(self, mine: RankWatch, call: Call, first: torch.Tensor) -> None:
+        named = {id(one): name for name, one in mine.names.parameters().items()}
+        with unseen():
+            value = kept(first)
+            if value is None or not value.is_floating_point():
+                return
+            of_each = squares((named.get(key, f"parameter {key}"), one) for key, one in mine.hooked.items())
+        self.seen.squares.append(SquareSum(mine.rank, mine.step, call.ranks, float(value), of_each, call.source))
+
     def _holding(self, mine: RankWatch, tensors: Sequence[torch.Tensor]) -> str:
         """Return what parameter or gradient a collective is given, "" where it is none."""
         given = {one.untyped_storage().data_ptr() for one in tensors if one.layout is torch.strided and not one.is_meta}
@@ -135,9 +117,9 @@ class Watch:
             return ""
         for parameter in mine.hooked.values():
             with unseen():
-                if _address(parameter) in given:
+                if address_of(parameter) in given:
                     return "parameter"
-                if parameter.grad is not None and _address(parameter.grad) in given:
+                if parameter.grad is not None and address_of(parameter.grad) in given:
                     return "gradient"
         return ""
 
@@ -150,6 +132,14 @@ class Watch:
             mine.made[id(thing)] = line(frame)
             mine.kept_alive.append(thing)
 
+    def unwraps(self, frame: FrameType) -> None:
+        """Note a program that asks a wrapper for the module inside."""
+        mine, rank = self.here(), current_rank()
+        if mine is None or rank is None:
+            return
+        if rank.simulation.sources.find(frame)[0].startswith(f"{frame.f_code.co_filename}:"):
+            mine.unwrapped = line(frame)
+
     def added(self, parameters: Sequence[torch.Tensor]) -> None:
         """Note parameters that an optimizer was given: what comes to their gradients is added up from now on."""
         mine = self.here()
@@ -159,7 +149,7 @@ class Watch:
             if id(one) not in mine.hooked and one.requires_grad and one.is_leaf:
                 mine.hooked[id(one)] = one  # kept, so that its id stays its own
                 with unseen():
-                    _hook_on(one, _adding(mine, one))
+                    hook_on(one, adding(mine, one))
 
     def backward(self, tensors: Any, given: Any, frame: FrameType) -> None:
         """Note a backward pass that begins."""
@@ -170,7 +160,7 @@ class Watch:
         alone = given is None or (isinstance(given, list | tuple) and all(one is None for one in given))
         root = loss_root(losses[0]) if alone and len(losses) == 1 else None
         with unseen():
-            made = mine.scalars.get(_address(losses[0]), "") if losses else ""
+            made = mine.scalars.get(address_of(losses[0]), "") if losses else ""
         mine.backwards.append(Backward(line(frame), made, root, not alone))
         mine.scalars.clear()
 
@@ -187,8 +177,17 @@ class Watch:
                     every = b"".join(digest(one) for one in tensors)
                 numel = sum(one.numel() for one in tensors)
                 self.seen.inputs.append(
-                    Input(mine.rank, mine.step, every, numel, line(sys._getframe(1)), mine.names.is_wrapped(module))
+                    Input(
+                        mine.rank,
+                        mine.step,
+                        every,
+                        numel,
+                        mine.unwrapped or line(sys._getframe(1)),
+                        mine.names.is_wrapped(module),
+                    )
                 )
+        if getattr(module, "require_backward_grad_sync", None) is not None and torch.is_grad_enabled():
+            mine.unsynced = "" if module.require_backward_grad_sync else line(sys._getframe(1))
         mine.depth += 1
         mine.called.add(id(module))
 
@@ -209,6 +208,7 @@ class Watch:
         named = {id(one): name for name, one in mine.names.parameters().items()}
         shot = self._shot(mine, line(sys._getframe(1)))
         shot.called, shot.norms = mine.names.parameters_of(mine.called), mine.names.of_norms()
+        shot.unsynced = mine.unsynced
         shot.optimizer_made = mine.made.get(id(optimizer), "")
         with unseen():
             number = 0
@@ -373,51 +373,6 @@ class Watch:
         for place, number in sorted(self._shots):
             self._meet(place, number)
         return self.seen
-
-
-def line(frame: FrameType | None) -> str:
-    """Return file:line of the program that a call came from: the first frame of no package, else of no torch."""
-    rank, fallback = current_rank(), ""
-    while frame is not None and rank is not None:
-        source, _ = rank.simulation.sources.find(frame)
-        fallback = fallback or source
-        if not any(part in source for part in _INSTALLED):
-            return source or fallback
-        file = source.rpartition(":")[0]
-        while frame is not None and frame.f_code.co_filename != file:
-            frame = frame.f_back
-        frame = None if frame is None else frame.f_back
-    return fallback
-
-
-def _adding(mine: RankWatch, parameter: torch.Tensor) -> Any:
-    key = id(parameter)
-
-    def add(gradient: torch.Tensor) -> None:
-        if hasattr(gradient, "placements"):
-            return
-        with unseen():
-            copy = kept(gradient)
-            if copy is None:
-                return
-            before, so_far = mine.own.get(key), parameter.grad
-            if before is not None and so_far is not None and bool(so_far.any()):
-                before += copy
-            else:
-                mine.own[key] = copy
-
-    return add
-
-
-def _hook_on(parameter: Any, hook: Any) -> None:
-    parameter.register_hook(hook)
-
-
-def _address(tensor: torch.Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (NotImplementedError, RuntimeError):
-        return 0
 
 
 def _length(value: Any) -> int:

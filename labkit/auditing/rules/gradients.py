@@ -48,12 +48,22 @@ WRONG_SCALE = rule(
     sources="pytorch/tutorials#2305, neuralmagic/sparseml#135, verl-project/verl#3332",
 )
 
+UNSYNCED = rule(
+    "step-without-sync",
+    "the last backward pass before a step is outside no_sync()",
+    seen="whether DistributedDataParallel averages in the last backward pass before each step",
+    why="The last microbatch's gradients stay the rank's own, and replicas drift.",
+    todo="Let the last microbatch of a step run outside no_sync().",
+    lesson="05",
+    sources="modelscope/FunASR#3472",
+)
+
 
 def look(seen: Seen) -> Iterator[Finding]:
     """Yield what is wrong with gradients."""
     told: set[str] = set()
     for step in sorted(seen.steps, key=lambda step: (step.number, step.optimizer)):
-        for finding in (*_groups(seen, step), *_scale(seen, step)):
+        for finding in (*_unsynced(step), *_groups(seen, step), *_scale(seen, step)):
             if finding.rule not in told:
                 told.add(finding.rule)
                 yield finding
@@ -85,6 +95,17 @@ def _groups(seen: Seen, step: Step) -> Iterator[Finding]:
         elif smaller and not entangled(seen, ranks):
             yield _smaller(step, ranks, smaller)
     yield from _norms(seen, step)
+
+
+def _unsynced(step: Step) -> Iterator[Finding]:
+    if step.unsynced:
+        rank = min(step.unsynced)
+        text = (
+            f"Rank {rank} steps after a backward pass inside no_sync(): the last of {len(step.backwards[rank])} passes "
+            "is not averaged."
+        )
+        todo = "Leave no_sync() for the last microbatch before optimizer.step()."
+        yield Finding(UNSYNCED, "wrong", text, todo, rank, step.step, step.unsynced[rank], "", {})
 
 
 def _norms(seen: Seen, step: Step) -> Iterator[Finding]:
@@ -169,7 +190,8 @@ def _reduction(seen: Seen, step: Step, rank: int) -> Call | None:
     """Return the last call by which a rank reduced gradients in a step."""
     calls = [call for call in seen.calls if call.rank == rank and call.step == step.step and call.op]
     of_gradients = [call for call in calls if call.holds == "gradient" or (call.in_backward and not call.holds)]
-    return (of_gradients or [call for call in calls if not call.before_backward and call.numel > 1] or [None])[-1]
+    found = of_gradients or [call for call in calls if not call.before_backward and call.numel > 1]
+    return found[-1] if found else None
 
 
 def _loss_factor(step: Step) -> float | None:
