@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections.abc import Callable
@@ -115,6 +116,7 @@ def audit(
     name = fn.name if isinstance(fn, Script) else getattr(fn, "__name__", repr(fn))
     began = time.monotonic()
     seen = _watched(fn, () if is_script else args, world, steps, seed, timeout, echo=echo)
+    seen.loads = _reads_checkpoints(fn)
     findings = judged(seen)
     broken = {finding.rule for finding in findings}
     notes = (
@@ -124,6 +126,15 @@ def audit(
         name, world.world_size, max(seen.num_steps.values(), default=0), tuple(findings),
         tuple(rule for rule in RULES if rule not in broken) if seen.num_steps else (), time.monotonic() - began, notes,
     )  # fmt: skip
+
+
+def _reads_checkpoints(fn: Callable[..., object]) -> bool:
+    """Return whether a program can read a checkpoint again, as far as its text says."""
+    try:
+        text = Path(fn.path).read_text("utf-8") if isinstance(fn, Script) else inspect.getsource(inspect.unwrap(fn))
+    except (OSError, TypeError):
+        return False
+    return "torch.load(" in text or "checkpoint.load(" in text or "dcp.load(" in text
 
 
 class _Program:

@@ -18,6 +18,7 @@ from torch.nn.modules.module import (
 )
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from labkit.auditing.checkpoints_seen import saving
 from labkit.auditing.rank_watch import line
 from labkit.auditing.watch import Watch
 from labkit.torch_port.data_loading import loaders_watched
@@ -132,6 +133,7 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
         return call
 
     return [
+        *saving(watch.seen, watch.here),
         (torch.nn.Module, "__setstate__", setstate),
         (torch.optim.Optimizer, "add_param_group", add_group),
         (torch.optim.Optimizer, "__init__", noted),

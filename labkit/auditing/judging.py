@@ -6,6 +6,7 @@ from labkit.auditing.catalogue import Look
 from labkit.auditing.finding import SEVERITIES, Finding
 from labkit.auditing.rules import (
     buffers,
+    checkpoints,
     clipping,
     gradients,
     losses,
@@ -14,12 +15,25 @@ from labkit.auditing.rules import (
     replicas,
     samples,
     shards,
+    waits,
 )
 from labkit.auditing.seen import Seen
 
 LOOKS: tuple[Look, ...] = tuple(
     module.look
-    for module in (gradients, replicas, shards, parameters, losses, samples, random_state, clipping, buffers)
+    for module in (
+        gradients,
+        replicas,
+        shards,
+        parameters,
+        losses,
+        samples,
+        random_state,
+        clipping,
+        buffers,
+        checkpoints,
+        waits,
+    )
 )
 
 

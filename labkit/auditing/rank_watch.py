@@ -46,7 +46,8 @@ class RankWatch:
         self.loaders: dict[int, int] = {}
         self.epochs: dict[int, int] = defaultdict(int)
         self.iterating: dict[int, tuple[int, int]] = {}
-        self.num_masks = 0
+        self.num_masks = self.num_schedulers = self.num_operators = 0
+        self.drew_in_steps = self.seeded_in_steps = False
         self.unsynced = ""
         self.unwrapped = ""
         self.called: set[int] = set()

@@ -50,6 +50,9 @@ class Call:
         before_backward: Whether no backward pass was begun since the last step.
         in_graph: Whether autograd would have to differentiate it.
         number: How many collectives the rank had called before, over all groups.
+        passes: How many backward passes the rank had begun since its last step.
+        operators: How many operators it had run before.
+        row: Its span on the timeline.
     """
 
     rank: int
@@ -68,6 +71,14 @@ class Call:
     before_backward: bool
     in_graph: bool
     number: int
+    passes: int
+    operators: int
+    row: Any = field(compare=False, repr=False)
+
+    @property
+    def ns(self) -> int:
+        """How long it took, in virtual time; 0 where that is not known."""
+        return max(0, int(self.row.end_ns - self.row.start_ns))
 
 
 @dataclass(frozen=True)
@@ -199,6 +210,45 @@ class SquareSum:
 
 
 @dataclass(frozen=True)
+class Read:
+    """A value that a program reads from its device, for which the host waits."""
+
+    rank: int
+    step: int
+    in_backward: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class Save:
+    """A checkpoint that a rank writes.
+
+    Attributes:
+        rank: Who.
+        step: After how many training steps.
+        path: The file, "" where it is none.
+        parts: What is in it (labkit.auditing.saves).
+        local: Names of tensors in it that are the rank's own piece of a sharded one.
+        digest: Of the tensors in it.
+        optimizer_state: Whether an optimizer of the rank has state by then.
+        schedulers: Whether the rank has a learning-rate scheduler.
+        draws: Whether training steps draw random numbers that nobody seeds anew.
+        source: The program's line.
+    """
+
+    rank: int
+    step: int
+    path: str
+    parts: frozenset[str]
+    local: tuple[str, ...]
+    digest: bytes
+    optimizer_state: bool
+    schedulers: bool
+    draws: bool
+    source: str
+
+
+@dataclass(frozen=True)
 class Fit:
     """What a gradient is: so many times the sum of what the ranks of a group computed."""
 
@@ -284,6 +334,10 @@ class Seen:
     inputs: list[Input] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
+    loads: bool = False
+    reads: list[Read] = field(default_factory=list)
+    done: dict[int, int] = field(default_factory=dict)
     numbers: list[Number] = field(default_factory=list)
     squares: list[SquareSum] = field(default_factory=list)
     messages: set[tuple[int, int]] = field(default_factory=set)

@@ -13,7 +13,7 @@ from labkit.auditing.bits import digest, kept, nonzero, rows, same_bits, tensors
 from labkit.auditing.gradient_numbers import LOOKED_AT, NORMS, address_of, number_of, of_gradients, squares
 from labkit.auditing.meeting import Shot, met
 from labkit.auditing.rank_watch import Enough, RankWatch, adding, hook_on, line
-from labkit.auditing.seen import Backward, Batch, Call, Clip, Epoch, Input, Mask, Number, Seen, SquareSum
+from labkit.auditing.seen import Backward, Batch, Call, Clip, Epoch, Input, Mask, Number, Read, Seen, SquareSum
 from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator
 from labkit.simulator.record import Row
@@ -54,6 +54,13 @@ class Watch:
             problem = mine.flights.touched(known, args, kwargs, lambda: line(sys._getframe(2)))
             if problem is not None:
                 self.seen.problems.append((rank.rank, mine.step, *problem))
+        mine.num_operators += not known.views
+        if known.draws and mine.step and known.func.namespace == "aten" and (kwargs or {}).get("generator") is None:
+            mine.drew_in_steps |= any(
+                one.dim() for one in tensors_of(out)
+            )  # what a loader's epoch begins with has none
+        if known.reads and mine.step and rank.process.device is not None and not rank.process.stepping:
+            self._read(mine, known, args, rank)
         if known.name in LOOKED_AT and mine.backwards and not rank.process.stepping:
             self._number(mine, known, args, out)
         if type(out) is torch.Tensor and not out.dim() and out.is_floating_point() and not in_backward():
@@ -70,6 +77,7 @@ class Watch:
             part.row.bytes, line(sys._getframe(2)), part.row.blocking, self._holding(mine, tensors), mine.depth > 0,
             in_backward(), not mine.backwards,
             torch.is_grad_enabled() and any(one.requires_grad for one in part.inputs), mine.num_calls,
+            len(mine.backwards), mine.num_operators, part.row,
         )  # fmt: skip
         mine.num_calls += 1
         self.seen.calls.append(call)
@@ -80,7 +88,10 @@ class Watch:
 
     def completed(self, rank: VirtualRank, part: Part) -> None:
         """Let go of the buffers of a collective."""
-        self._ranks[rank.rank].flights.remove(part)
+        mine = self._ranks[rank.rank]
+        mine.flights.remove(part)
+        if not part.row.blocking:
+            self.seen.done[id(part.row)] = mine.num_operators
 
     def touched(self, rank: VirtualRank, kind: str, row: Row, source: str) -> None:
         """Note a message's buffer that was touched too early."""
@@ -91,6 +102,12 @@ class Watch:
         """Note who sends to whom."""
         if posted.sends:
             self.seen.messages.add((rank.rank, posted.peer))
+
+    def _read(self, mine: RankWatch, known: Operator, args: Any, rank: VirtualRank) -> None:
+        """Note a value that the program waits for its device to learn."""
+        accelerator = rank.process.accelerator
+        if known.name == "_local_scalar_dense" and accelerator is not None and accelerator.is_on(args[0]):
+            self.seen.reads.append(Read(mine.rank, mine.step, in_backward(), line(sys._getframe(2))))
 
     def _number(self, mine: RankWatch, known: Operator, args: Any, out: Any) -> None:
         with unseen():
