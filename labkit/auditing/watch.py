@@ -21,6 +21,7 @@ from labkit.simulator.rounds import Group, Part
 from labkit.simulator.state import VirtualRank, current_rank
 from labkit.torch_port.backward import in_backward
 from labkit.torch_port.loss_roots import loss_root
+from labkit.torch_port.operators import READS_ONE
 
 
 class Watch:
@@ -106,7 +107,7 @@ class Watch:
     def _read(self, mine: RankWatch, known: Operator, args: Any, rank: VirtualRank) -> None:
         """Note a value that the program waits for its device to learn."""
         accelerator = rank.process.accelerator
-        if known.name == "_local_scalar_dense" and accelerator is not None and accelerator.is_on(args[0]):
+        if known.name == READS_ONE and accelerator is not None and accelerator.is_on(args[0]):
             self.seen.reads.append(Read(mine.rank, mine.step, in_backward(), line(sys._getframe(2))))
 
     def _number(self, mine: RankWatch, known: Operator, args: Any, out: Any) -> None:

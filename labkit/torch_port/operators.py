@@ -165,7 +165,10 @@ TO_COPY = "_to_copy"
 VIEWS = ("_unsafe_view", "_reshape_alias")
 """Operators that view a tensor and do not say so."""
 
-FREE = ("_local_scalar_dense", "_wrap_tensor_autograd", *VIEWS)
+READS_ONE = "_local_scalar_dense"
+"""What a tensor's item() is."""
+
+FREE = (READS_ONE, "_wrap_tensor_autograd", *VIEWS)
 """Operators that only say something about a tensor, or view it."""
 
 
