@@ -38,7 +38,7 @@ model = DistributedDataParallel(nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 loader = DataLoader(Stream(samples), batch_size=16 // world_size)
 
-for x, y in islice(loader, 4):
+for x, y in islice(loader, 4):  # <- seen
     loss = (model(x)[:, 0] - y).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()

@@ -28,7 +28,7 @@ optimizer = torch.optim.SGD(layers[rank].parameters(), lr=0.05)
 order = torch.Generator().manual_seed(rank)  # WRONG <- here
 # RIGHT: order = torch.Generator().manual_seed(0)
 
-for x, y in DataLoader(data, batch_size=16, shuffle=True, generator=order):
+for x, y in DataLoader(data, batch_size=16, shuffle=True, generator=order):  # <- seen
     optimizer.zero_grad()
     if rank == 0:
         schedule.step(x)  # <- seen

@@ -44,7 +44,7 @@ model = DistributedDataParallel(nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 loader = DataLoader(data, batch_size=16 // world_size, sampler=DistributedSampler(data, shuffle=False))
 
-for x, y in loader:
+for x, y in loader:  # <- seen
     loss = (model(x)[:, 0] - y).square().mean()  # <- seen
     optimizer.zero_grad()
     loss.backward()

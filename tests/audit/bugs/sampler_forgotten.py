@@ -29,7 +29,7 @@ loader = DataLoader(data, batch_size=16 // dist.get_world_size(), shuffle=True) 
 
 for epoch in range(2):
     sampler.set_epoch(epoch)
-    for step, (x, y) in enumerate(loader):
+    for step, (x, y) in enumerate(loader):  # <- seen
         if step == 4:
             break
         loss = (model(x) - y).square().mean()  # <- seen

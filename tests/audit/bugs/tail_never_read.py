@@ -30,7 +30,7 @@ loader = DataLoader(data, batch_size=4, sampler=sampler, drop_last=True)  # WRON
 
 for epoch in range(2):
     sampler.set_epoch(epoch)
-    for x, y in loader:
+    for x, y in loader:  # <- seen
         loss = (model(x) - y).square().mean()  # <- seen
         optimizer.zero_grad()
         loss.backward()
