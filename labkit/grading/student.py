@@ -281,9 +281,8 @@ class Grader:
         self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)
-        return CaseRun(
-            self._template, exercise.id, rebuilt.cells, case, secret, work, seconds, self.setting.limits
-        ).run()
+        cells = rebuilt.cells_until(exercise.id)
+        return CaseRun(self._template, exercise.id, cells, case, secret, work, seconds, self.setting.limits).run()
 
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:
