@@ -41,6 +41,7 @@ def _course(folder: Path) -> Path:
         needs: dict[str, list[str]] = {"shift": ["double"], "total": ["shift"]}
         for each in content["metadata"]["labkit"]["exercises"]:
             each["needs"] = needs.get(each["id"], [])
+        path.mkdir(exist_ok=True)
         (path / "90_small.ipynb").write_text(json.dumps(content))
     return course
 
