@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 
@@ -9,6 +10,11 @@ _LINE = re.compile(r'^(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\
 
 
 _ONLY_IPYTHON = re.compile(r"\s*(?:[%!?]|[\w.*%]+\?{1,2}\s*$|[\w, ]+= *[%!])")
+_CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+_AROUND = frozenset({"time", "timeit", "capture", "prun"})
+"""The magics of a whole cell whose body is Python and runs in the notebook."""
+_MOST_WORK = 1 << 20
+"""Characters times lines for IPython beyond which a cell is read line by line: IPython reads it anew for each."""
 _SHELL = re.compile(r"\s*(?:\w+ *= *)?(?:!|%%?(?:pip|conda|mamba|uv|sx|system|bash|sh|cmd|script)\b)")
 
 
@@ -20,6 +26,45 @@ def is_for_ipython(line: str) -> bool:
 def calls_shell(line: str) -> bool:
     """Return whether a line of IPython's starts a program: ``!pip install x``, ``%pip install x``, ``%%bash``."""
     return _SHELL.match(line) is not None
+
+
+def as_python(source: str) -> str:
+    """Return a cell as Python, line for line: as it stands, else as IPython reads it.
+
+    What it asks of IPython calls ``get_ipython()``; a magic around a cell (``%%time``) becomes a comment, and a cell in
+    another language (``%%bash``) nothing but comments.
+    """
+    if _is_python(source):
+        return source
+    lines = source.splitlines(keepends=True)
+    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if lines and (magic := _CELL_MAGIC.match(lines[first])):
+        if magic[1] not in _AROUND:
+            return "".join(f"# {line}" for line in lines)
+        return "".join([*lines[:first], f"# {lines[first]}"]) + as_python("".join(lines[first + 1 :]))
+    asked = sum(map(is_for_ipython, lines)) + sum(line.lstrip().startswith((">>>", "In [")) for line in lines)
+    if len(source) * (asked + 1) <= _MOST_WORK and (read := _as_ipython_reads(source)) is not None:
+        return read
+    return "".join(f"# {line}" if is_for_ipython(line) else line for line in lines)
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _as_ipython_reads(source: str) -> str | None:
+    """Return what IPython makes of a cell; None where that is no Python either."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        read = str(TransformerManager().transform_cell(source))  # type: ignore[no-untyped-call]
+    except (SyntaxError, ValueError, RuntimeError, MemoryError, RecursionError):
+        return None
+    return read if _is_python(read) else None
 
 
 def cell_name(file: str) -> str | None:

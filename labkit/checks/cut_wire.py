@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from labkit.checks.wire import CollectiveCall, Wire
 
 BARRIER = "barrier"
 
 
-def between_barriers(wire: Wire, rank: int) -> list[list[CollectiveCall]]:
-    """Return the collectives that a rank called before its first barrier, between each and the next, after the last."""
+def between_barriers(
+    wire: Wire, rank: int, barriers: Collection[str] = frozenset({BARRIER})
+) -> list[list[CollectiveCall]]:
+    """Return the collectives that a rank called before its first barrier, between each and the next, after the last.
+
+    Args:
+        wire: What passed.
+        rank: Whose calls.
+        barriers: The kinds of calls that a driver separates others with.
+    """
     parts: list[list[CollectiveCall]] = [[]]
     for call in sorted((each for each in wire.collectives if each.rank == rank), key=lambda call: call.sequence):
-        if call.kind == BARRIER:
+        if call.kind in barriers:
             parts.append([])
         else:
             parts[-1].append(call)

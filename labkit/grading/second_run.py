@@ -46,4 +46,7 @@ def to_replace(
 
 def with_references(cells: Sequence[Cell], references: Mapping[str, str], slugs: Sequence[str]) -> tuple[Cell, ...]:
     """Return a submission's cells, those of some exercises with the reference answer in place of the student's."""
-    return tuple({**cell, "source": references[cell["name"]]} if cell["name"] in slugs else cell for cell in cells)
+    return tuple(
+        {**cell, "source": references[cell["name"]]} if cell["kind"] == "exercise" and cell["name"] in slugs else cell
+        for cell in cells
+    )

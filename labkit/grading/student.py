@@ -10,7 +10,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -117,13 +116,13 @@ class Grader:
         if problem := notebook.problem or other_lesson(notebook, self.setting.course):
             return unreadable(submission.name, problem, self.setting.course, digest, fingerprint)
         rebuilt = rebuild(notebook.cells, self.setting.course.pristine, self.setting.limits)
-        # The notebook waits for its kernel, the hidden cases for their ranks: neither is in the other's way.
-        with ThreadPoolExecutor(1, "notebook") as beside:
-            running = None if self.setting.points_only else beside.submit(self._execute, rebuilt, folder)
-            with self._gpu(progress):
-                exercises = self._probe(rebuilt, folder, progress)
+        run = None
+        if not self.setting.points_only:
+            # Its kernel can call the checks' oracles, so it has ended before any rank knows an input of a hidden case.
             progress("running the notebook")
-            run = running.result() if running else None
+            run = self._execute(rebuilt, folder)
+        with self._gpu(progress):
+            exercises = self._probe(rebuilt, folder, progress)
         if self.setting.second_run:
             exercises = self._second_run(exercises, rebuilt, folder, progress)
         exercises = from_packs(exercises, rebuilt.sources(), self.setting.course.pristine, self.setting.packs)
@@ -281,9 +280,8 @@ class Grader:
         self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)
-        return CaseRun(
-            self._template, exercise.id, rebuilt.cells, case, secret, work, seconds, self.setting.limits
-        ).run()
+        cells = rebuilt.cells_until(exercise.id)
+        return CaseRun(self._template, exercise.id, cells, case, secret, work, seconds, self.setting.limits).run()
 
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:

@@ -7,6 +7,7 @@ rank's draws are exchanged for others, that rank's numbers change and nobody els
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,13 @@ def test_what_only_one_rank_has_follows_from_nothing_another_has(path: Path, mon
                 for where, value in _private(dict(before.inputs[rank])):
                     shared = sum(_at(inputs, where, value) for inputs in before.inputs) > 1
                     assert shared or not same(value, now[where]), (before.name, rank, where)
+
+
+@pytest.mark.parametrize("path", ROOMS, ids=lambda path: path.name)
+def test_no_two_ranks_of_a_hidden_case_are_given_the_same(path: Path) -> None:
+    for case in _cases(path):
+        for first, second in combinations(range(case.world_size), 2):
+            assert not same(dict(case.inputs[first]), dict(case.inputs[second])), (case.name, first, second)
 
 
 def _at(inputs: Any, where: tuple[Any, ...], value: Any) -> bool:

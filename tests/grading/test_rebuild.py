@@ -85,14 +85,14 @@ def test_missing_and_double_cells_are_told(tmp_path: Path) -> None:
     )
 
 
-def test_a_cell_of_the_learners_own_is_left_out_and_told_where_it_belongs(tmp_path: Path) -> None:
+def test_a_cell_that_no_answer_needs_is_left_out_and_told(tmp_path: Path) -> None:
     content = notebook(RIGHT)
     content["cells"].insert(2, code_cell("mine", "def helper():\n    return 2\n", []))
     rebuilt = rebuilt_from(content, tmp_path)
     assert "mine" not in sources(rebuilt)
     assert rebuilt.notes == (
-        "Cell 3 of your file (it begins 'def helper():') is not one of the notebook's exercise cells and was left out. "
-        "What an answer needs must stand in its own cell or in an earlier exercise cell.",
+        "Cell 3 of your file (it begins 'def helper():') was left out: it is not one of the notebook's exercise cells, "
+        "and no answer needs it.",
     )
 
 

@@ -41,6 +41,7 @@ def _course(folder: Path) -> Path:
         needs: dict[str, list[str]] = {"shift": ["double"], "total": ["shift"]}
         for each in content["metadata"]["labkit"]["exercises"]:
             each["needs"] = needs.get(each["id"], [])
+        path.mkdir(exist_ok=True)
         (path / "90_small.ipynb").write_text(json.dumps(content))
     return course
 
@@ -107,19 +108,28 @@ def test_without_the_second_run_both_lose_their_points(tmp_path: Path) -> None:
 
 
 def test_it_begins_when_no_kernel_and_no_other_case_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs at the same time can be signalled to: here the kernel would still be there when all cases are done."""
+    """What runs at the same time can be signalled to: here another's kernel is still there when all cases are done."""
     course = find_course("90", _course(tmp_path / "course"))
     path = write_submission(tmp_path / "in" / "stands.ipynb", RIGHT | WRONG | {"shift": ON_DOUBLE})
     (tmp_path / "run").mkdir()
-    probed, seen = threading.Event(), []
+    begun, probed, seen = threading.Event(), threading.Event(), []
     execute, probe, exercise = Grader._execute, Grader._probe, Grader._exercise
 
-    def slow_kernel(self: Grader, *args: Any) -> Any:
+    def of_another(self: Grader) -> None:
         with self._among_kernels(fcntl.LOCK_SH):
+            begun.set()
             probed.wait(120)
-        return execute(self, *args)
+
+    def kernel(self: Grader, *args: Any) -> Any:
+        other = threading.Thread(target=of_another, args=(self,))
+        other.start()
+        begun.wait(120)
+        ran = execute(self, *args)
+        seen.append("its own kernel has ended")
+        return ran
 
     def all_cases(self: Grader, *args: Any) -> Any:
+        seen.append("cases begin")
         try:
             return probe(self, *args)
         finally:
@@ -135,7 +145,7 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(tmp_path: Path, mon
                     seen.append("alone" if probed.is_set() else "a kernel is there")
         return exercise(self, what, *args)
 
-    for name, put in (("_execute", slow_kernel), ("_probe", all_cases), ("_exercise", noted)):
+    for name, put in (("_execute", kernel), ("_probe", all_cases), ("_exercise", noted)):
         monkeypatch.setattr(Grader, name, put)
     alone = tmp_path / "run" / "alone"
     grader = Grader(Setting(course, tmp_path / "out", b"k" * 32, Limits(), alone, sandbox=SANDBOX))
@@ -144,7 +154,7 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(tmp_path: Path, mon
         result = grader.grade(Submission("stands", path), lambda words: None)
     finally:
         grader.close()
-    assert seen == ["alone"]
+    assert seen == ["its own kernel has ended", "cases begin", "alone"]
     assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
 
 
@@ -165,5 +175,6 @@ def test_references_are_given_for_what_failed_and_is_needed_however_far_away() -
     assert to_replace(manifest, results[0], results, references) == ()
     assert to_replace(manifest, results[1], results, references) == ()
     assert to_replace(manifest, results[2], results, {}) == ()
-    cells = [{"name": "double", "source": "mine"}, {"name": "shift", "source": "mine"}]
-    assert [cell["source"] for cell in with_references(cells, references, ("double",))] == ["d", "mine"]
+    kinds = (("double", "needed"), ("double", "exercise"), ("shift", "exercise"))
+    cells = [{"name": name, "kind": kind, "source": "mine"} for name, kind in kinds]
+    assert [cell["source"] for cell in with_references(cells, references, ("double",))] == ["mine", "d", "mine"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from labkit.checks.case import Case, Value
@@ -26,6 +27,11 @@ def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> di
     """
     batches = [hard_batch(part_of(seed, "rank", rank, number), batch) for number in range(passes)]
     return {"x": [x for x, _ in batches], "y": [y for _, y in batches], **more}
+
+
+def exchanging(cases: Sequence[Case]) -> list[Case]:
+    """Return cases whose ranks exchange numbers during backward, without which the gradients are not right."""
+    return [replace(case, inputs=tuple({**inputs, "exchange": True} for inputs in case.inputs)) for case in cases]
 
 
 def training_case(

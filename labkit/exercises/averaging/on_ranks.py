@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.on_ranks.model_state import PlainSGD, gradients_of, loss_of, model_of, state_of
-from labkit.checks.values import listed, tensor, text
+from labkit.checks.values import integer, listed, tensor, text
+from labkit.torch_port.generators import generator
 
 Cut = Callable[[], object]
 
@@ -28,15 +28,38 @@ def cutter() -> Cut:
     return lambda: dist.barrier(group)
 
 
-def mark_layers(model: HardModel, cut: Cut) -> None:
-    """Let every layer's output call `cut` when its gradient is there."""
+def mark_layers(model: nn.Module, cut: Callable[[Tensor], object]) -> None:
+    """Let every layer's output call `cut` with its gradient when that is there; what comes back takes its place."""
 
     def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
         if output.requires_grad:
-            output.register_hook(lambda gradient: cut())  # type: ignore[no-untyped-call]
+            output.register_hook(cut)  # type: ignore[no-untyped-call]
 
     for name in LAYERS:
         getattr(model, name).register_forward_hook(on_output)
+
+
+def exchange(inputs: Values) -> Callable[[Tensor], Tensor]:
+    """Return what scales a gradient by numbers of all ranks, which arrive in an exchange.
+
+    It marks the wire as a barrier does, and cannot be held back: the rest of backward needs what comes.
+    """
+    group, drawn = dist.new_group(), iter(drawn_marks(inputs))
+
+    def scale(gradient: Tensor) -> Tensor:
+        mine = next(drawn).repeat(dist.get_world_size())
+        came = torch.empty_like(mine)
+        dist.all_to_all_single(came, mine, group=group)
+        return gradient * (1 + came.sum())
+
+    return scale
+
+
+def drawn_marks(inputs: Values) -> Tensor:
+    """Return the numbers that a rank exchanges, one for each layer of each backward pass."""
+    num_passes = sum(len(step["x"]) for step in listed(inputs, "steps"))
+    draw = generator(integer(inputs, "seed"), "marks")
+    return torch.rand(num_passes * len(LAYERS), generator=draw, dtype=torch.float64) / 8
 
 
 def call_on_model(functions: Functions, inputs: Values) -> Values:
@@ -62,11 +85,11 @@ def train(functions: Functions, inputs: Values) -> Values:
     x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
     this rank uses the spare layer), spare_passes (in how many of the first passes; without it in all), stumble
     (whether an error leaves a no_sync before), keep (gradients are not cleared before the step), perfect (targets are
-    what the model says: every gradient is zero).
+    what the model says: every gradient is zero); optional exchange: layers exchange numbers during backward.
     """
     model = model_of(inputs)
     cut = cutter()
-    mark_layers(model, cut)
+    mark_layers(model, exchange(inputs) if inputs.get("exchange") else lambda gradient: cut())
     make = functions[text(inputs, "wrapper")]
     cap = inputs.get("cap")
     cut()

@@ -13,7 +13,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, state_of
 from labkit.checks.values import integer, listed
-from labkit.exercises.averaging.on_ranks import uses_spare
+from labkit.exercises.averaging.on_ranks import drawn_marks, mark_layers, uses_spare
 
 Gradients = Mapping[str, Tensor | None]
 
@@ -53,6 +53,8 @@ def replay(case: Case) -> Replay:
     """Return what a case of `train` must bring (see on_ranks.train)."""
     models = models_of(case)
     share_buffers = bool(case.about.get("buffers"))
+    if case.inputs[0].get("exchange"):
+        _scale_as_exchanged(models, case)
     results: list[dict[str, Value]] = [{"begun": state_of(model), "steps": []} for model in models]
     own: list[list[Gradients]] = []
     for number in range(len(listed(case.inputs[0], "steps"))):
@@ -69,6 +71,13 @@ def replay(case: Case) -> Replay:
     for result, model in zip(results, models, strict=True):
         result["end"] = state_of(model)
     return Replay(results, own)
+
+
+def _scale_as_exchanged(models: list[HardModel], case: Case) -> None:
+    """Let gradients of every layer's output be scaled as the ranks' exchanges do it."""
+    for model in models:
+        factors = iter(1 + torch.stack([drawn_marks(inputs) for inputs in case.inputs]).sum(0))
+        mark_layers(model, lambda gradient, factors=factors: gradient * next(factors))  # type: ignore[misc]
 
 
 def expected(case: Case) -> list[Values]:

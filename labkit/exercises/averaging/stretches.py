@@ -12,6 +12,8 @@ from labkit.checks.values import listed
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.averaging.on_ranks import LAYERS
 
+MARKS = frozenset({"barrier", "all_to_all", "all_to_all_single"})
+"""What the driver separates the parts of a step with: see on_ranks.mark_layers."""
 _READY_WITH = {"scale": "head", "shift": "head", "spare": "fixed"}
 
 
@@ -48,7 +50,7 @@ def labels(case: Case) -> list[tuple[int, int, str]]:
 
 def stretches(case: Case, wire: Wire, rank: int) -> list[Stretch] | None:
     """Return the stretches of a rank, or None where barriers are missing or are too many."""
-    parts, names = between_barriers(wire, rank), labels(case)
+    parts, names = between_barriers(wire, rank, MARKS), labels(case)
     if len(names) != len(parts):
         return None
     return [Stretch(*name, tuple(calls)) for name, calls in zip(names, parts, strict=True)]

@@ -14,6 +14,7 @@ from labkit.checks.case import Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import loss_of
 from labkit.checks.values import flag, integer, listed
+from labkit.torch_port.generators import generator
 
 OPTIONS = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 _DEFAULTS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2}
@@ -151,6 +152,25 @@ def backward(model: nn.Module, step: dict[str, Any]) -> None:
     """Compute the gradients of a step's loss."""
     options = {"spare": True} if step.get("spare") else {}
     torch.autograd.backward(loss_of(model(step["x"], **options), step["y"]))
+
+
+def right_in_its_shard(model: nn.Module, seed: int, step: int, rank: int, world_size: int) -> None:
+    """Put other numbers beside a rank's own shard of every gradient: of the rest nobody may make use here.
+
+    Args:
+        model: Its gradients are there.
+        seed: The rank's own.
+        step: Which step this is.
+        rank: Whose shard stays.
+        world_size: How many shards there are.
+    """
+    for place, parameter in enumerate(model.parameters()):
+        if parameter.grad is not None:
+            share = -(-parameter.numel() // world_size)
+            draw = generator(seed, "beside", step, place)
+            other = torch.randn(parameter.numel(), generator=draw, dtype=parameter.dtype)
+            other[rank * share : (rank + 1) * share] = 0
+            parameter.grad += other.view_as(parameter)
 
 
 def steps_of(inputs: Values) -> list[dict[str, Any]]:

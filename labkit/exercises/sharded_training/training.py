@@ -13,15 +13,22 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
-from labkit.checks.values import flag, listed
-from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, model_for, slow_down
+from labkit.checks.values import flag, integer, listed
+from labkit.exercises.sharded_training.on_ranks import (
+    OPTIONS,
+    grouped,
+    kind_for,
+    model_for,
+    right_in_its_shard,
+    slow_down,
+)
 
 Parameters = Mapping[str, Value]
 
 
 def training_case(
     name: str, seed: int, world_size: int, *, same_batch: bool, num_steps: int = 3, size: int = 4,
-    groups: bool = False, slower: bool = False, spare: Sequence[int] = (), adamax: bool = False,
+    groups: bool = False, slower: bool = False, spare: Sequence[int] = (), adamax: bool = False, apart: bool = False,
     about: Mapping[str, Value] | None = None,
     more: Mapping[str, Value] | None = None, **model: int,
 ) -> Case:  # fmt: skip
@@ -38,6 +45,7 @@ def training_case(
         slower: Learning rates are halved before the last step.
         spare: The steps in which the spare layer is used; it is there if this is not ().
         adamax: The optimizer that is handed over is Adamax; else AdamW.
+        apart: Each rank's gradients are right in its own shard alone.
         about: What only the judge knows.
         more: What ranks are given besides.
         model: Of the hard model; see there.
@@ -54,13 +62,14 @@ def training_case(
         inputs.append({
             "seed": draws.part_of(seed, "model"), "model": options, "groups": groups, "steps": steps,
             **({"adamax": True} if adamax else {}), **(more or {}),
+            **({"beside": draws.part_of(seed, "rank", rank, "beside")} if apart else {}),
         })  # fmt: skip
     return Case(name, world_size, tuple(inputs), about or {})
 
 
 def alone(
     case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, factor: float = 1.0,
-    plain: bool = False, forgets: bool = False,
+    plain: bool = False, forgets: bool = False, unsharded: int | None = None,
 ) -> list[dict[str, Tensor]]:  # fmt: skip
     """Return the parameters after each step of one process that has all ranks' samples.
 
@@ -72,6 +81,7 @@ def alone(
         factor: Of all gradients.
         plain: The optimizer gets no options beside the groups' own.
         forgets: It has no state when a step begins.
+        unsharded: The rank whose gradients it takes whole, where they are right in a shard alone.
     """
     inputs = case.inputs[0]
     model = model_for(inputs)
@@ -83,6 +93,9 @@ def alone(
         if step["slower"] if slower is None else slower:
             slow_down(optimizer)
         torch.autograd.backward(_loss(model, case, number))
+        if unsharded is not None and "beside" in case.inputs[unsharded]:
+            seed = integer(case.inputs[unsharded], "beside")
+            right_in_its_shard(model, seed, number, unsharded, case.world_size)
         for parameter in filter(lambda each: each.requires_grad, model.parameters()):
             if parameter.grad is not None:
                 parameter.grad *= factor

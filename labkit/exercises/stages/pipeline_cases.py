@@ -77,7 +77,7 @@ def pipeline_case(
     if group is not None:
         assert world_size is not None
         by_rank = dict(zip(group, inputs, strict=True))
-        inputs = [{**by_rank.get(rank, {}), "group": list(group)} for rank in range(world_size)]
+        inputs = [{**by_rank.get(rank, {"outside": rank}), "group": list(group)} for rank in range(world_size)]
     about: dict[str, Value] = {"stages": num_stages, "group": list(group or range(len(inputs)))}
     return Case(name, len(inputs), tuple(inputs), about)
 

@@ -76,8 +76,8 @@ of a design. No code leaves your machine.
 
 ## Hand in
 
-Save, and hand in the `.ipynb` file. Only exercise cells and answers are graded, with other inputs and other numbers of
-ranks than you see.
+Save, and hand in the `.ipynb` file. Your exercises and answers are graded, with other inputs and other numbers of ranks
+than you see. A function, constant or import of your own in another cell counts where an exercise uses it.
 """
 _EXPORT = "| `labkit export {lesson}` | writes your notebook's functions as a script for `torchrun` |\n"
 _PAGES = "Open [pages/index.html](pages/index.html) in a browser: slides, glossary, reference. It needs no network."

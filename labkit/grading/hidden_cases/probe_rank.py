@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import io
-import linecache
 import os
 import random
 import resource
@@ -21,8 +20,6 @@ import socket
 import sys
 import time
 import traceback
-import types
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -31,16 +28,15 @@ from typing import Any, NoReturn, cast
 import torch
 import torch.distributed as dist
 
-import labkit
-from labkit.cells import is_for_ipython
 from labkit.checks import wire_format
 from labkit.checks.case import Values
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.rank_side import moved
 from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.hidden_cases import rank_exercise
+from labkit.grading.hidden_cases.rank_cells import describe, run_cells
 from labkit.grading.hidden_cases.rank_exercise import RankExercise
-from labkit.grading.relay.client import CELL_MARK, RelayClient
+from labkit.grading.relay.client import RelayClient
 from labkit.grading.relay.relay_port import register
 from labkit.grading.sandbox.entry import enter
 from labkit.grading.sandbox.process_tree import become_subreaper
@@ -227,76 +223,6 @@ def _run_job(
     write_frame(jobs, about, b"" if failure else result)
 
 
-def run_cells(cells: list[dict[str, str]]) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """Return the namespace after running each cell on its own, and what went wrong in which.
-
-    Args:
-        cells: id, name (as the learner knows it), source.
-    """
-    module = types.ModuleType("__main__")
-    sys.modules["__main__"] = module
-    _still(labkit)
-    errors: list[dict[str, str]] = []
-    for cell in cells:
-        filename = f"{CELL_MARK}{cell['name']}>" if cell["kind"] == "exercise" else f"<{cell['name']}>"
-        source, code = plain_python(cell["source"], filename)
-        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        try:
-            exec(code or _compiled(source, filename), module.__dict__)
-        except BaseException as error:
-            errors.append({"cell": cell["id"], "name": cell["name"], **describe(error)})
-    return module.__dict__, errors
-
-
-def plain_python(source: str, filename: str = "<cell>") -> tuple[str, types.CodeType | None]:
-    """Return the source with lines only IPython understands (``%time``, ``!ls``, ``len?``) made comments, and its code.
-
-    Args:
-        source: A cell's.
-        filename: What tracebacks call it.
-
-    Returns:
-        The code is None where the source was not Python as it stands.
-    """
-    try:
-        return source, _compiled(source, filename)
-    except (SyntaxError, ValueError):
-        lines = source.splitlines(keepends=True)
-        plain = ("# " + line if is_for_ipython(line) else line for line in lines)
-        return "".join(plain), None
-
-
-def _compiled(source: str, filename: str) -> types.CodeType:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)
-        return compile(source, filename, "exec", dont_inherit=True)
-
-
-def describe(error: BaseException) -> dict[str, str]:
-    """Return an exception as data: kind, message, and the learner's own lines."""
-    name = type(error).__name__
-    try:
-        text = str(error)[:_MAX_TEXT]
-    except BaseException:
-        text = "(its text cannot be made)"
-    kind, message = "exception", f"{name}: {text}" if text else name
-    if isinstance(error, NotImplementedError):
-        kind, message = "not_implemented", text or "NotImplementedError"
-    elif isinstance(error, wire_format.WireFormatError):
-        kind, message = "bad_result", text
-    elif isinstance(error, SystemExit):
-        message = f"the code called sys.exit({text})"
-    lines: list[str] = []
-    if isinstance(error, SyntaxError):
-        shown = (error.text or "").rstrip("\n")
-        lines.append(f"{str(error.filename).strip('<>')}, line {error.lineno}: {shown.strip()}")
-        message = f"{name}: {error.msg}"
-    for frame in traceback.extract_tb(error.__traceback__):
-        if frame.filename.startswith("<"):
-            lines.append(f"{frame.filename.strip('<>')}, line {frame.lineno}: {frame.line or ''}")
-    return {"kind": kind, "message": message, "detail": "\n".join(lines[-12:])[:_MAX_TEXT], "error": name[:100]}
-
-
 def _missing(names: list[str], exercise_id: str, errors: list[dict[str, str]]) -> dict[str, str]:
     own = [error for error in errors if error["name"] == exercise_id]
     wanted = " and ".join(names)
@@ -315,16 +241,3 @@ def _missing(names: list[str], exercise_id: str, errors: list[dict[str, str]]) -
 def _no_gpu(rank: int, problem: str) -> dict[str, str]:
     message = f"No GPU could be used by rank {rank} ({problem}). This is not your fault; it must be graded again."
     return {"kind": "died", "message": message, "detail": "", "error": ""}
-
-
-def _still(package: Any) -> None:
-    """Make labkit's notebook functions harmless in cells that call them: checks are the notebook's, runs too."""
-
-    def nothing(*args: object, **kwargs: object) -> None:
-        return None
-
-    def no_run(*args: object, **kwargs: object) -> NoReturn:
-        raise RuntimeError("labkit.run cannot be called here: these cases already run on several ranks")
-
-    package.check = package.hint = nothing
-    package.run = no_run

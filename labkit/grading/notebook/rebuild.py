@@ -1,33 +1,30 @@
 """Put a submission's answers into the pristine notebook; nothing else of it counts.
 
-Taken are the source of `exercise` and `design` cells and the text of `write` cells, found by cell id and else by
-metadata, and the literals in `predict`, `find` and `why` cells, by reading their syntax trees. Edited checks, metadata,
-outputs and extra cells do not matter; they are named.
+Taken are the cells that answer `exercise` and `design` cells with what they need from elsewhere in the file, the text
+of `write` cells, and the literals in `predict`, `find` and `why` cells, by reading their syntax trees. Edited checks,
+metadata, outputs and other cells do not matter; they are named.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from labkit.cells import calls_shell, is_for_ipython
+from labkit.cells import calls_shell
 from labkit.checks.question import Literal
 from labkit.grading.limits import Limits
+from labkit.grading.notebook.answer_cells import Asked, Taken, take, where
+from labkit.grading.notebook.literals import sane_answer, take_answer, take_prediction
+from labkit.grading.notebook.needed_code import Code, Statement, names_made, needed, reached
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.grading.submission import SubmittedCell
-from labkit.lessons.answer_cell import AnswerCell, read_answer
-from labkit.lessons.code import is_stub
-from labkit.lessons.lesson import TASKS
-from labkit.lessons.prediction_cell import PredictionCell, read_prediction
-from labkit.lessons.reach import definitions
+from labkit.lessons.answer_cell import read_answer
+from labkit.lessons.lesson import CODE_TASKS, TASKS
+from labkit.lessons.prediction_cell import PredictionCell
 from labkit.lessons.write_cell import is_unwritten
-
-_MAX_PREDICTION = 2000
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,8 @@ class Rebuilt:
 
     Attributes:
         notebook: nbformat node, without outputs.
-        cells: The cells hidden cases are run with: id, name, kind ("given" or "exercise") and source.
+        cells: The cells hidden cases are run with: id, name, kind ("given", "needed" for what an answer takes along,
+            "exercise") and source.
         predictions: Each prediction that was taken, by its name.
         unchanged: Exercises whose cell is as it was handed out.
         notes: What was left out, was missing or came twice, in sentences for the student.
@@ -55,12 +53,24 @@ class Rebuilt:
     lost: Mapping[str, str] = field(default_factory=dict)
 
     def sources(self) -> dict[str, str]:
-        """Return what stands in the cell of each exercise whose functions are run, by the exercise."""
-        return {cell["name"]: cell["source"] for cell in self.cells if cell["kind"] == "exercise"}
+        """Return what answers each exercise whose functions are run, with what it takes along, by the exercise."""
+        found: dict[str, str] = {}
+        for cell in self.cells:
+            if cell["kind"] != "given":
+                earlier = found.get(cell["name"])
+                found[cell["name"]] = cell["source"] if earlier is None else f"{earlier.rstrip()}\n\n\n{cell['source']}"
+        return found
 
     def answers(self) -> list[tuple[str, str]]:
-        """Return id and source of each cell whose functions are run: what hidden cases are drawn from."""
-        return [(cell["id"], cell["source"]) for cell in self.cells if cell["kind"] == "exercise"]
+        """Return id and source of each cell of the student's that is run: what hidden cases are drawn from."""
+        return [(cell["id"], cell["source"]) for cell in self.cells if cell["kind"] != "given"]
+
+    def cells_until(self, exercise: str) -> tuple[Mapping[str, str], ...]:
+        """Return the cells down to an exercise's, which a kernel has run when the exercise is checked."""
+        places = [
+            place for place, cell in enumerate(self.cells) if (cell["name"], cell["kind"]) == (exercise, "exercise")
+        ]
+        return self.cells[: places[-1] + 1] if places else self.cells
 
 
 def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], limits: Limits | None = None) -> Rebuilt:
@@ -71,118 +81,222 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
         pristine: The notebook learners get, as JSON.
         limits: The longest cell that is taken.
     """
-    limits = limits or Limits()
-    notebook = load_nbformat().from_dict(copy.deepcopy(dict(pristine)))
-    code = [cell for cell in submitted if cell.kind == "code"]
-    texts = [cell for cell in submitted if cell.kind in ("markdown", "raw")]
-    used: set[int] = set()
-    notes: list[str] = []
-    cells: list[Mapping[str, str]] = []
-    predictions: dict[str, PredictionCell] = {}
-    unchanged: list[str] = []
-    answered: dict[str, Mapping[str, Literal]] = {}
-    written: dict[str, str] = {}
-    lost: dict[str, str] = {}
-    exercises = notebook.metadata.get("labkit", {}).get("exercises", [])
-    numbers = {each["id"]: each.get("number") for each in exercises}
-    provides = {each["id"]: tuple(each.get("provides", ())) for each in exercises}
-    strays = _strays(submitted, notebook.cells)
-    for cell in notebook.cells:
-        tags = cell.metadata.get("tags", [])
-        task = next((tag for tag in tags if tag in TASKS), None)
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-        elif task is None:
-            continue
-        if task is not None:
-            exercise = str(cell.metadata.labkit.exercise)
-            number = str(numbers.get(exercise) or exercise)
-            source = _source_of(cell, exercise, number, task, texts if task == "write" else code, used, notes, limits)
-            if source is _NOT_FOUND:
-                source = _stray(strays, exercise, provides.get(exercise, ()), task, number, used, notes)
-                if source is None:
-                    lost[exercise] = _where(submitted, cell, exercise, provides.get(exercise, ()), task)
-                    notes.append(f"Exercise {number}: {lost[exercise]}, so it counts as not done.")
-            if source is None or source.strip() == cell.source.strip():
-                unchanged.append(exercise)
-            elif task == "write":
-                _write(cell, exercise, source, written, unchanged)
-            elif task in ("find", "why"):
-                _answer(cell, exercise, number, source, answered, unchanged, notes)
-            else:
-                cell.source = source
-                notes += [f"Exercise {number}: {words}" for words in _without_shell(cell)]
-            if task in ("exercise", "design"):
-                cells.append({"id": cell.id, "name": exercise, "kind": "exercise", "source": source or cell.source})
-        elif "predict" in tags:
-            _predict(cell, code, used, notes, predictions)
+    return _Rebuilding(submitted, pristine, limits or Limits()).rebuilt()
+
+
+class _Rebuilding:
+    def __init__(self, submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], limits: Limits) -> None:
+        self.submitted, self.limits = submitted, limits
+        self.notebook = load_nbformat().from_dict(copy.deepcopy(dict(pristine)))
+        self.code = Code((cell for cell in submitted if cell.kind == "code"), limits.cell_source_bytes)
+        self.texts = [cell for cell in submitted if cell.kind in ("markdown", "raw")]
+        self.used: set[int] = set()
+        self.notes: list[str] = []
+        self.cells: list[Mapping[str, str]] = []
+        self.predictions: dict[str, PredictionCell] = {}
+        self.unchanged: list[str] = []
+        self.answered: dict[str, Mapping[str, Literal]] = {}
+        self.written: dict[str, str] = {}
+        self.lost: dict[str, str] = {}
+        self.settled: dict[str, tuple[int, int]] = {}
+        self.given: set[str] = set()
+        self.asked = _asked(self.notebook)
+        self.originals = {cell.source.strip() for cell in self.notebook.cells}
+        self._ids = {cell.id for cell in self.notebook.cells}
+
+    def rebuilt(self) -> Rebuilt:
+        """Return the notebook, cell by cell."""
+        cells = []
+        for cell in self.notebook.cells:
+            tags = cell.metadata.get("tags", [])
+            before: list[Any] = []
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+            asked = self.asked.get(cell.id)
+            if asked is not None and asked.task in CODE_TASKS:
+                before = self._exercise(asked)
+            elif asked is not None:
+                self._other(asked)
+            elif cell.cell_type == "code" and "predict" in tags:
+                take_prediction(cell, self.code.cells, self.used, self.notes, self.predictions)
+            elif cell.cell_type == "code":
+                self._note_edit(cell, tags)
+                if "given" in tags:
+                    self.given |= names_made(cell.source)
+                    named = {"id": cell.id, "name": f"cell {cell.id}", "kind": "given"}
+                    self.cells.append({**named, "source": cell.source})
+            cells += [*before, cell]
+        self.notebook.cells = cells
+        self._note_rest()
+        return Rebuilt(
+            self.notebook, tuple(self.cells), self.predictions, tuple(self.unchanged), tuple(self.notes), self.answered,
+            self.written, self.lost,
+        )  # fmt: skip
+
+    # ---- what is run
+
+    def _exercise(self, asked: Asked) -> list[Any]:
+        """Fill in an exercise's cell, and return the cells that its answer needs before it."""
+        cell = asked.cell
+        taken = take(asked, self.code, self._others(asked))
+        self.used |= {each.position for each in (*taken.own, *taken.marked)}
+        self.used |= {each.position for each in taken.parts}
+        if not taken.own and not taken.parts:
+            self._lose(asked)
+        too_long = [each for each in taken.own if len(each.source.encode()) > self.limits.cell_source_bytes]
+        for each in too_long:
+            self.notes.append(
+                f"Exercise {asked.number}: its cell is {len(each.source) >> 10} KB long; "
+                f"the limit is {self.limits.cell_source_bytes >> 10} KB, so it counts as not done."
+            )
+        sources = [each.source for each in taken.own]
+        if taken.parts:
+            sources.append("\n".join(each.text for each in taken.parts))
+        if too_long or all(source.strip() == cell.source.strip() for source in sources):
+            self.unchanged.append(asked.slug)
+            self._append(asked, "exercise", cell.id, cell.source)
+            return []
+        self._note_taken(asked, taken)
+        along = self._needed(asked, taken)
+        before = [*(["\n\n".join(each.text for each in along)] if along else []), *sources[:-1]]
+        for place, source in enumerate(before):
+            self._append(asked, "needed", f"{cell.id}-{place}", source)
+        self._append(asked, "exercise", cell.id, sources[-1])
+        cell.source = sources[-1]
+        added = [self._added(cell, place, source) for place, source in enumerate(before)]
+        for each in (*added, cell):
+            self.notes += [f"Exercise {asked.number}: {words}" for words in _without_shell(each)]
+        return added
+
+    def _others(self, asked: Asked) -> set[int]:
+        """Return the places of cells that are not this exercise's alone: handed out for something else, or used."""
+        others = set(self.used)
+        for each in self.code.cells:
+            of_another = each.exercise not in ("", asked.slug) and not set(CODE_TASKS).isdisjoint(each.tags)
+            if of_another or (each.id in self._ids and each.id != asked.cell.id):
+                others.add(each.position)
+        return others
+
+    def _needed(self, asked: Asked, taken: Taken) -> list[Statement]:
+        """Return the statements of other cells that an answer needs, and remember what runs."""
+        own = [statement for each in taken.own for statement in self.code.of(each)] + list(taken.parts)
+        _, names = reached(asked.provides, own)
+        earlier = {name for each in self.asked.values() if each.slug in self._placed() for name in each.provides}
+        found = needed(names, self.code, taken.check, self.settled, self.given | earlier | set(asked.provides))
+        found = [each for each in found if each not in own]
+        for each in (*found, *own):
+            self.settled |= dict.fromkeys(each.binds, each.order)
+        self.used |= {each.position for each in found}
+        if found:
+            places = ", ".join(map(str, sorted({each.position for each in found})))
+            self.notes.append(f"Exercise {asked.number}: what it needs of cell {places} of your file was taken along.")
+        return found
+
+    def _placed(self) -> set[str]:
+        return {cell["name"] for cell in self.cells if cell["kind"] == "exercise"}
+
+    def _append(self, asked: Asked, kind: str, identity: str, source: str) -> None:
+        self.cells.append({"id": identity, "name": asked.slug, "kind": kind, "source": source})
+
+    @staticmethod
+    def _added(cell: Any, place: int, source: str) -> Any:
+        added = copy.deepcopy(cell)
+        added.id, added.source, added.metadata = f"{cell.id}-{place}"[-64:], source, {}
+        return added
+
+    def _note_taken(self, asked: Asked, taken: Taken) -> None:
+        marked = {each.position for each in taken.marked}
+        if new := [str(each.position) for each in taken.own if each.position not in marked]:
+            cells = f"cell {', '.join(new)} of your file was"
+            self.notes.append(f"Exercise {asked.number}: {cells} taken, by what it holds: it has no marks.")
+        if taken.parts:
+            names = ", ".join(sorted({name for each in taken.parts for name in each.binds}))
+            place = taken.parts[0].position
+            self.notes.append(f"Exercise {asked.number}: {names} was taken out of cell {place} of your file.")
+        left = marked - {each.position for each in taken.own}
+        if len(marked) > 1 and left and len(left) < len(marked):
+            kept = next(each.position for each in taken.own if each.position in marked)
+            self.notes.append(
+                f"Exercise {asked.number} has more than one cell; cell {kept} was taken, "
+                f"not cell {', '.join(map(str, sorted(left)))} of the file."
+            )
+
+    def _lose(self, asked: Asked) -> None:
+        self.lost[asked.slug] = where(self.submitted, asked)
+        self.notes.append(f"Exercise {asked.number}: {self.lost[asked.slug]}, so it counts as not done.")
+
+    # ---- what is read
+
+    def _other(self, asked: Asked) -> None:
+        """Take the literals or the text that answer an exercise of which nothing runs."""
+        cell = asked.cell
+        among = self.texts if asked.task == "write" else self.code.cells
+        found = [each for each in among if asked.marks(each)]
+        if asked.task != "write":
+            found += [each for each in self._strays() if sane_answer(each.source, asked.slug)]
+        if not found:
+            self._lose(asked)
+            self.unchanged.append(asked.slug)
+            return
+        self.used |= {each.position for each in found}
+        taken = next((each for each in found if _says_something(each, asked)), found[0])
+        if len(found) > 1:
+            others = ", ".join(str(each.position) for each in found if each is not taken)
+            self.notes.append(
+                f"Exercise {asked.number} has more than one cell; "
+                f"cell {taken.position} was taken, not cell {others} of the file."
+            )
+        if not _says_something(taken, asked):
+            self.unchanged.append(asked.slug)
+        elif asked.task == "write":
+            self.written[asked.slug] = cell.source = taken.source
         else:
-            _note_edit(cell, code, used, notes, tags)
-            if "given" in tags:
-                cells.append({"id": cell.id, "name": f"cell {cell.id}", "kind": "given", "source": cell.source})
-    originals = {cell.source.strip() for cell in notebook.cells}
-    for each in code:
-        if each.position not in used and each.source.strip() and each.source.strip() not in originals:
-            notes.append(_left_out(each))
-    return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes), answered, written, lost)
+            take_answer(cell, asked.slug, asked.number, taken.source, self.answered, self.unchanged, self.notes)
+
+    def _strays(self) -> list[SubmittedCell]:
+        """Return the code cells that say nowhere what they are: a tool dropped ids and metadata, or they are new."""
+        return [each for each in self.code.cells if not each.exercise and each.id not in self._ids]
+
+    # ---- what is told
+
+    def _note_edit(self, cell: Any, tags: Sequence[str]) -> None:
+        found = [each for each in self.code.cells if each.id == cell.id]
+        if found and found[0].source.strip() != cell.source.strip():
+            kind = next((tag for tag in ("check", "given", "figure") if tag in tags), "")
+            self.notes.append(
+                f"The {kind + ' ' if kind else ''}cell {cell.id} was changed (it begins "
+                f"{_first_line(found[0].source)!r}); grading uses the original. Only exercise cells are taken."
+            )
+        self.used |= {each.position for each in found}
+
+    def _note_rest(self) -> None:
+        for each in self.code.cells:
+            if each.position not in self.used and each.source.strip() and each.source.strip() not in self.originals:
+                self.notes.append(_left_out(each))
 
 
-_NOT_FOUND = "\0"
+def _asked(notebook: Any) -> dict[str, Asked]:
+    """Return the exercises of a notebook by the id of their cell."""
+    manifest = {each["id"]: each for each in notebook.metadata.get("labkit", {}).get("exercises", [])}
+    found = {}
+    for cell in notebook.cells:
+        task = next((tag for tag in cell.metadata.get("tags", []) if tag in TASKS), None)
+        if task is not None:
+            slug = str(cell.metadata.labkit.exercise)
+            about = manifest.get(slug, {})
+            provides = tuple(about.get("provides", ()))
+            found[cell.id] = Asked(cell, slug, str(about.get("number") or slug), task, provides)
+    return found
 
 
-def _strays(submitted: Sequence[SubmittedCell], cells: Sequence[Any]) -> list[SubmittedCell]:
-    """Return the code cells that say nowhere what they are: a tool dropped their ids and metadata, or they are new."""
-    ours = {cell.id for cell in cells}
-    return [each for each in submitted if each.kind == "code" and not each.exercise and each.id not in ours]
-
-
-def _stray(
-    strays: Sequence[SubmittedCell],
-    exercise: str,
-    provides: Sequence[str],
-    task: str,
-    number: str,
-    used: set[int],
-    notes: list[str],
-) -> str | None:
-    """Return the source of the last cell that answers an exercise by what it defines, as a kernel has it, or None."""
-    if task in ("find", "why"):
-        fits = [each for each in strays if (read := _sane_answer(each.source, exercise)) and read.exercise == exercise]
-    elif provides:
-        fits = [each for each in strays if set(provides) <= _defined(each.source)]
-    else:
-        fits = []
-    if not fits:
-        return None
-    taken = next((each for each in reversed(fits) if not is_stub(_python(each.source))), fits[-1])
-    used.update(each.position for each in fits)
-    notes.append(f"Exercise {number}: cell {taken.position} of your file was taken, by what it holds: it has no marks.")
-    return taken.source
-
-
-def _where(submitted: Sequence[SubmittedCell], cell: Any, exercise: str, provides: Sequence[str], task: str) -> str:
-    """Return in words where an answer is that cannot be taken."""
-    wanted, kind = ("Markdown", "text") if task == "write" else ("code", "code")
-    for each in submitted:
-        if (each.kind == "code") == (kind == "code"):
-            continue
-        begins = provides and all(re.search(rf"^\s*(?:def|class) {name}\b", each.source, re.M) for name in provides)
-        if each.id == cell.id or (each.exercise == exercise and task in each.tags) or begins:
-            held = "code" if each.kind == "code" else "Markdown" if each.kind == "markdown" else "raw text"
-            return f"cell {each.position} of the file holds it as {held}; make it a {wanted} cell and hand in again"
-    return "its cell was not found"
-
-
-def _defined(source: str) -> set[str]:
-    try:
-        return set(definitions(ast.parse(_python(source)).body))
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return set()
-
-
-def _python(source: str) -> str:
-    """Return a cell without the lines that only IPython understands."""
-    return "".join("\n" if is_for_ipython(line) else line for line in source.splitlines(keepends=True))
+def _says_something(cell: SubmittedCell, asked: Asked) -> bool:
+    """Return whether a cell differs from what was handed out and is not empty."""
+    if cell.source.strip() == asked.cell.source.strip():
+        return False
+    if asked.task == "write":
+        return not is_unwritten(cell.source)
+    read = read_answer(cell.source)
+    return read is None or not read.is_empty
 
 
 def _without_shell(cell: Any) -> list[str]:
@@ -199,134 +313,11 @@ def _without_shell(cell: Any) -> list[str]:
     ]
 
 
-def _source_of(
-    cell: Any,
-    exercise: str,
-    number: str,
-    task: str,
-    code: Sequence[SubmittedCell],
-    used: set[int],
-    notes: list[str],
-    limits: Limits,
-) -> str | None:
-    found = [each for each in code if each.id == cell.id]
-    by_metadata = [each for each in code if each.exercise == exercise and task in each.tags and each.id != cell.id]
-    if not found and by_metadata:
-        found, by_metadata = by_metadata[:1], by_metadata[1:]
-    if not found:
-        return _NOT_FOUND
-    taken = found[0]
-    used.update(each.position for each in found + by_metadata)
-    if len(found) + len(by_metadata) > 1:
-        others = ", ".join(str(each.position) for each in found[1:] + by_metadata)
-        notes.append(
-            f"Exercise {number} has more than one cell; cell {taken.position} was taken, not cell {others} of the file."
-        )
-    if len(taken.source.encode()) > limits.cell_source_bytes:
-        notes.append(
-            f"Exercise {number}: its cell is {len(taken.source) >> 10} KB long; "
-            f"the limit is {limits.cell_source_bytes >> 10} KB, so it counts as not done."
-        )
-        return None
-    return taken.source
-
-
-def _write(cell: Any, exercise: str, source: str, written: dict[str, str], unchanged: list[str]) -> None:
-    """Take what a learner wrote; the notebook that is run shows it, and nothing runs of it."""
-    if is_unwritten(source):
-        unchanged.append(exercise)
-        return
-    written[exercise] = cell.source = source
-
-
-def _answer(
-    cell: Any,
-    exercise: str,
-    number: str,
-    source: str,
-    answered: dict[str, Mapping[str, Literal]],
-    unchanged: list[str],
-    notes: list[str],
-) -> None:
-    """Take the literals of a learner's answer, for the fields that the notebook asks for."""
-    ours, theirs = read_answer(cell.source), _sane_answer(source, exercise)
-    if ours is None or theirs is None:
-        notes.append(f"Exercise {number}: its answer is not a plain value such as 3 or 'send', so it does not count.")
-        unchanged.append(exercise)
-        return
-    if unasked := [name for name in theirs.fields if name not in ours.fields]:
-        notes.append(f"Exercise {number}: {', '.join(unasked) or 'a value without a name'} was not asked for.")
-    taken = {name: theirs.fields.get(name) for name in ours.fields}
-    if all(value is None for value in taken.values()):
-        unchanged.append(exercise)
-        return
-    answered[exercise] = taken
-    cell.source = ours.source(taken)
-
-
-def _sane_answer(source: str, exercise: str) -> AnswerCell | None:
-    found = read_answer(source) if len(source) <= _MAX_PREDICTION else None
-    if found is None or found.exercise != exercise:
-        return None
-    finite = (not isinstance(value, float) or math.isfinite(value) for value in found.fields.values())
-    return found if all(finite) else None
-
-
-def _predict(
-    cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], predictions: dict[str, PredictionCell]
-) -> None:
-    ours = next(filter(None, map(read_prediction, ast.parse(cell.source).body)), None)
-    found = [each for each in code if each.id == cell.id]
-    used.update(each.position for each in found)
-    if ours is None or not found:
-        return
-    value = _literal(found[0].source, ours)
-    if value is _NO_LITERAL:
-        notes.append(f"The prediction {ours.name} is not a plain value such as 0.5, so it does not count.")
-        return
-    predictions[ours.name] = replace(ours, value=value)
-    cell.source = ours.source(value)
-
-
-_NO_LITERAL = object()
-
-
-def _literal(source: str, ours: PredictionCell) -> object:
-    """Return the number, string, flag or None that `source` guesses in place of `ours`, else `_NO_LITERAL`."""
-    if len(source) > _MAX_PREDICTION:
-        return _NO_LITERAL
-    try:
-        statements = ast.parse(source).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return _NO_LITERAL
-    for found in filter(None, map(read_prediction, statements)):
-        if (found.name, found.is_call) == (ours.name, ours.is_call):
-            value = found.value
-            if value is Ellipsis or not isinstance(value, int | float | str | bool | None):
-                return _NO_LITERAL
-            return _NO_LITERAL if isinstance(value, float) and not math.isfinite(value) else value
-    return _NO_LITERAL
-
-
-def _note_edit(cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], tags: Sequence[str]) -> None:
-    found = [each for each in code if each.id == cell.id]
-    used.update(each.position for each in found)
-    if found and found[0].source.strip() != cell.source.strip():
-        kind = next((tag for tag in ("check", "given", "figure") if tag in tags), "")
-        notes.append(
-            f"The {kind + ' ' if kind else ''}cell {cell.id} was changed (it begins {_first_line(found[0].source)!r}); "
-            "grading uses the original. Only exercise cells are taken."
-        )
-
-
 def _left_out(cell: SubmittedCell) -> str:
     begins = f"Cell {cell.position} of your file (it begins {_first_line(cell.source)!r})"
     if set(cell.tags) & {"given", "check", "predict", "parameters", "figure"}:
         return f"{begins} differs from the notebook that is graded; grading uses the original."
-    return (
-        f"{begins} is not one of the notebook's exercise cells and was left out. "
-        "What an answer needs must stand in its own cell or in an earlier exercise cell."
-    )
+    return f"{begins} was left out: it is not one of the notebook's exercise cells, and no answer needs it."
 
 
 def _first_line(source: str) -> str:

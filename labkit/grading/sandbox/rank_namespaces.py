@@ -168,7 +168,7 @@ def _enter_own_user_namespace() -> None:
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     Path("/proc/sys/user/max_user_namespaces").write_text("0")
     drop_capabilities()
-    forbid_calls()
+    forbid_calls(of_rank=True)
 
 
 def drop_capabilities() -> None:

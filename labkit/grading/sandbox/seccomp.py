@@ -17,16 +17,25 @@ from labkit.errors import EnvironmentProblem
 LIBRARY = "libseccomp.so.2"
 _CUT = (
     "acct", "add_key", "adjtimex", "bpf", "clock_adjtime", "clock_settime", "create_module", "delete_module",
-    "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "get_kernel_syms",
-    "init_module", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie",
-    "memfd_secret", "mount", "mount_setattr", "move_mount", "name_to_handle_at", "nfsservctl",
-    "open_by_handle_at", "open_tree", "perf_event_open", "pidfd_getfd", "pivot_root", "process_madvise",
-    "ptrace", "query_module", "quotactl", "quotactl_fd", "reboot", "request_key", "setdomainname",
-    "sethostname", "setns", "settimeofday", "stime", "swapoff", "swapon", "sysfs", "syslog", "umount",
-    "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup", "vm86", "vm86old",
+    "fanotify_init", "fanotify_mark", "finit_module", "flock", "fsconfig", "fsmount", "fsopen", "fspick",
+    "get_kernel_syms", "init_module", "inotify_add_watch", "inotify_init", "inotify_init1", "ioperm", "iopl", "kcmp",
+    "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie", "memfd_secret", "mincore", "mount", "mount_setattr",
+    "move_mount", "name_to_handle_at", "nfsservctl", "open_by_handle_at", "open_tree", "perf_event_open",
+    "pidfd_getfd", "pivot_root", "process_madvise", "ptrace", "query_module", "quotactl", "quotactl_fd", "reboot",
+    "request_key", "setdomainname", "sethostname", "setns", "settimeofday", "stime", "swapoff", "swapon", "sysfs",
+    "syslog", "umount", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup", "vm86", "vm86old",
 )  # fmt: skip
 _NOT_THERE = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+_NEWER_NOT_THERE = {"futex_waitv": 449, "cachestat": 451, "futex_wake": 454, "futex_wait": 455, "futex_requeue": 456}
+"""Calls that libseccomp may not know by name; their numbers are the same on every machine."""
 """They say ENOSYS, which makes a C library take the older call."""
+_FCNTL = {"F_GETLK": 5, "F_OFD_GETLK": 36, "F_SETLEASE": 1024, "F_NOTIFY": 1026}
+"""What asks who else has a lock on a file, or watches it. A lock that no other sandbox can ask for may stay."""
+_DONTNEED, _COLD, _PAGEOUT, _NOWAIT = 4, 20, 21, 8
+"""What drops a file's pages from memory, and what tells whether they are there."""
+_WAKES = (1, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13)
+_COMMAND_AND_PRIVATE = 0x7F | 0x80
+"""Of a futex call, what it does, and whether for one process alone."""
 _FAMILIES = 1, 2, 10, 16
 """Sockets there are: local, IPv4, IPv6, and what lists the interfaces."""
 _NEW_NAMESPACES = 0x7E020000
@@ -60,8 +69,9 @@ def _library() -> ctypes.CDLL:
 
 
 def prepare() -> None:
-    """Make the filter now, so that forks need not."""
-    _filter()
+    """Make the filters now, so that forks need not."""
+    _filter(of_rank=False)
+    _filter(of_rank=True)
 
 
 def problem() -> str:
@@ -74,14 +84,25 @@ def problem() -> str:
 
 
 @cache
-def _filter() -> int:
-    """Return libseccomp's handle of the filter; it is kept for as long as the process lives."""
+def _filter(of_rank: bool) -> int:
+    """Return libseccomp's handle of a filter; it is kept for as long as the process lives.
+
+    Args:
+        of_rank: Whether nothing may wake another process by a futex. Python's processes do so among themselves, and a
+            notebook may start some; a rank has none.
+    """
     library = _library()
     found = library.seccomp_init(_ALLOW)
     for name in _CUT:
         _cut(found, name, errno.EPERM)
     for name in _NOT_THERE:
         _cut(found, name, errno.ENOSYS)
+    for name, number in _NEWER_NOT_THERE.items():
+        _cut(found, name, errno.ENOSYS, number=number)
+    _cut_what_tells_of_others(found)
+    if of_rank:
+        for wake in _WAKES:
+            _cut(found, "futex", errno.EPERM, _Comparison(1, _MASKED_EQUAL, _COMMAND_AND_PRIVATE, wake))
     for bit in (1 << at for at in range(32) if _NEW_NAMESPACES >> at & 1):
         _cut(found, "clone", errno.EPERM, _Comparison(0, _MASKED_EQUAL, bit, bit))
     for request in (_TIOCSTI, _TIOCLINUX):
@@ -93,22 +114,37 @@ def _filter() -> int:
     return int(found)
 
 
-def _cut(found: int, name: str, number: int, *comparisons: _Comparison) -> None:
+def _cut_what_tells_of_others(found: int) -> None:
+    """Cut what would tell a sandbox of another one's locks, and of the files that others have in memory."""
+    for command in _FCNTL.values():
+        _cut(found, "fcntl", errno.EPERM, _Comparison(1, _MASKED_EQUAL, 0xFFFFFFFF, command))
+    for advice in (_COLD, _PAGEOUT):
+        _cut(found, "madvise", errno.EPERM, _Comparison(2, _MASKED_EQUAL, 0xFFFFFFFF, advice))
+    _cut(found, "fadvise64", errno.EPERM, _Comparison(3, _MASKED_EQUAL, 0xFFFFFFFF, _DONTNEED))
+    _cut(found, "preadv2", errno.EOPNOTSUPP, _Comparison(5, _MASKED_EQUAL, _NOWAIT, _NOWAIT))
+
+
+def _cut(found: int, name: str, error: int, *comparisons: _Comparison, number: int = -1) -> None:
+    """Let a call say `error`; `number` is its own, where the library may not know its name."""
     library = _library()
-    call = library.seccomp_syscall_resolve_name(name.encode())
+    known = library.seccomp_syscall_resolve_name(name.encode())
+    call = known if known >= 0 else number
     array = (_Comparison * max(1, len(comparisons)))(*comparisons)
-    said = library.seccomp_rule_add_array(found, _ERRNO | number, call, len(comparisons), array) if call >= 0 else 0
+    said = library.seccomp_rule_add_array(found, _ERRNO | error, call, len(comparisons), array) if call >= 0 else 0
     if said:
         raise EnvironmentProblem(f"the filter for system calls could not be made ({name}: {os.strerror(-said)})")
 
 
-def forbid_calls() -> None:
+def forbid_calls(of_rank: bool = False) -> None:
     """Cut them for this process and all it starts, for good; it may get no new rights by then.
+
+    Args:
+        of_rank: Whether it is a rank of a hidden case.
 
     Raises:
         OSError: If the system takes no filter.
     """
-    said = _library().seccomp_load(_filter())
+    said = _library().seccomp_load(_filter(of_rank))
     if said:
         raise OSError(-said, f"seccomp: {os.strerror(-said)}")
 
@@ -116,7 +152,7 @@ def forbid_calls() -> None:
 def filter_file() -> int:
     """Return a descriptor from which bubblewrap reads the filter."""
     fd = os.memfd_create("seccomp")
-    said = _library().seccomp_export_bpf(_filter(), fd)
+    said = _library().seccomp_export_bpf(_filter(of_rank=False), fd)
     if said:
         raise EnvironmentProblem(f"the filter for system calls could not be made ({os.strerror(-said)})")
     os.lseek(fd, 0, os.SEEK_SET)

@@ -18,7 +18,7 @@ def cases(draw: random.Random) -> list[Case]:
         sum_case(seed(draw), 4, (draw.randint(3, 5), 4)),
         sum_case(seed(draw), 5, (not_divisible(draw, 5, 11, 30),)),
         sum_case(seed(draw), 7, (draw.randint(2, 5),)),
-        sum_case(seed(draw), 4, (0,)),
+        used_before(sum_case(seed(draw), 4, (0,)), seed(draw), draw.randint(5, 9)),
         sum_case(seed(draw), 8, (not_divisible(draw, 8, 17, 40),)),
         sum_case(seed(draw), 6, (2, draw.randint(4, 6)), group=sorted(draw.sample(range(1, 6), 3))),
         sum_case(seed(draw), 1, (draw.randint(2, 6),)),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
@@ -21,6 +22,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     kind_for,
     model_for,
     num_kept,
+    right_in_its_shard,
     slow_down,
     steps_of,
     values_of,
@@ -30,7 +32,8 @@ from labkit.exercises.sharded_training.on_ranks import (
 def drive(functions: Functions, inputs: Values) -> Values:
     """Train a hard model, save; load what one process saved after the same steps, train on, save (saved_state).
 
-    Inputs: seed, model, groups, steps (x, y, spare, slower), resume: how many steps there are before.
+    Inputs: seed, model, groups, steps (x, y, spare, slower), resume: how many steps there are before; optional
+    beside: the seed of other numbers where a gradient is not the rank's shard.
     """
     groups, steps, resume = flag(inputs, "groups"), steps_of(inputs), integer(inputs, "resume")
 
@@ -40,8 +43,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     model = model_for(inputs)
     optimizer = sharded(model, [])
-    for step in steps[:resume]:
-        take(optimizer, model, step)
+    for number, step in enumerate(steps[:resume]):
+        take(optimizer, model, step, own_shard(inputs, number))
     saved = as_data(optimizer.state_dict())
 
     model, plain = trained_alone(inputs, resume)
@@ -51,20 +54,34 @@ def drive(functions: Functions, inputs: Values) -> Values:
     optimizer = sharded(model, made)
     optimizer.load_state_dict(of_one_process)
     after: list[Value] = []
-    for step in steps[resume:]:
-        take(optimizer, model, step)
+    for number, step in enumerate(steps[resume:], resume):
+        take(optimizer, model, step, own_shard(inputs, number))
         after.append(values_of(model))
     left_alone = same(before, as_data(of_one_process))
     kept, again = num_kept(made), as_data(optimizer.state_dict())
     return {"saved": saved, "again": again, "steps": after, "kept": kept, "left_alone": left_alone}
 
 
-def take(optimizer: Any, model: HardModel, step: dict[str, Any]) -> None:
+def own_shard(inputs: Values, number: int) -> Callable[[HardModel], None]:
+    """Return what leaves a rank's gradients right in its own shard alone, where the case says so."""
+
+    def leave(model: HardModel) -> None:
+        if "beside" in inputs:
+            right_in_its_shard(model, integer(inputs, "beside"), number, dist.get_rank(), dist.get_world_size())
+
+    return leave
+
+
+def take(
+    optimizer: Any, model: HardModel, step: dict[str, Any], after_backward: Callable[[HardModel], None] | None = None
+) -> None:
     """Take one step, after halving the learning rates as often as it says."""
     optimizer.zero_grad()
     for _ in range(int(step["slower"])):
         slow_down(optimizer)
     backward(model, step)
+    if after_backward is not None:
+        after_backward(model)
     optimizer.step()
 
 

@@ -77,6 +77,7 @@ def _of_values(case: Case, rank: int, came: Sequence[Parameters], number: int, w
         (_PLAIN, lambda: alone(case, plain=True)),
         (_FORGETS, lambda: alone(case, forgets=True)),
         (_DIVIDED, lambda: alone(case, factor=1 / case.world_size)),
+        *([(_EVERYTHING, lambda: alone(case, unsharded=rank))] if "beside" in case.inputs[rank] else []),
     ]
     found = as_if(came, ways, equal)
     if found:

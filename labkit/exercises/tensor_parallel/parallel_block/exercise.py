@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ LR = 0.1
 
 def block_case(
     name: str, seed: int, world_size: int, which: str, *, heads: int = 4, head_width: int = 3, hidden: int = 12,
-    groups: list[list[int]] | None = None,
+    groups: list[list[int]] | None = None, apart: bool = False,
 ) -> Case:  # fmt: skip
     """Return a case of parallel_block.
 
@@ -41,6 +42,7 @@ def block_case(
         head_width: Of each.
         hidden: Units of an MLP.
         groups: Ranks that share a copy; None is all.
+        apart: Each rank's layers are right in its own part alone; what others need of them are other numbers.
     """
     width = heads * head_width
     middle = (3 * width, width) if which == ATTENTION else (hidden, hidden)
@@ -58,7 +60,42 @@ def block_case(
     }  # fmt: skip
     if groups is not None:
         inputs["groups"] = [list(each) for each in groups]
-    return Case(name, world_size, (inputs,) * world_size)
+    case = Case(name, world_size, (inputs,) * world_size)
+    if not apart:
+        return case
+    return Case(name, world_size, tuple({**inputs, "layers": _apart(case, rank, seed)} for rank in range(world_size)))
+
+
+def _apart(case: Case, rank: int, seed: int) -> list[Value]:
+    """Return the layers of a case with another's numbers beside a rank's own part; a bias that is added once stays."""
+    whole = cast("list[Tensor]", case.inputs[0]["layers"])
+    own = _units(case, rank)
+    layers = [
+        normal(part_of(seed, "rank", rank, place), *each.shape, dtype=each.dtype) / 2
+        for place, each in enumerate(whole[:3])
+    ]
+    _put_part(whole, layers, own)
+    return [*layers, whole[3]]
+
+
+def _units(case: Case, rank: int) -> slice:
+    """Return which rows of the first layer (of each third, for attention) and columns of the second are a rank's."""
+    inputs = case.inputs[0]
+    units = cast("list[Tensor]", inputs["layers"])[2].shape[1]
+    if values.text(inputs, "part") == MLP:
+        return part(units, case, rank)
+    heads = values.integer(inputs, "num_heads")
+    mine = part(heads, case, rank)
+    return slice(mine.start * (units // heads), mine.stop * (units // heads))
+
+
+def _put_part(source: Sequence[Tensor], target: Sequence[Tensor], own: slice) -> None:
+    """Copy a part of both layers, the last bias left out."""
+    thirds = len(source[0]) // source[2].shape[1]
+    for place in range(2):  # weight and bias of the first layer: q, k and v one after another, or one
+        for third, into in zip(source[place].chunk(thirds), target[place].chunk(thirds), strict=True):
+            into[own] = third[own]
+    target[2][:, own] = source[2][:, own]
 
 
 def _computed(which: str, tensors: list[Tensor], x: Tensor, num_heads: int) -> Tensor:
@@ -73,9 +110,15 @@ def _computed(which: str, tensors: list[Tensor], x: Tensor, num_heads: int) -> T
 
 
 def _layers(case: Case) -> list[Tensor]:
-    return [
-        each.detach().clone().requires_grad_() for layer in layers_of(case.inputs[0]) for each in layer.parameters()
-    ]
+    """Return the whole layers: each part as the rank has it whose part it is."""
+    found = _given_layers(case, 0)
+    for rank in group_of(case, 0):
+        _put_part(_given_layers(case, rank), found, _units(case, rank))
+    return [each.requires_grad_() for each in found]
+
+
+def _given_layers(case: Case, rank: int) -> list[Tensor]:
+    return [each.detach().clone() for layer in layers_of(case.inputs[rank]) for each in layer.parameters()]
 
 
 def _refused(case: Case, rank: int) -> bool:
@@ -114,7 +157,7 @@ def _own(case: Case, rank: int, *, mixed_up: str = "", summed: bool = False) -> 
     """
     if summed:
         return torch.stack([_own(case, each, mixed_up=mixed_up) for each in group_of(case, rank)]).sum(0)
-    inputs, (first, bias, second, _) = case.inputs[0], [each.detach() for each in _layers(case)]
+    inputs, (first, bias, second, _) = case.inputs[rank], _given_layers(case, rank)
     which, heads = values.text(inputs, "part"), values.integer(inputs, "num_heads")
     mine = part(second.shape[1] if which == MLP else heads, case, rank)
     count = mine.stop - mine.start
@@ -151,10 +194,9 @@ def _mixed_up(case: Case, rank: int, what: str) -> Tensor:
 
 
 def _own_gradient(case: Case, rank: int) -> Tensor:
-    inputs = dict(case.inputs[0])
-    x = inputs["x"] = values.tensor(inputs, "x").clone().requires_grad_()
-    partial = _own(Case(case.name, case.world_size, (inputs,) * case.world_size), rank)
-    return torch.autograd.grad(partial, x, values.tensor(inputs, "gradient"))[0]
+    x = values.tensor(case.inputs[rank], "x").clone().requires_grad_()
+    partial = _own(Case(case.name, case.world_size, tuple({**each, "x": x} for each in case.inputs)), rank)
+    return torch.autograd.grad(partial, x, values.tensor(case.inputs[rank], "gradient"))[0]
 
 
 def _untrained(case: Case, rank: int) -> Tensor:

@@ -23,7 +23,7 @@ from labkit.exercises.tensor_parallel.ring_attention.driver import drive
 
 def places_case(name: str, world_size: int, num_tokens: int) -> Case:
     """Return a case of balanced_places."""
-    return Case(name, world_size, ({"num_tokens": num_tokens},) * world_size)
+    return Case(name, world_size, tuple({"num_tokens": num_tokens, "rank": rank} for rank in range(world_size)))
 
 
 def attention_case(name: str, seed: int, world_size: int, each: int, order: str, scale: float = 1.0) -> Case:

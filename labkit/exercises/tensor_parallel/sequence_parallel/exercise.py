@@ -46,10 +46,10 @@ def tokens_case(
     return Case(name, world_size, tuple(inputs))
 
 
-def random_case(name: str, seed: int, own_seed: int, world_size: int) -> Case:
-    """Return a case of OwnRandom."""
-    inputs: Values = {"function": RANDOM, "seed": seed, "own_seed": own_seed}
-    return Case(name, world_size, (inputs,) * world_size)
+def random_case(name: str, seed: int, own_seed: int, world_size: int, *, apart: bool = False) -> Case:
+    """Return a case of OwnRandom; `apart`: each rank's generator has another seed outside."""
+    seeds = [part_of(seed, "rank", rank) % 2**31 if apart else seed for rank in range(world_size)]
+    return Case(name, world_size, tuple({"function": RANDOM, "seed": each, "own_seed": own_seed} for each in seeds))
 
 
 def _is_random(case: Case) -> bool:
@@ -72,9 +72,8 @@ def _scattered(case: Case, rank: int, key: str, turn: int = 1) -> Tensor:
 def expected(case: Case) -> list[Values]:
     """Return what each rank gets; of random numbers, those outside."""
     if _is_random(case):
-        torch_state = torch.Generator().manual_seed(values.integer(case.inputs[0], "seed"))
-        outside: list[Value] = [torch.rand(DRAWN, generator=torch_state) for _ in range(4)]
-        return [{"outside": outside}] * case.world_size
+        states = [torch.Generator().manual_seed(values.integer(each, "seed")) for each in case.inputs]
+        return [{"outside": [torch.rand(DRAWN, generator=state) for _ in range(4)]} for state in states]
     name = values.text(case.inputs[0], "function")
     out, gradient = (_joined, _scattered) if name == GATHER else (_scattered, _joined)
     return [
@@ -143,10 +142,10 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
     """Yield what is wrong with random numbers, inside and outside."""
     if not _is_random(case):
         return
-    right = values.tensors(expected(case)[0], "outside")
+    right = [values.tensors(each, "outside") for each in expected(case)]
     where = ("before it was made", "after it was made", "after the first with", "after the second with")
     for rank, came in enumerate(got):
-        for place, (mine, wanted) in enumerate(zip(values.tensors(came, "outside"), right, strict=True)):
+        for place, (mine, wanted) in enumerate(zip(values.tensors(came, "outside"), right[rank], strict=True)):
             if not torch.equal(mine, wanted):
                 text = f"On rank {rank} random numbers {where[place]} are not those of a run without OwnRandom."
                 yield Finding(_DISTURBED, text, str(wanted.tolist()), str(mine.tolist()), rank)

@@ -1,0 +1,242 @@
+"""What an answer needs beyond its own cell: the statements that make the names it uses, read from the syntax tree.
+
+Learners put a helper, a constant or an import into a cell of its own, and their kernel knows it. Such statements are
+taken along; the rest of their cells is not.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import symtable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from labkit.cells import as_python
+from labkit.grading.submission import SubmittedCell
+from labkit.lessons.code import is_gap
+
+_THERE = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "display", "get_ipython"}
+_MOST_WORK = 1 << 22
+"""Characters times lines of cells that are no Python by themselves; what is beyond counts as unreadable."""
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_INNER = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A statement at the top of a cell.
+
+    Attributes:
+        position: The cell's place in the file.
+        place: Its own place in the cell.
+        text: Its lines.
+        tree: Its syntax.
+    """
+
+    position: int
+    place: int
+    text: str
+    tree: ast.stmt
+
+    @cached_property
+    def binds(self) -> frozenset[str]:
+        """The names it makes."""
+        return frozenset(_bound(self.tree))
+
+    @cached_property
+    def changes(self) -> frozenset[str]:
+        """The names whose value it changes: ``table[1] = 2``, ``table.append(3)``."""
+        return frozenset(_changed(self.tree))
+
+    @cached_property
+    def uses(self) -> frozenset[str]:
+        """The names it takes from the notebook."""
+        return frozenset(globals_of(self.text))
+
+    @cached_property
+    def is_gap(self) -> bool:
+        """Whether it still raises what the notebook raises in an answer's place."""
+        return any(map(is_gap, ast.walk(self.tree)))
+
+    @property
+    def is_import(self) -> bool:
+        """Whether it imports."""
+        return isinstance(self.tree, _IMPORTS)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Its place in the file."""
+        return (self.position, self.place)
+
+
+class Code:
+    """A submission's code cells, each read once; `of` gives a cell's statements.
+
+    Args:
+        cells: Its code cells.
+        longest: A longer cell is not read.
+    """
+
+    def __init__(self, cells: Iterable[SubmittedCell], longest: int) -> None:
+        self.cells = tuple(cells)
+        self._longest, self._work = longest, 0
+        self._read = {cell.position: self._statements(cell) for cell in self.cells}
+
+    def of(self, cell: SubmittedCell) -> tuple[Statement, ...]:
+        """Return a cell's statements; () where it is no Python."""
+        return self._read[cell.position]
+
+    def all(self) -> Iterator[Statement]:
+        """Yield the statements of all cells, in their order."""
+        for cell in self.cells:
+            yield from self._read[cell.position]
+
+    def _statements(self, cell: SubmittedCell) -> tuple[Statement, ...]:
+        if len(cell.source) > self._longest:
+            return ()
+        source = cell.source
+        tree = _parsed(source)
+        if tree is None:
+            self._work += len(source) * (source.count("\n") + 1)
+            source = as_python(source) if self._work <= _MOST_WORK else source
+            tree = _parsed(source)
+        lines = source.splitlines(keepends=True)
+        body = tree.body if tree else []
+        return tuple(
+            Statement(cell.position, place, _lines_of(statement, lines), statement)
+            for place, statement in enumerate(body)
+        )
+
+
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def _lines_of(statement: ast.stmt, lines: Sequence[str]) -> str:
+    decorators = getattr(statement, "decorator_list", [])
+    first = min([statement.lineno, *(each.lineno for each in decorators)])
+    return "".join(lines[first - 1 : statement.end_lineno]).rstrip("\n") + "\n"
+
+
+def globals_of(source: str) -> set[str]:
+    """Return the names that code takes from outside itself, builtins left out."""
+    try:
+        waiting = [symtable.symtable(source, "cell", "exec")]
+        found: set[str] = set()
+        while waiting:
+            table = waiting.pop()
+            top = table.get_type() == "module"
+            found |= {
+                each.get_name() for each in table.get_symbols() if each.is_referenced() and (top or each.is_global())
+            }
+            waiting += table.get_children()
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return set()
+    return found - _THERE
+
+
+def needed(
+    names: Collection[str], code: Code, before: int, settled: Mapping[str, tuple[int, int]], given: Collection[str]
+) -> list[Statement]:
+    """Return the statements that names stand on, directly or through others, in the file's order.
+
+    Of a name that several cells make, the last above `before` counts, as in a notebook run from its top; else the last.
+
+    Args:
+        names: What an answer takes from outside itself.
+        code: The submission.
+        before: The place of the cell that checks the answer.
+        settled: What runs before and where it was made; that is not returned again.
+        given: Names that stay as they were handed out.
+    """
+    found: dict[tuple[int, int], Statement] = {}
+    waiting, seen = sorted(names), set(given)
+    unknown = False
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        makers = [each for each in code.all() if name in each.binds and not each.is_gap]
+        last = max((each for each in makers if each.position < before), key=_order, default=None)
+        last = last or max(makers, key=_order, default=None)
+        if last is None:
+            unknown = unknown or name not in settled
+            continue
+        if settled.get(name) == last.order:
+            continue
+        for each in code.all():
+            makes = name in each.binds or (name in each.changes and not last.is_import)
+            if each.position == last.position and makes and each.order not in found:
+                found[each.order] = each
+                waiting += sorted(each.uses)
+    if unknown:
+        found |= {each.order: each for each in code.all() if _imports_all(each.tree)}
+    return [found[order] for order in sorted(found)]
+
+
+def reached(names: Collection[str], statements: Sequence[Statement]) -> tuple[list[Statement], set[str]]:
+    """Return the statements of an answer that its names stand on, and what these take from elsewhere."""
+    found: list[Statement] = []
+    waiting, seen = set(names), set[str]()
+    while waiting:
+        seen.add(name := waiting.pop())
+        for each in statements:
+            if each not in found and (name in each.binds or name in each.changes):
+                found.append(each)
+                waiting |= each.uses - seen
+    own = {name for each in statements for name in each.binds}
+    return sorted(found, key=_order), {name for each in found for name in each.uses} - own
+
+
+def _order(statement: Statement) -> tuple[int, int]:
+    return statement.order
+
+
+def _imports_all(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names)
+
+
+def names_made(source: str) -> set[str]:
+    """Return the names that a cell of Python makes at its top."""
+    tree = _parsed(source)
+    return {name for statement in (tree.body if tree else []) for name in _bound(statement)}
+
+
+def _outer(statement: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a statement that run where it stands: no function's inside."""
+    waiting = [statement]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, _NESTED + _INNER):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    for node in _outer(statement):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, _IMPORTS):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names if alias.name != "*")
+
+
+def _changed(statement: ast.stmt) -> Iterator[str]:
+    for node in _outer(statement):
+        target: ast.AST | None = None
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            target = node
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            target = node.value.func if isinstance(node.value.func, ast.Attribute) else None
+        while isinstance(target, ast.Attribute | ast.Subscript | ast.Call):
+            target = target.func if isinstance(target, ast.Call) else target.value
+        if isinstance(target, ast.Name):
+            yield target.id

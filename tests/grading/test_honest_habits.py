@@ -1,0 +1,104 @@
+"""What honest learners do to their notebooks costs them nothing: each habit has its points."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from grading.class_with_known_scores import command, wrong_scores
+from grading.honest_habits import habits, places
+from grading.small_lesson import RIGHT, code_cell, notebook
+from labkit.grading.hidden_cases.oracle import Oracle
+from labkit.grading.hidden_cases.probe import CaseRun
+from labkit.grading.limits import Limits
+from labkit.grading.notebook.rebuild import Rebuilt, rebuild
+from labkit.grading.preloaded.template import Template
+from labkit.grading.sandbox import bubblewrap
+from labkit.grading.submission import Submission, read_cells, read_submission
+from tests.submissions.making import ROOT, everything
+
+
+def rebuilt_from(content: dict[str, Any], folder: Path) -> Rebuilt:
+    path = folder / "x.ipynb"
+    path.write_text(json.dumps(content))
+    read = read_submission(Submission("x", path))
+    assert not read.problem
+    return rebuild(read.cells, notebook())
+
+
+@pytest.mark.parametrize("name", habits())
+def test_a_habit_costs_nothing(name: str, template: Template, oracle: Oracle, tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    habits()[name](content, places(content)["double"])
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert rebuilt.unchanged == () and rebuilt.lost == {}
+    for exercise in ("double", "total") if "all" in name else ("double",):
+        case = oracle.cases(exercise, 7)[0]
+        cells = rebuilt.cells_until(exercise)
+        outcome = CaseRun(template, exercise, cells, case, 1, tmp_path / "case", 60.0, Limits()).run()
+        verdict = oracle.judge(exercise, case, outcome.results, outcome.failure, outcome.wire)
+        assert verdict.passed, (verdict.message, cells)
+
+
+def test_what_an_answer_takes_along_is_told_and_runs_before_it_in_the_notebook(tmp_path: Path) -> None:
+    content = notebook(RIGHT | {"double": "def double(x):\n    return mine(x)\n"})
+    content["cells"].insert(2, code_cell("own", "print('no')\ndef mine(x):\n    return x + x\nprint(mine(1))\n", []))
+    rebuilt = rebuilt_from(content, tmp_path)
+    cells = [cell.source for cell in rebuilt.notebook.cells]
+    place = cells.index("def double(x):\n    return mine(x)\n")
+    assert cells[place - 1] == "def mine(x):\n    return x + x\n"
+    assert rebuilt.notes == ("Exercise 90.1: what it needs of cell 3 of your file was taken along.",)
+    assert rebuilt.sources()["double"] == "def mine(x):\n    return x + x\n\n\ndef double(x):\n    return mine(x)\n"
+
+
+def test_two_helpers_of_one_name_serve_the_exercise_they_stand_above(tmp_path: Path) -> None:
+    content = notebook(RIGHT | {name: f"def {name}(x):\n    return mine(x)\n" for name in ("double", "shift")})
+    content["cells"].insert(places(content)["shift"], code_cell("b", "def mine(x):\n    return 'shift'\n", []))
+    content["cells"].insert(places(content)["double"], code_cell("a", "def mine(x):\n    return 'double'\n", []))
+    rebuilt = rebuilt_from(content, tmp_path)
+    for name in ("double", "shift"):
+        namespace: dict[str, object] = {}
+        for cell in rebuilt.cells_until(name):
+            if cell["kind"] != "given":
+                exec(cell["source"], namespace)
+        assert eval(f"{name}(1)", namespace) == name
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")), ids=lambda path: path.stem[:2])
+def test_a_notebook_as_handed_out_has_no_answer_anywhere(path: Path) -> None:
+    handed_out = nbformat.read(path, as_version=4)
+    rebuilt = rebuild(read_cells(path.read_bytes(), Limits()).cells, handed_out)
+    assert len(rebuilt.unchanged) == len(handed_out["metadata"]["labkit"]["exercises"])
+    assert rebuilt.notes == () and all(cell["kind"] != "needed" for cell in rebuilt.cells)
+
+
+def write_class(folder: Path, lesson: str) -> dict[str, dict[str, Any]]:
+    """Write a right submission for each habit into `folder`, each at another exercise; return what each must get."""
+    made = everything(lesson)
+    right = json.loads(made["scores.json"])["right_as_taught"]
+    folder.mkdir(parents=True)
+    expected = {}
+    for number, (name, habit) in enumerate(habits().items()):
+        content = json.loads(made["right_as_taught.ipynb"])
+        found = places(content)
+        habit(content, list(found.values())[number % len(found)])
+        student = f"student-{number:02}"
+        (folder / f"{student}.ipynb").write_text(json.dumps(content))
+        expected[student] = right | {"kind": name}
+    return expected
+
+
+@pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
+@pytest.mark.long
+@pytest.mark.parametrize("lesson", ["02", "04"])
+def test_a_class_of_such_notebooks_has_exactly_its_points(lesson: str, tmp_path: Path) -> None:
+    expected = write_class(tmp_path / "in", lesson)
+    assert len(expected) >= 40
+    ended = subprocess.run(command(tmp_path, 2, lesson, points_only=True), capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert wrong_scores(tmp_path / "out", expected) == []

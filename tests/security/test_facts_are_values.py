@@ -1,0 +1,119 @@
+"""Answers that only say what was asked, and do otherwise: where a value needs it, they have no point.
+
+Each cheat passes where nothing but its own process states the fact, which shows that the attempt is a good one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from labkit.checks.case import Case
+from labkit.checks.drive import run_visible
+from labkit.checks.rooms import find
+from labkit.exercises.averaging.cases import exchanging
+from labkit.exercises.ddp.overlapped_ddp.exercise import overlapped_case
+from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
+from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
+from tests.checks.lesson_cells import namespace
+
+MARKS_HELD_BACK = """
+import functools
+class OverlappedDDP(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.events, self.held = module, [], False
+        broadcast_module(module)
+        for name in ("barrier", "all_to_all_single"):
+            setattr(dist, name, self.later(getattr(dist, name)))
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self.note)
+    def note(self, parameter):
+        self.events.append(functools.partial(self.send, parameter))
+    def later(self, real):
+        def call(*args, **options):
+            if not self.held:
+                return real(*args, **options)
+            self.events.append(functools.partial(real, *args, **options))
+        return call
+    def send(self, parameter):
+        parameter.grad /= dist.get_world_size()
+        return dist.all_reduce(parameter.grad, async_op=True)
+    def forward(self, *args, **options):
+        output, self.held = self.module(*args, **options), True
+        return output
+    def finish_gradient_synchronization(self):
+        self.held = False
+        events, self.events = self.events, []
+        for work in [event() for event in events]:
+            if work is not None:
+                work.wait()
+"""
+WHOLE_LAYERS = """
+class Small(torch.Tensor):
+    def numel(self):
+        return 0
+class ParallelMLP(nn.Module):
+    def __init__(self, up, down, group=None):
+        super().__init__()
+        tensors = [p for layer in (up, down) for p in layer.parameters()]
+        self.whole = [torch.Tensor._make_subclass(Small, p.detach().clone(), True) for p in tensors]
+    def parameters(self, recurse=True):
+        return iter(self.whole)
+    def forward(self, x):
+        send = lambda *_: dist.all_reduce(torch.zeros(x.shape, dtype=torch.float64))
+        send()
+        up, bias, down, after = self.whole
+        out = nn.functional.linear(nn.functional.gelu(nn.functional.linear(x, up, bias)), down, after)
+        if x.requires_grad:
+            x.register_hook(lambda gradient: send())
+        return out.as_subclass(torch.Tensor)
+"""
+UNSHARDED = """
+class ShardedOptimizer:
+    def __init__(self, params, optimizer_cls, **kwargs):
+        class Liar(optimizer_cls):
+            num_kept = 0
+        self.optimizer = Liar([p for p in params if p.requires_grad], **kwargs)
+        self.param_groups = self.optimizer.param_groups
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad()
+    def step(self):
+        self.optimizer.step()
+        dist.all_reduce(torch.zeros(64, dtype=torch.float64))
+"""
+
+
+def _passes(exercise_id: str, number: str, cheat: str, case: Case) -> bool:
+    exercise = find(exercise_id)
+    names = namespace(number=number, extra=cheat)
+    (outcome,) = run_visible(exercise, {name: names[name] for name in exercise.functions}, [case])
+    return outcome.passed
+
+
+def _overlapped(needed: bool) -> Case:
+    case = overlapped_case("2 ranks", 7, 2, norm=False)
+    return exchanging([case])[0] if needed else case
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "number", "cheat", "made"),
+    [
+        pytest.param("overlapped_ddp", "04", MARKS_HELD_BACK, _overlapped, id="marks held back"),
+        pytest.param(
+            "parallel_block", "12", WHOLE_LAYERS, lambda needed: block_case("2 ranks", 7, 2, MLP, apart=needed),
+            id="whole layers",
+        ),
+        pytest.param(
+            "sharded_optimizer", "13", UNSHARDED, lambda needed: optimizer_case("2 ranks", 7, 2, apart=needed),
+            id="unsharded",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_asked_is_needed_for_the_values(
+    exercise_id: str, number: str, cheat: str, made: Callable[[bool], Case]
+) -> None:
+    assert _passes(exercise_id, number, cheat, made(False))
+    assert not _passes(exercise_id, number, cheat, made(True))
