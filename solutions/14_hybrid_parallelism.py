@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import labkit
-from labkit.hybrid_gpt import Weight
+from labkit.hybrid_gpt import Weight, group_of_ends
 from labkit.plans.hybrid_step import SEVENTY_BILLION, Job, MeshPlan, cost, fault
 
 # %%
@@ -134,12 +134,8 @@ class Mesh:
     def __init__(self, **sizes: int) -> None:
         self.sizes, self.place = sizes, coordinates(dist.get_rank(), sizes)
         self.groups = {axis: group_along(sizes, axis) for axis in sizes}  # this rank's group along each axis
-        self.ends = None  # first and last stage; None on other ranks, and with a single stage
-        for rank in range(dist.get_world_size()):
-            stages = ranks_along(rank, sizes, "pipeline")
-            if rank == stages[0] != stages[-1]:
-                group = dist.new_group([stages[0], stages[-1]])
-                self.ends = group if dist.get_rank() in (stages[0], stages[-1]) else self.ends
+        pipelines = [ranks_along(rank, sizes, "pipeline") for rank in range(dist.get_world_size())]
+        self.ends = group_of_ends(pipelines)  # first and last stage; None on other ranks, and with a single stage
 
 
 # %% [markdown]
@@ -337,7 +333,166 @@ labkit.check("clip_whole", clip_whole)
 # <!-- notes: No error. Every step is clipped a little too much. -->
 
 # %% [markdown]
-# ## 7 Lay out your own
+# ## 5 The step
+#
+# Now all of it, on the GPT, from what you built: your operators and cut layers (lesson 12), your executor (08), your shards
+# (13), your mesh. What you have not built is lent.
+
+
+# %% tags=["given"]
+from types import SimpleNamespace
+
+from labkit.hybrid_gpt import HybridStage, adamw_over, mean_losses, one_f_one_b
+from labkit.models import GPT, IGNORED, Addition, train
+
+PARTS = {"two_operators": "enter", "parallel_block": "ParallelMLP ParallelAttention", "run_schedule": "run_schedule",
+         "parallel_vocabulary": "embed cross_entropy", "hybrid_shards": "node_shard_of start_node_gather"}  # fmt: skip
+
+
+def my_parts(data: int, shard: int, pipeline: int, tensor: int) -> SimpleNamespace:
+    parts = {name: labkit.mine(slug, name=name) for slug, names in PARTS.items() for name in names.split()}
+    return SimpleNamespace(schedules=one_f_one_b(parts["run_schedule"], pipeline, 64 // 8 // data // shard), **parts)
+
+
+def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[float]:
+    """Return the loss of each step where it is known: on the last stage, of this rank's replica."""
+    mesh, losses = Mesh(**sizes), []
+    stage = HybridStage(GPT(), mesh, parts)
+    weights, shard_group = stage.weights(), mesh.groups["shard"]
+    params = [weight.parameter for weight in weights]
+    shards = [nn.Parameter(parts.node_shard_of(p, shard_group)) for p in params]
+    optimizer = adamw_over(shards, weights)
+    mine = my_samples(64, 8, mesh.sizes, mesh.place)
+    for step, (tokens, targets) in enumerate(Addition().loader(num_steps, 64)):
+        ends = (
+            [tokens[m] for m in mine] if stage.is_first else None,
+            [targets[m] for m in mine] if stage.is_last else None,
+        )
+        sample, schedule = torch.empty(tokens.shape[1], 96), parts.schedules[mesh.place["pipeline"]]
+        loss = parts.run_schedule(schedule, stage, [8] * len(mine), sample, *ends, stage.loss, mesh.groups["pipeline"])
+        num_targets = sum((targets[m] != IGNORED).sum().item() for m in mine)
+        gradients = combine_gradients(weights, mesh, num_targets)
+        clip_whole(weights, gradients, mesh, 1.0)
+        for shard, gradient in zip(shards, gradients, strict=True):
+            shard.grad = gradient
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-3 * min(1.0, 10 * (step + 1) / num_steps)
+        optimizer.step()
+        for p in params:
+            p.grad = None
+        parts.start_node_gather(shards, params, shard_group)()
+        losses += [] if loss is None else [loss.item()]
+    return losses
+
+
+# %% [markdown]
+# Eight virtual ranks: two shards of two stages of two tensor ranks. Beside them one process, and then the same mesh of
+# torch's own: `init_device_mesh`, `parallelize_module`, `fully_shard` and `torch.distributed.pipelining`.
+
+# %% seconds=20
+from labkit.torchs_hybrid import train_torchs
+
+SIZES = {"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}
+parts, eight = my_parts(**SIZES), labkit.virtual(8)
+yours = labkit.run(lambda: train_hybrid(parts, 3, **SIZES), on=eight, echo=False)
+torchs = labkit.run(train_torchs, 3, on=eight, echo=False)
+print("one process", [round(loss, 4) for loss in train(GPT(), Addition(), 3)])
+print("yours      ", mean_losses(yours.results))
+print("torch's own", mean_losses(torchs.results))
+
+# %% [markdown]
+# The losses are the same: what lies where does not change what is learned. Both steps on one axis:
+
+# %%
+labkit.compare(yours=yours.timeline, torchs=torchs.timeline)
+
+# %% [markdown] tags=["slide-only"]
+# ## Eight ranks, one model
+#
+# One process, your parts, torch's own: **the same losses**.
+#
+# <!-- notes: Show the timelines. DeviceMesh, parallelize_module, fully_shard and pipelining on torch's side. -->
+
+# %% [markdown]
+# ## 6 Which axis is on the network?
+#
+# A colleague's step on eight GPUs: two ranks along each of `data`, `pipeline` and `tensor`, and two GPUs in each machine,
+# numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. It takes several times as
+# long as it should.
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("wrong_order")
+
+# %% [markdown]
+# ### Exercise [[wrong_order]]
+#
+# `partner`: with which rank does rank 0 share its layers' matrices? `slow`: what do ranks wait for most of the time?
+# `"partial sums of a layer"`, `"messages between stages"` or `"gradients"`? `last`: which axis should stand last?
+
+# %% tags=["find"] exercise="wrong_order" points=0 minutes=4 title="On the network"
+labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
+
+# %% [markdown]
+# Mend it: your own step on such machines, with the axes in the order you choose.
+
+
+# %%
+def step_ms(order):
+    sizes, machines = {axis: SIZES[axis] for axis in order.split()}, labkit.virtual(8, gpus_per_node=2)
+    return labkit.run(lambda: train_hybrid(parts, 1, **sizes), on=machines, echo=False).timeline.makespan_ns / 1e6
+
+
+for order in ("tensor data shard pipeline", "data shard pipeline tensor"):
+    print(f"{order:27} {step_ms(order):.2f} ms")
+
+# %% [markdown]
+# ## 7 Twice the machines
+#
+# Back to 70 billion parameters on 512 H100s, eight on each axis, in the good order. You double the machines, and `data` goes
+# from 8 to 16. The batch stays. **How many times as long does a step take?**
+
+# %% tags=["predict"]
+labkit.predict("twice_the_nodes", 0.5)
+
+
+# %%
+from dataclasses import replace
+
+many = replace(SEVENTY_BILLION, num_gpus=1024)
+before = cost(SEVENTY_BILLION, MeshPlan((("data", 8), ("pipeline", 8), ("tensor", 8))))
+after = cost(many, MeshPlan((("data", 16), ("pipeline", 8), ("tensor", 8))))
+rows = [f"{name:10} {getattr(before, name):6.2f} s  {getattr(after, name):6.2f} s"
+        for name in ("seconds", "compute", "tensor", "bubble", "exchange", "gradients")]  # fmt: skip
+labkit.reveal("twice_the_nodes", after.seconds / before.seconds, ["           512 H100s  1024 H100s", *rows])
+
+# %% [markdown]
+# Each replica now has half as many microbatches. Computing and all-reduces halve. The bubble does not: a pipeline fills and
+# drains once a step, however few microbatches follow. Nor do gradients: each rank still holds as many.
+#
+# **[[batch_too]].** And with twice the machines *and* twice the batch? How many times as long does a step take then?
+
+# %% tags=["why"] exercise="batch_too" title="Twice the batch, too"
+labkit.answer("batch_too", 1)
+
+# %% [markdown] tags=["slide-only"]
+# ## Twice the machines, the same batch
+#
+# * half the microbatches for each replica
+# * the same bubble, the same gradients
+#
+# **To the room:** how many times as long is a step?
+#
+# <!-- notes: 0.58. With twice the batch as well it is 1, and then the loss has its say. -->
+
+# %% [markdown]
+# ## 8 Your own mesh
+#
+# Which sizes, which order? More tensor ranks: less memory each, more to exchange. More stages: less memory, a longer bubble.
+# More replicas: fewer microbatches, and gradients to sum. And every axis can lie on fast links or slow ones.
+#
+# `cost(job, plan)` says what a step takes, part by part, and `peak_bytes` on each GPU; `fault(job, plan)` says why something is
+# no plan. `help(Job)` and `help(MeshPlan)` name the fields. The naive plan goes without a pipeline. The paper's (Narayanan and
+# others, 2021) fills each node with tensor ranks and puts stages on different nodes.
 #
 # ### Exercise [[lay_out]]
 #
@@ -366,3 +521,61 @@ def lay_out(job: Job) -> MeshPlan:
 
 # %% tags=["check"]
 labkit.challenge("lay_out", lay_out)
+
+# %% [markdown] tags=["slide-only"]
+# ## What would you try first?
+#
+# | more ... | buys | costs |
+# |---|---|---|
+# | tensor ranks | memory | partial sums, every layer |
+# | stages | memory | a bubble |
+# | replicas | time | gradients, fewer microbatches |
+#
+# <!-- notes: The paper fills a node with tensor ranks. It is good, and not the best: let them find out why. -->
+
+# %% [markdown]
+# ## 9 Under torchrun
+#
+# What you built is a program. This cell makes it one:
+
+
+# %% tags=["export"]
+def main() -> list[float]:
+    """Train the GPT on 8 ranks with the parts in this folder's notebooks; return the losses that this rank knows."""
+    sizes = {"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}
+    return train_hybrid(my_parts(**sizes), 20, **sizes)
+
+
+# %% [markdown]
+# ```
+# labkit export 14_hybrid_parallelism.ipynb --out hybrid.py
+# torchrun --nproc-per-node 8 hybrid.py
+# ```
+#
+# ## 10 What stays
+#
+# * The last axis has the fastest links. Put what travels most there: partial sums, then messages, then gradients.
+# * For every weight ask who holds it too, and what they saw. That decides each sum, and what counts once in a norm.
+# * Only replicas split the batch. More of them shrink everything but the bubble and the gradients.
+#
+# **The next question.** You tried hundreds of plans in a second, because a formula stood in for the cluster. How far can you
+# trust it? What would you measure first to trust it more?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * the last axis has the fastest links
+# * who holds it, and what did they see?
+# * only replicas split the batch
+#
+# Next: a formula stood in for the cluster. How far do you trust it?
+
+# %% [markdown]
+# ### Sources
+#
+# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: tensor
+#   ranks inside a node, stages across nodes, replicas for the rest.
+# * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3: the order of the axes, and why.
+# * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): the activations that a
+#   layer keeps.
+# * PyTorch documentation: `init_device_mesh`, `parallelize_module`, `fully_shard`, `torch.distributed.pipelining`.

@@ -154,7 +154,7 @@ def cost(job: Job, plan: MeshPlan) -> Cost:
 
 
 def peak_bytes(job: Job, plan: MeshPlan) -> float:
-    """Return the most bytes a GPU holds: state, and the activations of all microbatches in flight on the first stage."""
+    """Return the most bytes a GPU holds: state, and what the first stage keeps of microbatches in flight."""
     tensor, stages, replicas = (plan.size(axis) for axis in ("tensor", "pipeline", "data"))
     layers, num_microbatches = job.num_layers // stages, job.batch // replicas // plan.microbatch
     state = (_STATE + _SHARDED / replicas) * layers * job.layer_params / tensor

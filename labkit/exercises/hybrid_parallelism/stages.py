@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -121,7 +122,9 @@ def combined(
     return found
 
 
-def norm_of(case: Case, rank: int, count: Callable[[Kind, Mapping[str, int], Sizes, Mapping[str, int]], float]) -> float:
+def norm_of(
+    case: Case, rank: int, count: Callable[[Kind, Mapping[str, int], Sizes, Mapping[str, int]], float]
+) -> float:
     """Return the root of the sum of squares in which each shard of each rank counts so many times.
 
     Args:
@@ -135,4 +138,4 @@ def norm_of(case: Case, rank: int, count: Callable[[Kind, Mapping[str, int], Siz
         given = listed(case.inputs[each], "weights")
         for kind, weight in zip(kinds_at(place, sizes), given, strict=True):
             total += count(kind, place, sizes, mine) * float(tensor(weight, "shard").square().sum())
-    return total**0.5
+    return math.sqrt(total)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.structure import NOTHING
 from labkit.checks.values import listed, number, tensor
 from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
-from labkit.exercises.hybrid_parallelism.meshes import Sizes
+from labkit.exercises.hybrid_parallelism.meshes import Sizes, sizes_of
 from labkit.exercises.hybrid_parallelism.stages import Kind, norm_of, stage_case
 from labkit.hybrid_gpt import CUT
 
@@ -47,9 +48,9 @@ def times(
     return float(all(once))
 
 
-def norm(case: Case, rank: int, **mistake: object) -> float:
+def norm(case: Case, rank: int, **mistake: Any) -> float:
     """Return the norm of the whole gradient, or what comes of a mistake."""
-    return norm_of(case, rank, partial(times, **mistake))  # type: ignore[arg-type]
+    return norm_of(case, rank, partial(times, **mistake))
 
 
 def clipped(case: Case, rank: int, by: float | None = None, *, always: bool = False) -> list[Tensor]:
@@ -75,12 +76,14 @@ def _same(came: list[Tensor], wanted: list[Tensor]) -> bool:
     )
 
 
-def _by(**mistake: object) -> Callable[[Case, int], float]:
+def _by(**mistake: Any) -> Callable[[Case, int], float]:
     return partial(norm, **mistake)
 
 
-def _mine(case: Case, rank: int) -> float:
-    return float(sum(tensor(each, "shard").square().sum() for each in listed(case.inputs[rank], "weights")) ** 0.5)
+def _every_copy(case: Case, rank: int) -> float | None:
+    """Return the norm in which all ranks' shards count; None without replicas, where others are as likely."""
+    sizes = sizes_of(case.inputs[rank])
+    return norm(case, rank, copies=True, ends=True, replicas=True) if sizes.get("data", 1) > 1 else None
 
 
 def _each_alone(case: Case, rank: int) -> list[Tensor]:
@@ -105,24 +108,26 @@ EXERCISE = declared(
                same=_same),
     ),
     mistakes=(
+        Mistake("every copy counted",
+                "You added up the squares of all ranks' shards. Replicas, tensor ranks and both ends hold some "
+                "elements "
+                "many times: let one rank count each.", {"norm": _every_copy}),
         Mistake("copies counted",
                 "A weight that is not \"cut\" is on every tensor rank, and you counted each copy. Let one tensor rank "
-                "count it.", {"norm": (_by(copies=True), _by(copies=True, replicas=True))}),
+                "count it.", {"norm": _by(copies=True)}),
         Mistake("tied counted twice",
                 "A tied weight is on the first and the last stage: it is one weight. Let the first stage count it.",
-                {"norm": (_by(ends=True), _by(ends=True, copies=True))}),
+                {"norm": _by(ends=True)}),
         Mistake("replicas counted",
                 "Ranks along \"data\" hold the same shards: leave that axis out of the sum.",
-                {"norm": (_by(replicas=True), _by(replicas=True, copies=True, ends=True),
-                          _by(replicas=True, ends=True))}),
+                {"norm": _by(replicas=True)}),
         Mistake("not over tensor", "Tensor ranks hold other pieces: sum the squares over \"tensor\", too.",
                 {"norm": _by(only="tensor")}),
         Mistake("not over pipeline", "Other stages hold other layers: sum the squares over \"pipeline\", too.",
                 {"norm": _by(only="pipeline")}),
-        Mistake("not over shard", "Ranks along \"shard\" hold other parts of the same weights: sum over \"shard\", too.",
+        Mistake("not over shard", "Ranks along \"shard\" hold other parts of the same weights: sum over \"shard\", "
+                "too.",
                 {"norm": _by(only="shard")}),
-        Mistake("own norm", "This is the norm of this rank's shards alone. Sum the squares over three axes.",
-                {"norm": _mine}),
         Mistake("no root", "The norm is the root of the sum of squares.",
                 {"norm": lambda case, rank: norm(case, rank) ** 2}),
         Mistake("always scaled", "A gradient that is short enough stays as it is: the factor is at most 1.",
@@ -147,7 +152,8 @@ EXERCISE = declared(
         "Which ranks hold the same numbers as you? Of those, one may count them.",
         "Add up the squares of what this rank has to count: nothing that is not \"cut\" unless its tensor place is 0, "
         "nothing tied unless it is on the first stage. Then sum over tensor, pipeline and shard.",
-        "counts = (w.tensor == \"cut\" or mesh.place[\"tensor\"] == 0) and (not w.tied or mesh.place[\"pipeline\"] == 0); "
+        "counts = (w.tensor == \"cut\" or mesh.place[\"tensor\"] == 0) and (not w.tied or mesh.place[\"pipeline\"] "
+        "== 0); "
         "all_reduce(squares, group=mesh.groups[axis]) for the three axes; shard.mul_((max_norm / (norm + 1e-6)).clamp("
         "max=1)).",
     ),

@@ -15,4 +15,5 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     weights = weights_of(inputs)
     shards = functions["combine_gradients"](weights, mesh_of(inputs), integer(inputs, "num_targets"))
-    return {"shards": list(shards) if isinstance(shards, list | tuple) else f"{shards!r:.60}"}
+    plain = list(shards) if isinstance(shards, list | tuple) else shards
+    return {"shards": plain if plain is None or isinstance(plain, list) else f"{plain!r:.60}"}

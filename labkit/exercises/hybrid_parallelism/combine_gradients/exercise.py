@@ -109,9 +109,11 @@ EXERCISE = declared(
         Mistake("not cut", "Return shards: flat, padded with zeros, the run number mesh.place[\"shard\"] of as many as "
                 "the axis has ranks.", {"shards": partial(combined, cut=False)}),
         Mistake("tied everywhere",
-                "Only the first and the last stage hold the tied weight. The stages between them have no part in it, and "
+                "Only the first and the last stage hold the tied weight. The stages between them have no part in "
+                "it, and "
                 "no mesh.ends.", says=HANGS),
-        Mistake(WRONG_SHAPE, "A shard is flat: numel / ranks of the axis \"shard\", rounded up, also if it has one rank."),
+        Mistake(WRONG_SHAPE, "A shard is flat: numel / ranks of the axis \"shard\", rounded up, also if it has one "
+                "rank."),
         Mistake(WRONG_LENGTH, "Return one shard for each weight, in their order."),
         Mistake(NOTHING, "Return the shards as a list."),
     ),

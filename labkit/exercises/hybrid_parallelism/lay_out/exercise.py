@@ -91,8 +91,8 @@ def seconds(case: Case, got: tuple[Values, ...]) -> float:
 def pars(case: Case) -> Pars:
     """Return the seconds of three plans.
 
-    Naive: no pipeline, as few tensor ranks as fit, side by side. The paper's: tensor ranks fill a node, stages are on other
-    nodes, and their number and the microbatch are the best (Narayanan and others, 2021). The best of all plans.
+    Naive: no pipeline, as few tensor ranks as fit, side by side. The paper's: tensor ranks fill a node, stages are on
+    other nodes, and their number and the microbatch are the best (Narayanan and others, 2021). The best of all plans.
     """
     return _pars(_job(case))
 
@@ -105,7 +105,9 @@ def _pars(job: Job) -> Pars:
     plans = every_plan(job, list(itertools.permutations(AXES)))
     plain = [each for each in plans if _order(each) == AXES and each.size("pipeline") == 1 and each.microbatch == 1]
     papers = [
-        each for each in plans if _order(each) == ("pipeline", "data", "tensor") and each.size("tensor") == job.gpus_per_node
+        each
+        for each in plans
+        if _order(each) == ("pipeline", "data", "tensor") and each.size("tensor") == job.gpus_per_node
     ]
     naive = min(plain, key=lambda each: each.size("tensor"))
     return Pars(took(naive), min(map(took, papers)), min(map(took, plans)))
@@ -127,8 +129,10 @@ EXERCISE = declared(
     structure=lambda case: [{"plan": ANYTHING}],
     looks=(find,),
     mistakes=(
-        Mistake(_NO_PLAN, "Return MeshPlan(sizes, microbatch): sizes has a pair (axis, ranks) for each axis, outermost first."),
-        Mistake(_OTHER_AXES, "sizes names \"data\", \"pipeline\" and \"tensor\", each once; an axis of 1 rank is named, too."),
+        Mistake(_NO_PLAN, "Return MeshPlan(sizes, microbatch): sizes has a pair (axis, ranks) for each axis, "
+                "outermost first."),
+        Mistake(_OTHER_AXES, "sizes names \"data\", \"pipeline\" and \"tensor\", each once; an axis of 1 rank is "
+                "named, too."),
         Mistake(_GPUS, "The sizes of the three axes multiply to job.num_gpus."),
         Mistake(_LAYERS, "Every stage has equally many layers: the ranks of \"pipeline\" divide job.num_layers."),
         Mistake(_BATCH, "microbatch x the ranks of \"data\" divides job.batch."),
@@ -144,12 +148,15 @@ EXERCISE = declared(
                      job_of(7168, 48, 64, 256, gpus_per_node=4, nic_bytes_s=12e9, **{**A100, "link_bytes_s": 22e9})),
     ),
     hints=(
-        "Print cost() of the naive plan: which of compute, tensor, bubble, exchange and gradients is largest? What makes it "
+        "Print cost() of the naive plan: which of compute, tensor, bubble, exchange and gradients is largest? What "
+        "makes it "
         "smaller, and what larger?",
         "Three sizes that multiply to num_gpus, six orders, a few microbatches: that is some hundred plans. Which of "
         "them are plans at all, fit, and take least?",
-        "for order in itertools.permutations((\"data\", \"pipeline\", \"tensor\")): for all divisors: plan = MeshPlan(...); "
-        "if not fault(job, plan) and cost(job, plan).peak_bytes <= job.memory_bytes: keep the one with the least seconds.",
+        "for order in itertools.permutations((\"data\", \"pipeline\", \"tensor\")): for all divisors: plan = "
+        "MeshPlan(...); "
+        "if not fault(job, plan) and cost(job, plan).peak_bytes <= job.memory_bytes: keep the one with the least "
+        "seconds.",
     ),
     distributed=False,
     challenge=Challenge("s", seconds, pars, plan="plan"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.declared import Mistake, Result, declared, tensor_result
+from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
@@ -52,7 +51,7 @@ def _found(case: Case, rank: int, placed: object, ranks_along: object) -> Values
     groups = [along(rank, sizes, each) for each in axes]
     asked = integers(inputs, "asked")
     in_each: list[Value] = [list(along(one, sizes, each)) for one in asked for each in axes]
-    whole: list[Value] = [sum(tensor(case.inputs[n], "x") for n in group) for group in groups]  # type: ignore[misc]
+    whole: list[Value] = [sum(tensor(case.inputs[n], "x") for n in group) for group in groups]
     return {
         "places": [dict(places(sizes)[one]) for one in asked],
         "along": in_each,
@@ -143,12 +142,13 @@ EXERCISE = declared(
         Result("sums", "{ranks}: a sum in the group is wrong on rank {rank}.", same=_sums_near),
     ),
     mistakes=(
-        Mistake("column by column",
-                "Your mesh counts its first axis fastest. The last axis of sizes counts fastest: ranks 0 and 1 differ in "
-                "it.", {"places": _as_if("places", None, _columns), **_in_groups(_along_columns)}),  # type: ignore[dict-item]
         Mistake("the other axes",
                 "These ranks share the place on the axes you were given. Along an axis means: that place differs, all "
                 "others are equal.", _in_groups(_other_axes)),  # type: ignore[arg-type]
+        Mistake("column by column",
+                "Your mesh counts its first axis fastest. The last axis of sizes counts fastest: ranks 0 and 1 "
+                "differ in "
+                "it.", {"places": _as_if("places", None, _columns), **_in_groups(_along_columns)}),  # type: ignore[dict-item]
         Mistake("neighbours everywhere",
                 "You took ranks next to each other. Only the last axis has neighbours in it; along any other, ranks "
                 "are as far apart as all axes after it are large together.", _in_groups(_neighbours)),  # type: ignore[arg-type]
@@ -158,7 +158,8 @@ EXERCISE = declared(
         Mistake("not ascending", "Ranks are listed in ascending order.", {"along": _descending}),
         Mistake(_NO_GROUP, "Return the ProcessGroup that dist.new_group(ranks) gives for this rank's own list."),
         Mistake("only its own group",
-                "dist.new_group is a call for everybody: each rank makes every group along these axes, in the same order, "
+                "dist.new_group is a call for everybody: each rank makes every group along these axes, in the same "
+                "order, "
                 "also those it is not in. Then it returns its own.",
                 says=(*HANGS, "new_group", "group", "members", "refused", "ranks")),
     ),
@@ -169,10 +170,12 @@ EXERCISE = declared(
                   [["tensor"], ["pipeline"], ["data"], ["data", "pipeline"]]),
     ),
     hints=(
-        "Number the ranks of a 2 x 3 mesh on paper, row by row. How far apart are two ranks that are neighbours in a row? "
+        "Number the ranks of a 2 x 3 mesh on paper, row by row. How far apart are two ranks that are neighbours in "
+        "a row? "
         "In a column?",
         "coordinates: divide by the sizes from the last axis to the first; the remainder is the place. ranks_along: of "
-        "all ranks, those whose coordinates agree with this rank's on every other axis. group_along: new_group for each "
+        "all ranks, those whose coordinates agree with this rank's on every other axis. group_along: new_group for "
+        "each "
         "different list, in the same order on every rank.",
         "for axis in reversed(sizes): rank, place[axis] = divmod(rank, sizes[axis]). "
         "for other in range(world_size): if ranks_along(other, sizes, *axes)[0] == other: new_group(...), kept if this "

@@ -24,7 +24,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
         except ValueError as error:
             samples.append({"raised": str(error)[:200]})
     for is_cut in (False, True):
-        asked = [functions["dropout_seed"](integer(inputs, "seed"), dict(sizes), dict(each), is_cut) for each in places(sizes)]
+        asked = [
+            functions["dropout_seed"](integer(inputs, "seed"), dict(sizes), dict(each), is_cut)
+            for each in places(sizes)
+        ]
         seeds["cut" if is_cut else "whole"] = [each if type(each) is int else f"{each!r:.60}" for each in asked]
     return {"samples": samples, **seeds}
 

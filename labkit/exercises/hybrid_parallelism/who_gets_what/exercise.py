@@ -153,7 +153,8 @@ EXERCISE = declared(
     ),
     mistakes=(
         Mistake("each rank its own samples",
-                "Tensor ranks and stages of one replica work on the same samples. Only \"data\" and \"shard\" split the "
+                "Tensor ranks and stages of one replica work on the same samples. Only \"data\" and \"shard\" "
+                "split the "
                 "batch.", _way(_by_rank)),  # type: ignore[arg-type]
         Mistake("data alone", "\"shard\" splits the batch, too: a replica is a place on \"data\" and on \"shard\".",
                 _way(_data_alone)),  # type: ignore[arg-type]
@@ -166,7 +167,8 @@ EXERCISE = declared(
         Mistake("shard before data", "Replicas are counted along \"shard\" first: data place x shard ranks + shard "
                 "place.", _way(_shard_first)),  # type: ignore[arg-type]
         Mistake(_UNEVEN,
-                "The microbatches of all replicas must make up the batch: refuse a batch that microbatch x data x shard "
+                "The microbatches of all replicas must make up the batch: refuse a batch that microbatch x data x "
+                "shard "
                 "does not divide, with a ValueError that says the numbers."),
         Mistake(_NEEDLESS, "Refuse only what does not divide: tensor and pipeline ranks do not split the batch."),
         Mistake(_NO_SEED, "Return an int."),
@@ -190,7 +192,8 @@ EXERCISE = declared(
         "Which axes see other samples? Which ranks hold the very same activations?",
         "The replica's number is its place on data times the shard ranks plus its place on shard. A rank's number in "
         "the mesh without the tensor axis tells apart all that must be apart.",
-        "share = batch // replicas; range(first, first + share, microbatch). Seed: seed * 1009 + the place counted over "
+        "share = batch // replicas; range(first, first + share, microbatch). Seed: seed * 1009 + the place counted "
+        "over "
         "(data, shard, pipeline) and, if is_cut, tensor: number = number * sizes[axis] + place[axis].",
     ),
     distributed=False,
