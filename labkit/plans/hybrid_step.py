@@ -167,8 +167,9 @@ def ring_seconds(job: Job, plan: MeshPlan, axis: str, num_bytes: float) -> float
     size = plan.size(axis)
     if size == 1:
         return 0.0
-    rate, latency = _link(job, plan, axis)
-    return (size - 1) * (latency + num_bytes / size / rate)
+    num_nodes, rate = _passes(job, plan, axis)
+    latency = (num_nodes - 1) * job.nic_s + (size - num_nodes) * job.link_s
+    return latency + (size - 1) * num_bytes / size / rate
 
 
 def message_seconds(job: Job, plan: MeshPlan, num_bytes: float) -> float:
@@ -178,17 +179,17 @@ def message_seconds(job: Job, plan: MeshPlan, num_bytes: float) -> float:
     return latency + num_bytes / rate
 
 
-def _link(job: Job, plan: MeshPlan, axis: str) -> tuple[float, float]:
-    """Return the rate that a ring along an axis gets, and the latency of its steps.
+def _passes(job: Job, plan: MeshPlan, axis: str) -> tuple[int, float]:
+    """Return how many nodes a ring along an axis passes, and the rate that it gets.
 
     A ring that leaves a node shares the node's ports with all rings that leave it: as many as the node has GPUs for
     each that this ring has there.
     """
     size, apart = plan.size(axis), plan.apart(axis)
     if size * apart <= job.gpus_per_node:
-        return job.link_bytes_s, job.link_s
+        return 1, job.link_bytes_s
     members = max(1, job.gpus_per_node // apart)
-    return min(job.link_bytes_s, job.nic_bytes_s * members), job.nic_s
+    return math.ceil(size / members), min(job.link_bytes_s, job.nic_bytes_s * members)
 
 
 def every_plan(job: Job, orders: Sequence[Sequence[str]], microbatches: Sequence[int] = (1, 2, 4, 8)) -> list[MeshPlan]:

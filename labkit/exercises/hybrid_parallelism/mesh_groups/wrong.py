@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.exercises.wrong_answer import WrongAnswers
+from labkit.checks.wrong_answers import WrongAnswers
 
-WRONG = WrongAnswers(__name__)
+WRONG = WrongAnswers()
 changed = WRONG.changed
 
 AXES = "for axis in reversed(sizes):"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.exercises.wrong_answer import WrongAnswers
+from labkit.checks.wrong_answers import WrongAnswers
 
-WRONG = WrongAnswers(__name__)
+WRONG = WrongAnswers()
 changed = WRONG.changed
 
 ONCE = 'counts_here = weight.tensor == "cut" or mesh.place["tensor"] == 0'

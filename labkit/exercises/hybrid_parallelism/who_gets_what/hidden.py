@@ -12,7 +12,9 @@ def cases(draw: random.Random) -> list[Case]:
     size = draw.choice([2, 3, 5])
     return [
         who_case("3 x 2 replicas of 2 stages", {"data": 3, "shard": 2, "pipeline": 2, "tensor": 1}, 12 * size, size),
-        who_case("one replica, one microbatch", {"data": 1, "shard": 1, "pipeline": 2, "tensor": 3}, 4 * size, 4 * size),
+        who_case(
+            "one replica, one microbatch", {"data": 1, "shard": 1, "pipeline": 2, "tensor": 3}, 4 * size, 4 * size
+        ),
         who_case(
             "shards do not divide", {"data": 2, "shard": 3, "pipeline": 1, "tensor": 2}, 6 * size + 2, size,
             draw.randrange(100),
