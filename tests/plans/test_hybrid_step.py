@@ -19,7 +19,7 @@ SMALL = replace(
 
 
 def played(job: Job, plan: MeshPlan) -> float:
-    """Return the seconds of a step that virtual ranks play: products, all-reduces, messages, gradients; GPipe's order."""
+    """Return the seconds of a step as virtual ranks play it, in GPipe's order."""
 
     def step() -> None:
         mesh = Mesh(dict(plan.sizes))
