@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labkit.launch.rank import span
 from labkit.models import GPT, VOCABULARY, Block
 
 CUT, WHOLE, TOKENS = "cut", "whole", "tokens"
@@ -171,3 +172,32 @@ def mean_losses(results: Sequence[Sequence[float]]) -> list[float]:
     """Return the loss of each step, the mean over the ranks that know it."""
     known = [losses for losses in results if losses]
     return [round(sum(each) / len(each), 4) for each in zip(*known, strict=True)]
+
+
+def played_step(mesh: Any, *, layers: int = 6, microbatches: int = 2, width: int = 4096, tokens: int = 4096) -> None:
+    """Play a step of two stages without computing it: microbatches forward, then backward, then the gradients.
+
+    Args:
+        mesh: With place and groups along "data", "pipeline" and "tensor"; two ranks along "pipeline".
+        layers: Of each stage; each sums an activation over "tensor", in both directions.
+        microbatches: How many.
+        width: Of an activation.
+        tokens: Of a microbatch.
+    """
+    weights = [torch.empty(width, width // 8, device="meta", dtype=torch.bfloat16) for _ in range(layers)]
+    activation = torch.empty(tokens, width, device="meta", dtype=torch.bfloat16)
+    stage, pipeline = mesh.place["pipeline"], mesh.groups["pipeline"]
+    dist.barrier()
+    for name, first, products in (("F", 0, 1), ("B", 1, 2)):  # which stage begins; backward has two products
+        for microbatch in range(microbatches):
+            with span(f"{name}{microbatch}"):
+                if stage != first:
+                    dist.recv(activation, group=pipeline, group_src=first)
+                for weight in weights:
+                    for _ in range(products):
+                        activation @ weight
+                    dist.all_reduce(activation, group=mesh.groups["tensor"])
+                if stage == first:
+                    dist.send(activation, group=pipeline, group_dst=1 - first)
+    for weight in weights:
+        dist.all_reduce(weight, group=mesh.groups["data"])

@@ -63,7 +63,10 @@ class _Stage(nn.Module):
             x = self.tokens(x) + self.positions(torch.arange(x.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return x if self.head is None or self.norm is None else self.head(self.norm(x))
+        if self.head is None or self.norm is None:
+            return x
+        logits: Tensor = self.head(self.norm(x))
+        return logits.clone()  # fully_shard warns of a view
 
 
 def train_torchs(

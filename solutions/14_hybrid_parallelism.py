@@ -240,7 +240,7 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 # *25 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="combine_gradients" points=25 difficulty=4 importance=5 minutes=13 title="One gradient" provides=["combine_gradients"]
+# %% tags=["exercise"] exercise="combine_gradients" points=25 difficulty=4 importance=5 minutes=13 title="One gradient" provides=["combine_gradients"] needs=["mesh_groups"]
 def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> list[Tensor]:
     """Return this rank's shard of each weight's gradient: that of the mean loss over all targets of the batch.
 
@@ -293,7 +293,7 @@ labkit.check("combine_gradients", combine_gradients)
 # *15 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="clip_whole" points=15 difficulty=3 importance=5 minutes=8 title="One norm" provides=["clip_whole"]
+# %% tags=["exercise"] exercise="clip_whole" points=15 difficulty=3 importance=5 minutes=8 title="One norm" provides=["clip_whole"] needs=["mesh_groups"]
 def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm: float) -> Tensor:
     """Scale this rank's shards in place, so that the norm of the whole gradient is at most max_norm.
 
@@ -342,7 +342,7 @@ labkit.check("clip_whole", clip_whole)
 # %% tags=["given"]
 from types import SimpleNamespace
 
-from labkit.hybrid_gpt import HybridStage, adamw_over, mean_losses, one_f_one_b
+from labkit.hybrid_gpt import HybridStage, adamw_over, mean_losses, one_f_one_b, played_step
 from labkit.models import GPT, IGNORED, Addition, train
 
 PARTS = {"two_operators": "enter", "parallel_block": "ParallelMLP ParallelAttention", "run_schedule": "run_schedule",
@@ -417,8 +417,8 @@ labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
 # ## 6 Which axis is on the network?
 #
 # A colleague's step on eight GPUs: two ranks along each of `data`, `pipeline` and `tensor`, and two GPUs in each machine,
-# numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. It takes several times as
-# long as it should.
+# numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. It takes much
+# longer than it should.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("wrong_order")
@@ -433,17 +433,17 @@ labkit.recorded("wrong_order")
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
 
 # %% [markdown]
-# Mend it: your own step on such machines, with the axes in the order you choose.
+# Mend it. This plays such a step on *your* mesh, with the axes in the order that you write. Which orders are fast?
 
 
 # %%
-def step_ms(order):
-    sizes, machines = {axis: SIZES[axis] for axis in order.split()}, labkit.virtual(8, gpus_per_node=2)
-    return labkit.run(lambda: train_hybrid(parts, 1, **sizes), on=machines, echo=False).timeline.makespan_ns / 1e6
+def play(order):
+    machines, sizes = labkit.virtual(8, gpus_per_node=2), dict.fromkeys(order.split(), 2)
+    return labkit.run(lambda: played_step(Mesh(**sizes)), on=machines, echo=False).timeline
 
 
-for order in ("tensor data shard pipeline", "data shard pipeline tensor"):
-    print(f"{order:27} {step_ms(order):.2f} ms")
+order = "tensor data pipeline"  # write another one, and run this cell again
+print(f"{order}: {play(order).makespan_ns / 1e6:.1f} ms")
 
 # %% [markdown]
 # ## 7 Twice the machines
@@ -458,9 +458,8 @@ labkit.predict("twice_the_nodes", 0.5)
 # %%
 from dataclasses import replace
 
-many = replace(SEVENTY_BILLION, num_gpus=1024)
 before = cost(SEVENTY_BILLION, MeshPlan((("data", 8), ("pipeline", 8), ("tensor", 8))))
-after = cost(many, MeshPlan((("data", 16), ("pipeline", 8), ("tensor", 8))))
+after = cost(replace(SEVENTY_BILLION, num_gpus=1024), MeshPlan((("data", 16), ("pipeline", 8), ("tensor", 8))))
 rows = [f"{name:10} {getattr(before, name):6.2f} s  {getattr(after, name):6.2f} s"
         for name in ("seconds", "compute", "tensor", "bubble", "exchange", "gradients")]  # fmt: skip
 labkit.reveal("twice_the_nodes", after.seconds / before.seconds, ["           512 H100s  1024 H100s", *rows])
