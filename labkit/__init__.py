@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from labkit.cluster_world import cluster as cluster
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
+    from labkit.lessons.built import built as built
     from labkit.lessons.earlier_answers import mine as mine
     from labkit.lessons.lending import lend as lend
     from labkit.lessons.named import hint as hint
@@ -51,6 +52,7 @@ _HOME = {
     "Timeline": "labkit.timeline",
     "answer": "labkit.checks.answering",
     "audit": "labkit.auditing.auditing",
+    "built": "labkit.lessons.built",
     "bucket_explorer": "labkit.widgets.bucket_explorer",
     "challenge": "labkit.checks.notebook",
     "check": "labkit.checks.notebook",
@@ -98,6 +100,7 @@ __all__ = [
     "answer",
     "audit",
     "bucket_explorer",
+    "built",
     "challenge",
     "check",
     "cluster",

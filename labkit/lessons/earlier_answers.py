@@ -1,4 +1,4 @@
-"""mine(): the learner's own function out of an earlier lesson's notebook, or torch's where there is none."""
+"""mine(): the learner's own function out of an earlier lesson's notebook, else torch's or one on loan."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from typing import Any, TypeVar
 
 from labkit.errors import LessonError
 from labkit.lessons.code import is_stub
+from labkit.lessons.cuts import without_markers
+from labkit.lessons.lending import packs_in, source_with
 from labkit.lessons.lesson import CODE_TASKS
 from labkit.lessons.manifest import Manifest, from_metadata
+from labkit.lessons.source import load
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def mine(
-    exercise_id: str, otherwise: Function, *, name: str | None = None, folder: Path | None = None
+    exercise_id: str, otherwise: Function | None = None, *, name: str | None = None, folder: Path | None = None
 ) -> Function | Any:
-    """Return your own function of an earlier exercise, or `otherwise` if there is none; it says which.
+    """Return your own function of an earlier exercise, else `otherwise`, else one on loan; it says which.
 
     Your notebook of that lesson must lie beside this one. Only its given and exercise cells run, in a module of their
     own.
@@ -29,28 +32,68 @@ def mine(
     Args:
         exercise_id: Its slug, "drop_in_all_reduce".
         otherwise: What to use instead, such as torch's own:
-            ``labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce)``.
+            ``labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce)``. None is what `labkit.lend` would lend.
         name: Which function, where the exercise asks for several.
         folder: Where the notebooks are; None is the folder this notebook runs in.
 
     Raises:
-        LessonError: If a notebook that may have it cannot be read, or the exercise has no such function.
+        LessonError: If a notebook that may have it cannot be read, the exercise has no such function, or there is
+            nothing to lend.
     """
-    instead = f"using {getattr(otherwise, '__name__', repr(otherwise))} in its place"
     found = _notebook_with(exercise_id, folder or Path.cwd())
     if found is None:
-        return _say(f"{exercise_id}: no notebook in this folder has this exercise; {instead}.", otherwise)
+        return _instead(f"{exercise_id}: no notebook in this folder has this exercise", otherwise, exercise_id, name)
     path, cells, manifest = found
     wanted = _wanted(manifest, exercise_id, name)
     namespace, problem = _run(path, cells, exercise_id)
     if not problem and not callable(namespace.get(wanted)):
         problem = f"defines no {wanted}"
     if problem:
-        return _say(f"{exercise_id}: {path.name} {problem}; {instead}.", otherwise)
+        return _instead(f"{exercise_id}: {path.name} {problem}", otherwise, exercise_id, name, found)
     return _say(f"{exercise_id}: using your {wanted} from {path.name}.", namespace[wanted])
 
 
-def _notebook_with(exercise_id: str, folder: Path) -> tuple[Path, list[Any], Manifest] | None:
+_Found = tuple[Path, list[Any], Manifest]
+
+
+def _instead(why: str, otherwise: Any, exercise_id: str, name: str | None, found: _Found | None = None) -> Any:
+    """Return what is used where a learner has no function of their own; say why and which."""
+    if otherwise is not None:
+        return _say(f"{why}; using {getattr(otherwise, '__name__', repr(otherwise))} in its place.", otherwise)
+    lent = _on_loan(exercise_id, name, found)
+    if lent is None:
+        raise LessonError(
+            f"{why}, and there is nothing to lend: write it, or put your class's pack beside this notebook."
+        )
+    return _say(f"{why}; {lent.__name__} is lent.", lent)
+
+
+def _on_loan(exercise_id: str, name: str | None, found: _Found | None) -> Any:
+    """Return the function of the lesson's own answer, or of the class's pack beside its notebook; None for neither."""
+    if (source := source_with(exercise_id)) is not None:
+        lesson = load(source)
+        wanted = _wanted(lesson.manifest, exercise_id, name)
+        cells = [
+            {"cell_type": each.kind, "id": each.id, "source": without_markers(each.source),
+             "metadata": {"tags": each.tags, "labkit": {"exercise": each.exercise}}}
+            for each in lesson.cells
+        ]  # fmt: skip
+        return _run(source, cells, exercise_id)[0].get(wanted)
+    if found is None:
+        return None
+    path, cells, manifest = found
+    answers = {slug: text for pack in packs_in(path.parent) for slug, text in pack.answers.items()}
+    if exercise_id not in answers:
+        return None
+    filled = [{**each, "source": answers.get(_exercise(each), each["source"])} for each in cells]
+    return _run(path, filled, exercise_id)[0].get(_wanted(manifest, exercise_id, name))
+
+
+def _exercise(cell: Any) -> str:
+    return str(cell["metadata"].get("labkit", {}).get("exercise", ""))
+
+
+def _notebook_with(exercise_id: str, folder: Path) -> _Found | None:
     """Return the lesson's notebook that has this exercise, its cells and its manifest; None where none has."""
     unread: LessonError | None = None
     for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
@@ -94,7 +137,7 @@ def _run(path: Path, cells: list[Any], exercise_id: str) -> tuple[dict[str, Any]
         if cell["cell_type"] != "code" or not {"given", *CODE_TASKS} & set(tags):
             continue
         source = "".join(cell["source"])
-        is_wanted = "given" not in tags and cell["metadata"].get("labkit", {}).get("exercise") == exercise_id
+        is_wanted = "given" not in tags and _exercise(cell) == exercise_id
         file = f"<{path.stem}, cell {cell.get('id')}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:

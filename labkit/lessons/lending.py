@@ -110,11 +110,11 @@ def what_to_do(needs: Sequence[Need]) -> str:
 
 def answers_with(exercise_id: str) -> Answers | None:
     """Return the answers of the lesson that has this exercise, if they are to be had here."""
-    if (path := _source_with(exercise_id)) is not None:
+    if (path := source_with(exercise_id)) is not None:
         lesson = load(path)
         sources = {str(cell.exercise): cell for cell in lesson.cells if cell.exercise and cell.role != "check"}
         return Answers(lesson.manifest, {slug: without_markers(cell.source) for slug, cell in sources.items()})
-    for pack in _packs(Path.cwd()):
+    for pack in packs_in(Path.cwd()):
         manifest = _manifest(Path.cwd(), pack.lesson)
         if exercise_id in pack.answers and manifest is not None:
             return Answers(manifest, pack.answers)
@@ -122,10 +122,11 @@ def answers_with(exercise_id: str) -> Answers | None:
 
 
 def _can_be_lent(exercise_id: str) -> bool:
-    return _source_with(exercise_id) is not None or any(exercise_id in pack.answers for pack in _packs(Path.cwd()))
+    return source_with(exercise_id) is not None or any(exercise_id in pack.answers for pack in packs_in(Path.cwd()))
 
 
-def _source_with(exercise_id: str) -> Path | None:
+def source_with(exercise_id: str) -> Path | None:
+    """Return the lesson source that has this exercise with its answer, if there is one here."""
     written = f'exercise="{exercise_id}"'
     return next((path for path in _sources() if written in path.read_text(encoding="utf-8")), None)
 
@@ -139,7 +140,8 @@ def _sources() -> list[Path]:
     return source_files(root) or source_files(brought_course())
 
 
-def _packs(folder: Path) -> list[Any]:
+def packs_in(folder: Path) -> list[Any]:
+    """Return the packs that lie in a folder."""
     found = []
     for path in sorted(folder.glob("*.json")):
         if '"labkit_pack"' in path.read_text(encoding="utf-8", errors="replace")[:200]:

@@ -44,6 +44,8 @@ LAYERS = (
     "cluster_world",
     "auditing",
     "models",
+    "hybrid_gpt",
+    "torchs_hybrid",
     "servers",
     "calibration",
     "widgets",

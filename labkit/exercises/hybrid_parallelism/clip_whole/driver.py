@@ -1,0 +1,21 @@
+"""What a rank runs of clip_whole: the shards of a gradient that were drawn."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.checks.values import number
+from labkit.exercises.hybrid_parallelism.on_ranks import mesh_of, shards_given, weights_of
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Clip shards by the norm of the whole gradient.
+
+    Inputs: sizes (of the mesh), max_norm, weights (shape, tensor, tied, shard of each).
+    """
+    shards = shards_given(inputs)
+    norm = functions["clip_whole"](weights_of(inputs), shards, mesh_of(inputs), number(inputs, "max_norm"))
+    found = float(norm) if isinstance(norm, Tensor | float | int) and not isinstance(norm, bool) else None
+    return {"norm": found, "shards": shards}

@@ -1,0 +1,160 @@
+"""Clipping by the norm of a gradient that lies on a whole mesh: each element counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labkit.checks.blame import HANGS
+from labkit.checks.case import Case, Values
+from labkit.checks.declared import Mistake, Result, declared
+from labkit.checks.structure import NOTHING
+from labkit.checks.values import listed, number, tensor
+from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
+from labkit.exercises.hybrid_parallelism.meshes import Sizes, sizes_of
+from labkit.exercises.hybrid_parallelism.stages import Kind, norm_of, stage_case
+from labkit.hybrid_gpt import CUT
+
+Place = Mapping[str, int]
+_CLOSE = 1e-5
+
+
+def times(
+    kind: Kind, place: Place, sizes: Sizes, mine: Place,
+    *, copies: bool = False, ends: bool = False, replicas: bool = False, only: str = "",
+) -> float:  # fmt: skip
+    """Return how many times a shard counts in the norm: 1 or 0, or what a mistake makes of it.
+
+    Args:
+        kind: Of the weight.
+        place: Of the rank that holds the shard.
+        sizes: Of the mesh.
+        mine: Place of the rank that asks.
+        copies: Every tensor rank's copy counts.
+        ends: What is tied counts on both ends.
+        replicas: Every data rank's copy counts.
+        only: The axis over which nothing is summed: the rank sees its own place alone.
+    """
+    if only and place.get(only, 0) != mine.get(only, 0):
+        return 0
+    wanted = mine.get("data", 0) if only else 0
+    once = [replicas or place.get("data", 0) == wanted]
+    once.append(copies or kind.tensor == CUT or only == "tensor" or place.get("tensor", 0) == 0)
+    once.append(ends or not kind.tied or only == "pipeline" or place.get("pipeline", 0) == 0)
+    return float(all(once))
+
+
+def norm(case: Case, rank: int, **mistake: Any) -> float:
+    """Return the norm of the whole gradient, or what comes of a mistake."""
+    return norm_of(case, rank, partial(times, **mistake))
+
+
+def clipped(case: Case, rank: int, by: float | None = None, *, always: bool = False) -> list[Tensor]:
+    """Return a rank's shards, scaled by the whole norm or by another one."""
+    by = norm(case, rank) if by is None else by
+    factor = number(case.inputs[rank], "max_norm") / (by + 1e-6)
+    given = [tensor(each, "shard") for each in listed(case.inputs[rank], "weights")]
+    return [each * (factor if always else min(1.0, factor)) for each in given]
+
+
+def expected(case: Case) -> list[Values]:
+    """Return the norm and the scaled shards (the oracle)."""
+    return [{"norm": norm(case, rank), "shards": list(clipped(case, rank))} for rank in range(case.world_size)]
+
+
+def _close(came: float, wanted: float) -> bool:
+    return abs(came - wanted) <= _CLOSE * wanted
+
+
+def _same(came: list[Tensor], wanted: list[Tensor]) -> bool:
+    return len(came) == len(wanted) and all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=_CLOSE, atol=1e-9) for a, b in zip(came, wanted, strict=True)
+    )
+
+
+def _by(**mistake: Any) -> Callable[[Case, int], float]:
+    return partial(norm, **mistake)
+
+
+def _every_copy(case: Case, rank: int) -> float | None:
+    """Return the norm in which all ranks' shards count; None without replicas, where others are as likely."""
+    sizes = sizes_of(case.inputs[rank])
+    return norm(case, rank, copies=True, ends=True, replicas=True) if sizes.get("data", 1) > 1 else None
+
+
+def _each_alone(case: Case, rank: int) -> list[Tensor]:
+    limit = number(case.inputs[rank], "max_norm")
+    given = [tensor(each, "shard") for each in listed(case.inputs[rank], "weights")]
+    return [each * min(1.0, limit / (float(each.norm()) + 1e-6)) for each in given]
+
+
+def _as_given(case: Case, rank: int) -> list[Tensor]:
+    return [tensor(each, "shard") for each in listed(case.inputs[rank], "weights")]
+
+
+EXERCISE = declared(
+    id="clip_whole",
+    functions=("clip_whole",),
+    driver=drive,
+    oracle=expected,
+    looks=(
+        Result("norm", "{ranks}: the norm of the whole gradient is wrong. On rank {rank} it is {got}, not {wanted}.",
+               same=_close),
+        Result("shards", "{ranks}: the norm is right, the scaled shards are not. On rank {rank} came {got}.",
+               same=_same),
+    ),
+    mistakes=(
+        Mistake("every copy counted",
+                "You added up the squares of all ranks' shards. Replicas, tensor ranks and both ends hold some "
+                "elements "
+                "many times: let one rank count each.", {"norm": _every_copy}),
+        Mistake("copies counted",
+                "A weight that is not \"cut\" is on every tensor rank, and you counted each copy. Let one tensor rank "
+                "count it.", {"norm": _by(copies=True)}),
+        Mistake("tied counted twice",
+                "A tied weight is on the first and the last stage: it is one weight. Let the first stage count it.",
+                {"norm": _by(ends=True)}),
+        Mistake("replicas counted",
+                "Ranks along \"data\" hold the same shards: leave that axis out of the sum.",
+                {"norm": _by(replicas=True)}),
+        Mistake("not over tensor", "Tensor ranks hold other pieces: sum the squares over \"tensor\", too.",
+                {"norm": _by(only="tensor")}),
+        Mistake("not over pipeline", "Other stages hold other layers: sum the squares over \"pipeline\", too.",
+                {"norm": _by(only="pipeline")}),
+        Mistake("not over shard", "Ranks along \"shard\" hold other parts of the same weights: sum over \"shard\", "
+                "too.",
+                {"norm": _by(only="shard")}),
+        Mistake("no root", "The norm is the root of the sum of squares.",
+                {"norm": lambda case, rank: norm(case, rank) ** 2}),
+        Mistake("always scaled", "A gradient that is short enough stays as it is: the factor is at most 1.",
+                {"shards": partial(clipped, always=True)}),
+        Mistake("each by its own norm", "All shards are scaled by one factor: max_norm over the norm of the whole.",
+                {"shards": _each_alone}),
+        Mistake("not in place", "Scale the tensors that were given, in place: shard.mul_(factor).",
+                {"shards": _as_given}),
+        Mistake("a rank stays away", "Every rank of a group calls its all-reduce, also one that has nothing to count.",
+                says=HANGS),
+        Mistake(NOTHING, "Return the norm, a tensor or a number."),
+    ),
+    visible=(
+        stage_case("2 replicas of 2 tensor ranks", 1421, {"data": 2, "shard": 1, "pipeline": 1, "tensor": 2},
+                   max_norm=1.0),
+        stage_case("2 stages of 2 shards", 1422, {"data": 1, "shard": 2, "pipeline": 2, "tensor": 1}, max_norm=0.5),
+        stage_case("a short gradient", 1423, {"data": 1, "shard": 1, "pipeline": 1, "tensor": 2}, max_norm=1e3),
+        stage_case("8 ranks: 2 stages, 2 shards, 2 tensor ranks", 1424,
+                   {"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}, max_norm=1.0),
+    ),
+    hints=(
+        "Which ranks hold the same numbers as you? Of those, one may count them.",
+        "Add up the squares of what this rank has to count: nothing that is not \"cut\" unless its tensor place is 0, "
+        "nothing tied unless it is on the first stage. Then sum over tensor, pipeline and shard.",
+        "counts = (w.tensor == \"cut\" or mesh.place[\"tensor\"] == 0) and (not w.tied or mesh.place[\"pipeline\"] "
+        "== 0); "
+        "all_reduce(squares, group=mesh.groups[axis]) for the three axes; shard.mul_((max_norm / (norm + 1e-6)).clamp("
+        "max=1)).",
+    ),
+)  # fmt: skip

@@ -1,0 +1,39 @@
+"""Wrong answers to clip_whole, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+ONCE = 'counts_here = weight.tensor == "cut" or mesh.place["tensor"] == 0'
+FIRST = '(not weight.tied or mesh.place["pipeline"] == 0)'
+AXES = 'for axis in ("shard", "pipeline", "tensor"):'
+SUM = "        dist.all_reduce(squares, group=mesh.groups[axis])\n"
+SCALE = "        shard.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))\n"
+
+changed("counts copies", "copies counted", (ONCE, "counts_here = True"))
+changed("counts both ends", "tied counted twice", (FIRST, "True"))
+changed("counts replicas", "replicas counted", (AXES, 'for axis in ("data", "shard", "pipeline", "tensor"):'))
+changed(
+    "asks everybody", "every copy counted",
+    (AXES, "for _ in range(1):"), (SUM, "        dist.all_reduce(squares)\n"),
+    (ONCE, "counts_here = True"), (FIRST, "True"),
+)  # fmt: skip
+changed(
+    "leaves tensor out", "not over tensor", (AXES, 'for axis in ("shard", "pipeline"):'), (ONCE, "counts_here = True")
+)
+changed("leaves stages out", "not over pipeline", (AXES, 'for axis in ("shard", "tensor"):'), (FIRST, "True"))
+changed("leaves shards out", "not over shard", (AXES, 'for axis in ("pipeline", "tensor"):'))
+changed("asks nobody", "not over tensor", (AXES, "for axis in ():"), (ONCE, "counts_here = True"), (FIRST, "True"))
+changed("takes no root", "no root", ("squares.sqrt()", "squares"))
+changed("scales short ones", "always scaled", (".clamp(max=1.0)", ""))
+changed("clips each", "each by its own norm", ("(norm + 1e-6)", "(shard.norm() + 1e-6)"))
+changed("scales copies", "not in place", (SCALE, "        shard = shard * (max_norm / (norm + 1e-6)).clamp(max=1.0)\n"))
+changed(
+    "leaves where nothing counts", "a rank stays away",
+    ("    for axis in", '    if mesh.place["tensor"] and all(each.tensor != "cut" for each in weights[1:2]):\n'
+                        "        return squares\n    for axis in"),
+)  # fmt: skip
+changed("returns nothing", "nothing returned", ("    return norm\n", ""))

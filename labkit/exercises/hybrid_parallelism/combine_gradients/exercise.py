@@ -1,0 +1,138 @@
+"""One gradient out of those of all ranks: what is summed over which axis, and by which weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from labkit.checks.blame import HANGS
+from labkit.checks.case import Case, Values
+from labkit.checks.declared import Mistake, Result, declared
+from labkit.checks.least_traffic import Bytes, both_ways
+from labkit.checks.structure import NOTHING, WRONG_LENGTH, WRONG_SHAPE
+from labkit.exercises.hybrid_parallelism.combine_gradients.driver import drive
+from labkit.exercises.hybrid_parallelism.meshes import along, of_rank
+from labkit.exercises.hybrid_parallelism.stages import REPLICAS, combined, kinds_at, stage_case
+from labkit.hybrid_gpt import CUT, TOKENS, WHOLE
+
+EQUAL_SHARES = {
+    "each alike": lambda own, everybody, count: 1 / count,
+    "not weighed": lambda own, everybody, count: 1.0,
+    "by targets": lambda own, everybody, count: float(own),
+    "twice": lambda own, everybody, count: own / everybody / count,
+}
+
+
+def expected(case: Case) -> list[Values]:
+    """Return each rank's shards of the gradient that one process would have (the oracle)."""
+    return [{"shards": list(combined(case, rank))} for rank in range(case.world_size)]
+
+
+def least(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: a gradient to those that hold the same weights."""
+    found: dict[int, Bytes] = {}
+    for rank in range(case.world_size):
+        sizes, place = of_rank(case, rank)
+        numbers = sum(len(each) for each in combined(case, rank))
+        if len(along(rank, sizes, REPLICAS)) > 1 and kinds_at(place, sizes):
+            found |= {rank: both_ways([rank, -1], numbers)[rank]}
+    return found
+
+
+def _way(how: Callable[[Case, int], list[Tensor]]) -> dict[str, Callable[[Case, int], list[Tensor]]]:
+    return {"shards": how}
+
+
+def _as(**changes: object) -> dict[str, Callable[[Case, int], list[Tensor]]]:
+    return _way(partial(combined, **changes))  # type: ignore[arg-type]
+
+
+def _other_place(case: Case, rank: int) -> list[Tensor]:
+    """Return the shards of the neighbour along "shard"."""
+    sizes, _ = of_rank(case, rank)
+    ring = along(rank, sizes, ["shard"])
+    return combined(case, ring[(ring.index(rank) + 1) % len(ring)])
+
+
+def _same(came: list[Tensor], wanted: list[Tensor]) -> bool:
+    return len(came) == len(wanted) and all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-9) for a, b in zip(came, wanted, strict=True)
+    )
+
+
+_SIZES = {"data": 2, "shard": 1, "pipeline": 1, "tensor": 2}
+EXERCISE = declared(
+    id="combine_gradients",
+    functions=("combine_gradients",),
+    driver=drive,
+    oracle=expected,
+    least=least,
+    looks=(
+        Result("shards", "{ranks}: a shard of the combined gradient is wrong. On rank {rank} came {got}.", same=_same),
+    ),
+    mistakes=(
+        Mistake("copies summed",
+                "A weight that every tensor rank holds whole has its whole gradient on each of them: summed over "
+                "\"tensor\" it counts N times. Only \"tokens\" is a partial sum.",
+                _as(also_tensor=[WHOLE])),
+        Mistake("tokens not summed",
+                "Weights of kind \"tokens\" have a partial sum on each tensor rank: all-reduce them over \"tensor\".",
+                _as(not_tokens=True)),
+        Mistake("pieces mixed up",
+                "Gradients of different pieces were added up. Tensor ranks hold other pieces of what is \"cut\", so a "
+                "group of replicas has one tensor place: groups[\"data\"] and groups[\"shard\"].",
+                {"shards": (partial(combined, also_tensor=[CUT]), partial(combined, also_tensor=[CUT, WHOLE]),
+                            partial(combined, also_tensor=[CUT, WHOLE, TOKENS], all_stages=True))}),
+        Mistake("tied on one stage",
+                "A tied weight is on the first and on the last stage, and each has computed a part of its gradient: "
+                "all-reduce it over mesh.ends, where there is one.", _as(not_ends=True)),
+        Mistake("each replica alike",
+                "Replicas have different numbers of targets. Each gradient is a mean over its own: weigh it by "
+                "num_targets over everybody's.", _as(share=EQUAL_SHARES["each alike"])),
+        Mistake("averaged twice",
+                "The shares num_targets / everybody's add up to 1: the sum is the mean already. Do not divide by the "
+                "number of replicas as well.", _as(share=EQUAL_SHARES["twice"])),
+        Mistake("not weighed",
+                "The gradients were added up as they are: weigh each by num_targets over everybody's.",
+                {"shards": (partial(combined, share=EQUAL_SHARES["not weighed"]),
+                            partial(combined, share=EQUAL_SHARES["by targets"]))}),
+        Mistake("one axis of replicas",
+                "The batch is split over \"data\" and over \"shard\": sum over both, gradients and numbers of targets.",
+                {"shards": (partial(combined, replicas=["data"]), partial(combined, replicas=["shard"]),
+                            partial(combined, replicas=[]))}),
+        Mistake("another's shard",
+                "These are the shards of another rank along \"shard\": this rank's is number mesh.place[\"shard\"].",
+                {"shards": _other_place}),
+        Mistake("not cut", "Return shards: flat, padded with zeros, the run number mesh.place[\"shard\"] of as many as "
+                "the axis has ranks.", {"shards": partial(combined, cut=False)}),
+        Mistake("tied everywhere",
+                "Only the first and the last stage hold the tied weight. The stages between them have no part in "
+                "it, and "
+                "no mesh.ends.", says=HANGS),
+        Mistake(WRONG_SHAPE, "A shard is flat: numel / ranks of the axis \"shard\", rounded up, also if it has one "
+                "rank."),
+        Mistake(WRONG_LENGTH, "Return one shard for each weight, in their order."),
+        Mistake(NOTHING, "Return the shards as a list."),
+    ),
+    visible=(
+        stage_case("2 replicas of 2 tensor ranks, 6 and 2 targets", 1411, _SIZES, num_targets=[6, 2]),
+        stage_case("2 stages of 2 shards, 3 and 7 targets", 1412,
+                   {"data": 1, "shard": 2, "pipeline": 2, "tensor": 1}, num_targets=[3, 7]),
+        stage_case("3 stages, one replica", 1413, {"data": 1, "shard": 1, "pipeline": 3, "tensor": 1},
+                   num_targets=[4]),
+        stage_case("8 ranks, 4 replicas on two axes", 1414, {"data": 2, "shard": 2, "pipeline": 1, "tensor": 2},
+                   num_targets=[1, 5, 2, 4]),
+    ),
+    hints=(
+        "For each weight ask: who else holds these very numbers, and did they see other samples, other tokens, or the "
+        "same? Others that saw something else have a part of the sum.",
+        "Three sums, in any order: \"tokens\" over tensor, tied over mesh.ends, everything over data and shard. Before "
+        "the last, weigh by num_targets over everybody's, which is an all-reduce over both axes. Then cut.",
+        "share = num_targets / everybody; g = p.grad * share; all_reduce(g, group=mesh.groups[axis]) for axis in "
+        "(\"data\", \"shard\") and whatever else applies; pad(g.flatten(), (0, -numel % n)).view(n, -1)"
+        "[mesh.place[\"shard\"]].",
+    ),
+)  # fmt: skip

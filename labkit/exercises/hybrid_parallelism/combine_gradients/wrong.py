@@ -1,0 +1,45 @@
+"""Wrong answers to combine_gradients, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+TOKENS = '[mesh.groups["tensor"]] if weight.tensor == "tokens" else []'
+TIED = "        groups += [mesh.ends] if weight.tied and mesh.ends is not None else []\n"
+SHARE = "(num_targets / everybody.item())"
+REPLICAS = '[mesh.groups["data"], mesh.groups["shard"]]'
+
+changed("sums copies", "copies summed", (TOKENS, '[mesh.groups["tensor"]] if weight.tensor != "cut" else []'))
+changed("leaves tokens apart", "tokens not summed", (TOKENS, "[]"))
+changed("mixes tensor ranks", "pieces mixed up", (TOKENS, '[mesh.groups["tensor"]]'))
+changed(
+    "sums over everybody", "pieces mixed up",
+    (f"        groups = {REPLICAS}\n", "        groups = [None]\n"), (TOKENS, "[]"), (TIED, ""),
+)  # fmt: skip
+changed("forgets the other end", "tied on one stage", (TIED, ""))
+changed(
+    "averages replicas", "each replica alike", (SHARE, '(1 / mesh.sizes["data"] / mesh.sizes["shard"])'),
+)  # fmt: skip
+changed(
+    "divides by replicas too", "averaged twice",
+    (SHARE, '(num_targets / everybody.item() / mesh.sizes["data"] / mesh.sizes["shard"])'),
+)  # fmt: skip
+changed("adds up", "not weighed", (SHARE, "1.0"))
+changed("weighs by targets", "not weighed", (SHARE, "num_targets"))
+changed("forgets shard", "one axis of replicas", (REPLICAS, '[mesh.groups["data"]]'))
+changed(
+    "the next one's shard", "another's shard",
+    ('rows[mesh.place["shard"]]', 'rows[(mesh.place["shard"] + 1) % count]'),
+)  # fmt: skip
+changed("keeps the whole", "not cut", ('rows[mesh.place["shard"]].clone()', "gradient"))
+changed(
+    "sums tied weights over all stages", "tied everywhere",
+    (TIED, '        groups += [mesh.groups["pipeline"]] if weight.tied else []\n'),
+)  # fmt: skip
+changed(
+    "keeps the shape of a row", "shape lost", ('rows[mesh.place["shard"]].clone()', 'rows[mesh.place["shard"]][None]')
+)
+changed("returns nothing", "nothing returned", ("    return shards\n", ""))

@@ -1,0 +1,24 @@
+"""Hidden cases of lay_out."""
+
+from __future__ import annotations
+
+import random
+
+from labkit.checks.case import Case
+from labkit.exercises.hybrid_parallelism.lay_out.exercise import A100, job_of, lay_out_case
+
+
+def cases(draw: random.Random) -> list[Case]:
+    return [
+        lay_out_case(
+            "175 B on 1024 A100s", job_of(12288, 96, 1024, draw.choice([1536, 3072]), nic_bytes_s=24e9, **A100)
+        ),
+        lay_out_case(
+            "20 B on 32 GPUs of 80 GB, a slow network",
+            job_of(6144, 44, 32, draw.choice([128, 256]), nic_bytes_s=draw.choice([1.5e9, 3e9]), **A100),
+        ),
+        lay_out_case(
+            "7 B on 64 GPUs, 4 in a node, 100 Gbit/s for a whole node",
+            job_of(4096, 32, 64, draw.choice([256, 512]), gpus_per_node=4, memory_bytes=40e9, nic_bytes_s=3e9, **A100),
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,41 @@
+"""Wrong answers to mesh_groups, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+AXES = "for axis in reversed(sizes):"
+OTHERS = "    others = [axis for axis in sizes if axis not in axes]\n"
+LISTED = "    return [r for r in range(count) if all(coordinates(r, sizes)[axis] == mine[axis] for axis in others)]\n"
+LOOP = "    for rank in range(dist.get_world_size()):\n"
+
+changed("reads column by column", "column by column", (AXES, "for axis in sizes:"))
+changed("holds these axes fast", "the other axes", (OTHERS, "    others = list(axes)\n"))
+changed(
+    "takes neighbours", "neighbours everywhere",
+    (LISTED, "    size = torch.Size(sizes[axis] for axis in axes).numel()\n"
+             "    return list(range(rank // size * size, rank // size * size + size))\n"),
+)  # fmt: skip
+changed(
+    "takes the first axis",
+    "one axis of several",
+    (OTHERS, "    others = [axis for axis in sizes if axis != axes[0]]\n"),
+)
+changed(
+    "leaves itself out", "without itself",
+    (LISTED, LISTED.replace("r for r in range(count) if", "r for r in range(count) if r != rank and")),
+    ("        ranks = ranks_along(rank, sizes, *axes)\n", "        ranks = sorted([rank, *ranks_along(rank, sizes, "
+    "*axes)])\n"),
+)  # fmt: skip
+changed("descends", "not ascending", (LISTED, LISTED.replace("range(count)", "reversed(range(count))")),
+        ("ranks[0] == rank", "ranks[-1] == rank"))  # fmt: skip
+changed(
+    "returns the ranks", "no group", ("    return own\n", "    return ranks_along(dist.get_rank(), sizes, *axes)\n")
+)
+changed(
+    "makes its own group alone", "only its own group",
+    ("    own = None\n", "    return dist.new_group(ranks_along(dist.get_rank(), sizes, *axes))\n"),
+)  # fmt: skip

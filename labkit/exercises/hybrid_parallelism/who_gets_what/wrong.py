@@ -1,0 +1,50 @@
+"""Wrong answers to who_gets_what, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+REPLICAS = '    replicas = sizes["data"] * sizes["shard"]\n'
+PLACE = 'place["data"] * sizes["shard"] + place["shard"]'
+REFUSE = "    if batch % (replicas * microbatch):\n"
+RUNS = "    return [list(range(at, at + microbatch)) for at in range(first, first + share, microbatch)]\n"
+TURN = 'if is_cut or axis != "tensor"'
+
+changed(
+    "each rank its own", "each rank its own samples",
+    (REPLICAS, '    replicas = sizes["data"] * sizes["shard"] * sizes["pipeline"] * sizes["tensor"]\n'),
+    (f"({PLACE})", f'((({PLACE}) * sizes["pipeline"] + place["pipeline"]) * sizes["tensor"] + place["tensor"])'),
+    (REFUSE, '    if batch % (sizes["data"] * sizes["shard"] * microbatch):\n'),
+    (RUNS, RUNS.replace("at + microbatch", "min(at + microbatch, first + share)")),
+)  # fmt: skip
+changed(
+    "data alone", "data alone",
+    ("    share = batch // replicas\n", '    share = batch // sizes["data"]\n'), (PLACE, 'place["data"]'),
+)  # fmt: skip
+changed(
+    "everything", "the batch on every replica", ("    share = batch // replicas\n", "    share = batch\n"), (PLACE, "0")
+)
+changed(
+    "so many microbatches", "microbatch is a size",
+    (RUNS, "    size = share // microbatch\n"
+           "    return [list(range(at, at + size)) for at in range(first, first + share, size)]\n"),
+)  # fmt: skip
+changed(
+    "deals samples out", "dealt out",
+    (RUNS, "    mine = list(range(batch))[first // share :: replicas]\n"
+           "    return [mine[at : at + microbatch] for at in range(0, share, microbatch)]\n"),
+)  # fmt: skip
+changed("counts shards first", "shard before data", (PLACE, 'place["shard"] * sizes["data"] + place["data"]'))
+changed("never refuses", "does not divide", (REFUSE, "    if batch % replicas:\n"))
+changed(
+    "refuses tensor ranks", "a needless refusal",
+    (REFUSE, '    if batch % (replicas * microbatch * sizes["tensor"] * sizes["pipeline"]):\n'),
+)  # fmt: skip
+changed("a mask for each rank", "tensor ranks drift apart", (TURN, "if True"))
+changed("one mask for all pieces", "pieces drop alike", (TURN, 'if axis != "tensor"'))
+changed("adds places up", "replicas drop alike", ("number * sizes[axis] +", "number +"))
+changed("one seed for all", "replicas drop alike", ("seed * 10_007 + number", "seed + place['tensor'] * is_cut"))
+changed("returns a generator", "no seed", ("seed * 10_007 + number", "torch.Generator().manual_seed(seed)"))

@@ -1,0 +1,586 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 14 All of them at once
+#
+# Two teams train the same 70 billion parameters on the same 512 H100s: the same batch, the same eight-way data, pipeline and
+# tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is *which GPU does what*.
+#
+# You have built every axis by itself. In this lesson you put them together: the mesh, the step, one gradient and one norm for
+# all ranks. At the end your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's own.
+#
+# **Time:** [[minutes]] minutes. **You need** lessons 09, 12 and 13, or `labkit.lend` for what you skipped; no GPU.
+#
+# **Stuck?** `labkit.hint("mesh_groups")` gives up to three hints. `labkit.lend("mesh_groups")` puts a working version into
+# the notebook: you forfeit its points, but every cell below it will run.
+
+# %% [markdown] tags=["slide-only"]
+# # 14 All of them at once
+#
+# 512 H100s, 70 billion parameters: 17 % of peak, or 48 %
+#
+# <!-- notes: Same model, same GPUs, same degrees of parallelism. The only difference is which GPU does what. -->
+
+# %% tags=["given"]
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+
+import labkit
+from labkit.hybrid_gpt import Weight, group_of_ends
+from labkit.plans.hybrid_step import SEVENTY_BILLION, Job, MeshPlan, cost, fault
+
+# %%
+for order in ("tensor data pipeline", "data pipeline tensor"):
+    plan = MeshPlan(tuple((axis, 8) for axis in order.split()))
+    print(f"{order:20}  {100 * cost(SEVENTY_BILLION, plan).of_peak:.0f} % of peak")
+
+# %% [markdown]
+# ## 1 Axes and their order
+#
+# A **mesh** gives each rank a place on every **axis**. Count through the places as a clock does: the last axis turns fastest.
+# `{"data": 2, "pipeline": 2, "tensor": 2}` puts rank 5 at data 1, pipeline 0, tensor 1.
+#
+# Ranks that differ *only* in their tensor place form a group along `tensor`, and so for every axis. Each rank is in one group
+# along each axis, and every collective of this lesson runs in such a group.
+
+# %% tags=["figure"]
+labkit.figure("mesh", data=2, tensor=4)
+
+# %% [markdown]
+# Order matters, because ranks are numbered machine by machine: ranks 0 to 7 share the first one. Along the last axis,
+# neighbours sit in the same machine. Along the first one, they are as far apart as they can be.
+#
+# `dist.new_group(ranks)` is a call for *everybody*: every rank makes every group, in the same order, also those it is not in.
+#
+# ### Exercise [[mesh_groups]]
+#
+# *20 points, about 9 minutes; difficulty 2 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="mesh_groups" points=20 difficulty=2 importance=5 minutes=9 title="The mesh" provides=["coordinates", "ranks_along", "group_along"]
+def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
+    """Return a rank's place on each axis.
+
+    Args:
+        rank: 0 to the product of sizes.
+        sizes: Ranks along each axis, outermost axis first: the last one counts fastest.
+    """
+    # BEGIN SOLUTION mesh_groups
+    place = {}
+    for axis in reversed(sizes):
+        rank, place[axis] = divmod(rank, sizes[axis])
+    return {axis: place[axis] for axis in sizes}
+    # END SOLUTION
+
+
+def ranks_along(rank: int, sizes: dict[str, int], *axes: str) -> list[int]:
+    """Return, ascending, the ranks that have this rank's place on all other axes, itself among them."""
+    # BEGIN SOLUTION mesh_groups
+    mine, count = coordinates(rank, sizes), torch.Size(sizes.values()).numel()
+    others = [axis for axis in sizes if axis not in axes]
+    return [r for r in range(count) if all(coordinates(r, sizes)[axis] == mine[axis] for axis in others)]
+    # END SOLUTION
+
+
+def group_along(sizes: dict[str, int], *axes: str) -> dist.ProcessGroup:
+    """Return the process group of this rank along these axes; all ranks of the mesh call this."""
+    # BEGIN SOLUTION mesh_groups
+    own = None
+    for rank in range(dist.get_world_size()):
+        ranks = ranks_along(rank, sizes, *axes)
+        if ranks[0] == rank:
+            group = dist.new_group(ranks)
+            own = group if dist.get_rank() in ranks else own
+    return own
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("mesh_groups", coordinates, ranks_along, group_along)
+
+# %% [markdown] tags=["slide-only"]
+# ## A mesh
+#
+# | rank | data | pipeline | tensor |
+# |---|---|---|---|
+# | 0 | 0 | 0 | 0 |
+# | 1 | 0 | 0 | 1 |
+# | 2 | 0 | 1 | 0 |
+# | 5 | 1 | 0 | 1 |
+#
+# **To the room:** who is in rank 5's group along data?
+#
+# <!-- notes: Ranks 1 and 5. The last axis counts fastest. Every rank makes every group. -->
+
+# %% [markdown]
+# From here on every function gets a `mesh`. It has one axis more than you saw: along `shard`, ranks share the optimizer's
+# state, as in lesson 13. The first and the last stage have a group of their own, `ends`.
+
+
+# %% tags=["given"]
+class Mesh:
+    def __init__(self, **sizes: int) -> None:
+        self.sizes, self.place = sizes, coordinates(dist.get_rank(), sizes)
+        self.groups = {axis: group_along(sizes, axis) for axis in sizes}  # this rank's group along each axis
+        pipelines = [ranks_along(rank, sizes, "pipeline") for rank in range(dist.get_world_size())]
+        self.ends = group_of_ends(pipelines)  # first and last stage; None on other ranks, and with a single stage
+
+
+# %% [markdown]
+# ## 2 Who gets what
+#
+# Only two axes split the batch: `data` and `shard`. A place on both is a **replica**. Tensor ranks and stages of one replica
+# all work on the same samples. Replica number `data place x shard ranks + shard place` takes the next run of consecutive
+# samples, in microbatches of equal size.
+#
+# Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop the
+# same ones. Where activations are cut, each holds a piece of its own and needs a mask of its own. Other samples and other
+# layers always need other masks.
+#
+# ### Exercise [[who_gets_what]]
+#
+# *15 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="who_gets_what" points=15 difficulty=2 importance=4 minutes=7 title="Who gets what" provides=["my_samples", "dropout_seed"]
+def my_samples(batch: int, microbatch: int, sizes: dict[str, int], place: dict[str, int]) -> list[list[int]]:
+    """Return the numbers of the samples in each microbatch of the rank at this place, in order.
+
+    Args:
+        batch: Samples of a step, numbered from 0.
+        microbatch: Samples of a microbatch.
+        sizes: Of "data", "shard", "pipeline" and "tensor".
+        place: On the same axes.
+
+    Raises:
+        ValueError: If whole microbatches, equally many on every replica, do not make up the batch.
+    """
+    # BEGIN SOLUTION who_gets_what
+    replicas = sizes["data"] * sizes["shard"]
+    if batch % (replicas * microbatch):
+        raise ValueError(f"{replicas} replicas with microbatches of {microbatch} do not make up a batch of {batch}")
+    share = batch // replicas
+    first = (place["data"] * sizes["shard"] + place["shard"]) * share
+    return [list(range(at, at + microbatch)) for at in range(first, first + share, microbatch)]
+    # END SOLUTION
+
+
+def dropout_seed(seed: int, sizes: dict[str, int], place: dict[str, int], is_cut: bool) -> int:
+    """Return the seed that the rank at this place draws its dropout masks from.
+
+    Args:
+        seed: The run's.
+        sizes: Of "data", "shard", "pipeline" and "tensor".
+        place: On the same axes.
+        is_cut: Whether tensor ranks hold pieces of the activations; else they hold the same ones.
+    """
+    # BEGIN SOLUTION who_gets_what
+    number = 0
+    for axis in ("data", "shard", "pipeline", "tensor"):
+        number = number * sizes[axis] + (place[axis] if is_cut or axis != "tensor" else 0)
+    return seed * 10_007 + number
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("who_gets_what", my_samples, dropout_seed)
+
+# %% [markdown] tags=["slide-only"]
+# ## Who sees the same samples?
+#
+# * data, shard: **other** samples
+# * pipeline, tensor: **the same** samples
+#
+# **To the room:** who may draw the same dropout mask?
+#
+# <!-- notes: Tensor ranks, where nothing is cut. Nobody else. -->
+
+# %% [markdown]
+# ## 3 One gradient
+#
+# After backward, every rank has gradients of its own. Three questions decide what must be added up.
+#
+# * **Who holds the same weight?** Replicas do. Tensor ranks hold other *pieces* of a cut matrix, but the same norms and the same
+#   biases after a sum. And the embedding is on two stages: it is *tied* to the output layer.
+# * **Did they compute the same gradient?** A bias after a sum sees everything on every tensor rank: its gradient is whole
+#   already. With sequence parallelism each saw *its tokens* only: a partial sum. And each end of the pipeline has only what
+#   its own use of the embedding contributes.
+# * **By which weight?** The step's loss is the mean over all targets of the batch. A replica's gradient is the mean over
+#   *its* targets, and replicas do not have equally many.
+#
+# What comes out is a shard for each weight, as lesson 13 cut them.
+
+# %% [markdown] tags=["slide-only"]
+# ## Who adds what to whom?
+#
+# | | data, shard | tensor | ends |
+# |---|---|---|---|
+# | cut matrix | sum | | |
+# | bias after a sum | sum | | |
+# | norm, own tokens | sum | **sum** | |
+# | embedding, tied | sum | | **sum** |
+#
+# <!-- notes: Everything is summed over replicas, weighed by targets. The other two columns are where people go wrong. -->
+
+# %% [markdown]
+# ### Exercise [[combine_gradients]]
+#
+# *25 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="combine_gradients" points=25 difficulty=4 importance=5 minutes=13 title="One gradient" provides=["combine_gradients"] needs=["mesh_groups"]
+def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> list[Tensor]:
+    """Return this rank's shard of each weight's gradient: that of the mean loss over all targets of the batch.
+
+    A shard is flat: of the gradient, padded with zeros at its end, the run number mesh.place["shard"] of as many equal
+    runs as that axis has ranks.
+
+    Args:
+        weights: Of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the targets that this
+            rank's replica has. weight.tensor says what the other tensor ranks hold: "cut" (other pieces of it), "whole"
+            (the same, each has computed the whole gradient) or "tokens" (the same, each has seen its own tokens only).
+            weight.tied: the first and the last stage both hold it. With one stage it is there once.
+        mesh: With the axes "data", "shard", "pipeline" and "tensor": sizes, place, groups, ends.
+        num_targets: How many targets this rank's replica has.
+    """
+    # BEGIN SOLUTION combine_gradients
+    everybody = torch.tensor(float(num_targets), dtype=torch.float64)
+    for axis in ("data", "shard"):
+        dist.all_reduce(everybody, group=mesh.groups[axis])
+    shards = []
+    for weight in weights:
+        gradient = weight.parameter.grad * (num_targets / everybody.item())
+        groups = [mesh.groups["data"], mesh.groups["shard"]]
+        groups += [mesh.groups["tensor"]] if weight.tensor == "tokens" else []
+        groups += [mesh.ends] if weight.tied and mesh.ends is not None else []
+        for group in groups:
+            dist.all_reduce(gradient, group=group)
+        count = mesh.sizes["shard"]
+        rows = functional.pad(gradient.flatten(), (0, -gradient.numel() % count)).view(count, -1)
+        shards.append(rows[mesh.place["shard"]].clone())
+    return shards
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("combine_gradients", combine_gradients)
+
+# %% [markdown]
+# (An all-reduce along `shard`, of which each rank keeps a part, sends twice what a reduce-scatter would. Lesson 13 has the
+# better one. Here what counts is *who*.)
+#
+# ## 4 One norm
+#
+# Clipping needs the norm of the *whole* gradient: each element once. Your shards lie on a mesh on which some elements exist
+# many times. Replicas along `data` hold the same shards. Every tensor rank holds the norms and biases. Both ends of the
+# pipeline hold the embedding. Count one of them twice, and every step is clipped a little too much: no error, only a model
+# that learns more slowly than it should.
+#
+# ### Exercise [[clip_whole]]
+#
+# *15 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="clip_whole" points=15 difficulty=3 importance=5 minutes=8 title="One norm" provides=["clip_whole"] needs=["mesh_groups"]
+def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm: float) -> Tensor:
+    """Scale this rank's shards in place, so that the norm of the whole gradient is at most max_norm.
+
+    Returns the norm as it was before, the same on every rank. A gradient that is short enough stays as it is.
+
+    Args:
+        weights: Of this rank's stage.
+        shards: Of the gradient of each weight, as combine_gradients returns them; replicas along "data" hold the same.
+        mesh: As there.
+        max_norm: What the norm may be.
+    """
+    # BEGIN SOLUTION clip_whole
+    squares = torch.zeros((), dtype=torch.float64)
+    for weight, shard in zip(weights, shards, strict=True):
+        counts_here = weight.tensor == "cut" or mesh.place["tensor"] == 0
+        if counts_here and (not weight.tied or mesh.place["pipeline"] == 0):
+            squares += shard.double().square().sum()
+    for axis in ("shard", "pipeline", "tensor"):
+        dist.all_reduce(squares, group=mesh.groups[axis])
+    norm = squares.sqrt()
+    for shard in shards:
+        shard.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+    return norm
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("clip_whole", clip_whole)
+
+# %% [markdown] tags=["slide-only"]
+# ## Each element once
+#
+# Some elements are there many times: on replicas, on tensor ranks, on both ends.
+#
+# **To the room:** what happens if you count one twice?
+#
+# <!-- notes: No error. Every step is clipped a little too much. -->
+
+# %% [markdown]
+# ## 5 The step
+#
+# Now all of it, on the GPT, from what you built: your operators and cut layers (lesson 12), your executor (08), your shards
+# (13), your mesh. What you have not built is lent.
+
+
+# %% tags=["given"]
+from types import SimpleNamespace
+
+from labkit.hybrid_gpt import HybridStage, adamw_over, mean_losses, one_f_one_b, played_step
+from labkit.models import GPT, IGNORED, Addition, train
+
+PARTS = {"two_operators": "enter", "parallel_block": "ParallelMLP ParallelAttention", "run_schedule": "run_schedule",
+         "parallel_vocabulary": "embed cross_entropy", "hybrid_shards": "node_shard_of start_node_gather"}  # fmt: skip
+
+
+def my_parts(data: int, shard: int, pipeline: int, tensor: int) -> SimpleNamespace:
+    parts = {name: labkit.mine(slug, name=name) for slug, names in PARTS.items() for name in names.split()}
+    return SimpleNamespace(schedules=one_f_one_b(parts["run_schedule"], pipeline, 64 // 16 // data // shard), **parts)
+
+
+def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[float]:
+    """Return the loss of each step where it is known: on the last stage, of this rank's replica."""
+    mesh, losses = Mesh(**sizes), []
+    stage = HybridStage(GPT(), mesh, parts)
+    weights, shard_group = stage.weights(), mesh.groups["shard"]
+    params = [weight.parameter for weight in weights]
+    shards = [nn.Parameter(parts.node_shard_of(p, shard_group)) for p in params]
+    optimizer = adamw_over(shards, weights)
+    mine = my_samples(64, 16, mesh.sizes, mesh.place)
+    for step, (tokens, targets) in enumerate(Addition().loader(num_steps, 64)):
+        ends = (
+            [tokens[m] for m in mine] if stage.is_first else None,
+            [targets[m] for m in mine] if stage.is_last else None,
+        )
+        sample, schedule = torch.empty(tokens.shape[1], 96), parts.schedules[mesh.place["pipeline"]]
+        loss = parts.run_schedule(schedule, stage, [16] * len(mine), sample, *ends, stage.loss, mesh.groups["pipeline"])
+        num_targets = sum((targets[m] != IGNORED).sum().item() for m in mine)
+        gradients = combine_gradients(weights, mesh, num_targets)
+        clip_whole(weights, gradients, mesh, 1.0)
+        for shard, gradient in zip(shards, gradients, strict=True):
+            shard.grad = gradient
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-3 * min(1.0, 10 * (step + 1) / num_steps)
+        optimizer.step()
+        for p in params:
+            p.grad = None
+        parts.start_node_gather(shards, params, shard_group)()
+        losses += [] if loss is None else [loss.item()]
+    return losses
+
+
+# %% [markdown]
+# Eight virtual ranks: two shards of two stages of two tensor ranks. Beside them one process, and then the same mesh of
+# torch's own: `init_device_mesh`, `parallelize_module`, `fully_shard` and `torch.distributed.pipelining`.
+
+# %% seconds=20
+from labkit.torchs_hybrid import train_torchs
+
+SIZES = {"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}
+parts, eight = my_parts(**SIZES), labkit.virtual(8)
+yours = labkit.run(lambda: train_hybrid(parts, 2, **SIZES), on=eight, echo=False)
+torchs = labkit.run(train_torchs, 2, on=eight, echo=False)
+print("one process", [round(loss, 4) for loss in train(GPT(), Addition(), 2)])
+print("yours      ", mean_losses(yours.results))
+print("torch's own", mean_losses(torchs.results))
+
+# %% [markdown]
+# The losses are the same: what lies where does not change what is learned. Both steps on one axis:
+
+# %%
+labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
+
+# %% [markdown] tags=["slide-only"]
+# ## Eight ranks, one model
+#
+# One process, your parts, torch's own: **the same losses**.
+#
+# <!-- notes: Show the timelines. DeviceMesh, parallelize_module, fully_shard and pipelining on torch's side. -->
+
+# %% [markdown]
+# ## 6 Which axis is on the network?
+#
+# A colleague's step on eight GPUs: two ranks along each of `data`, `pipeline` and `tensor`, and two GPUs in each machine,
+# numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. It takes much
+# longer than it should.
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("wrong_order")
+
+# %% [markdown]
+# ### Exercise [[wrong_order]]
+#
+# `partner`: with which rank does rank 0 share its layers' matrices? `slow`: what do ranks wait for most of the time?
+# `"partial sums of a layer"`, `"messages between stages"` or `"gradients"`? `last`: which axis should stand last?
+
+# %% tags=["find"] exercise="wrong_order" points=0 minutes=4 title="On the network"
+labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
+
+# %% [markdown]
+# Mend it. This plays such a step on *your* mesh, with the axes in the order that you write. Which orders are fast?
+
+
+# %%
+def play(order):
+    machines, sizes = labkit.virtual(8, gpus_per_node=2), dict.fromkeys(order.split(), 2)
+    return labkit.run(lambda: played_step(Mesh(**sizes)), on=machines, echo=False).timeline
+
+
+order = "tensor data pipeline"  # write another one, and run this cell again
+print(f"{order}: {play(order).makespan_ns / 1e6:.1f} ms")
+
+# %% [markdown]
+# ## 7 Twice the machines
+#
+# Back to 70 billion parameters on 512 H100s, eight on each axis, in the good order. You double the machines, and `data` goes
+# from 8 to 16. The batch stays. **How many times as long does a step take?**
+
+# %% tags=["predict"]
+labkit.predict("twice_the_nodes", 0.5)
+
+
+# %%
+from dataclasses import replace
+
+before = cost(SEVENTY_BILLION, MeshPlan((("data", 8), ("pipeline", 8), ("tensor", 8))))
+after = cost(replace(SEVENTY_BILLION, num_gpus=1024), MeshPlan((("data", 16), ("pipeline", 8), ("tensor", 8))))
+rows = [f"{name:10} {getattr(before, name):6.2f} s  {getattr(after, name):6.2f} s"
+        for name in ("seconds", "compute", "tensor", "bubble", "exchange", "gradients")]  # fmt: skip
+labkit.reveal("twice_the_nodes", after.seconds / before.seconds, ["           512 H100s  1024 H100s", *rows])
+
+# %% [markdown]
+# Each replica now has half as many microbatches. Computing and all-reduces halve. The bubble does not: a pipeline fills and
+# drains once a step, however few microbatches follow. Nor do gradients: each rank still holds as many.
+#
+# **[[batch_too]].** And with twice the machines *and* twice the batch? How many times as long does a step take then?
+
+# %% tags=["why"] exercise="batch_too" title="Twice the batch, too"
+labkit.answer("batch_too", 1)
+
+# %% [markdown] tags=["slide-only"]
+# ## Twice the machines, the same batch
+#
+# * half the microbatches for each replica
+# * the same bubble, the same gradients
+#
+# **To the room:** how many times as long is a step?
+#
+# <!-- notes: 0.57. With twice the batch as well it is 1, and then the loss has its say. -->
+
+# %% [markdown]
+# ## 8 Your own mesh
+#
+# Which sizes, which order? More tensor ranks: less memory each, more to exchange. More stages: less memory, a longer bubble.
+# More replicas: fewer microbatches, and gradients to sum. And every axis can lie on fast links or slow ones.
+#
+# `cost(job, plan)` says what a step takes, part by part, and `peak_bytes` on each GPU; `fault(job, plan)` says why something is
+# no plan. `help(Job)` and `help(MeshPlan)` name the fields. The naive plan goes without a pipeline. The paper's (Narayanan and
+# others, 2021) fills each node with tensor ranks and puts stages on different nodes.
+#
+# ### Exercise [[lay_out]]
+#
+# *25 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["design"] exercise="lay_out" points=25 difficulty=3 importance=4 minutes=12 title="Your own mesh" provides=["lay_out"]
+def lay_out(job: Job) -> MeshPlan:
+    """Return a fast plan for a step of this job that takes at most job.memory_bytes on each GPU."""
+    # BEGIN SOLUTION lay_out
+    from itertools import permutations
+
+    divisors = [each for each in range(1, job.num_gpus + 1) if job.num_gpus % each == 0]
+    best = None
+    for tensor in divisors:
+        for stages in (each for each in divisors if job.num_gpus // tensor % each == 0):
+            ranks = {"tensor": tensor, "pipeline": stages, "data": job.num_gpus // tensor // stages}
+            for order in permutations(ranks):
+                for microbatch in (1, 2, 4, 8):
+                    plan = MeshPlan(tuple((axis, ranks[axis]) for axis in order), microbatch)
+                    if not fault(job, plan) and cost(job, plan).peak_bytes <= job.memory_bytes:
+                        best = min(best or plan, plan, key=lambda each: cost(job, each).seconds)
+    return best
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("lay_out", lay_out)
+
+# %% [markdown] tags=["slide-only"]
+# ## What would you try first?
+#
+# | more ... | buys | costs |
+# |---|---|---|
+# | tensor ranks | memory | partial sums, every layer |
+# | stages | memory | a bubble |
+# | replicas | time | gradients, fewer microbatches |
+#
+# <!-- notes: The paper fills a node with tensor ranks. It is good, and not the best: let them find out why. -->
+
+# %% [markdown]
+# ## 9 Under torchrun
+#
+# What you built is a program. This cell makes it one:
+
+
+# %% tags=["export"]
+def main() -> list[float]:
+    """Train the GPT on 8 ranks with the parts in this folder's notebooks; return the losses that this rank knows."""
+    sizes = {"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}
+    return train_hybrid(my_parts(**sizes), 20, **sizes)
+
+
+# %% [markdown]
+# ```
+# labkit export 14_hybrid_parallelism.ipynb --out hybrid.py
+# torchrun --nproc-per-node 8 hybrid.py
+# ```
+#
+# Save your notebooks first: this page counts what they show as checked and passed.
+
+# %% tags=["nbval-ignore-output"]
+labkit.built()
+
+# %% [markdown]
+# ## 10 What stays
+#
+# * The last axis has the fastest links. Put what travels most there: partial sums, then messages, then gradients.
+# * For every weight ask who holds it too, and what they saw. That decides each sum, and what counts once in a norm.
+# * Only replicas split the batch. More of them shrink everything but the bubble and the gradients.
+#
+# **The next question.** You tried hundreds of plans in a second, because a formula stood in for the cluster. How far can you
+# trust it? What would you measure first to trust it more?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * the last axis has the fastest links
+# * who holds it, and what did they see?
+# * only replicas split the batch
+#
+# Next: a formula stood in for the cluster. How far do you trust it?
+
+# %% [markdown]
+# ### Sources
+#
+# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: tensor
+#   ranks inside a node, stages across nodes, replicas for the rest.
+# * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3: the order of the axes, and why.
+# * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): the activations that a
+#   layer keeps.
+# * PyTorch documentation: `init_device_mesh`, `parallelize_module`, `fully_shard`, `torch.distributed.pipelining`.

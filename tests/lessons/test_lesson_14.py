@@ -1,0 +1,150 @@
+"""Lesson 14 keeps its contract; its step equals one process on every axis, and torch's own mesh; its model of a step is
+held against virtual ranks."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import labkit
+from labkit.hybrid_gpt import mean_losses
+from labkit.lessons.budget import budget
+from labkit.lessons.source import Lesson, load
+from labkit.models import GPT, Addition, train
+from labkit.plans.hybrid_step import SEVENTY_BILLION, MeshPlan, cost
+from labkit.torchs_hybrid import train_torchs
+from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
+
+SOURCE = Path(__file__).parents[2] / "solutions" / "14_hybrid_parallelism.py"
+KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "hybrid_parallelism"
+ONE = {"data": 1, "shard": 1, "pipeline": 1, "tensor": 1}
+
+
+class TestContract(LessonContract):
+    number = "14"
+    exercises = (
+        "mesh_groups",
+        "who_gets_what",
+        "combine_gradients",
+        "clip_whole",
+        "wrong_order",
+        "batch_too",
+        "lay_out",
+    )
+    bonus = ()
+    bonus_points = 0
+    least_guesses = 1
+    topics: ClassVar = {
+        "stuck": r"labkit\.lend\(",
+        "the question": r"17 % of the gpus' peak, the other 48 %",
+        "the last axis": r"the last axis turns fastest",
+        "everybody makes every group": r"call for \*everybody\*",
+        "replicas": r"a place on both is a \*\*replica\*\*",
+        "dropout": r"drop the same ones",
+        "tied": r"\*tied\* to the output layer",
+        "the weight of a replica": r"mean over \*its\* targets",
+        "once in the norm": r"each element once",
+        "torch's own": r"init_device_mesh.*parallelize_module.*fully_shard.*pipelining",
+        "a recorded run": r'labkit\.recorded\("wrong_order"\)',
+        "torchrun": r"torchrun --nproc-per-node 8",
+        "the next lesson": r"the next question",
+        "sources": r"### sources",
+    }
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Lesson:
+    return load(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="14")
+
+
+@cache
+def alone(num_steps: int) -> list[float]:
+    return train(GPT(), Addition(), num_steps)
+
+
+def together(answers: dict[str, Any], num_steps: int, on: Any, sizes: dict[str, int]) -> list[float]:
+    """Return the losses of the lesson's step, with the parts that the lessons before it lend."""
+    parts, step = answers["my_parts"](**sizes), answers["train_hybrid"]
+    return mean_losses(labkit.run(lambda: step(parts, num_steps, **sizes), on=on, echo=False).results)
+
+
+def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:
+    assert not list(budget(lesson).excesses())
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"data": 1, "shard": 1, "pipeline": 2, "tensor": 2},
+        pytest.param({"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}, marks=pytest.mark.long),
+        pytest.param({"tensor": 2, "pipeline": 1, "shard": 2, "data": 2}, marks=pytest.mark.long),
+    ],
+)
+def test_on_a_mesh_the_losses_are_those_of_one_process(answers: dict[str, Any], sizes: dict[str, int]) -> None:
+    ranks = sizes["data"] * sizes["shard"] * sizes["pipeline"] * sizes["tensor"]
+    assert together(answers, 3, labkit.virtual(ranks), sizes) == pytest.approx(alone(3), abs=2e-4)
+
+
+@pytest.mark.long
+def test_on_eight_real_processes_the_losses_are_those_of_one(answers: dict[str, Any]) -> None:
+    sizes = {"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}
+    assert together(answers, 3, labkit.local(8, device="cpu"), sizes) == pytest.approx(alone(3), abs=2e-4)
+
+
+@pytest.mark.long
+def test_torchs_own_mesh_has_the_losses_of_one_process() -> None:
+    found = labkit.run(train_torchs, 3, on=labkit.virtual(8), echo=False, timeout=600).results
+    assert mean_losses(found) == pytest.approx(alone(3), abs=2e-4)
+
+
+def test_the_two_jobs_of_the_opening_are_as_far_apart_as_it_says() -> None:
+    shares = [
+        cost(SEVENTY_BILLION, MeshPlan(tuple((axis, 8) for axis in order.split()))).of_peak
+        for order in ("tensor data pipeline", "data pipeline tensor")
+    ]
+    assert [round(100 * share) for share in shares] == [17, 48]
+
+
+def test_twice_the_machines_are_not_twice_as_fast_and_twice_the_batch_keeps_the_time() -> None:
+    before = cost(SEVENTY_BILLION, MeshPlan((("data", 8), ("pipeline", 8), ("tensor", 8))))
+    plan = MeshPlan((("data", 16), ("pipeline", 8), ("tensor", 8)))
+    after = cost(replace(SEVENTY_BILLION, num_gpus=1024), plan)
+    both = cost(replace(SEVENTY_BILLION, num_gpus=1024, batch=1024), plan)
+    assert after.compute == pytest.approx(before.compute / 2)
+    assert after.bubble == pytest.approx(before.bubble)
+    assert after.seconds / before.seconds == pytest.approx(0.56, abs=0.02)
+    assert both.seconds / before.seconds == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
+    room = SOURCE.parent / "hidden" / "hybrid_parallelism" / "wrong_order"
+    made = runpy.run_path(str(room / "record.py"))
+    record: Callable[..., labkit.Timeline] = made["record"]
+    assert list(labkit.recorded("wrong_order").rows()) == list(record().rows())
+    assert list(labkit.Timeline.load(room / "recording.json").rows()) == list(record(made["OF_CLASS"]).rows())
+    for folder, order in ((KEYS / "wrong_order", made["ORDER"]), (room, made["OF_CLASS"])):
+        key = json.loads((folder / "key.json").read_text(encoding="utf-8"))["answers"]
+        assert key["partner"] == {"tensor": 4, "data": 2}[order[0]]
+        assert key["last"] == "tensor"
+    assert record(("data", "pipeline", "tensor")).makespan_ns < 0.7 * record().makespan_ns
+
+
+def test_replicas_are_out_of_step_so_that_the_recording_tells_who_sums_with_whom() -> None:
+    ends: dict[int, list[int]] = {}
+    for span in labkit.recorded("wrong_order").rows():
+        if span.name == "all_reduce":
+            ends.setdefault(span.rank, []).append(span.end_ns)
+    assert [rank for rank in range(1, 8) if ends[rank][:4] == ends[0][:4]] == [4]

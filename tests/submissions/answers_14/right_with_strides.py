@@ -1,0 +1,90 @@
+# base: solution
+"""Strides instead of lists of places; torch's own subgroups; sums in another order; a search over sizes alone."""
+
+
+# %% mesh_groups
+def strides(sizes):
+    found, stride = {}, 1
+    for axis, size in reversed(list(sizes.items())):
+        found[axis] = stride
+        stride *= size
+    return found
+
+
+def coordinates(rank, sizes):
+    return {axis: rank // stride % sizes[axis] for axis, stride in reversed(strides(sizes).items())}
+
+
+def ranks_along(rank, sizes, *axes):
+    step, place = strides(sizes), coordinates(rank, sizes)
+    found = [rank - sum(place[axis] * step[axis] for axis in axes)]
+    for axis in axes:
+        found = [each + n * step[axis] for each in found for n in range(sizes[axis])]
+    return sorted(found)
+
+
+def group_along(sizes, *axes):
+    lists = sorted({tuple(ranks_along(rank, sizes, *axes)) for rank in range(dist.get_world_size())})
+    group, _ = dist.new_subgroups_by_enumeration([list(each) for each in lists])
+    return group
+
+
+# %% who_gets_what
+def my_samples(batch, microbatch, sizes, place):
+    count, rest = divmod(batch, microbatch * sizes["data"] * sizes["shard"])
+    if rest:
+        raise ValueError(f"a batch of {batch} leaves {rest} over")
+    mine = torch.arange(batch).view(sizes["data"], sizes["shard"], count, microbatch)
+    return mine[place["data"], place["shard"]].tolist()
+
+
+def dropout_seed(seed, sizes, place, is_cut):
+    return hash((seed, place["data"], place["shard"], place["pipeline"], place["tensor"] if is_cut else -1))
+
+
+# %% combine_gradients
+def combine_gradients(weights, mesh, num_targets):
+    counts = torch.tensor([num_targets], dtype=torch.float64)
+    dist.all_reduce(counts, group=mesh.groups["shard"])
+    dist.all_reduce(counts, group=mesh.groups["data"])
+    shards = []
+    for weight in weights:
+        gradient = weight.parameter.grad.clone()
+        if weight.tied and mesh.ends:
+            dist.all_reduce(gradient, group=mesh.ends)
+        if weight.tensor == "tokens":
+            dist.all_reduce(gradient, group=mesh.groups["tensor"])
+        size = mesh.sizes["shard"]
+        flat = torch.cat([gradient.reshape(-1), gradient.new_zeros(-gradient.numel() % size)]) * num_targets
+        mine = flat.new_empty(len(flat) // size)
+        dist.reduce_scatter(mine, list(flat.chunk(size)), group=mesh.groups["shard"])
+        dist.all_reduce(mine, group=mesh.groups["data"])
+        shards.append(mine / counts.item())
+    return shards
+
+
+# %% clip_whole
+def clip_whole(weights, shards, mesh, max_norm):
+    copies = {"cut": 1, "whole": mesh.sizes["tensor"], "tokens": mesh.sizes["tensor"]}
+    total = sum(
+        shard.square().sum() / copies[weight.tensor] / (2 if weight.tied and mesh.ends else 1)
+        for weight, shard in zip(weights, shards)
+    )
+    for group in (mesh.groups["tensor"], mesh.groups["pipeline"], mesh.groups["shard"]):
+        dist.all_reduce(total, group=group)
+    norm = total.sqrt().item()
+    if norm > max_norm:
+        for shard in shards:
+            shard *= max_norm / (norm + 1e-6)
+    return norm
+
+
+# %% lay_out
+def lay_out(job):
+    plans = [
+        MeshPlan((("pipeline", stages), ("data", job.num_gpus // stages // tensor), ("tensor", tensor)))
+        for tensor in (1, 2, 4, 8)
+        for stages in (1, 2, 4, 8, 16, 32)
+    ]
+    fitting = [each for each in plans if not fault(job, each) and cost(job, each).peak_bytes <= job.memory_bytes]
+    return min(fitting, key=lambda each: cost(job, each).seconds)
