@@ -47,8 +47,8 @@ from labkit.servers.training import Pace, one_process, train, waiting_share
 # %% [markdown]
 # ## 1 A server is called
 #
-# With `send` and `recv`, a server must decide whom to listen to next. If worker 1 is slow, the server sits in `recv`
-# from worker 1 while worker 2 has something for it. A **remote call** turns that around: a worker calls a method of an
+# With `send` and `recv`, a server must decide whom to listen to next: it sits in `recv` from a slow worker while another
+# has something for it. A **remote call** turns that around: a worker calls a method of an
 # object on another rank, and it runs there, in a thread of its own. In `torch.distributed.rpc`:
 #
 # | | |
@@ -89,8 +89,8 @@ def first_calls():
 labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 
 # %% [markdown]
-# All your servers extend this class (`labkit.servers.server`). Calls arrive in several threads at once, so there is a
-# lock, and `pull` copies the weights while it holds the lock:
+# All your servers extend this class. Calls arrive in several threads at once, so `pull` copies the weights while it holds a
+# lock:
 #
 # ```python
 # class Server:
@@ -124,7 +124,7 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #     return self.future                # later, in another call: future.set_result(answer)
 # ```
 #
-# A future can be completed once. Everyone who waits for it gets that answer.
+# A future is completed once, for everyone who waits for it.
 #
 # ### Exercise [[sync_server]]
 #
@@ -210,8 +210,8 @@ print(f"loss: server {run.results[0].seen[-1].loss:.6f}, one process {one_proces
 run.timeline
 
 # %% [markdown]
-# Rank 0 serves. Where a worker's row is hatched, its push waits for the answer. All workers go on together, and the loss is
-# that of one process.
+# Rank 0 serves. Where a worker's row is hatched, its push waits. All workers go on together, and the loss is that of one
+# process.
 #
 # ## 2 Enter the straggler
 #
@@ -225,7 +225,7 @@ print(f"a step: {1e3 * slow.results[0].seen[-1].seconds / 4:.1f} ms")
 slow.timeline
 
 # %% [markdown]
-# Three workers wait two thirds of the time, for the one that never waits. All-reduce would do the same. But a server can answer at once.
+# Three workers wait two thirds of the time. All-reduce would do the same. But a server can answer at once.
 #
 # In **asynchronous SGD** each gradient is applied when it comes, and its worker goes on with the weights as they are
 # then. Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
@@ -273,7 +273,8 @@ labkit.answer("lost_update", rank=2, version=6, cause="another push read before 
 #     with self.lock:
 #         self.weight = before - self.lr * gradient
 #         self.version += 1
-#     self.updates.append(Update(len(self.updates), worker, version, self.version))
+#     record = Update(len(self.updates), worker, version, self.version)
+#     self.updates.append(record)
 #     return self.version, self.weight
 # ```
 #
@@ -314,7 +315,7 @@ labkit.check("async_server", AsyncServer)
 # %% [markdown]
 # (A synchronous step uses the *mean* of N gradients, so the asynchronous server gets a learning rate N times smaller.)
 #
-# Now train until the weights have reached version 16. (A worker learns that only from its next answer, so a few more updates follow.)
+# Now train until the weights have reached version 16. (A worker learns that from its next answer, so a few more follow.)
 
 # %% tags=["nbval-ignore-output"]
 asynchronous = labkit.run(train, partial(AsyncServer, lr=0.25), 16, ONE_SLOW, on=labkit.virtual(5), init=False)
@@ -427,8 +428,8 @@ pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for 
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
-# The bound is a loan. A worker that is *always* slow sets the pace for all, two steps later. A bound helps against
-# workers that are slow *now and then*.
+# A worker that is *always* slow sets the pace for all, two steps later. A bound helps against workers that are slow *now and
+# then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -476,8 +477,7 @@ labkit.staleness_view(runs)
 # the other seven may push up to 2 · 3 + 1 = 7 gradients before it must wait: 49 versions in the worst case. A bound of
 # s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
-# Compare the last two columns. For each *gradient* the three are close. For each *second* they are far apart. That is the
-# trade: **a stale gradient is worth a little less, and it comes much sooner.**
+# Compare the last two columns. For each *gradient* the three are close. For each *second* they are far apart: **a stale gradient is worth a little less, and it comes much sooner.**
 
 # %% [markdown] tags=["slide-only"]
 # ## Worth a little less, and much sooner
@@ -493,8 +493,7 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # ## 5 A policy of your own
 #
-# Synchronous, asynchronous, bounded, backup: what differs is whom a server waits for, and how far it trusts an old
-# gradient. Write a **policy** as data:
+# Servers differ in whom they wait for, and how far they trust an old gradient. Write a **policy** as data:
 #
 # | | |
 # |---|---|
@@ -564,9 +563,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 # workers it carries N times B in, and N times B out. Over S servers each link carries N/S times B. In a ring each rank sends
 # less than 2B for any N, and no machine is needed on top. That is why dense weights are all-reduced.
 #
-# Servers win in two cases. A step that touches **few rows** of a large table pushes only those; a ring sends the zeros
-# too. And with as many **spare CPU machines** as workers, a link's two directions can be busy at once: pull one piece
-# of the weights while the next is pushed. That is BytePS (Jiang et al., 2020). In the bonus it
+# Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with as many **spare
+# CPU machines** as workers, a link's two directions can be busy at once: pull one piece while the next is pushed. That is BytePS (Jiang et al., 2020). In the bonus it
 # beats the ring.
 
 # %% [markdown] tags=["slide-only"]
@@ -598,9 +596,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 # * **Synchronous** waits for the slowest, **asynchronous** pays in staleness, **bounded** lends a few steps.
 # * Dense weights and equal workers: **all-reduce**. A few rows of a large table, or unequal workers: **servers**.
 #
-# `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for tables of
-# embeddings split over GPUs, Ray for actors that call each other, Monarch, PyTorch's own new one, or servers of their
-# own over gRPC or RDMA.
+# `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding tables,
+# Ray or Monarch for actors that call each other, or servers of their own over gRPC or RDMA.
 #
 # A table of a hundred million rows fits on no machine, and the machine that holds the popular ones may die. Where does
 # a row live, and what is left? **Next:** lesson 07, `07_keys_rows_failures`.

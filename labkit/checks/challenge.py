@@ -71,7 +71,7 @@ class Challenge:
             return (
                 f"It works and takes {score:,.4g} {self.unit}; {reference}. This half of the points is for as little."
             )
-        if score < pars.naive:
+        if score < pars.naive or _reaches(score, pars.best):
             return ""
         return (
             f"It works and takes {score:,.4g} {self.unit}; the naive answer takes {pars.naive:,.4g}. "

@@ -35,16 +35,6 @@ def step_seconds(num_stages, num_microbatches, batch_seconds, overhead_s):
     return turns * batch_seconds / num_microbatches + turns * overhead_s
 
 
-# %% best_microbatches
-def best_num_microbatches(num_stages, batch_seconds, overhead_s, num_samples):
-    best, least = 1, float("inf")
-    for count in range(1, num_samples + 1):
-        seconds = step_seconds(num_stages, count, batch_seconds, overhead_s)
-        if seconds < least:
-            best, least = count, seconds
-    return best
-
-
 # %% fill_stages
 def fill_stages(num_stages, num_microbatches, most_held):
     orders = []
