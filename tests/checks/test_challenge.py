@@ -13,7 +13,7 @@ from labkit.checks import notebook
 from labkit.checks.case import Values
 from labkit.checks.challenge import Pars, for_half_and_all, relative_score
 from labkit.checks.exercise import Exercise, Functions
-from labkit.checks.hidden import HiddenCases
+from labkit.checks.hidden import hidden_cases
 from labkit.checks.rooms import exercises, lessons, own_package
 from labkit.errors import ConfigError
 from tests.checks.lesson_cells import lesson as read_lesson
@@ -94,7 +94,7 @@ def test_a_challenge_with_a_reference_weighs_its_hidden_cases() -> None:
             if each.challenge is None or not each.challenge.reference:
                 continue
             (header,) = [found for found in read_lesson(lesson).exercises if found.id == each.id]
-            hidden = HiddenCases(Path("solutions/hidden") / lesson).of(each.id, 1)
+            hidden = hidden_cases("labkit.exercises", lesson, each.id, 1)
             bars = ["for all" in case.name for case in hidden]
             assert sum(bars) * 2 == len(bars) == len(header.weights) and len(set(header.weights)) == 1, each.id
 
