@@ -37,19 +37,15 @@ def step_seconds(num_stages, num_microbatches, batch_seconds, overhead_s):
 
 # %% fill_stages
 def fill_stages(num_stages, num_microbatches, most_held):
-    orders = []
-    for stage in range(num_stages):
-        order, ahead = [], min(num_stages - stage, most_held)
-        if most_held < num_stages:  # in groups that fit
-            for first in range(0, num_microbatches, most_held):
-                group = range(first, min(first + most_held, num_microbatches))
-                order += [*map(Forward, group), *map(Backward, group)]
-        else:
-            order += map(Forward, range(min(ahead, num_microbatches)))
-            for m in range(num_microbatches):
-                order += [Backward(m)] + [Forward(m + ahead)] * (m + ahead < num_microbatches)
-        orders.append(tuple(order))
-    return orders
+    def order(stage):
+        ahead = min(num_stages - stage, most_held, num_microbatches)
+        forwards = [Forward(number) for number in range(num_microbatches)]
+        work = forwards[:ahead]
+        for number in range(num_microbatches):
+            work += [Backward(number), *forwards[ahead + number : ahead + number + 1]]
+        return work
+
+    return [order(stage) for stage in range(num_stages)]
 
 
 # %% run_schedule

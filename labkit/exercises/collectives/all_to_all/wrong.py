@@ -121,7 +121,7 @@ def all_to_all(outputs, inputs, group=None):
         outputs[i].copy_(theirs[cuts[rank] : cuts[rank + 1]])
 """,
 )
-wrong("receives pieces like its own", "sizes taken for equal", _exchange(into="torch.empty_like(inputs[i])"))
+wrong("receives pieces like its own", "sizes taken for equal", _exchange(into="outputs[i].resize_(inputs[i].shape)"))
 wrong(
     "blocking receives first",
     "everybody receives first",

@@ -131,7 +131,6 @@ wrong(
     _drop_in(average="work = (work.to(flat.dtype) / n if flat.is_floating_point() else work / n)"),
 )
 _HALVES = "chunks = work.tensor_split(n); reduce_scatter(chunks, members, combine); all_gather(chunks, members)"
-wrong("the result is another tensor", "not in place", _drop_in(back="tensor = work.view(tensor.shape)"))
 wrong("no second half", "no all-gather", _drop_in(call=_HALVES.partition("; all_gather")[0]))
 wrong("the rest is cut off", "remainder dropped",
       _drop_in(call=_HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)")))  # fmt: skip
@@ -139,7 +138,6 @@ wrong("rows of equal length", "needs sizes that divide",
       _drop_in(call=_HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))")))  # fmt: skip
 wrong("nothing is reduced", "contributions missing",
       _drop_in(call=_HALVES.replace("reduce_scatter(chunks, members, combine); ", "")))  # fmt: skip
-wrong("reduced twice", "a contribution added twice",
-      _drop_in(call=_HALVES.replace("all_gather(chunks, members)", "reduce_scatter(chunks, members, combine); all_gather(chunks, members)")))  # fmt: skip
-wrong("writes into the storage", "writes beside the view",
-      _drop_in(back="torch.as_strided(tensor, (work.numel(),), (1,), 0).copy_(work)"))  # fmt: skip
+wrong("clears what it is a view of", "writes beside the view",
+      _drop_in(back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
+                    "tensor.copy_(result.view(tensor.shape))"))  # fmt: skip

@@ -148,7 +148,10 @@ def tree_all_reduce(tensor, group=None):
             {second}
             tensor += incoming
 """
-_SEND, _RECV = "dist.send(tensor, group_dst=rank ^ d, group=group)", "dist.recv(incoming, group_src=rank ^ d, group=group)"
+_SEND, _RECV = (
+    "dist.send(tensor, group_dst=rank ^ d, group=group)",
+    "dist.recv(incoming, group_src=rank ^ d, group=group)",
+)
 wrong("partners send to each other", "everybody sends first", _SWAP.format(first=_SEND, second=_RECV))
 wrong("partners wait for each other", "everybody receives first", _SWAP.format(first=_RECV, second=_SEND))
 wrong(
@@ -156,7 +159,11 @@ wrong(
     "not in place",
     _tree().replace("    distances =", "    tensor = tensor.clone()\n    distances ="),
 )
-wrong("a place for a rank", "group ranks taken for global ranks", _tree().replace("group_dst=", "dst=").replace("group_src=", "src="))
+wrong(
+    "a place for a rank",
+    "group ranks taken for global ranks",
+    _tree().replace("group_dst=", "dst=").replace("group_src=", "src="),
+)
 wrong(
     "everybody to everybody",
     "everything to everyone",
@@ -173,7 +180,8 @@ def tree_all_reduce(tensor, group=None):
         tensor += buffer
 """,
 )
-wrong("the way down adds", "a contribution added twice", _tree().replace(
-    "dist.recv(tensor, group_src=rank - d, group=group)",
-    "dist.recv(incoming, group_src=rank - d, group=group)\n            tensor += incoming"))  # fmt: skip
-wrong("the last round is not handed down", "contributions missing", _tree().replace("reversed(distances)", "reversed(distances[:-1])"))
+wrong(
+    "the last round is not handed down",
+    "contributions missing",
+    _tree().replace("reversed(distances)", "reversed(distances[:-1])"),
+)

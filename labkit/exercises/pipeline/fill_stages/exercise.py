@@ -63,10 +63,10 @@ def turns(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return the turns of GPipe in groups that fit, of 1F1B where memory limits it too, and the fewest there can be.
+    """Return the turns of GPipe in groups that fit, of 1F1B with a warm-up that fits, and the fewest there can be.
 
     The fewest: with L in flight, microbatch i begins on stage 0 when i - L is back, 3P turns after that one began; of
-    one round of L each takes the last stage 3 turns. 1F1B takes no more (a test plays it).
+    one round of L each takes the last stage 3 turns.
 
     Source: Huang et al. 2019, "GPipe"; Narayanan et al. 2021, "Memory-Efficient Pipeline-Parallel DNN Training".
     """
@@ -74,7 +74,19 @@ def pars(case: Case) -> Pars:
     groups = [min(limit, count - first) for first in range(0, count, limit)]
     rounds, rest = divmod(count - 1, min(limit, num_stages))
     fewest = 3 * num_stages * (1 + rounds) + 3 * rest
-    return Pars(sum(3 * (group + num_stages - 1) for group in groups), fewest, fewest)
+    return Pars(sum(3 * (group + num_stages - 1) for group in groups), _one_f_one_b(num_stages, count, limit), fewest)
+
+
+def _one_f_one_b(num_stages: int, count: int, limit: int) -> float:
+    """Return the turns of 1F1B: each stage's first forwards as memory allows, then a backward and a forward in turns."""
+    orders = []
+    for stage in range(num_stages):
+        ahead = min(num_stages - stage, limit, count)
+        order = [("Forward", number) for number in range(ahead)]
+        for number in range(count):
+            order += [("Backward", number), ("Forward", ahead + number)][: 2 if ahead + number < count else 1]
+        orders.append([{"kind": kind, "microbatch": number} for kind, number in order])
+    return played(orders).makespan
 
 
 EXERCISE = declared(

@@ -172,9 +172,9 @@ def naive_all_reduce(tensor):
 """,
 )
 WRONG.changed("everybody receives", "everybody receives first",
-              ("        dist.send(tensor, dst=0)\n        dist.recv(tensor, src=0)\n", "        dist.recv(tensor, src=0)\n        dist.send(tensor, dst=0)\n"))  # fmt: skip
+              ("        dist.send(tensor, dst=0)\n        dist.recv(tensor, src=0)\n", "        dist.recv(tensor, src=0)\n        dist.send(tensor, dst=0)\n"))  # fmt: skip  # noqa: E501
 WRONG.changed("rank 0 begins with twice its own", "a contribution added twice",
-              ("        incoming = torch.empty_like(tensor)\n", "        incoming = torch.empty_like(tensor)\n        tensor += tensor\n"))  # fmt: skip
+              ("        incoming = torch.empty_like(tensor)\n", "        incoming = torch.empty_like(tensor)\n        tensor += tensor\n"))  # fmt: skip  # noqa: E501
 wrong(
     "a chain",
     "does not pass through rank 0",
