@@ -289,7 +289,7 @@ class Backward(Work): ...
 #
 # Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step. Half of the points are for
 # beating GPipe (Huang and others, 2019) in groups that fit, `naive`, wherever that can be beaten. For all of them reach
-# `1F1B` (Narayanan and others, 2021). `best known` is a lower bound.
+# `1F1B` (Narayanan and others, 2021), too. `best known` is a lower bound.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]

@@ -37,15 +37,30 @@ def step_seconds(num_stages, num_microbatches, batch_seconds, overhead_s):
 
 # %% fill_stages
 def fill_stages(num_stages, num_microbatches, most_held):
-    def order(stage):
-        ahead = min(num_stages - stage, most_held, num_microbatches)
-        forwards = [Forward(number) for number in range(num_microbatches)]
-        work = forwards[:ahead]
-        for number in range(num_microbatches):
-            work += [Backward(number), *forwards[ahead + number : ahead + number + 1]]
-        return work
+    ended, free = {}, [0] * num_stages
+    orders, there, back = [[] for _ in free], [0] * num_stages, [0] * num_stages
 
-    return [order(stage) for stage in range(num_stages)]
+    def begins(stage, is_forward):
+        number = there[stage] if is_forward else back[stage]
+        if number == (num_microbatches if is_forward else there[stage]):
+            return None
+        if is_forward and number - back[stage] == most_held:
+            return None
+        from_stage = stage - 1 if is_forward else stage + 1
+        if not 0 <= from_stage < num_stages:
+            return free[stage]
+        if (from_stage, is_forward, number) not in ended:
+            return None
+        return max(free[stage], ended[from_stage, is_forward, number])
+
+    for _ in range(2 * num_stages * num_microbatches):
+        can = [(begins(s, f), f, s) for s in range(num_stages) for f in (False, True) if begins(s, f) is not None]
+        start, is_forward, stage = min(can)
+        counts = there if is_forward else back
+        orders[stage].append((Forward if is_forward else Backward)(counts[stage]))
+        free[stage] = ended[stage, is_forward, counts[stage]] = start + (1 if is_forward else 2)
+        counts[stage] += 1
+    return orders
 
 
 # %% run_schedule

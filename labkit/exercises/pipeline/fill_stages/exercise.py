@@ -74,7 +74,8 @@ def pars(case: Case) -> Pars:
     groups = [min(limit, count - first) for first in range(0, count, limit)]
     rounds, rest = divmod(count - 1, min(limit, num_stages))
     fewest = 3 * num_stages * (1 + rounds) + 3 * rest
-    return Pars(sum(3 * (group + num_stages - 1) for group in groups), _one_f_one_b(num_stages, count, limit), fewest)
+    naive = sum(3 * (group + num_stages - 1) for group in groups)
+    return Pars(naive, _one_f_one_b(num_stages, count, limit), fewest)
 
 
 def _one_f_one_b(num_stages: int, count: int, limit: int) -> float:
