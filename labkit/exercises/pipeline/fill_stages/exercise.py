@@ -79,7 +79,7 @@ def pars(case: Case) -> Pars:
 
 
 def _one_f_one_b(num_stages: int, count: int, limit: int) -> float:
-    """Return the turns of 1F1B: each stage's first forwards as memory allows, then a backward and a forward in turns."""
+    """Return the turns of 1F1B: first forwards as memory allows, then a backward and a forward by turns."""
     orders = []
     for stage in range(num_stages):
         ahead = min(num_stages - stage, limit, count)
