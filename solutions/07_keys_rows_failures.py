@@ -53,11 +53,11 @@ from labkit.servers.server import Server
 # Three rules are common:
 #
 # * **by range**: the keys are cut into as many stretches as there are servers, so neighbours stay together;
-# * **by hash**: keys are scrambled first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
-#   keeps the lowest 32 bits. That is the key's **scramble**, a number on a scale from 0 to 2^32, and each server has an
+# * **by hash**: keys are hashed first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
+#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32, and each server has an
 #   equal stretch of the scale: `(key * 2654435761 % 2**32) * S // 2**32`;
 # * **on a circle**: bend the scale into a circle and scatter some points of each server over it. A key belongs to the
-#   first point at or after its scramble. After the last point comes the first. This is **consistent hashing**.
+#   first point at or after its hash. After the last point comes the first. This is **consistent hashing**.
 #
 # Python's own `hash` will not do: of a text it differs from process to process, and of a whole number it is that
 # number.
@@ -248,11 +248,10 @@ labkit.check("sparse_rows", pull_rows, push_rows)
 # <!-- notes: unique with return_inverse there, index_add_ back. Wait only when all calls are out. -->
 
 # %% [markdown]
-# ## 3 The hot key
+# ## 3 Popular keys
 #
 # Keys are not equally popular. The k-th most popular film is watched about 1/k as often as the first: a **power law**.
-
-# %% [markdown]
+#
 # Sending each key once saves bytes. It does not help the server of key 0, which *every* worker asks in
 # every step. Let eight workers pull and push with four servers. **If the 10,000 keys are placed by range, which share
 # of all rows does the busiest server handle?**
@@ -277,11 +276,10 @@ for name, rule in rules.items():
 labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
-# Ids often follow age or popularity, and a range puts all that is popular in one place. A hash spreads the *keys*. It
-# cannot spread **one** key.
+# Ids often follow age or popularity, and a range puts all that is popular in one place. A hash spreads them.
 #
-# Here is a run with such a key. Four workers train with three servers, which hold twenty keys each. A span on a
-# server's row is a call that is served: the verb, the rank that asked, its keys. Key k lives on rank k % 3.
+# Still, this run takes longer than it should. Four workers train with three servers, which hold twenty keys each. A span on
+# a server's row is a call that is served: the verb, the rank that asked, its keys. Key k lives on rank k % 3.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_server")
@@ -296,6 +294,8 @@ labkit.recorded("hot_server")
 labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 
 # %% [markdown]
+# A hash spreads the *keys*. It cannot spread **one** key, and a **hot key** is in every batch.
+#
 # What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. A
 # model that only answers reads a lot and writes little: ten copied keys make sixteen servers almost even. In training
 # each pulled row is pushed, so a copied key is written sixteen times, and ten copies make *every* server busier. (You
@@ -467,7 +467,7 @@ class Replica(Server):
 
         Args:
             worker: Who pushes.
-            number: Which of the worker's gradients this is; a worker and a number name one gradient for good.
+            number: Which of the worker's gradients this is; (worker, number) identifies a gradient.
             gradient: Shape (N,).
         """
         # BEGIN SOLUTION replicated_server
@@ -513,11 +513,7 @@ labkit.check("replicated_server", Replica, push_safely)
 
 # %% [markdown]
 # Now kill one. Three workers push 40 gradients each. Worker k's are 1 in place k and 0 elsewhere, and the learning rate
-# is -1, so the weights *count*. In the middle the primary leaves without a word. **How many of the 120 does the backup
-# hold in the end?**
-
-# %% tags=["predict"]
-labkit.predict("backup_holds", 110)
+# is -1, so the weights *count*. In the middle the primary leaves without a word.
 
 # %%
 ONES = [[row] * 40 for row in torch.eye(3)]
@@ -530,7 +526,7 @@ def killed_at(moment, make=Replica):
 
 _, (_, held), *workers = killed_at(0.05)
 rows = [f"worker {k}: the primary acknowledged {one}, the backup {two}" for k, (one, two) in enumerate(workers)]
-labkit.reveal("backup_holds", int(held.sum()), [f"in the backup's weights: {held.int().tolist()}", *rows])
+print(f"in the backup's weights: {held.int().tolist()}", *rows, sep="\n")
 
 # %% [markdown]
 # Nothing lost, nothing twice: at every moment, and for a real process that is killed:
@@ -547,12 +543,15 @@ print(
 
 # %% [markdown]
 # The promise costs one more message for every push. Many systems answer first, tell the backup later, and call it
-# asynchronous replication:
+# asynchronous replication. **Killed at the same ten moments, how many of the 1,200 acknowledged gradients are lost?**
+
+# %% tags=["predict"]
+labkit.predict("lost_by_the_hasty", 100)
 
 
 # %%
 lost = [120 - int(killed_at(moment / 1000, hasty(Replica))[1][1].sum()) for moment in range(10, 110, 10)]
-print(f"killed at {len(lost)} moments: {sum(lost)} acknowledged gradients lost, at most {max(lost)} at once")
+labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, at most {max(lost)} lost at once")
 
 # %% [markdown]
 # Li et al. (2014) found the cheaper way that keeps the promise. Their servers **replicate after aggregation**: the
@@ -664,21 +663,20 @@ for name, writes in (("as many writes as reads", popularity), ("a write for 100 
     print(f"{name:51}" + "".join(f"{load.max() / even:6.2f}" for load in found))
 
 # %% [markdown]
-# A model that only answers reads a lot and writes little: ten copied keys make the servers almost even. In training
-# each pulled row is pushed, so a copied key is written sixteen times, and ten copies make *every* server busier.
+# In which row would you copy ten keys?
 #
-
-# %% [markdown]
 # ## Bonus: checkpoints
 #
-# A backup does not help when the power fails in the whole room, so write the weights to disk now and then. The machine
-# may die *while* it writes: write under another name, and rename when all is written. `Path.replace` is one step for
-# the file system; it happens or it does not.
+# A backup does not help when the power fails in the whole room, so write the weights to disk now and then. The power may
+# fail between any two of your calls. What can you rely on?
 #
-# When the power fails, data may still lie in memory while the new name is on the disk already.
-# `os.fsync(file.fileno())` comes back when the data is there; call it before you rename. (The check pulls a plug of its
-# own making: what was not brought to the disk is gone then. It lets writing break off inside `torch.save`, so use
-# that.) And whoever reads must expect damaged files all the same.
+# * `Path.replace` gives a file another name in one step: it happens or it does not.
+# * What you write lies in memory until `os.fsync(file.fileno())` returns.
+# * A new name lies in memory, too, until `os.fsync` of the *folder* returns (open it with `os.open(folder, os.O_RDONLY)`).
+#
+# Nothing else is sure, not even the order in which data and names reach the disk. Whoever reads must expect damaged files
+# all the same. (The check simulates power cuts: whatever was not fsynced by then is lost. It interrupts `torch.save`, so
+# use that.)
 #
 # ### Exercise [[checkpoints]]
 #
@@ -692,9 +690,10 @@ from pathlib import Path
 
 # %% tags=["exercise"] exercise="checkpoints" points=8 difficulty=3 importance=3 minutes=12 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"] bonus=true
 def save_checkpoint(folder: Path, version: int, weight: Tensor) -> None:
-    """Write version and weights to a file of their own in the folder; whenever it breaks off, older ones stay whole.
+    """Write version and weights to a file of their own in the folder.
 
-    What breaks off must not be taken for a checkpoint later on. Earlier checkpoints stay.
+    When it has returned, a power cut loses nothing of it. Whenever it breaks off before, earlier checkpoints stay whole,
+    one of the same version too, and what broke off is never taken for a checkpoint.
 
     Args:
         folder: Where checkpoints are; it exists.
@@ -709,6 +708,9 @@ def save_checkpoint(folder: Path, version: int, weight: Tensor) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
+    directory = os.open(folder, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
     # END SOLUTION
 
 
@@ -736,7 +738,7 @@ labkit.check("checkpoints", save_checkpoint, load_checkpoint)
 with tempfile.TemporaryDirectory() as name:
     for version in (9, 10):
         save_checkpoint(Path(name), version, torch.full((3,), float(version)))
-    newest = max(Path(name).iterdir())
+    newest = max(Path(name).iterdir(), key=lambda path: path.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:100])
     print("the newest file was cut off; there is still version", load_checkpoint(Path(name))[0])
 

@@ -72,13 +72,13 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 #
 # ### Exercise [[one_batch]]
 #
-# *15 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
+# *15 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Rank s is stage s. A receiver must make room first, so `sample` shows what one sample looks like when it enters this stage.
 # For the timeline, wrap forward in `with labkit.span("F0"):` and backward in `with labkit.span("B0"):`.
 
 
-# %% tags=["exercise"] exercise="one_batch" points=15 difficulty=3 importance=5 minutes=10 title="One batch through the stages" provides=["run_stage"]
+# %% tags=["exercise"] exercise="one_batch" points=15 difficulty=3 importance=5 minutes=12 title="One batch through the stages" provides=["run_stage"]
 def run_stage(
     module: nn.Module,
     sample: Tensor,
@@ -165,19 +165,11 @@ def one_large_batch():
     run_stage(layers(), x[0], SAMPLES, *ends, nn.functional.mse_loss)
 
 
-def bubble_of(timeline: labkit.Timeline) -> float:
-    return labkit.schedule_explorer(run=timeline).numbers["run"]["bubble"]
-
-
-# %% [markdown]
-# **What share of the time do the four GPUs wait, on average?**
-
-# %% tags=["predict"]
-labkit.predict("idle_share", 0.5)
-
 # %%
 one_batch = labkit.run(one_large_batch, on=labkit.virtual(4))
-labkit.reveal("idle_share", bubble_of(one_batch.timeline), one_batch.timeline)
+waiting = labkit.schedule_explorer(run=one_batch.timeline).numbers["run"]["bubble"]
+print(f"the four GPUs wait {waiting:.0%} of the time, on average")
+one_batch.timeline
 
 # %% [markdown]
 # A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time and waits for the rest:
@@ -201,7 +193,13 @@ labkit.reveal("idle_share", bubble_of(one_batch.timeline), one_batch.timeline)
 labkit.figure("factory", num_stages=4, num_microbatches=6)
 
 # %% [markdown]
-# How large is the bubble now? Assume that every microbatch takes equally long on every stage, and that messages take no time. The
+# How large is the bubble now? **How many microbatches must four stages have, so that less than 5 % of the time is waiting?**
+
+# %% tags=["predict"]
+labkit.predict("microbatches_for_5_percent", 20)
+
+# %% [markdown]
+# Assume that every microbatch takes equally long on every stage, and that messages take no time. The
 # last stage begins P-1 turns after the first, and has M turns of work. Backward is the same in reverse. Count.
 #
 # And what does a microbatch cost? Each one starts kernels and sends messages, and small matrices use a GPU badly. Call that
@@ -209,10 +207,10 @@ labkit.figure("factory", num_stages=4, num_microbatches=6)
 #
 # ### Exercise [[bubble]]
 #
-# *10 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
+# *10 points, about 3 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="bubble" points=10 difficulty=2 importance=5 minutes=4 title="The bubble" provides=["bubble_share", "step_seconds"]
+# %% tags=["exercise"] exercise="bubble" points=10 difficulty=2 importance=5 minutes=3 title="The bubble" provides=["bubble_share", "step_seconds"]
 def bubble_share(num_stages: int, num_microbatches: int) -> float:
     """Return the share of all time that a stage waits, where all stages and all microbatches take equally long."""
     # BEGIN SOLUTION bubble
@@ -238,7 +236,8 @@ def step_seconds(num_stages: int, num_microbatches: int, batch_seconds: float, o
 labkit.check("bubble", bubble_share, step_seconds)
 
 # %%
-{f"4 stages, M = {count}": f"{bubble_share(4, count):.0%}" for count in (1, 4, 8, 16, 32)}
+enough = next(count for count in range(1, 1000) if bubble_share(4, count) < 0.05)
+labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):.0%}" for m in (1, 4, 8, 16, 32)])
 
 # %% [markdown]
 # (Some papers divide the waiting by the *working* time and get (P-1)/M. Here it is the share of all time.)
@@ -286,14 +285,14 @@ class Backward(Work): ...
 #
 # ### Exercise [[fill_stages]]
 #
-# *30 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
+# *30 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step. You get the points for
-# beating one microbatch at a time (`naive`) in every case. `the paper's` is GPipe (Huang and others, 2019), in groups that fit.
-# `best known` is a lower bound.
+# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step. Half of the points are for
+# beating GPipe (Huang and others, 2019) in groups that fit, `naive`, wherever that can be beaten. For all of them reach
+# `1F1B` (Narayanan and others, 2021), too. `best known` is a lower bound.
 
 
-# %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=12 title="Keep the stages at work" provides=["fill_stages"]
+# %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
 def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[list[Work]]:
     """Return for each stage the list of what it runs: Forward(m) and Backward(m) for each microbatch m, once each.
 
@@ -357,43 +356,10 @@ labkit.answer("held_enough", 8)
 #
 # | | L = 8 | L = 4 | L = 2 |
 # |---|---:|---:|---:|
-# | one at a time | 96 | 96 | 96 |
 # | GPipe in groups | 33 | 42 | 60 |
 # | best | 33 | 33 | 51 |
 #
 # <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
-
-# %% [markdown]
-# ### Old weights, again
-#
-# Why does the pipeline have to run empty at the end of each step? Because all microbatches of a step must see the same
-# weights. In lesson 06 workers computed with old weights, and it cost steps. **PipeDream** (Narayanan and others, 2019) takes
-# that bargain for pipelines: it never drains. Whole minibatches follow each other, and the optimizer steps after each of them.
-# While one is on its way back, newer ones have already gone forward with newer weights.
-#
-# That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of the
-# weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some steps old.
-#
-# **[[stashed_versions]].** Four stages that run backward as soon as they can. How many versions of its weights does stage 0
-# keep?
-
-# %% tags=["why"] exercise="stashed_versions" title="Versions of the weights"
-labkit.answer("stashed_versions", 4)
-
-# %% [markdown]
-# Most training today drains, because nobody wants to explain a loss curve by its staleness. The rest of this lesson drains.
-
-# %% [markdown] tags=["slide-only"]
-# ## Never drain?
-#
-# PipeDream: no bubble, old weights
-#
-# * one version of the weights for each minibatch in flight: **weight stashing**
-# * staleness, as with parameter servers
-#
-# **To the room:** how many versions on stage 0 of 4?
-#
-# <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 
 # %% [markdown]
 # ## 4 Run it
@@ -447,9 +413,6 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
     return programs
 
 
-# %%
-with_messages([[Forward(0), Forward(1), Backward(0), Backward(1)]] * 2)[0]
-
 # %% [markdown]
 # Now the executor. Four things make it right:
 #
@@ -462,14 +425,14 @@ with_messages([[Forward(0), Forward(1), Backward(0), Backward(1)]] * 2)[0]
 #
 # ### Exercise [[run_schedule]]
 #
-# *45 points, about 20 minutes; difficulty 5 of 5, importance 5 of 5*
+# *45 points, about 25 minutes; difficulty 5 of 5, importance 5 of 5*
 #
 # The schedule may be any list of records that can come to an end. Follow it, whatever its order; some receive long before
 # they need it, but a `RecvGrad` never stands before its microbatch's `Forward`. A peer is a rank *within* `group`: `irecv`
 # takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. Use the spans `f"F{m}"` and `f"B{m}"`.
 
 
-# %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=20 title="Run a schedule" provides=["run_schedule"]
+# %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=25 title="Run a schedule" provides=["run_schedule"]
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,
@@ -643,27 +606,42 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # <!-- notes: The slowest stage sets the pace; embeddings make the ends heavy. -->
 
 # %% [markdown]
+# ## Bonus: Old weights, again
+#
+# Why does the pipeline have to run empty at the end of each step? Because all microbatches of a step must see the same
+# weights. In lesson 06 workers computed with old weights, and it cost steps. **PipeDream** (Narayanan and others, 2019) takes
+# that bargain for pipelines: it never drains. Whole minibatches follow each other, and the optimizer steps after each of them.
+# While one is on its way back, newer ones have already gone forward with newer weights.
+#
+# That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of the
+# weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some steps old.
+#
+# **[[stashed_versions]].** Four stages that run backward as soon as they can. How many versions of its weights does stage 0
+# keep?
+
+# %% tags=["why"] exercise="stashed_versions" bonus=true title="Versions of the weights"
+labkit.answer("stashed_versions", 4)
+
+# %% [markdown]
+# Most training today drains, because nobody wants to explain a loss curve by its staleness.
+
+# %% [markdown] tags=["slide-only"]
+# ## Never drain?
+#
+# PipeDream: no bubble, old weights
+#
+# * one version of the weights for each minibatch in flight: **weight stashing**
+# * staleness, as with parameter servers
+#
+# **To the room:** how many versions on stage 0 of 4?
+#
+# <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
+
+# %% [markdown]
 # ## Bonus: How many microbatches?
 #
 # The formula for the bubble says: as many as you can. Your machine says something else, because of the overhead.
 #
-# ### Exercise [[best_microbatches]]
-#
-# *8 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
-
-
-# %% tags=["exercise"] exercise="best_microbatches" points=8 difficulty=2 importance=4 minutes=4 title="The best number of microbatches" provides=["best_num_microbatches"] needs=["bubble"] bonus=true
-def best_num_microbatches(num_stages: int, batch_seconds: float, overhead_s: float, num_samples: int) -> int:
-    """Return the number of microbatches, 1 to num_samples, with the least step_seconds; the smallest of equals."""
-    # BEGIN SOLUTION best_microbatches
-    return min(range(1, num_samples + 1), key=lambda count: step_seconds(num_stages, count, batch_seconds, overhead_s))
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("best_microbatches", best_num_microbatches)
-
-# %% [markdown]
 # Two real processes, two stages. A step is timed between two barriers, and on a GPU only after `torch.cuda.synchronize()`:
 # without it the clock stops when the work has been *started*.
 
@@ -706,7 +684,7 @@ matrix = torch.tensor([[step_seconds(2, m, 1, 0), step_seconds(2, m, 0, 1)] for 
 seconds = torch.tensor(list(measured.values()), dtype=torch.float64).unsqueeze(1) / 1e3
 batch_seconds, overhead_s = torch.linalg.lstsq(matrix, seconds).solution.clamp(min=0).flatten().tolist()
 print(f"whole batch on one stage: {1e3 * batch_seconds:.1f} ms; each microbatch costs {1e3 * overhead_s:.2f} ms more")
-print("best by the formula:", best_num_microbatches(2, batch_seconds, overhead_s, 512))
+print("best by the formula:", min(range(1, 513), key=lambda m: step_seconds(2, m, batch_seconds, overhead_s)))
 print("best measured:      ", min(measured, key=measured.get))
 
 # %% [markdown]
@@ -728,6 +706,7 @@ print("best measured:      ", min(measured, key=measured.get))
 #   microbatches and the bubble.
 # * D. Narayanan and others, "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019: backward as soon as it
 #   can, weight stashing.
+# * D. Narayanan and others, "Memory-Efficient Pipeline-Parallel DNN Training", ICML 2021: 1F1B with a flush.
 # * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: the
 #   bubble over the working time; both ends of a tied embedding.
 # * PyTorch documentation: `torch.distributed.pipelining`.

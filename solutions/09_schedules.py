@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 09 Schedules
 #
-# Four GPUs, eight microbatches, and each of them waits a quarter of the time. More microbatches would help, but your batch is too
-# more. Does anything have to wait at all?
+# Four GPUs, eight microbatches, and each of them waits a quarter of the time. More microbatches would help, but your batch is
+# too small for more. Does anything have to wait at all?
 #
 # People have asked that since 2018 and found a better schedule nearly every year. You will meet the one that everybody runs,
 # write a program that finds deadlocks, and then compete with the best.
@@ -81,12 +81,12 @@ labkit.predict("microbatches_held", 32)
 # %% [markdown]
 # ### Exercise [[one_f_one_b]]
 #
-# *15 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+# *15 points, about 5 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Write down what you saw. A forward takes one turn and a backward two; messages take none.
 
 
-# %% tags=["exercise"] exercise="one_f_one_b" points=15 difficulty=3 importance=5 minutes=8 title="One forward, one backward" provides=["one_f_one_b"]
+# %% tags=["exercise"] exercise="one_f_one_b" points=15 difficulty=3 importance=5 minutes=5 title="One forward, one backward" provides=["one_f_one_b"]
 def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Work]:
     """Return what one stage runs in 1F1B, in order: Forward(m) and Backward(m) of each microbatch, once each.
 
@@ -120,11 +120,12 @@ def held(order):
     return max(sums)
 
 
-labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), labkit.schedule_explorer(one_f_one_b))
+gpipe = [[kind(m) for kind in (Forward, Backward) for m in range(8)]] * 4
+pictures = labkit.schedule_explorer(GPipe=gpipe, yours=[one_f_one_b(stage, 4, 8) for stage in range(4)])
+labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 
 # %% [markdown]
-# Move the sliders: the bubble is GPipe's, the memory is not. Memory no longer depends on M, so M can be chosen for the bubble
-# alone.
+# The bubble is GPipe's, the memory is not. Memory no longer depends on M, so M can be chosen for the bubble alone.
 
 # %% [markdown] tags=["slide-only"]
 # ## 1F1B
@@ -200,12 +201,12 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 #
 # ### Exercise [[find_deadlock]]
 #
-# *30 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
+# *30 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # Play all stages on paper until nobody can go on. `steps(schedule)` cuts a schedule into steps.
 
 
-# %% tags=["exercise"] exercise="find_deadlock" points=30 difficulty=4 importance=4 minutes=15 title="Find the deadlock" provides=["find_stuck"]
+# %% tags=["exercise"] exercise="find_deadlock" points=30 difficulty=4 importance=4 minutes=20 title="Find the deadlock" provides=["find_stuck"]
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return, for each stage that can never finish, the first record of its step that cannot be done; else {}.
 
@@ -346,14 +347,14 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 #
 # ### Exercise [[shortest_step]]
 #
-# *30 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
+# *30 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # A plan is data: a placement, and for each stage a list of words. `"F0"` is the forward of microbatch 0 through chunk 0, and
-# `"F0.1"` through chunk 1. You get the points for fewer turns than 1F1B (`naive`) in every case. `the paper's` is ZB-H1. Nothing is shorter than
-# `best known`: the last stage has to wait for its first work, and has 3M turns of it.
+# `"F0.1"` through chunk 1. Half of the points are for fewer turns than 1F1B (`naive`) in every case; for all of them reach
+# `ZB-H1` (Qi and others, 2023). `best known` is a lower bound: the last stage waits for its first work, and has 3M turns of it.
 
 
-# %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=15 title="The shortest step" provides=["shortest_step"]
+# %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
 def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tuple[str, list[list[str]]]:
     """Return a placement, "one" (a chunk on each stage), "round" or "v", and the list of every stage's work.
 
@@ -405,7 +406,8 @@ def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tup
 labkit.challenge("shortest_step", shortest_step)
 
 # %% [markdown]
-# Here are the published ones, with memory for four microbatches: switch interleaved, ZB-H1 and ZB-V on below.
+# Here are the published ones, with memory for four microbatches: switch interleaved (which needs more), ZB-H1 and ZB-V on
+# below.
 
 # %% tags=["nbval-ignore-output"]
 labkit.schedule_explorer(memory_limit=4)
@@ -571,13 +573,13 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # ### Exercise [[recompute]]
 #
-# *8 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
+# *8 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # Write it as a `torch.autograd.Function`: `forward(ctx, x)` and `backward(ctx, gradient)` are static methods, autograd is off
 # inside of both, and backward returns one gradient for each argument of forward. `torch.utils.checkpoint` may not be called.
 
 
-# %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=12 title="Recompute" bonus=true provides=["checkpointed"]
+# %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=20 title="Recompute" bonus=true provides=["checkpointed"]
 def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), keeping only x for backward, which runs the module again; gradients are the same.
 
@@ -629,12 +631,12 @@ labkit.check("recompute", checkpointed)
 
 
 # %% [markdown]
-# ## Bonus: Interleaved, by formula
+# ## Bonus: What the 2 buys
 #
-# The published schedules follow formulas. Here is **interleaved 1F1B**, for any number V of chunks, placed round. Microbatches
-# go in groups of P: all P through chunk 0, then the same P through chunk 1, up to chunk V-1; then the next group. Backward goes
-# the same way with the last chunk first. That makes two lists of M V each. Then 1F1B on these lists: 2(P-1-s) + (V-1)P forwards
-# (at most M V), then pairs of a forward and a backward, then the backwards that are left.
+# Here is **interleaved 1F1B** by formula, for any number V of chunks, placed round. Microbatches go in groups of P: all P
+# through chunk 0, then the same P through chunk 1, up to chunk V-1; then the next group. Backward goes the same way with the
+# last chunk first. Stage s begins with `factor` (P-1-s) + (V-1)P forwards, then a forward and a backward take turns. Megatron-LM
+# takes a factor of 2.
 
 
 # %% tags=["given"]
@@ -662,27 +664,9 @@ class BackwardWeight(Work):
     """Compute the gradients of the parameters, which nobody waits for."""
 
 
-# %% [markdown]
-# ### Exercise [[interleaved]]
-#
-# *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
-
-
-# %% tags=["exercise"] exercise="interleaved" points=8 difficulty=4 importance=2 minutes=20 title="Interleaved stages" provides=["interleaved"] bonus=true
-def interleaved(
-    stage: int, num_stages: int, num_microbatches: int, num_chunks: int
-) -> list[ForwardChunk | BackwardChunk]:
-    """Return the order of one rank's work with num_chunks parts of the model on each rank.
-
-    Chunk c of rank s is part c * num_stages + s of the model.
-
-    Args:
-        stage: The rank, 0 <= stage < num_stages.
-        num_stages: P.
-        num_microbatches: M, a multiple of P.
-        num_chunks: V, 1 or more.
-    """
-    # BEGIN SOLUTION interleaved
+# %% tags=["given"]
+def interleaved(stage: int, num_stages: int, num_microbatches: int, num_chunks: int, factor: int = 2) -> list[Any]:
+    """Return the order of one rank's work; chunk c of rank s is part c * num_stages + s of the model."""
     total = num_microbatches * num_chunks
     forwards, backwards = [], []
     for number in range(total):
@@ -690,29 +674,39 @@ def interleaved(
         chunk, microbatch = place // num_stages, group * num_stages + place % num_stages
         forwards.append(ForwardChunk(chunk, microbatch))
         backwards.append(BackwardChunk(num_chunks - 1 - chunk, microbatch))
-    warmup = min(2 * (num_stages - 1 - stage) + (num_chunks - 1) * num_stages, total)
+    warmup = min(factor * (num_stages - 1 - stage) + (num_chunks - 1) * num_stages, total)
     order = forwards[:warmup]
     for forward, backward in zip(forwards[warmup:], backwards, strict=False):
         order += [forward, backward]
     return order + backwards[total - warmup :]
-    # END SOLUTION
 
 
-# %% tags=["check"]
-labkit.check("interleaved", interleaved)
+# %% tags=["nbval-ignore-output"]
+labkit.schedule_explorer(
+    factor_2=[interleaved(stage, 4, 8, 2, 2) for stage in range(4)],
+    factor_1=[interleaved(stage, 4, 8, 2, 1) for stage in range(4)],
+)
+
+# %% [markdown]
+# **[[warmup_factor]].** Both take 28.5 turns, and with a factor of 1 a stage holds 4 microbatches, not 5.5. What does the 2 buy?
+# Choose `"fewer messages"`, `"a shorter step where messages take time"`, `"a shorter step with more chunks"` or `"nothing"`.
+# (The slider `message` says how long one takes.)
+
+# %% tags=["why"] exercise="warmup_factor" bonus=true title="What the 2 buys"
+labkit.answer("warmup_factor", "a shorter step where messages take time")
 
 # %% [markdown]
 # ## Bonus: ZB-H1, by formula
 #
 # ### Exercise [[zero_bubble]]
 #
-# *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
+# *8 points, about 8 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # One chunk for each stage, with backward in two parts, and no more memory than 1F1B's fullest stage. Begin with 1F1B's order and
 # find out for how many microbatches each stage should put its `BackwardWeight` off. It depends on the stage alone.
 
 
-# %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=20 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
+# %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=8 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
 def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[Forward | BackwardInput | BackwardWeight]:
     """Return the order of one stage's work with backward in two parts, so that the bubble is a third of 1F1B's.
 
@@ -786,7 +780,8 @@ def with_messages(orders: list[list[Piece]]) -> list[list[Piece | Give | Take]]:
         moved = False
         for rank, order in enumerate(waiting):
             work = order[0] if order else None
-            chunk, backward = getattr(work, "chunk", 0), isinstance(work, BackwardChunk | BackwardInput)
+            chunk = getattr(work, "chunk", 0)
+            backward = isinstance(work, Backward | BackwardChunk | BackwardInput)
             part, step = chunk * num_ranks + rank, -1 if backward else 1
             at_the_end = part == (last_part if backward else 0)
             weights = isinstance(work, BackwardWeight)
@@ -810,18 +805,12 @@ def with_messages(orders: list[list[Piece]]) -> list[list[Piece | Give | Take]]:
 # Backward in two halves needs help from the layers: a layer's backward returns the gradient of its input, and leaves a function
 # behind that does the rest when somebody calls it.
 #
-# ### Exercise [[run_orders]]
+# ### Exercise [[linear_later]]
 #
-# *10 points, about 25 minutes; difficulty 5 of 5, importance 2 of 5*
-#
-# `run_orders` is lesson 08's executor with these differences. Keep what enters and leaves by chunk *and* microbatch. Post a
-# `Take` with `dist.irecv` where it stands, and wait for it only when a forward or backward needs it. Post a `Give` with
-# `dist.isend`, and wait for all of them at the end. `BackwardChunk` does both halves: what the layers put off is in `later`
-# when backward returns. `BackwardInput` takes it out of there and keeps it, `BackwardWeight` calls it. `Forward`,
-# `BackwardInput` and `BackwardWeight` are about chunk 0.
+# *10 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
 
 
-# %% tags=["exercise"] exercise="run_orders" points=10 difficulty=5 importance=2 minutes=25 title="Run them for real" provides=["linear_later", "run_orders"] bonus=true
+# %% tags=["exercise"] exercise="linear_later" points=10 difficulty=4 importance=2 minutes=12 title="The weights later" provides=["linear_later"] bonus=true
 def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Callable[[], None]]) -> Tensor:
     """Return nn.functional.linear(x, weight, bias); backward gives x its gradient and puts the others off.
 
@@ -832,7 +821,7 @@ def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Cal
         later: Each backward appends one function to it, which adds the gradients of weight and bias to their .grad.
     """
 
-    # BEGIN SOLUTION run_orders
+    # BEGIN SOLUTION linear_later
     class Later(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, weight, bias):
@@ -859,6 +848,15 @@ def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Cal
     # END SOLUTION
 
 
+# %% tags=["check"]
+labkit.check("linear_later", linear_later)
+
+# %% [markdown]
+# The executor is lesson 08's, with all that enters and leaves kept by chunk *and* microbatch. What the layers put off is in
+# `later` when backward returns: `BackwardInput` keeps it for `BackwardWeight`, the others call it at once.
+
+
+# %% tags=["given"]
 def run_orders(
     program: list[Piece | Give | Take],
     chunks: list[nn.Module],
@@ -869,22 +867,7 @@ def run_orders(
     targets: list[Tensor] | None = None,
     loss_fn: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor | None:
-    """Carry out this rank's program; gradients of the mean loss over the whole batch are added to .grad.
-
-    Args:
-        program: What with_messages gave for this rank.
-        chunks: This rank's parts of the model, in order; their linear layers put their weights' gradients off.
-        sizes: Samples in each microbatch, the same list on every rank; they may differ.
-        samples: For each chunk one sample as it enters, without the batch dimension; only shape, dtype and device matter.
-        later: Where the layers put what they put off.
-        inputs: The microbatches, on rank 0, whose chunk 0 is the first part of the model; else None.
-        targets: What should come out for each microbatch, on the last rank (its last chunk ends the model); else None.
-        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples. Every rank gets it, the last calls it.
-
-    Returns:
-        The mean loss over the whole batch on the last rank, a detached tensor; None on the others.
-    """
-    # BEGIN SOLUTION run_orders
+    """Carry out this rank's program; gradients of the mean loss are added to .grad; return the loss on the last rank."""
     entered, left, gradients, coming, sent, put_off = {}, {}, {}, {}, [], {}
     total = None
     for record in program:
@@ -917,20 +900,16 @@ def run_orders(
                 torch.autograd.backward(left.pop(key), gradients.pop(key, None))
                 put_off[m] = later[:]
                 later.clear()
-                if isinstance(record, BackwardChunk):
+                if isinstance(record, Backward | BackwardChunk):
                     for rest in put_off.pop(m):
                         rest()
     for work in sent:
         work.wait()
     return total
-    # END SOLUTION
 
-
-# %% tags=["check"]
-labkit.check("run_orders", linear_later, run_orders)
 
 # %% [markdown]
-# Both on four virtual H100s, as in lesson 08: four stages of twelve layers, 8 microbatches.
+# Three of them on four virtual H100s, as in lesson 08: four stages of twelve layers, 8 microbatches.
 
 
 # %% tags=["given"]
@@ -961,6 +940,7 @@ def smaller_bubble(orders: list[list[Any]], num_chunks: int, width: int = 16384,
 
 # %%
 smaller = {
+    "1F1B": ([one_f_one_b(stage, 4, 8) for stage in range(4)], 1),
     "interleaved": ([interleaved(stage, 4, 8, 2) for stage in range(4)], 2),
     "zero bubble": ([zero_bubble(stage, 4, 8) for stage in range(4)], 1),
 }
@@ -969,8 +949,7 @@ for name, (orders, num_chunks) in smaller.items():
     print(f"{name:12} {took / 1e9:.2f} s")
 
 # %% [markdown]
-# On paper 1F1B takes 33 turns, interleaved 28.5 and ZB-H1 27. The two times above have the same ratio, to a few per cent; the rest
-# is messages.
+# On paper they take 33, 28.5 and 27 turns. The times have the same ratios, to a few per cent; the rest is messages.
 #
 # ### Sources
 #

@@ -1,9 +1,10 @@
-"""What a design is worth: a score beside three pars. Beating the naive answer earns the points."""
+"""What a design is worth: a score beside three pars. Beating the naive answer earns half, the reference all."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from labkit.checks.case import Case, Values
@@ -20,7 +21,7 @@ class Pars:
 
     Attributes:
         naive: The answer anybody would try first; points are for less.
-        paper: What the literature does.
+        paper: What the literature does: the reference, where a challenge names one.
         best: The best known.
     """
 
@@ -40,26 +41,57 @@ class Challenge:
         pars: What others reach in that case.
         plan: Which of the driver's results is the answer as data: the class board gets it, and scores it again itself;
             "" where the answer is code.
+        reference: Short name of the published design behind `Pars.paper`, "1F1B": half of the points are for beating
+            the naive answer, half for reaching it (`for_half_and_all`). "" where beating the naive one earns all.
     """
 
     unit: str
     score: Callable[[Case, tuple[Values, ...]], float]
     pars: Callable[[Case], Pars]
     plan: str = ""
+    reference: str = ""
 
     def line(self, case: Case, got: tuple[Values, ...]) -> str:
-        """Return a case's score beside its pars, in words."""
-        pars = self.pars(case)
-        named = {"naive": pars.naive, "the paper's": pars.paper, "best known": pars.best}
+        """Return a case's score beside its pars, in words, and what it earns where that is not all."""
+        pars, score = self.pars(case), self.score(case, got)
+        named = {"naive": pars.naive, self.reference or "the paper's": pars.paper, "best known": pars.best}
         beside = ", ".join(f"{name} {value:,.4g}" for name, value in named.items())
-        return f"{self.score(case, got):,.4g} {self.unit} ({beside})"
+        said = f"{score:,.4g} {self.unit} ({beside})"
+        if self.reference and not _reaches(score, pars.paper):
+            return f"{said}: half of the points; reaching {self.reference} earns the other half"
+        if score < pars.best and not _reaches(pars.best, score):
+            return f"{said}: better than the best known! Send us the plan."
+        return said
 
     def falls_short(self, case: Case, got: tuple[Values, ...]) -> str:
-        """Return why a right answer earns nothing yet, or ""."""
-        score, naive = self.score(case, got), self.pars(case).naive
-        if score < naive:
+        """Return why a right answer earns nothing yet in this case, or ""."""
+        score, pars = self.score(case, got), self.pars(case)
+        if case.about.get(_BAR) and not _reaches(score, pars.paper):
+            reference = f"{self.reference} takes {pars.paper:,.4g}"
+            return (
+                f"It works and takes {score:,.4g} {self.unit}; {reference}. This half of the points is for as little."
+            )
+        if score < pars.naive or _reaches(score, pars.best):
             return ""
-        return f"It works and takes {score:,.4g} {self.unit}; the naive answer takes {naive:,.4g}. Points are for less."
+        return (
+            f"It works and takes {score:,.4g} {self.unit}; the naive answer takes {pars.naive:,.4g}. "
+            "Points are for less."
+        )
+
+
+_BAR = "as good as the reference"
+
+
+def for_half_and_all(cases: Sequence[Case]) -> list[Case]:
+    """Return hidden cases twice: first for beating the naive answer, then for reaching the reference.
+
+    The exercise's header weighs them alike: ``weights=[1, 1, 1, 1]`` for two cases.
+    """
+    return [*cases, *(replace(case, name=f"{case.name}; for all", about={**case.about, _BAR: True}) for case in cases)]
+
+
+def _reaches(score: float, par: float) -> bool:
+    return score <= par or math.isclose(score, par, rel_tol=1e-9)
 
 
 def relative_score(exercise: Exercise, plans: object) -> float:

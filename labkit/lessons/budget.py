@@ -1,6 +1,6 @@
 """What a lesson's core takes a learner: minutes, words, given code, cells, exercises; and the most it may take.
 
-The core ends where the bonus begins: at the heading above the first bonus exercise.
+The core ends where the bonus begins: at the heading above the first bonus exercise, or at one that begins with "Bonus".
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def budget(lesson: Lesson) -> Budget:
     bonus = [at for at, cell in enumerate(cells) if cell.role in TASKS and tasks[cell.exercise or ""].bonus]
     mine = [at for at, cell in enumerate(cells) if cell.role in TASKS and not tasks[cell.exercise or ""].bonus]
     is_last = not bonus or not mine or mine[-1] < bonus[0]
-    core = cells[: _heading_above(cells, bonus[0], mine)] if bonus and is_last else cells
+    titled = (at for at, cell in enumerate(cells) if cell.kind == "markdown" and "## Bonus" in cell.source)
+    core = cells[: _heading_above(cells, bonus[0], mine)] if bonus and is_last else cells[: next(titled, len(cells))]
     inside = [exercise for exercise in lesson.exercises if not exercise.bonus]
     return Budget(
         words=sum(num_words(cell.student_source) for cell in core if cell.kind == "markdown" and cell.role != "write"),

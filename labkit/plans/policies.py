@@ -1,4 +1,4 @@
-"""A server's policy as data, and what it does with a crew in which one worker has moods.
+"""A server's policy as data, and what it does with a crew with one erratic worker.
 
 A policy says how many gradients make a version, how far a worker may run ahead, and how long a step is for each
 staleness. Synchronous, asynchronous, bounded and backup servers are policies; so is much that has no name.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from labkit.plans.staleness import draws, lead
 STEEPNESS = (1.0, 0.3, 0.1, 0.03)
 GOAL = 0.01
 SEEDS = (1, 2, 3, 4, 5, 6)
+RATES = (0.5, 0.75, 1.0, 1.5, 2.0)
 MOST_VERSIONS = 3000
 
 
@@ -41,11 +42,11 @@ class Policy:
 
 @dataclass(frozen=True)
 class Crew:
-    """Workers that need 9 to 11 ms for a gradient; the last one has moods.
+    """Workers that need 9 to 11 ms for a gradient; the last one is erratic.
 
     Attributes:
         num_workers: Workers.
-        share: Share of the last one's steps in which it is in a mood.
+        share: Share of the last one's steps in which it stalls.
         factor: How many times as long such a step takes.
     """
 
@@ -110,8 +111,8 @@ def play(policy: Policy, crew: Crew, seed: int) -> Played:
                 waiting.remove(worker)
                 read[worker] = len(history) - 1
                 takes = 9 + 2 * next(numbers)
-                moody = next(numbers) < crew.share and worker == crew.num_workers - 1
-                heapq.heappush(busy, (now + takes * (crew.factor if moody else 1.0), worker))
+                stalls = next(numbers) < crew.share and worker == crew.num_workers - 1
+                heapq.heappush(busy, (now + takes * (crew.factor if stalls else 1.0), worker))
         now, worker = heapq.heappop(busy)
         pushes[worker] += 1
         waiting.add(worker)
@@ -149,16 +150,27 @@ def milliseconds(policy: Policy, crew: Crew) -> float | None:
     return sum(reached) / len(reached) if len(reached) == len(times) else None
 
 
-def synchronous(crew: Crew) -> Policy:
-    """Return the policy of a synchronous server with learning rate 1."""
-    return Policy(crew.num_workers, None, (1.0,))
+def synchronous(crew: Crew, rate: float = 1.0) -> Policy:
+    """Return the policy of a synchronous server."""
+    return Policy(crew.num_workers, None, (rate,))
 
 
-def asynchronous(crew: Crew) -> Policy:
-    """Return the policy of an asynchronous server with a learning rate N times smaller."""
-    return Policy(1, None, (1 / crew.num_workers,) * 1000)
+def asynchronous(crew: Crew, rate: float = 1.0) -> Policy:
+    """Return the policy of an asynchronous server, whose learning rate is N times smaller."""
+    return Policy(1, None, (rate / crew.num_workers,) * 1000)
 
 
-def bounded(crew: Crew, bound: int = 3) -> Policy:
-    """Return the policy of a bounded server (Ho et al., 2013) with the same learning rate."""
-    return Policy(1, bound, (1 / crew.num_workers,) * 1000)
+def bounded(crew: Crew, rate: float = 1.0, bound: int = 3) -> Policy:
+    """Return the policy of a bounded server (Ho et al., 2013), whose learning rate is N times smaller."""
+    return Policy(1, bound, (rate / crew.num_workers,) * 1000)
+
+
+def staleness_aware(crew: Crew, rate: float = 1.0, needed: int = 1) -> Policy:
+    """Return the policy of a server that divides the learning rate by a gradient's staleness (Zhang et al., 2016)."""
+    return Policy(needed, None, tuple(rate / max(1, staleness) for staleness in range(1000)))
+
+
+def with_best_rate(policy: Callable[[Crew, float], Policy], crew: Crew) -> tuple[float, float]:
+    """Return the milliseconds of a policy with the best of `RATES`, and which that is."""
+    found = [(milliseconds(policy(crew, rate), crew), rate) for rate in RATES]
+    return min((ms, rate) for ms, rate in found if ms is not None)

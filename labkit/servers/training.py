@@ -53,18 +53,18 @@ class Pace:
     Attributes:
         seconds: What a worker takes.
         slow: Worker -> how many times as long it takes, always.
-        moods: Share of steps, drawn from worker and step, in which a worker takes four times as long.
+        stalls: Share of steps, drawn from worker and step, in which a worker takes four times as long.
     """
 
     seconds: float = 0.010
     slow: tuple[tuple[int, float], ...] = ()
-    moods: float = 0.0
+    stalls: float = 0.0
 
     def of(self, worker: int, step: int) -> float:
         """Return the seconds of one worker's step."""
         draw = torch.Generator().manual_seed(7919 * worker + step)
-        in_a_mood = torch.rand((), generator=draw).item() < self.moods
-        return self.seconds * dict(self.slow).get(worker, 1.0) * (4.0 if in_a_mood else 1.0)
+        stalled = torch.rand((), generator=draw).item() < self.stalls
+        return self.seconds * dict(self.slow).get(worker, 1.0) * (4.0 if stalled else 1.0)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ import pytest
 import labkit
 from labkit.checks import notebook
 from labkit.checks.case import Values
-from labkit.checks.challenge import relative_score
+from labkit.checks.challenge import Pars, for_half_and_all, relative_score
 from labkit.checks.exercise import Exercise, Functions
-from labkit.checks.rooms import exercises, own_package
+from labkit.checks.hidden import hidden_cases
+from labkit.checks.rooms import exercises, lessons, own_package
 from labkit.errors import ConfigError
+from tests.checks.lesson_cells import lesson as read_lesson
 
 COURSE = Path(__file__).parents[1] / "grading" / "fixtures" / "course"
 Told = list[tuple[str, bool, object]]
@@ -62,6 +64,39 @@ def test_a_design_that_is_as_slow_as_the_naive_one_does_not_pass(told: Told) -> 
     assert not found.passed
     assert "It works and takes 12 min; the naive answer takes 12. Points are for less." in repr(found)
     assert told == [("place_jobs", False, None)]
+
+
+def test_a_named_reference_earns_the_other_half(place_jobs: Exercise) -> None:
+    assert place_jobs.challenge is not None
+    challenge = replace(place_jobs.challenge, reference="LPT", pars=lambda case: Pars(12, 8, 6))
+    case, shorter = place_jobs.visible[0], ({"machines": [0, 0, 1]},)
+    found = {name: ({"machines": plan},) for name, plan in (("naive", [0, 0, 0]), ("half", [0, 1, 0]))}
+    (for_half, for_all) = for_half_and_all([case])
+    assert challenge.falls_short(for_half, found["naive"]) and challenge.falls_short(for_all, found["naive"])
+    assert not challenge.falls_short(for_half, found["half"])
+    assert "takes 9 min; LPT takes 8. This half" in challenge.falls_short(for_all, found["half"])
+    assert not challenge.falls_short(for_all, shorter)
+    assert challenge.line(case, found["half"]) == (
+        "9 min (naive 12, LPT 8, best known 6): half of the points; reaching LPT earns the other half"
+    )
+
+
+def test_a_new_record_is_told(place_jobs: Exercise) -> None:
+    assert place_jobs.challenge is not None
+    challenge = replace(place_jobs.challenge, pars=lambda case: Pars(12, 9, 7))
+    said = challenge.line(place_jobs.visible[0], ({"machines": [0, 0, 1]},))
+    assert said == "6 min (naive 12, the paper's 9, best known 7): better than the best known! Send us the plan."
+
+
+def test_a_challenge_with_a_reference_weighs_its_hidden_cases() -> None:
+    for lesson in lessons():
+        for each in exercises(lesson).values():
+            if each.challenge is None or not each.challenge.reference:
+                continue
+            (header,) = [found for found in read_lesson(lesson).exercises if found.id == each.id]
+            hidden = hidden_cases("labkit.exercises", lesson, each.id, 1)
+            bars = ["for all" in case.name for case in hidden]
+            assert sum(bars) * 2 == len(bars) == len(header.weights) and len(set(header.weights)) == 1, each.id
 
 
 def test_a_plan_that_is_wrong_is_no_matter_of_score(told: Told) -> None:

@@ -96,7 +96,7 @@ def test_a_number_a_function_and_a_functions_name_lead_to_the_exercise(monkeypat
 
     leads: list[tuple[object, str]] = [
         ("run_stage", "one_batch"), (run_stage, "one_batch"), ("TopK", "few_entries"), (TopK, "few_entries"),
-        ("2.3", "ring_plan"), ("9.2", "find_deadlock"), ("checkpointed", "recompute"), ("linear_later", "run_orders"),
+        ("2.3", "ring_plan"), ("9.2", "find_deadlock"), ("checkpointed", "recompute"), ("linear_later", "linear_later"),
     ]  # fmt: skip
     for asked, slug in leads:
         monkeypatch.setattr(notebook, "_next_hint", {})

@@ -48,7 +48,7 @@ class TestContract(LessonContract):
         "what moves": r"a fifth server joins",
         "Python's hash": r"python's own `hash`",
         "power law": r"\*\*power law\*\*",
-        "the hot key": r"the hot key",
+        "the hot key": r"hot key",
         "a recorded run": r'labkit\.recorded\("hot_server"\)',
         "a figure before the guess": r'labkit\.figure\("joining"[\s\S]*predict\("keys_that_move"',
         "hybrid": r"rows from servers, layers by all-reduce",

@@ -34,12 +34,12 @@ class TestContract(LessonContract):
         "slow_messages",
         "data_and_pipeline",
         "recompute",
-        "interleaved",
+        "warmup_factor",
         "zero_bubble",
-        "run_orders",
+        "linear_later",
     )
-    bonus = ("recompute", "interleaved", "zero_bubble", "run_orders")
-    bonus_points = 34
+    bonus = ("recompute", "warmup_factor", "zero_bubble", "linear_later")
+    bonus_points = 26
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "1F1B is recognised": r'schedule="1f1b"',
@@ -95,6 +95,19 @@ def test_with_slow_messages_1f1b_takes_longest() -> None:
     turns = {form: _turns(form, 0.5)[0] for form in ("gpipe", "one_f_one_b", "interleaved", "zb_h1")}
     assert max(turns, key=turns.__getitem__) == "one_f_one_b" and key["answers"] == {"": "1F1B"}
     assert turns == {"gpipe": 36, "one_f_one_b": 41, "interleaved": 35.5, "zb_h1": 33}
+
+
+def test_the_second_forward_in_flight_buys_hidden_messages(answers: dict[str, Any]) -> None:
+    key = json.loads((KEYS / "warmup_factor" / "key.json").read_text(encoding="utf-8"))
+    turns, held = {}, {}
+    for factor in (1, 2):
+        orders = [read_records(answers["interleaved"](stage, 4, 8, 2, factor), stage) for stage in range(4)]
+        for message in (0.0, 0.5):
+            schedule = place("", orders, 1, 2, message=message)
+            turns[factor, message] = schedule.makespan
+            held[factor] = max(schedule.peak(stage) for stage in range(4))
+    assert turns == {(1, 0.0): 28.5, (2, 0.0): 28.5, (1, 0.5): 43.5, (2, 0.5): 35.5} and held == {1: 4, 2: 5.5}
+    assert "35.5 turns and the factor 1 takes 43.5" in key["reason"]
 
 
 def test_best_known_is_what_zb_v_takes_and_the_answer_does_not_hold_more(answers: dict[str, Any]) -> None:

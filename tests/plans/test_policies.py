@@ -1,11 +1,24 @@
-"""What a policy does with a moody worker, and that each best known time is a policy's."""
+"""What a policy does with an erratic worker, and that each best known time is a policy's."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from labkit.exercises.parameter_server.staleness_policy.exercise import BEST_MS
-from labkit.plans.policies import Crew, Policy, asynchronous, bounded, faults_of, milliseconds, play, synchronous
+from labkit.exercises.parameter_server.staleness_policy.exercise import PARS
+from labkit.plans.policies import (
+    Crew,
+    Policy,
+    asynchronous,
+    bounded,
+    faults_of,
+    milliseconds,
+    play,
+    staleness_aware,
+    synchronous,
+    with_best_rate,
+)
 
 BEST = {
     Crew(8, 0.25, 10.0): Policy(2, None, (0.6,) * 3),
@@ -13,13 +26,22 @@ BEST = {
     Crew(16, 0.3, 20.0): Policy(1, None, (0.25,) * 6),
     Crew(6, 0.3, 8.0): Policy(4, None, (1.8, 1.2728)),
     Crew(12, 0.15, 25.0): Policy(1, None, (0.15,) * 24),
-    Crew(8, 0.1, 40.0): Policy(7, None, (1.5,) * 2),
+    Crew(10, 0.2, 15.0): Policy(7, None, (1.5,) * 2),
 }
 
 
 def test_each_best_known_time_is_that_of_a_policy() -> None:
     found = {crew: milliseconds(policy, crew) for crew, policy in BEST.items()}
-    assert found == pytest.approx(BEST_MS, rel=1e-4)
+    assert found == pytest.approx({crew: pars.best for crew, pars in PARS.items()}, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "crew", [pytest.param(crew, marks=[pytest.mark.long] * (crew != Crew(6, 0.3, 8.0))) for crew in PARS]
+)
+def test_the_other_pars_are_those_of_published_policies(crew: Crew) -> None:
+    naive = min(with_best_rate(policy, crew)[0] for policy in (synchronous, asynchronous, bounded))
+    aware = min(with_best_rate(partial(staleness_aware, needed=needed), crew)[0] for needed in (1, 2))
+    assert (naive, aware) == pytest.approx((PARS[crew].naive, PARS[crew].paper), rel=1e-4)
 
 
 def test_the_named_servers_are_as_stale_as_they_promise() -> None:

@@ -274,7 +274,7 @@ def _of_death(case: Case, came: Values) -> Iterator[Finding]:
     if version != pushed:
         said = f"{pushed} gradients were acknowledged, and the backup holds {version}: some were "
         lost = version < pushed
-        name = "lost" if lost else "a repeated gradient counts twice"
+        name = "" if lost else "a repeated gradient counts twice"
         yield Finding(name, f"{said}{'lost' if lost else 'counted twice'}.", str(pushed), str(version))
     wrong = difference(came["weight"], tensor(right, "weight"), torch.full((4,), 1e-9, dtype=torch.float64))
     if wrong is not None:

@@ -12,20 +12,16 @@ from torch import Tensor
 from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference, listing
-from labkit.checks.exercise import Oracle
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Find, Finding
-from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE, WRONG_TYPE
+from labkit.checks.structure import WRONG_TYPE
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 
 Call: TypeAlias = tuple[str, tuple[Any, ...]]
 Right: TypeAlias = Mapping[str, Callable[..., Tensor]]
-Ways: TypeAlias = Sequence[tuple[str, str, Callable[..., Tensor]]]
-"""Name of a mistake, the function that has it, and what it then returns."""
-
-HINTS = dict.fromkeys(
-    (WRONG_TYPE, WRONG_SHAPE, WRONG_DTYPE), "The result is a tensor of the shape and type that the docstring names."
-)
+WRONG_KIND = Mistake(WRONG_TYPE, "The result is a tensor of the shape and type that the docstring names.")
 
 
 def calls_case(name: str, calls: Sequence[Call]) -> Case:
@@ -34,25 +30,36 @@ def calls_case(name: str, calls: Sequence[Call]) -> Case:
     return Case(name, 1, ({"calls": asked},))
 
 
-def oracle_of(right: Right) -> Oracle:
-    """Return the oracle that calls these functions in the learner's place."""
-    return lambda case: [{"values": [right[each["function"]](*each["args"]) for each in _calls(case)]}]
+def tensor_formulas(*, right: Right, mistakes: Sequence[Mistake], **about: Any) -> Exercise:
+    """Return the exercise whose functions make tensors of tensors.
+
+    Args:
+        right: The right ones.
+        mistakes: Each gives, under a function's name, the formula that is taken for the right one.
+        **about: The other fields of Exercise.
+    """
+    return declared(
+        oracle=lambda case: [{"values": [right[each["function"]](*each["args"]) for each in _calls(case)]}],
+        looks=(_where_wrong(right, mistakes),),
+        mistakes=mistakes,
+        distributed=False,
+        **about,
+    )
 
 
-def find_of(right: Right, ways: Ways) -> Find:
+def _where_wrong(right: Right, mistakes: Sequence[Mistake]) -> Find:
     """Return what yields the first wrong element, named by the wrong way that gives all of a function's values."""
 
     def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-        for each, came in zip(_calls(case), listed(got[0], "values"), strict=True):
-            function, args = each["function"], each["args"]
+        for call, came in zip(_calls(case), listed(got[0], "values"), strict=True):
+            function, args = call["function"], call["args"]
             wanted = right[function](*args)
             wrong = difference(came, wanted, _allowed(wanted))
             if wrong is None:
                 continue
-            mine = [(call["args"], value) for call, value in _of(function, case, got)]
-            tried = [
-                (name, partial(_made, way, [given for given, _ in mine])) for name, of, way in ways if of == function
-            ]
+            mine = [(asked["args"], value) for asked, value in _of(function, case, got)]
+            given = [each for each, _ in mine]
+            tried = [(each.name, partial(_made, way, given)) for each in mistakes for way in each.given(function)]
             name = as_if([value for _, value in mine], tried, _same)
             what = f"element {wrong.index} is" if wrong.index >= 0 else "gave"
             shown = ", ".join(listing(arg) if isinstance(arg, Tensor) else str(arg) for arg in args)
@@ -85,6 +92,8 @@ def _allowed(wanted: Tensor) -> Tensor | None:
 
 def _same(came: list[Tensor], made: list[Tensor]) -> bool:
     return all(
-        one.shape == other.shape and bool(torch.allclose(one.double(), other.double(), rtol=1e-9, atol=1e-9))
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and bool(torch.allclose(one.double(), other.double(), rtol=1e-9, atol=1e-9))
         for one, other in zip(came, made, strict=True)
     )

@@ -6,8 +6,8 @@ version: that is a rule, a function of this module's callers. Weights are sums o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -114,11 +114,6 @@ def results(case: Case, course: Course) -> Values:
     return {"steps": steps, "changed": False, "loose": [], **end}
 
 
-def oracle_of(rule: Rule) -> Callable[[Case], list[Values]]:
-    """Return the oracle that follows a rule."""
-    return lambda case: [results(case, rule(case))]
-
-
 def script_structure(case: Case) -> list[Any]:
     """Return what comes: the answers in each step and the server's state, or the problem and its step."""
     answer = {"push": int, "version": int, "weight": case.inputs[0]["weight"]}
@@ -160,22 +155,18 @@ def follows(case: Case, came: Values, rule: Rule) -> bool:
     return all(_same(came[name], made[name]) for name in ("steps", "version", "weight"))
 
 
-def found_in_script(
-    case: Case, came: Values, rule: Rule, named: Callable[[Case, Values], str], *, answers_run_free: bool
-) -> Iterator[Finding]:
+def found_in_script(case: Case, came: Values, rule: Rule, *, answers_run_free: bool) -> Iterator[Finding]:
     """Yield pushes not answered when they must be, or with other versions or weights, or not noted, or unlocked.
 
     Args:
         case: With a script.
         came: What the driver brought.
         rule: What should happen.
-        named: Names the mistake behind answers or weights that are not the rule's; "" where it is no known one.
         answers_run_free: Whether others may push while an answer is put together, so that the lock must be held then.
     """
     right = results(case, rule(case))
     for number, (mine, wanted) in enumerate(zip(listed(came, "steps"), listed(right, "steps"), strict=True)):
-        for found in _step(case, number, mine, wanted):
-            yield replace(found, mistake=named(case, came))
+        yield from _step(case, number, mine, wanted)
     if came["changed"]:
         said = "The weights in an answer changed after it was given: it holds the server's own tensor, not a copy."
         yield Finding(ALIAS, said)
@@ -184,25 +175,13 @@ def found_in_script(
             f"After all calls pull() gives version {came['version']} and weights {_list(came['weight'])}, expected "
             f"version {right['version']} and {_list(right['weight'])}."
         )
-        yield Finding(named(case, came), said)
+        yield Finding("", said)
     yield from _noted(listed(came, "updates"), listed(right, "updates"))
     for words in texts(came, "loose"):
         method, verb, name = words.split()
         if answers_run_free or (verb, name) != ("reads", "weight"):
             said = f"{method} {verb} self.{name} without holding self.lock: another call may be halfway through it."
             yield Finding(UNLOCKED, said)
-
-
-def first_difference(case: Case, came: Values, rule: Rule) -> tuple[int, set[int], set[int]]:
-    """Return the first step with other answers than the rule's: its number, who was answered, who should have been.
-
-    The number is -1 where all is the rule's.
-    """
-    right = listed(results(case, rule(case)), "steps")
-    for number, (mine, wanted) in enumerate(zip(listed(came, "steps"), right, strict=True)):
-        if next(_step(case, number, mine, wanted), None) is not None:
-            return number, {each["push"] for each in mine}, {each["push"] for each in wanted}
-    return -1, set(), set()
 
 
 def problem_said(case: Case, came: Values) -> str:
@@ -258,8 +237,3 @@ def _record(names: Sequence[str], values: Sequence[Any]) -> str:
 
 def _list(value: Any) -> str:
     return listing(value.flatten()) if isinstance(value, Tensor) else f"{value!r:.60}"
-
-
-def first_of(rules: Mapping[str, Rule]) -> Callable[[Case, Values], str]:
-    """Return what names the first of these rules that what came follows, or ""."""
-    return lambda case, came: next((name for name, rule in rules.items() if follows(case, came, rule)), "")

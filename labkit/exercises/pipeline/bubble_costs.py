@@ -28,10 +28,4 @@ def seconds(num_stages: int, num_microbatches: int, batch_seconds: float, overhe
     return math.fsum(turn for _ in range(_turns(num_stages, num_microbatches)))
 
 
-def best(num_stages: int, batch_seconds: float, overhead_s: float, num_samples: int) -> float:
-    """Return the number of microbatches with which a step is shortest; of several the smallest."""
-    costs = [(seconds(num_stages, m, batch_seconds, overhead_s), m) for m in range(1, num_samples + 1)]
-    return min(costs)[1]
-
-
-COUNTED: Counted = {"bubble_share": _bubble, "step_seconds": seconds, "best_num_microbatches": best}
+COUNTED: Counted = {"bubble_share": _bubble, "step_seconds": seconds}

@@ -11,11 +11,8 @@ from labkit.checks.finding import Find, Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
-from labkit.exercises.stages.orders import HINTS
 
-HINT_NOTHING = "The function must return the list."
 NOTHING = "returns nothing"
-LATE = "waits without need"
 
 Wrong = Callable[[list[Any], Sequence[int]], Iterator[Finding]]
 """Yields what is wrong with every stage's order in one pipeline: stages, microbatches and, of some, chunks."""
@@ -53,11 +50,7 @@ def finding(wrong: Wrong) -> Find:
     return find
 
 
-def late(turns: float, enough: float, name: str = LATE) -> Iterator[Finding]:
+def late(turns: float, enough: float, name: str = "") -> Iterator[Finding]:
     """Yield that a pipeline takes more turns than it must."""
     if turns > enough + 1e-9:
         yield Finding(name, f"It takes {turns:g} turns; {enough:g} are enough.", f"{enough:g}", f"{turns:g}")
-
-
-SHAPES = HINTS | {NOTHING: HINT_NOTHING}
-"""What is said to mistakes of form."""

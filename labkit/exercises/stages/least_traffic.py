@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from torch import Tensor
-
 from labkit.checks.case import Case
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
-from labkit.checks.values import integer, integers, tensors
+from labkit.checks.values import integer, integers, tensor
 from labkit.exercises.stages.pipeline_cases import members
 
 
@@ -16,28 +12,14 @@ def of_stages(case: Case) -> dict[int, Bytes]:
     """Return the least bytes where each rank has one stage."""
     ranks, num_stages = members(case), integer(case.about, "stages")
     return _handed_on([
-        (None if place % num_stages == 0 else ranks[place - 1], rank, _num_elements(case, rank, "sample"))
+        (None if place % num_stages == 0 else ranks[place - 1], rank, _num_elements(case, rank))
         for place, rank in enumerate(ranks)
     ])  # fmt: skip
 
 
-def of_chunks(case: Case) -> dict[int, Bytes]:
-    """Return the least bytes where each rank has several chunks of the model."""
-    count, hops = case.world_size, []
-    if "orders" not in case.inputs[0]:  # a single layer
-        return {}
-    for rank, inputs in enumerate(case.inputs):
-        samples = tensors(inputs, "samples")
-        for chunk in range(len(samples)):
-            part = chunk * count + rank
-            hops.append(((part - 1) % count if part else None, rank, _num_elements(case, rank, "samples", chunk)))
-    return _handed_on(hops)
-
-
-def _num_elements(case: Case, rank: int, name: str, chunk: int | None = None) -> int:
+def _num_elements(case: Case, rank: int) -> int:
     inputs = case.inputs[rank]
-    sample = cast(Tensor, inputs[name] if chunk is None else cast(list[Tensor], inputs[name])[chunk])
-    return sample.numel() * sum(integers(inputs, "sizes"))
+    return tensor(inputs, "sample").numel() * sum(integers(inputs, "sizes"))
 
 
 def _handed_on(hops: list[tuple[int | None, int, int]]) -> dict[int, Bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from labkit.checks.declared import Mistake
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, Each, OneOf
 from labkit.exercises.stages.sayings import said
@@ -16,18 +17,17 @@ from labkit.words import plural
 NO_ORDERS, NO_WORK, TWICE, LEFT_OUT, STUCK = (
     "not a list of records", "work that is not there", "work twice", "work left out", "nobody can go on",
 )  # fmt: skip
-HINTS = {
-    NO_ORDERS: "There is one list for each stage, and it holds that stage's records, Forward(m) and "
-    "Backward(m). Join lists with +=; append puts a list into the list.",
-    NO_WORK: "There are Forward and Backward here, of microbatches 0 to M-1. Messages are put in later.",
-    TWICE: "Each stage runs each microbatch forward once and backward once.",
-    LEFT_OUT: "Each stage runs every microbatch forward and backward. What is left at the end of your loop?",
-    STUCK: (
-        "Some work comes before what it needs: forward needs the same microbatch's forward on the stage before, "
-        "backward needs this stage's forward and the backward of the stage behind."
-    ),
-}
-"""What is said to these mistakes."""
+NOT_A_LIST = Mistake(NO_ORDERS,
+    "There is one list for each stage, and it holds that stage's records, Forward(m) and Backward(m). Join lists with "
+    "+=; append puts a list into the list.")  # fmt: skip
+NO_SUCH_WORK = Mistake(NO_WORK,
+    "There are Forward and Backward here, of microbatches 0 to M-1. Messages are put in later.")  # fmt: skip
+WORK_TWICE = Mistake(TWICE, "Each stage runs each microbatch forward once and backward once.")
+WORK_LEFT_OUT = Mistake(LEFT_OUT,
+    "Each stage runs every microbatch forward and backward. What is left at the end of your loop?")  # fmt: skip
+NOBODY_GOES_ON = Mistake(STUCK,
+    "Some work comes before what it needs: forward needs the same microbatch's forward on the stage before, backward "
+    "needs this stage's forward and the backward of the stage behind.")  # fmt: skip
 
 _RECORD = OneOf(({"kind": str, "microbatch": OneOf((int, str))}, str))
 ORDERS = OneOf((Each(OneOf((Each(_RECORD), str))), str))

@@ -49,7 +49,7 @@ def find_in_order(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
 
 
 def _calls(wire: Wire) -> Iterator[Finding]:
-    return (replace(each, mistake=mistakes.LIBRARY) for each in library_calls(wire))
+    return (replace(each, mistake=mistakes.LIBRARY.name) for each in library_calls(wire))
 
 
 def _afterwards(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -57,7 +57,7 @@ def _afterwards(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Fin
     yield from _messages(case, wire)
     for each in lost_messages(wire):
         late = each.problem is not None and each.problem.kind in ("unmatched_recv", "changed_in_flight")
-        yield replace(each, mistake=mistakes.NOT_WAITED if late else "")
+        yield replace(each, mistake=mistakes.NOT_WAITED.name if late else "")
 
 
 def _results(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -72,7 +72,9 @@ def _apart_by(case: Case, got: tuple[Values, ...], slack: float) -> Iterator[Fin
             continue
         where = f"stage {stage_of(case, rank)} (rank {rank})"
         yield from wrong_gradient(rank, where, got[rank]["grads"], record(right, "grads"), slack)
-        yield from wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
+    for rank, right in enumerate(expected(case)):
+        if "grads" in right:
+            yield from wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
 
 
 def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
@@ -80,20 +82,18 @@ def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
     last, ranks = num_stages(case) - 1, members(case)
     came: Sequence[Gradients] = [cast(Gradients, got[rank]["grads"]) for rank in ranks]
     if any(stage_of(case, rank) and not any(got[rank]["wanted_gradient"]) for rank in ranks):  # type: ignore[arg-type]
-        return mistakes.NO_LEAF
+        return mistakes.NO_LEAF.name
     have = [_moved(case, rank, grads) for rank, grads in zip(ranks, came, strict=True)]
     if not any(have):
-        return mistakes.FORWARD_ONLY
+        return mistakes.FORWARD_ONLY.name
     if last and all(each == (stage_of(case, rank) == last) for rank, each in zip(ranks, have, strict=True)):
-        return mistakes.LAST_ONLY
+        return mistakes.LAST_ONLY.name
     name = as_if(came, _ways(case), _same)
     if name:
         return name
-    if any(len(planned_messages(case, rank)) > sum(m.src == rank for m in wire.messages) for rank in ranks):
-        return mistakes.MESSAGES_MISSING
     if next(_apart_by(case, got, 1e-6), None) is None:
-        return mistakes.FLOAT32
-    return mistakes.NOT_WAITED if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight") else ""
+        return mistakes.FLOAT32.name
+    return mistakes.NOT_WAITED.name if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight") else ""
 
 
 def _moved(case: Case, rank: int, grads: Gradients) -> bool:
@@ -112,14 +112,14 @@ def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
         return lambda: gradients(case, weigh, before=before)[0]
 
     last = [each["microbatch"] for each in schedule_of(case, members(case)[0]) if each["kind"] == "Backward"][-1]
-    yield mistakes.NOT_SCALED, weighed(lambda number, sizes, everybody: 1.0)
-    yield mistakes.MEAN_OF_MEANS, weighed(lambda number, sizes, everybody: 1 / len(sizes))
-    yield mistakes.SUM_OF_SAMPLES, weighed(lambda number, sizes, everybody: float(sizes[number]))
-    yield mistakes.FORGOT_OLD, weighed(lambda number, sizes, everybody: sizes[number] / everybody, before=False)
+    yield mistakes.NOT_SCALED.name, weighed(lambda number, sizes, everybody: 1.0)
+    yield mistakes.MEAN_OF_MEANS.name, weighed(lambda number, sizes, everybody: 1 / len(sizes))
+    yield mistakes.SUM_OF_SAMPLES.name, weighed(lambda number, sizes, everybody: float(sizes[number]))
+    yield mistakes.FORGOT_OLD.name, weighed(lambda number, sizes, everybody: sizes[number] / everybody, before=False)
     for before in (True, False):
         for weigh in (lambda number, sizes, everybody: sizes[number] / everybody, lambda number, sizes, everybody: 1.0):
             yield (
-                mistakes.OVERWRITTEN,
+                mistakes.OVERWRITTEN.name,
                 weighed(
                     lambda number, sizes, everybody, weigh=weigh: (  # type: ignore[misc]
                         weigh(number, sizes, everybody) if number == last else 0.0
@@ -127,14 +127,14 @@ def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
                     before,
                 ),
             )
-    yield mistakes.FIRST_AGAIN, lambda: gradients(case, pair=lambda number, count: 0)[0]
+    yield mistakes.FIRST_AGAIN.name, lambda: gradients(case, pair=lambda number, count: 0)[0]
     yield (
-        mistakes.PIPELINE_SHARE,
+        mistakes.PIPELINE_SHARE.name,
         weighed(lambda number, sizes, everybody: sizes[number] / everybody / num_stages(case)),
     )
-    yield mistakes.SCALED_AGAIN, weighed(lambda number, sizes, everybody: sizes[number] / everybody / len(sizes))
-    yield mistakes.SCALED_AGAIN, weighed(lambda number, sizes, everybody: 1 / everybody)
-    yield mistakes.SCALED_AGAIN, weighed(lambda number, sizes, everybody: (sizes[number] / everybody) ** 2)
+    yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: sizes[number] / everybody / len(sizes))
+    yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: 1 / everybody)
+    yield mistakes.SCALED_AGAIN.name, weighed(lambda number, sizes, everybody: (sizes[number] / everybody) ** 2)
 
 
 def _same(came: Sequence[Gradients], other: Sequence[Gradients]) -> bool:
@@ -182,14 +182,17 @@ def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> 
     came = values["loss"]
     if not isinstance(came, Tensor) or returned in ("float", "int"):
         said = f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor."
-        yield Finding(mistakes.NO_TENSOR if came is not None else "", said, got=str(returned), rank=rank)
+        yield Finding(mistakes.NO_TENSOR.name if came is not None else "", said, got=str(returned), rank=rank)
+    elif came.numel() == 1 and came.dtype != loss.dtype:
+        said = f"The last stage (rank {rank}) returned its loss as {came.dtype}; it is {loss.dtype}."
+        yield Finding(mistakes.FLOAT32.name, said, str(loss.dtype), str(came.dtype), rank)
     elif came.numel() != 1 or abs(float(came) - float(loss)) > slack * (1 + abs(float(loss))):
         text = f"{float(came):.7g}" if came.numel() == 1 else f"a tensor of shape {tuple(came.shape)}"
         said = f"The last stage (rank {rank}) returned the loss {text}; the mean over the whole batch is "
-        yield Finding("", f"{said}{float(loss):.7g}.", f"{float(loss):.7g}", text, rank)
+        yield Finding(mistakes.OTHER_LOSS.name, f"{said}{float(loss):.7g}.", f"{float(loss):.7g}", text, rank)
     elif values["attached"]:
         said = "The returned loss still holds on to its graph, and with it all activations: detach it."
-        yield Finding(mistakes.STILL_ATTACHED, said)
+        yield Finding(mistakes.STILL_ATTACHED.name, said)
 
 
 def planned_messages(case: Case, rank: int) -> list[tuple[int, int]]:
@@ -230,13 +233,12 @@ def _messages(case: Case, wire: Wire) -> Iterator[Finding]:
     for rank in members(case):
         wanted, sent = planned_messages(case, rank), [(m.dst, m.bytes) for m in wire.messages if m.src == rank]
         if len(wanted) != len(sent):
-            name = mistakes.MESSAGES_MISSING if len(sent) < len(wanted) else ""
             said = f"Rank {rank} sent {plural(len(sent), 'message')}; its schedule has {len(wanted)}."
-            yield Finding(name, said, plural(len(wanted), "message"), plural(len(sent), "message"), rank)
+            yield Finding("", said, plural(len(wanted), "message"), plural(len(sent), "message"), rank)
         for peer in sorted({dst for dst, _ in wanted} | {dst for dst, _ in sent}):
             ours, theirs = ([size for dst, size in each if dst == peer] for each in (wanted, sent))
             if ours != theirs:
-                name = "" if peer in members(case) else mistakes.GLOBAL_RANKS
+                name = "" if peer in members(case) else mistakes.GLOBAL_RANKS.name
                 said = f"Rank {rank} sent messages of {theirs} bytes to rank {peer}; its schedule has {ours}."
                 yield Finding(name, said, str(ours), str(theirs), rank)
 
@@ -250,7 +252,7 @@ def _buffers(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
                 f"The gradients are right, but a buffer of stage {stage_of(case, rank)} (rank {rank}) is not what one "
                 f"forward of each microbatch leaves there: {text[0]}."
             )
-            yield Finding(mistakes.FORWARD_AGAIN, said, text[1], text[2], rank)
+            yield Finding(mistakes.FORWARD_AGAIN.name, said, text[1], text[2], rank)
 
 
 def _order(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
@@ -270,14 +272,16 @@ def _order(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
         stage = f"Stage {stage_of(case, rank)} (rank {rank})"
         if came != wanted or sizes != [sizes_of(case, rank)[number] for number in order]:
             ran = " ".join(came) + (f" with sizes {sizes}" if came == wanted else "")
-            yield Finding(mistakes.NOT_FOLLOWED, f"{stage} did not follow its schedule.", " ".join(wanted), ran, rank)
+            again = events.count("F") > len(order)
+            name = mistakes.FORWARD_AGAIN.name if again else mistakes.NOT_FOLLOWED.name
+            yield Finding(name, f"{stage} did not follow its schedule.", " ".join(wanted), ran, rank)
         bound, held = _most_held(wanted), integer(got[rank], "held")
         if held > bound + 1:
             said = (
                 f"{stage} held the outputs of {held} microbatches at once; its schedule never has more than {bound} "
                 "that have gone forward and not backward."
             )
-            yield Finding(mistakes.KEPT, said, f"at most {bound}", str(held), rank)
+            yield Finding(mistakes.KEPT.name, said, f"at most {bound}", str(held), rank)
 
 
 def _most_held(work: Sequence[str]) -> int:

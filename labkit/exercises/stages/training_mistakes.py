@@ -1,93 +1,15 @@
-"""Mistakes learners make in a training step of a pipeline: names, hints, and the signs a failure bears of them."""
+"""Mistakes that learners make in a training step of a pipeline, each with its hint and the signs a failure bears."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from labkit.checks.blame import Sign
-from labkit.checks.case import Case, Failure
+from labkit.checks.case import Case, Failure, Got
+from labkit.checks.declared import Mistake, Seen
 from labkit.checks.failures import sizes_differ
 from labkit.checks.hanging import hangs, waits_in
 from labkit.checks.wire import Wire
 from labkit.errors import NoSuchRank
 from labkit.exercises.stages.pipeline_cases import members
-
-LIBRARY, NO_LEAF, DETACHED = "calls a collective", "no gradient for what entered", "the graph was cut"
-FORWARD_ONLY, LAST_ONLY = "forward only", "only the last stage has gradients"
-NOT_SCALED, MEAN_OF_MEANS, SUM_OF_SAMPLES = "loss not scaled", "mean of means", "sum over the samples"
-SCALED_AGAIN, PIPELINE_SHARE = "scaled twice or in another place", "scaled by the number of stages"
-FORGOT_OLD, OVERWRITTEN = "earlier gradients are lost", "overwritten instead of accumulated"
-FIRST_AGAIN, NOT_FOLLOWED = "the same microbatch again", "the schedule is not followed"
-KEPT, NOT_CONTIGUOUS = "keeps what it no longer needs", "not contiguous"
-GLOBAL_RANKS, SENDS_WAIT = "peers taken as ranks of the world", "blocking sends face each other"
-NOBODY_SENDS, MESSAGES_MISSING = "waits for a message that nobody sends", "messages left out"
-ROOM, FLOAT32, NO_TENSOR = "room of another size", "counted in float32", "the loss is a number"
-NOT_WAITED, FORWARD_AGAIN = "not waited for", "forward more than once"
-STILL_ATTACHED = "the loss keeps its graph"
-
-_HINTS = {
-    LIBRARY: "A collective of torch.distributed was called: a pipeline needs point-to-point messages only, and a "
-    "barrier makes all stages wait for each other.",
-    NO_LEAF: "What a stage received is a plain tensor: make it a leaf with requires_grad_() before the module sees it. "
-    "After backward its .grad is what the stage before waits for.",
-    DETACHED: "Backward met a tensor without a graph. Detach only what is sent; keep the module's own output for "
-    "backward, and run the module outside of torch.no_grad().",
-    FORWARD_ONLY: "No stage has a gradient: run backward too, from the loss on the last stage down to the first.",
-    LAST_ONLY: "Only the last stage has gradients: the gradient of what entered it must be sent back, and every stage "
-    "goes on from there with torch.autograd.backward(left, gradient).",
-    NOT_SCALED: "The gradients are the sum over the microbatches' means: multiply each microbatch's loss by its share "
-    "of the samples, sizes[microbatch] / sum(sizes).",
-    MEAN_OF_MEANS: "Each microbatch counts 1/M. They have different sizes: weigh each by sizes[microbatch] / "
-    "sum(sizes).",
-    SUM_OF_SAMPLES: "Each microbatch is weighed by its number of samples; divide by the samples of the whole batch "
-    "too.",
-    SCALED_AGAIN: "All gradients are right up to a factor: scale the loss once, by sizes[m] / sum(sizes), and nothing "
-    "else.",
-    PIPELINE_SHARE: "The gradients are divided by the number of stages: stages do not share samples; only "
-    "microbatches do.",
-    FORGOT_OLD: "Earlier gradients are gone: backward adds to .grad by itself; do not set it to zero or None.",
-    OVERWRITTEN: "Only the last microbatch's gradient is there: add up over the microbatches, as backward does by "
-    "itself.",
-    FIRST_AGAIN: "Every microbatch that reaches the last stage has the inputs of microbatch 0: use record.microbatch, "
-    "not 0.",
-    NOT_FOLLOWED: (
-        "Forwards and backwards did not run in the schedule's order. That order keeps all stages busy and the memory "
-        "small: go through the records one by one."
-    ),
-    KEPT: "Outputs are kept after their backward: take them out of their dictionary, left.pop(m), and send "
-    "left[m].detach(), without the graph. Else 1F1B holds as much as GPipe.",
-    NOT_CONTIGUOUS: "A tensor that is sent must be contiguous: left.detach().contiguous(). A stage's output may be a "
-    "view.",
-    GLOBAL_RANKS: (
-        "Peers are numbered within the group: pass group=group and group_src or group_dst. A plain src or dst is a "
-        "rank of the whole world."
-    ),
-    SENDS_WAIT: (
-        "All waiting ranks are stuck in a send, and nobody is left to receive. dist.isend returns at once: go on, and "
-        "wait for it when there is nothing else to do."
-    ),
-    NOBODY_SENDS: (
-        "All waiting ranks are stuck in a receive, and nobody is left to send: compare what each stage sends with "
-        "what the others' schedules receive, and in which order. And wait() for what irecv and isend returned: a send "
-        "that nobody waits for may never leave."
-    ),
-    MESSAGES_MISSING: "Some messages of the schedule were never sent: each Send and each SendGrad is one message.",
-    ROOM: "Room was made for a message of another size. What enters is like `sample`, dtype included, once for each "
-    "sample of the microbatch; a gradient is like the output that left.",
-    FLOAT32: "The gradients are right to six digits: somewhere on the way a number was a float32 tensor. Weigh with "
-    "Python's own numbers (item(), or sizes as they are), or with tensors of the gradients' dtype.",
-    NO_TENSOR: "Return the loss as a tensor, detached. item() and float() stop the process until the number is known.",
-    NOT_WAITED: "A message was used, or the function ended, before it arrived: call wait() on what irecv returned "
-    "before you use the tensor, and on what isend returned before you return.",
-    FORWARD_AGAIN: "Gradients are right, and yet the module did not run just once for each microbatch, or a copy of it "
-    "ran: BatchNorm would count every call. sizes, sample and the output itself tell every shape that you need.",
-    STILL_ATTACHED: "Return loss.detach(): a loss that still knows where it came from keeps every activation alive.",
-}
-
-
-def hints(*names: str) -> dict[str, str]:
-    """Return the hints of these mistakes, by name."""
-    return {name: _HINTS[name] for name in names}
 
 
 def waits(case: Case, failure: Failure, operation: str) -> bool:
@@ -121,21 +43,156 @@ _NO_SUCH_PEER = (
 )
 
 
-IN_THE_CODE: Mapping[str, Sign] = {
-    LIBRARY: lambda case, failure, wire: bool(wire.collectives),
-    NO_LEAF: lambda case, failure, wire: (
-        failure.kind == "exception" and "NoneType" in failure.message and ".grad" in failure.detail
-    ),
-    DETACHED: lambda case, failure, wire: "does not require grad" in failure.message,
-    NOT_CONTIGUOUS: lambda case, failure, wire: "contiguous" in failure.message and "NoneType" not in failure.message,
-}
-ON_THE_WAY: Mapping[str, Sign] = {
-    GLOBAL_RANKS: lambda case, failure, wire: (
-        members(case) != list(range(len(members(case)))) and beyond_the_ends(case, failure, wire)
-    ),
-    SENDS_WAIT: lambda case, failure, wire: waits(case, failure, "send"),
-    NOBODY_SENDS: lambda case, failure, wire: waits(case, failure, "recv"),
-    ROOM: lambda case, failure, wire: sizes_differ(failure),
-}
-CERTAIN = frozenset({NO_LEAF, DETACHED, NOT_CONTIGUOUS})
-"""Mistakes that a plain Python error bears the sign of."""
+def _failed(sign: Sign) -> Seen:
+    """Return the mark that a run failed, and bears this sign."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        return isinstance(got, Failure) and sign(case, got, wire)
+
+    return seen
+
+
+def _nothing_entered(case: Case, failure: Failure, wire: Wire) -> bool:
+    return failure.kind == "exception" and "NoneType" in failure.message and ".grad" in failure.detail
+
+
+def _not_contiguous(case: Case, failure: Failure, wire: Wire) -> bool:
+    return "contiguous" in failure.message and "NoneType" not in failure.message
+
+
+def _beyond_the_group(case: Case, failure: Failure, wire: Wire) -> bool:
+    return members(case) != list(range(len(members(case)))) and beyond_the_ends(case, failure, wire)
+
+
+LIBRARY = Mistake(
+    "calls a collective",
+    "A collective of torch.distributed was called: a pipeline needs point-to-point messages only, and a barrier makes "
+    "all stages wait for each other.",
+    seen=_failed(lambda case, failure, wire: bool(wire.collectives)),
+)
+NO_LEAF = Mistake(
+    "no gradient for what entered",
+    "What a stage received is a plain tensor: make it a leaf with requires_grad_() before the module sees it. After "
+    "backward its .grad is what the stage before waits for.",
+    seen=_failed(_nothing_entered),
+    certain=True,
+)
+DETACHED = Mistake(
+    "the graph was cut",
+    "Backward met a tensor without a graph. Detach only what is sent; keep the module's own output for backward, and "
+    "run the module outside of torch.no_grad().",
+    seen=_failed(lambda case, failure, wire: "does not require grad" in failure.message),
+    certain=True,
+)
+FORWARD_ONLY = Mistake(
+    "forward only",
+    "No stage has a gradient: run backward too, from the loss on the last stage down to the first.",
+)
+LAST_ONLY = Mistake(
+    "only the last stage has gradients",
+    "Only the last stage has gradients: the gradient of what entered it must be sent back, and every stage goes on "
+    "from there with torch.autograd.backward(left, gradient).",
+)
+NOT_SCALED = Mistake(
+    "loss not scaled",
+    "The gradients are the sum over the microbatches' means: multiply each microbatch's loss by its share of the "
+    "samples, sizes[microbatch] / sum(sizes).",
+)
+MEAN_OF_MEANS = Mistake(
+    "mean of means",
+    "Each microbatch counts 1/M. They have different sizes: weigh each by sizes[microbatch] / sum(sizes).",
+)
+SUM_OF_SAMPLES = Mistake(
+    "sum over the samples",
+    "Each microbatch is weighed by its number of samples; divide by the samples of the whole batch too.",
+)
+SCALED_AGAIN = Mistake(
+    "scaled twice or in another place",
+    "All gradients are right up to a factor: scale the loss once, by sizes[m] / sum(sizes), and nothing else.",
+)
+PIPELINE_SHARE = Mistake(
+    "scaled by the number of stages",
+    "The gradients are divided by the number of stages: stages do not share samples; only microbatches do.",
+)
+FORGOT_OLD = Mistake(
+    "earlier gradients are lost",
+    "Earlier gradients are gone: backward adds to .grad by itself; do not set it to zero or None.",
+)
+OVERWRITTEN = Mistake(
+    "overwritten instead of accumulated",
+    "Only the last microbatch's gradient is there: add up over the microbatches, as backward does by itself.",
+)
+FIRST_AGAIN = Mistake(
+    "the same microbatch again",
+    "Every microbatch that reaches the last stage has the inputs of microbatch 0: use record.microbatch, not 0.",
+)
+NOT_FOLLOWED = Mistake(
+    "the schedule is not followed",
+    "Forwards and backwards did not run in the schedule's order. That order keeps all stages busy and the memory "
+    "small: go through the records one by one.",
+)
+KEPT = Mistake(
+    "keeps what it no longer needs",
+    "Outputs are kept after their backward: take them out of their dictionary, left.pop(m), and send "
+    "left[m].detach(), without the graph. Else 1F1B holds as much as GPipe.",
+)
+NOT_CONTIGUOUS = Mistake(
+    "not contiguous",
+    "What is sent, and what is received into, must be contiguous: left.detach().contiguous(), and "
+    "torch.empty_like(left, memory_format=torch.contiguous_format). A stage's output may be a view.",
+    seen=_failed(_not_contiguous),
+    certain=True,
+)
+GLOBAL_RANKS = Mistake(
+    "peers taken as ranks of the world",
+    "Peers are numbered within the group: pass group=group and group_src or group_dst. A plain src or dst is a rank "
+    "of the whole world.",
+    seen=_failed(_beyond_the_group),
+)
+SENDS_WAIT = Mistake(
+    "blocking sends face each other",
+    "All waiting ranks are stuck in a send, and nobody is left to receive. dist.isend returns at once: go on, and "
+    "wait for it when there is nothing else to do.",
+    seen=_failed(lambda case, failure, wire: waits(case, failure, "send")),
+)
+NOBODY_SENDS = Mistake(
+    "waits for a message that nobody sends",
+    "All waiting ranks are stuck in a receive: compare what each stage sends with what the others' schedules receive, "
+    "and in which order. Wait for a receive when the work that needs it begins, not where its record stands. And wait "
+    "for what isend returned: a send that nobody waits for may never leave.",
+    seen=_failed(lambda case, failure, wire: waits(case, failure, "recv")),
+)
+ROOM = Mistake(
+    "room of another size",
+    "Room was made for a message of another size. What enters is like `sample`, dtype included, once for each sample "
+    "of the microbatch; a gradient is like the output that left.",
+    seen=_failed(lambda case, failure, wire: sizes_differ(failure)),
+)
+FLOAT32 = Mistake(
+    "counted in float32",
+    "Gradients and loss are right to six digits: somewhere on the way a number was a float32 tensor. Weigh with "
+    "Python's own numbers (item(), or sizes as they are), or with tensors of the gradients' dtype.",
+)
+NO_TENSOR = Mistake(
+    "the loss is a number",
+    "Return the loss as a tensor, detached. item() and float() stop the process until the number is known.",
+)
+NOT_WAITED = Mistake(
+    "not waited for",
+    "A message was used, or the function ended, before it arrived: call wait() on what irecv returned before you use "
+    "the tensor, and on what isend returned before you return.",
+)
+FORWARD_AGAIN = Mistake(
+    "forward more than once",
+    "Gradients are right, and yet the module did not run just once for each microbatch, or a copy of it ran: "
+    "BatchNorm would count every call. sizes, sample and the output itself tell every shape that you need.",
+)
+STILL_ATTACHED = Mistake(
+    "the loss keeps its graph",
+    "Return loss.detach(): a loss that still knows where it came from keeps every activation alive.",
+)
+OTHER_LOSS = Mistake(
+    "another loss than the gradients'",
+    "The gradients are right, and the loss that is returned is another one: add up the scaled losses that backward "
+    "began with, and detach the sum.",
+)

@@ -211,8 +211,8 @@ def reworded(name: str, hint: str) -> Mistake:
 
 
 RING = common(
-    "calls the library", "buffer of another type", "sizes disagree", "a rank that is not there",
-    "buffer reused in flight", "everybody sends first", "works on a copy of a non-contiguous tensor", "not in place",
+    "calls the library", "buffer of another type", "a rank that is not there", "buffer reused in flight",
+    "everybody sends first", "not in place",
     "mean instead of sum", "reduce to one rank", "whole tensor at each step", "everything to everyone", "no all-gather",
     "remainder dropped", "one step too few", "a contribution added twice", "group ranks taken for global ranks",
     "everybody receives first", "needs sizes that divide", "contributions missing",

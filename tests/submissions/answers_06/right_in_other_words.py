@@ -142,17 +142,8 @@ def largest_share(num_workers, num_servers):
 
 # %% staleness_policy
 def staleness_policy(crew):
-    # Backup workers, with a larger step; nothing stale is used.
-    spare = 2 if crew.num_workers > 8 else 1
-    return {"bound": None, "needed": max(1, crew.num_workers - spare), "rates": (1.5, 1.0)}
+    def takes(plan):
+        return milliseconds(policy_of(plan), crew) or float("inf")
 
-
-# %% overlapped_step
-def overlapped_step(pieces, worker, version, gradients):
-    weights = [None] * len(pieces)
-    futures = {}
-    for number in reversed(range(len(pieces))):
-        futures[number] = pieces[number].rpc_async().push(worker, version, gradients[number])
-    for number, future in futures.items():
-        weights[number] = future.wait()[1]
-    return weights
+    falls = ([rate] + [rate / late for late in range(1, 999)] for rate in (0.75, 1.0, 1.5))
+    return min(({"needed": needed, "bound": None, "rates": rates} for rates in falls for needed in (2, 1)), key=takes)

@@ -120,6 +120,7 @@ def save_checkpoint(folder, version, weight):
     os.fsync(written)
     os.close(written)
     (folder / "unfinished").rename(folder / f"version-{version}.pt")
+    os.sync()
 
 
 def load_checkpoint(folder):

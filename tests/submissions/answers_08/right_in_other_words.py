@@ -35,30 +35,31 @@ def step_seconds(num_stages, num_microbatches, batch_seconds, overhead_s):
     return turns * batch_seconds / num_microbatches + turns * overhead_s
 
 
-# %% best_microbatches
-def best_num_microbatches(num_stages, batch_seconds, overhead_s, num_samples):
-    best, least = 1, float("inf")
-    for count in range(1, num_samples + 1):
-        seconds = step_seconds(num_stages, count, batch_seconds, overhead_s)
-        if seconds < least:
-            best, least = count, seconds
-    return best
-
-
 # %% fill_stages
 def fill_stages(num_stages, num_microbatches, most_held):
-    orders = []
-    for stage in range(num_stages):
-        order, ahead = [], min(num_stages - stage, most_held)
-        if most_held < num_stages:  # in groups that fit
-            for first in range(0, num_microbatches, most_held):
-                group = range(first, min(first + most_held, num_microbatches))
-                order += [*map(Forward, group), *map(Backward, group)]
-        else:
-            order += map(Forward, range(min(ahead, num_microbatches)))
-            for m in range(num_microbatches):
-                order += [Backward(m)] + [Forward(m + ahead)] * (m + ahead < num_microbatches)
-        orders.append(tuple(order))
+    ended, free = {}, [0] * num_stages
+    orders, there, back = [[] for _ in free], [0] * num_stages, [0] * num_stages
+
+    def begins(stage, is_forward):
+        number = there[stage] if is_forward else back[stage]
+        if number == (num_microbatches if is_forward else there[stage]):
+            return None
+        if is_forward and number - back[stage] == most_held:
+            return None
+        from_stage = stage - 1 if is_forward else stage + 1
+        if not 0 <= from_stage < num_stages:
+            return free[stage]
+        if (from_stage, is_forward, number) not in ended:
+            return None
+        return max(free[stage], ended[from_stage, is_forward, number])
+
+    for _ in range(2 * num_stages * num_microbatches):
+        can = [(begins(s, f), f, s) for s in range(num_stages) for f in (False, True) if begins(s, f) is not None]
+        start, is_forward, stage = min(can)
+        counts = there if is_forward else back
+        orders[stage].append((Forward if is_forward else Backward)(counts[stage]))
+        free[stage] = ended[stage, is_forward, counts[stage]] = start + (1 if is_forward else 2)
+        counts[stage] += 1
     return orders
 
 

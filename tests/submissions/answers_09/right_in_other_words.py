@@ -76,19 +76,6 @@ def checkpointed(module, x):
     return _Again.apply(module, x, *module.parameters())
 
 
-# %% interleaved
-def interleaved(stage, num_stages, num_microbatches, num_chunks):
-    groups = [range(start, start + num_stages) for start in range(0, num_microbatches, num_stages)]
-    forwards = [ForwardChunk(c, m) for group in groups for c in range(num_chunks) for m in group]
-    backwards = [BackwardChunk(c, m) for group in groups for c in reversed(range(num_chunks)) for m in group]
-    order = [forwards.pop(0) for _ in range(min((num_chunks + 1) * num_stages - 2 * (stage + 1), len(forwards)))]
-    while backwards:
-        if forwards:
-            order.append(forwards.pop(0))
-        order.append(backwards.pop(0))
-    return order
-
-
 # %% zero_bubble
 def zero_bubble(stage, num_stages, num_microbatches):
     ahead = num_stages - stage
@@ -102,7 +89,7 @@ def zero_bubble(stage, num_stages, num_microbatches):
     return order + [BackwardWeight(m) for m in range(max(num_microbatches - stage, 0), num_microbatches)]
 
 
-# %% run_orders
+# %% linear_later
 def linear_later(x, weight, bias, later):
     class PutOff(torch.autograd.Function):
         @staticmethod
@@ -124,42 +111,6 @@ def linear_later(x, weight, bias, later):
             return (gradient @ weight, *[None] * (1 if bias is None else 2))
 
     return PutOff.apply(x, *([weight] if bias is None else [weight, bias]))
-
-
-def run_orders(program, chunks, sizes, samples, later, inputs=None, targets=None, loss_fn=None):
-    inside, outside, back, kept, losses = {}, {}, {}, {}, []
-
-    def weights(key):
-        for function in kept.pop(key):
-            function()
-
-    for record in program:
-        chunk, m = getattr(record, "chunk", 0), record.microbatch
-        key = (chunk, m)
-        if isinstance(record, Take):  # one after the other, blocking: the order is the same on both sides
-            shape = outside[key].shape if record.gradient else (sizes[m], *samples[chunk].shape)
-            buffer = samples[chunk].new_empty(shape)
-            dist.recv(buffer, record.peer)
-            (back if record.gradient else inside)[key] = buffer
-        elif isinstance(record, Give):
-            dist.send((inside.pop(key).grad if record.gradient else outside[key].detach()).contiguous(), record.peer)
-        elif isinstance(record, (Forward, ForwardChunk)):
-            x = inputs[m] if chunk == 0 and inputs is not None else inside[key]
-            if key in inside:
-                x.requires_grad_()
-            outside[key] = chunks[chunk](x)
-            if chunk + 1 == len(chunks) and targets is not None:
-                outside[key] = loss_fn(outside[key], targets[m]) * sizes[m] / sum(sizes)
-                losses.append(outside[key].detach())
-        elif isinstance(record, BackwardWeight):
-            weights(key)
-        else:
-            outside.pop(key).backward(back.pop(key, None))
-            kept[key] = list(later)
-            del later[:]
-            if isinstance(record, BackwardChunk):
-                weights(key)
-    return sum(losses) if losses else None
 
 
 # %% one_f_one_b

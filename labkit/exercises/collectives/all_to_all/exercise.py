@@ -13,6 +13,7 @@ from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.declared import declared
+from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import Each
@@ -168,7 +169,7 @@ def _traffic(case: Case, wire: Wire) -> Iterator[Finding]:
             sent = sum(m.bytes for m in wire.sent_by(rank) if m.dst == peer)
             if sent > wanted:
                 yield Finding(
-                    _TOO_MUCH,
+                    _ITSELF if peer == rank else _TOO_MUCH,
                     f"All pieces arrived, but rank {rank} sent {sent} bytes to rank {peer}; {wanted} are enough.",
                     f"{wanted} bytes from rank {rank} to rank {peer}",
                     f"{sent} bytes",
@@ -188,7 +189,7 @@ def _sends_to_itself(case: Case, failure: Failure, wire: Wire) -> bool:
 
 def _takes_sizes_for_equal(case: Case, failure: Failure, wire: Wire) -> bool:
     sizes = {piece.numel() for rank in members_of(case) for piece in _pieces(case, rank)}
-    return len(sizes) > 1 and ("size" in failure.message or "shape" in failure.message)
+    return len(sizes) > 1 and (sizes_differ(failure) or "size" in failure.message or "shape" in failure.message)
 
 
 def _exchange_on(size: int) -> Case:

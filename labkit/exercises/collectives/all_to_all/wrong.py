@@ -101,3 +101,38 @@ def all_to_all(outputs, inputs, group=None):
     outputs[rank] = inputs[rank]
 """,
 )
+wrong("its own piece goes round too", "sends to itself", _exchange(own="pass", skip="False"))
+wrong(
+    "all inputs to everybody",
+    "sends too much",
+    """
+def all_to_all(outputs, inputs, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    mine, cut = torch.cat(inputs), torch.tensor([0, *(len(each) for each in inputs)]).cumsum(0)
+    for i in range(n):
+        if i == rank:
+            outputs[i].copy_(inputs[i])
+            continue
+        theirs, cuts = torch.empty(100, dtype=mine.dtype), torch.empty(n + 1, dtype=torch.int64)
+        for out, into in ((torch.cat([mine, mine.new_zeros(100 - len(mine))]), theirs), (cut, cuts)):
+            for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, out, group=group, group_peer=i),
+                                                dist.P2POp(dist.irecv, into, group=group, group_peer=i)]):
+                work.wait()
+        outputs[i].copy_(theirs[cuts[rank] : cuts[rank + 1]])
+""",
+)
+wrong("receives pieces like its own", "sizes taken for equal", _exchange(into="outputs[i].resize_(inputs[i].shape)"))
+wrong(
+    "blocking receives first",
+    "everybody receives first",
+    """
+def all_to_all(outputs, inputs, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    outputs[rank].copy_(inputs[rank])
+    for i in range(n):
+        if i != rank:
+            dist.recv(outputs[i], group=group, group_src=i)
+            dist.send(inputs[i], group=group, group_dst=i)
+""",
+)
+wrong("the pieces in reverse", "wrong order", _exchange(out="inputs[-1 - i]"))

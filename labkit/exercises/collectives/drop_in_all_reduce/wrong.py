@@ -130,3 +130,14 @@ wrong(
     "an average rounded before it is divided",
     _drop_in(average="work = (work.to(flat.dtype) / n if flat.is_floating_point() else work / n)"),
 )
+_HALVES = "chunks = work.tensor_split(n); reduce_scatter(chunks, members, combine); all_gather(chunks, members)"
+wrong("no second half", "no all-gather", _drop_in(call=_HALVES.partition("; all_gather")[0]))
+wrong("the rest is cut off", "remainder dropped",
+      _drop_in(call=_HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)")))  # fmt: skip
+wrong("rows of equal length", "needs sizes that divide",
+      _drop_in(call=_HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))")))  # fmt: skip
+wrong("nothing is reduced", "contributions missing",
+      _drop_in(call=_HALVES.replace("reduce_scatter(chunks, members, combine); ", "")))  # fmt: skip
+wrong("clears what it is a view of", "writes beside the view",
+      _drop_in(back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
+                    "tensor.copy_(result.view(tensor.shape))"))  # fmt: skip

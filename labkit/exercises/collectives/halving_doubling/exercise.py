@@ -143,7 +143,6 @@ EXERCISE = declared(
         *common(
             "buffer of another type",
             "everybody sends first",
-            "buffer reused in flight",
             "not in place",
             "mean instead of sum",
         ),
@@ -159,6 +158,6 @@ EXERCISE = declared(
         sum_mistake(_UNEVEN,
                     "A part with an odd number of elements has halves of different sizes: the partner must receive "
                     "exactly as many as are sent.", failed=_cut_unevenly),
-        *common("everybody receives first", "one step too few", "contributions missing"),
+        *common("everybody receives first", "contributions missing"),
     ),
 )  # fmt: skip

@@ -110,3 +110,51 @@ WRONG.changed(
     "buffer of another type",
     ("torch.empty_like(mine)", "torch.empty(mine.numel())"),
 )
+_WORKS = """        ops = [dist.P2POp(dist.isend, out, partner)] if out.numel() else []
+        ops += [dist.P2POp(dist.irecv, into, partner)] if into.numel() else []
+        for work in dist.batch_isend_irecv(ops) if ops else []:
+            work.wait()
+"""
+_SEND, _RECV = "        dist.send(out, partner)\n", "        dist.recv(into, partner)\n"
+wrong("partners send to each other", "everybody sends first", _halving().replace(_WORKS, _SEND + _RECV))
+wrong("partners wait for each other", "everybody receives first", _halving().replace(_WORKS, _RECV + _SEND))
+wrong("works on a copy", "not in place", _halving().replace("mine = tensor.view(-1)", "mine = tensor.view(-1).clone()"))
+wrong("the way back adds", "a contribution added twice", _halving().replace(
+    "        swap(partner, kept, theirs)\n",
+    "        incoming = torch.empty_like(theirs)\n        swap(partner, kept, incoming)\n        theirs += incoming\n"))  # fmt: skip  # noqa: E501
+wrong("the last distance is left out", "contributions missing", _halving().replace("    while d:", "    while d > 1:"))
+_EVERYBODY = """
+def halving_doubling_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n & (n - 1):
+        raise ValueError("no power of two")
+    mine, others = tensor.clone(), [peer for peer in range(n) if peer != rank]
+    buffers = [torch.empty_like(tensor) for _ in others]
+    ops = [dist.P2POp(dist.isend, mine, peer) for peer in others]
+    ops += [dist.P2POp(dist.irecv, buffer, peer) for buffer, peer in zip(buffers, others)]
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+    for buffer in buffers:
+        tensor += buffer
+"""
+wrong("everybody to everybody", "everything to everyone", _EVERYBODY)
+wrong(
+    "through rank 0",
+    "reduce to one rank",
+    """
+def halving_doubling_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n & (n - 1):
+        raise ValueError("no power of two")
+    incoming = torch.empty_like(tensor)
+    if rank:
+        dist.send(tensor, 0)
+        dist.recv(tensor, 0)
+        return
+    for peer in range(1, n):
+        dist.recv(incoming, peer)
+        tensor += incoming
+    for peer in range(1, n):
+        dist.send(tensor, peer)
+""",
+)

@@ -167,7 +167,7 @@ EXERCISE = declared(
                     "The rings go through real ranks, not through places in a small ring: inside a node these are "
                     "node * G to node * G + G - 1, between the nodes local, local + G, local + 2G, ...",
                     failed=_took_places_for_ranks),
-        *common("buffer of another type", "everybody sends first", "not in place", "mean instead of sum"),
+        *common("not in place", "mean instead of sum"),
         sum_mistake(_NODE_ONLY,
                     "Every node added up only its own ranks. Between the two phases inside the node, all-reduce each "
                     "piece between the nodes.", came=_shows(_NODE_ONLY)),
@@ -182,9 +182,6 @@ EXERCISE = declared(
                     failed=lambda case, failure, wire: _way(case, wire) == _WHOLE),
         *common(
             "a contribution added twice",
-            "no all-gather",
-            "remainder dropped",
-            "everybody receives first",
             "needs sizes that divide",
             "contributions missing",
         ),

@@ -135,3 +135,45 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
     all_gather(pieces, range(ranks_per_node))
 """,
 )
+
+
+def _nodes(
+    flat: str = "tensor.view(-1)",
+    cut: str = "flat.tensor_split(ranks_per_node)",
+    end: str = "",
+    last: str = "all_gather(pieces, inside)",
+    middle: str = "all_gather(chunks, between)",
+) -> str:
+    return f"""
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n % ranks_per_node:
+        raise ValueError("no whole nodes")
+    node, local = divmod(rank, ranks_per_node)
+    inside, between = range(node * ranks_per_node, (node + 1) * ranks_per_node), range(local, n, ranks_per_node)
+    flat = {flat}
+    pieces = {cut}
+    reduce_scatter(pieces, inside)
+    chunks = pieces[local].tensor_split(n // ranks_per_node)
+    reduce_scatter(chunks, between)
+    {middle}
+    {last}
+    {end}
+"""
+
+
+wrong("works on a copy", "not in place", _nodes(flat="tensor.clone().view(-1)"))
+wrong("the mean", "mean instead of sum", _nodes(end="tensor /= n"))
+wrong("nothing is gathered", "contributions missing", _nodes(last="pass"))
+wrong(
+    "the rest is cut off",
+    "contributions missing",
+    _nodes(flat="tensor.view(-1)[: tensor.numel() // ranks_per_node * ranks_per_node]"),
+)
+wrong("rows of equal length", "needs sizes that divide", _nodes(cut="list(flat.view(ranks_per_node, -1))"))
+wrong(
+    "adds on the way back",
+    "a contribution added twice",
+    _nodes(last="reduce_scatter(pieces, inside); all_gather(pieces, inside)"),
+)
+wrong("the nodes do not hand round", "contributions missing", _nodes(middle="pass"))

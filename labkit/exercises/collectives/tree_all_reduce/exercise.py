@@ -129,7 +129,7 @@ EXERCISE = declared(
         sum_mistake(_FEW,
                     "Only the first 2, 4 or 8 ranks are in the sum: keep doubling the distance, 1, 2, 4, 8, ..., as "
                     "long as it is smaller than the number of ranks.", came=_stops_early),
-        *common("a contribution added twice", "group ranks taken for global ranks"),
+        *common("group ranks taken for global ranks"),
         sum_mistake(_POWERS,
                     "With a number of ranks that is no power of two a partner may not exist: check rank + d < N "
                     "before receiving from or sending to it.", failed=_finds_no_partner),

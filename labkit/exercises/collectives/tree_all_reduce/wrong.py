@@ -138,3 +138,50 @@ WRONG.changed(
         "    distances = []\n    tensor = tensor.view(-1)[: tensor.numel() // world_size * world_size]\n",
     ),
 )
+_SWAP = """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    incoming = torch.empty_like(tensor)
+    for d in [2**k for k in range(10) if 2**k < n]:
+        if rank ^ d < n:
+            {first}
+            {second}
+            tensor += incoming
+"""
+_SEND, _RECV = (
+    "dist.send(tensor, group_dst=rank ^ d, group=group)",
+    "dist.recv(incoming, group_src=rank ^ d, group=group)",
+)
+wrong("partners send to each other", "everybody sends first", _SWAP.format(first=_SEND, second=_RECV))
+wrong("partners wait for each other", "everybody receives first", _SWAP.format(first=_RECV, second=_SEND))
+wrong(
+    "adds into a copy",
+    "not in place",
+    _tree().replace("    distances =", "    tensor = tensor.clone()\n    distances ="),
+)
+wrong(
+    "a place for a rank",
+    "group ranks taken for global ranks",
+    _tree().replace("group_dst=", "dst=").replace("group_src=", "src="),
+)
+wrong(
+    "everybody to everybody",
+    "everything to everyone",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    mine, others = tensor.clone(), [peer for peer in range(n) if peer != rank]
+    buffers = [torch.empty_like(tensor) for _ in others]
+    ops = [dist.P2POp(dist.isend, mine, group=group, group_peer=peer) for peer in others]
+    ops += [dist.P2POp(dist.irecv, buffer, group=group, group_peer=peer) for buffer, peer in zip(buffers, others)]
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+    for buffer in buffers:
+        tensor += buffer
+""",
+)
+wrong(
+    "the last round is not handed down",
+    "contributions missing",
+    _tree().replace("reversed(distances)", "reversed(distances[:-1])"),
+)

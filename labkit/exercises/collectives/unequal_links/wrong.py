@@ -84,3 +84,8 @@ wrong(
         "(Send(s, 0, (r + 1) % n), Recv(s, 0, (r - 1) % n))] for r in range(n)]"
     ),
 )
+wrong(
+    "the same ring sixty times",
+    "too many records",
+    _answer(f"return [[record for _ in range(60) for record in plan] for plan in {_NAIVE}]"),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -53,48 +54,81 @@ def _breaking_off(where: str) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-@contextmanager
-def _until_the_plug_is_pulled(folder: Path, save: Any, written_ns: dict[Path, int]) -> Iterator[list[bool]]:
-    """Cut every file of the folder to what had been brought to the disk; afterwards the list says whether one was cut.
+class PowerCut:
+    """What a power cut leaves of a folder, at the worst moment until now.
 
-    Renaming is on the disk at once here, data only after os.fsync, os.fdatasync or os.sync: the worst that may happen.
+    Data is on the disk after os.fsync, os.fdatasync or os.sync; a new name is after the folder's. A rename before its
+    data is cut at that moment, however much is flushed later.
 
-    Args:
-        folder: Where files are written.
-        save: The learner's function; what it imported from os by name is noted too.
-        written_ns: When each file was written that is there already.
+    Attributes:
+        lost: What the cut took: "renamed too early", "not flushed to the disk", "the folder not flushed", or "".
     """
-    before = {path.stat().st_ino: time_ns for path, time_ns in written_ns.items()}
-    on_disk: dict[int, int] = {}
-    lost: list[bool] = []
 
-    def noting(call: Any) -> Any:
-        def noted(file: Any) -> None:
+    def __init__(self, folder: Path, save: Any, written_ns: dict[Path, int]) -> None:
+        """Watch what `save` does in the folder, in which files were written at these times."""
+        self.lost, self._folder = "", folder
+        self._places = (vars(os), getattr(save, "__globals__", {}))
+        self._before = {path.stat().st_ino: time_ns for path, time_ns in written_ns.items()}
+        self._on_disk: dict[int, int] = {}
+        self._early: set[int] = set()
+        self._renamed: dict[Path, bytes | None] = {}
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note what is flushed and renamed in here; then cut the power."""
+        instead = {
+            os.fsync: self._flushing(os.fsync), os.fdatasync: self._flushing(os.fdatasync), os.sync: self._flush_all,
+            os.replace: self._renaming(os.replace), os.rename: self._renaming(os.rename),
+        }  # fmt: skip
+        kept = [(p, name, value) for p in self._places for name, value in p.items() if _among(value, instead)]
+        try:
+            for place, name, value in kept:
+                place[name] = instead[value]
+            yield
+        finally:
+            for place, name, value in kept:
+                place[name] = value
+        self._cut()
+
+    def _flushing(self, call: Any) -> Any:
+        def flush(file: Any) -> None:
             call(file)
             found = os.fstat(file if isinstance(file, int) else file.fileno())
-            on_disk[found.st_ino] = found.st_size
+            if stat.S_ISDIR(found.st_mode):
+                self._renamed.clear()
+            elif found.st_ino not in self._early:
+                self._on_disk[found.st_ino] = found.st_size
 
-        return noted
+        return flush
 
-    def all_of_it() -> None:
-        on_disk.update({path.stat().st_ino: path.stat().st_size for path in folder.rglob("*")})
+    def _flush_all(self) -> None:
+        sizes = {path.stat().st_ino: path.stat().st_size for path in self._folder.rglob("*")}
+        self._on_disk.update({file: size for file, size in sizes.items() if file not in self._early})
+        self._renamed.clear()
 
-    instead = {os.fsync: noting(os.fsync), os.fdatasync: noting(os.fdatasync), os.sync: all_of_it}
-    places = (vars(os), getattr(save, "__globals__", {}))
-    kept = [(place, name, value) for place in places for name, value in place.items() if _among(value, instead)]
-    try:
-        for place, name, value in kept:
-            place[name] = instead[value]
-        yield lost
-    finally:
-        for place, name, value in kept:
-            place[name] = value
-    for path in folder.rglob("*"):
-        found = path.stat()
-        if path.is_file() and before.get(found.st_ino) != found.st_mtime_ns:
-            there = on_disk.get(found.st_ino, 0)
-            lost.append(there < found.st_size)
-            os.truncate(path, min(there, found.st_size))
+    def _renaming(self, call: Any) -> Any:
+        def rename(source: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+            old = Path(target).read_bytes() if Path(target).is_file() else None
+            found = Path(source).stat()
+            if self._on_disk.get(found.st_ino, 0) < found.st_size:
+                self.lost = "renamed too early"
+                self._early.add(found.st_ino)
+            call(source, target, *args, **kwargs)
+            self._renamed.setdefault(Path(target), old)
+
+        return rename
+
+    def _cut(self) -> None:
+        for path in self._folder.rglob("*"):
+            found = path.stat()
+            if path.is_file() and self._before.get(found.st_ino) != found.st_mtime_ns:
+                there = self._on_disk.get(found.st_ino, 0)
+                if there < found.st_size:
+                    self.lost = self.lost or "not flushed to the disk"
+                    os.truncate(path, there)
+        for target, old in self._renamed.items():
+            self.lost = self.lost or "the folder not flushed"
+            target.unlink(missing_ok=True) if old is None else target.write_bytes(old)
 
 
 def _aged(folder: Path) -> dict[Path, int]:
@@ -116,18 +150,17 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Save, break off and damage checkpoints as told, and load after each (checkpoints).
 
     Inputs: script, a list of {"op": "save" | "pull" | "write" | "rename", "version", "weight"}, {"op": "damage",
-    "bytes"} (what the newest file of the folder keeps). With "pull" it is saved, and then the plug is pulled.
+    "bytes"} (what the newest file of the folder keeps). With "pull" it is saved, and then the power fails.
     """
     found: list[Value] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         newest: set[Path] = set()
         for step in listed(inputs, "script"):
-            broke_off, lost = False, [False]
-            before = _aged(folder)
+            broke_off, cut = False, PowerCut(folder, functions["save_checkpoint"], _aged(folder))
+            before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
             if step["op"] in ("save", "pull"):
-                pulled = _until_the_plug_is_pulled(folder, functions["save_checkpoint"], before)
-                with pulled if step["op"] == "pull" else nullcontext([False]) as lost:
+                with cut.watched() if step["op"] == "pull" else nullcontext():
                     functions["save_checkpoint"](folder, step["version"], step["weight"].clone())
                 newest = {
                     path for path in folder.rglob("*") if path.is_file() and before.get(path) != path.stat().st_mtime_ns
@@ -145,5 +178,5 @@ def drive(functions: Functions, inputs: Values) -> Values:
             if loaded is not None and not (isinstance(loaded, tuple | list) and len(loaded) == 2):
                 loaded = (f"a {type(loaded).__name__}", None)
             version, weight = (None, None) if loaded is None else loaded
-            found.append({"version": version, "weight": weight, "broke_off": broke_off, "lost": any(lost)})
+            found.append({"version": version, "weight": weight, "broke_off": broke_off, "lost": cut.lost})
     return {"loads": found}

@@ -18,6 +18,15 @@ changed("no try", "a damaged file ends it",
          "        found = torch.load(path, weights_only=True)\n"))  # fmt: skip
 changed("takes what it finds", "an incomplete file is taken for whole",
         ("            continue\n", "            return int(path.stem), torch.zeros(0)\n"))  # fmt: skip
-changed("no fsync", "not flushed to the disk", ("        os.fsync(file.fileno())\n", ""))
+FLUSH = "        os.fsync(file.fileno())\n"
+RENAME = "    unfinished.replace(path)\n"
+changed("no fsync", "renamed too early", (FLUSH, ""))
+changed("fsync after the rename", "renamed too early", (FLUSH, ""),
+        (RENAME, RENAME + "    with path.open('rb') as file:\n        os.fsync(file.fileno())\n"))  # fmt: skip
+changed("no rename, no fsync", "not flushed to the disk", (FLUSH, ""),
+        ("    unfinished = path.with_suffix(\".unfinished\")\n",
+         "    unfinished = path if not path.exists() else path.with_suffix(\".unfinished\")\n"),
+        (RENAME, "    if unfinished != path:\n        unfinished.replace(path)\n"))  # fmt: skip
+changed("the folder stays in memory", "the folder not flushed", ("    os.fsync(directory)\n", ""))
 changed("writes in place", "written over the old one",
         ("unfinished.open(", "path.open("), ("    unfinished.replace(path)\n", ""))  # fmt: skip

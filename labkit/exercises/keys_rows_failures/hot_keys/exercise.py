@@ -9,9 +9,9 @@ from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake
 from labkit.exercises.keys_rows_failures.hot_keys.driver import drive
-from labkit.exercises.keys_rows_failures.tensor_calls import HINTS, Call, Right, calls_case, find_of, oracle_of
+from labkit.exercises.keys_rows_failures.tensor_calls import Call, Right, calls_case, tensor_formulas
 
 
 def _loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
@@ -78,27 +78,15 @@ def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: 
     return loads + reads[hot].sum() / num_servers + writes[hot].sum()
 
 
-_WAYS = (
-    ("writes shared like reads", "server_loads", _variant(split_writes=True)),
-    ("writes at home only", "server_loads", _home_writes),
-    ("every copy serves every read", "server_loads", _variant(reads_all=True)),
-    ("the first keys taken for hot", "server_loads", _variant(first=True)),
-    ("hot by writes", "server_loads", _variant(by_writes=True)),
-    ("one key for each server", "server_loads", _the_last_at_home),
-    ("hot keys loaded at home too", "server_loads", _at_home_too),
-)
-
-EXERCISE = Exercise(
+EXERCISE = tensor_formulas(
     id="hot_keys",
     functions=("server_loads",),
     driver=drive,
-    oracle=oracle_of(LOADS),
-    find=find_of(LOADS, _WAYS),
+    right=LOADS,
     visible=(
         loads_case("6 keys on 2 servers, no copies and 1 copied key", 91, 6, 2, [0, 1]),
         loads_case("9 keys on 4 servers, 3 copied keys and all", 92, 9, 4, [3, 9]),
     ),
-    distributed=False,
     hints=(
         "Take one hot key with 100 reads and 10 writes, and four servers. What does each of them have to do?",
         "Each of the four gets a quarter of its reads and all of its writes. A cold key loads its home only. "
@@ -106,22 +94,27 @@ EXERCISE = Exercise(
         "hot[reads.topk(num_hot).indices] = True; loads.index_add_(0, home, torch.where(hot, 0.0, reads + writes)); "
         "then + reads[hot].sum() / num_servers + writes[hot].sum()",
     ),
-    mistakes=HINTS
-    | {
-        "writes shared like reads": "A write to a hot key must go to every copy, so it loads every server in full.",
-        "writes at home only": "The copies of a hot key would become stale: each write goes to every server.",
-        "every copy serves every read": "A read is served by one of the copies: the reads of a hot key are shared by "
-        "the servers.",
-        "the first keys taken for hot": (
-            "The hot keys are those with the most reads, not the first ones: reads.topk(num_hot).indices."
-        ),
-        "hot by writes": "Hot are the keys with the most reads, not those with the most writes.",
-        "one key for each server": (
-            "Only one key of each server counts in its load: loads[home] += ... keeps the last one, index_add_ adds "
-            "all."
-        ),
-        "hot keys loaded at home too": (
-            "A hot key's reads are spread over all servers, so do not also count them at its home."
-        ),
-    },
-)
+    mistakes=(
+        Mistake("writes shared like reads",
+                "A write to a hot key must go to every copy, so it loads every server in full.",
+                {"server_loads": _variant(split_writes=True)}),
+        Mistake("writes at home only",
+                "The copies of a hot key would become stale: each write goes to "
+                "every server.", {"server_loads": _home_writes}),
+        Mistake("every copy serves every read",
+                "A read is served by one of the copies: the reads of a hot key are shared by the servers.",
+                {"server_loads": _variant(reads_all=True)}),
+        Mistake("the first keys taken for hot",
+                "The hot keys are those with the most reads, not the first ones: reads.topk(num_hot).indices.",
+                {"server_loads": _variant(first=True)}),
+        Mistake("hot by writes",
+                "Hot are the keys with the most reads, not those with the most writes.",
+                {"server_loads": _variant(by_writes=True)}),
+        Mistake("one key for each server",
+                "Only one key of each server counts in its load: loads[home] += "
+                "... keeps the last one, index_add_ adds all.", {"server_loads": _the_last_at_home}),
+        Mistake("hot keys loaded at home too",
+                "A hot key's reads are spread over all servers, so do not also count "
+                "them at its home.", {"server_loads": _at_home_too}),
+    ),
+)  # fmt: skip

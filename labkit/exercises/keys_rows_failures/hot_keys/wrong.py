@@ -26,3 +26,6 @@ changed("the first", "the first keys taken for hot", ("reads.topk(num_hot).indic
 changed("by writes", "hot by writes", ("reads.topk(num_hot)", "writes.topk(num_hot)"))
 changed("assigns at home", "one key for each server",
         (".index_add_(0, home, at_home)", "\n    loads[home] += at_home"))  # fmt: skip
+changed(
+    "counts all at home", "hot keys loaded at home too", ("torch.where(hot, 0.0, reads + writes)", "reads + writes")
+)

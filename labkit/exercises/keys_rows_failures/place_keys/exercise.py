@@ -10,9 +10,9 @@ from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake
 from labkit.exercises.keys_rows_failures.place_keys.driver import drive
-from labkit.exercises.keys_rows_failures.tensor_calls import HINTS, Right, calls_case, find_of, oracle_of
+from labkit.exercises.keys_rows_failures.tensor_calls import WRONG_KIND, Right, calls_case, tensor_formulas
 
 
 def _by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
@@ -23,19 +23,19 @@ def _by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return home[keys]
 
 
-def _scrambled(keys: Tensor) -> list[int]:
+def _hashed(keys: Tensor) -> list[int]:
     return [(key * 2654435761) & 0xFFFFFFFF for key in keys.flatten().tolist()]
 
 
 def _by_hash(keys: Tensor, num_servers: int) -> Tensor:
     """Return each key's server, in Python's own whole numbers."""
-    return torch.tensor([each * num_servers >> 32 for each in _scrambled(keys)], dtype=torch.int64).view(keys.shape)
+    return torch.tensor([each * num_servers >> 32 for each in _hashed(keys)], dtype=torch.int64).view(keys.shape)
 
 
 def _on_circle(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
-    """Return each key's server, key by key: that of the first point at or behind its scramble."""
+    """Return each key's server, key by key: that of the first point at or behind its hash."""
     there = points.tolist()
-    at = [bisect_left(there, each) % len(there) for each in _scrambled(keys)]
+    at = [bisect_left(there, each) % len(there) for each in _hashed(keys)]
     return owners[torch.tensor(at, dtype=torch.int64)].view(keys.shape)
 
 
@@ -59,7 +59,7 @@ def circle_case(name: str, seed: int, num_servers: int, num_points: int) -> Case
     """Return a case for place_on_circle, in which some keys hit a point and some lie behind the last."""
     draw = draws.generator(seed)
     keys = torch.randint(0, 2**31, (4, 6), generator=draw)
-    hit = torch.tensor(_scrambled(keys)).sort().values[:3]
+    hit = torch.tensor(_hashed(keys)).sort().values[:3]
     rest = torch.randint(0, 2**31, (num_points - 3,), generator=draw)  # the upper half is empty: keys go round
     points = torch.tensor(sorted({*hit.tolist(), *rest.tolist()}))
     owners = torch.randint(0, num_servers, (len(points),), generator=draw)
@@ -95,7 +95,7 @@ def _stops_at_the_last(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
     return owners[torch.searchsorted(points, keys * 2654435761 % 2**32).clamp(max=len(points) - 1)]
 
 
-def _not_scrambled(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+def _not_hashed(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
     return owners[torch.searchsorted(points, keys) % len(points)]
 
 
@@ -108,30 +108,15 @@ def _the_points_number(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
     return torch.searchsorted(points, keys * 2654435761 % 2**32) % len(points)
 
 
-_WAYS = (
-    ("equal stretches, the last one short", "place_by_range", _ceiling),
-    ("the first of a stretch in the one before", "place_by_range", _one_before),
-    ("longer stretches last", "place_by_range", _longer_last),
-    ("proportional", "place_by_range", lambda keys, n, s: keys * s // n),
-    ("dealt round robin", "place_by_range", lambda keys, n, s: keys % s),
-    ("no scramble", "place_by_hash", lambda keys, s: keys % s),
-    ("modulo after the scramble", "place_by_hash", lambda keys, s: (keys * 2654435761 % 2**32) % s),
-    ("rounded", "place_by_hash", _in_float32),
-    ("not cut to 32 bits", "place_by_hash", lambda keys, s: keys * 2654435761 * s // 2**32),
-    ("the point before", "place_on_circle", _point_before),
-    ("a point that is hit is passed", "place_on_circle", _strictly_behind),
-    ("no way round", "place_on_circle", _stops_at_the_last),
-    ("keys not scrambled", "place_on_circle", _not_scrambled),
-    ("the nearest point", "place_on_circle", _nearest),
-    ("the point's number", "place_on_circle", _the_points_number),
-)
+def _not_cut(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, keys * 2654435761) % len(points)]
 
-EXERCISE = Exercise(
+
+EXERCISE = tensor_formulas(
     id="place_keys",
     functions=("place_by_range", "place_by_hash", "place_on_circle"),
     driver=drive,
-    oracle=oracle_of(PLACES),
-    find=find_of(PLACES, _WAYS),
+    right=PLACES,
     visible=(
         range_case("12 keys on 3 servers, 10 on 4", 71, [(12, 3), (10, 4)]),
         range_case("11 keys on 3 servers, 2 on 3, 5 on 1", 72, [(11, 3), (2, 3), (5, 1)]),
@@ -139,7 +124,6 @@ EXERCISE = Exercise(
         hash_case("large keys on 7 servers", [torch.tensor([2**31 - 1, 10**9, 474136676, 123456789, 0])], 7),
         circle_case("a circle of 3 servers", 73, 3, 12),
     ),
-    distributed=False,
     hints=(
         "10 keys on 4 servers: how long are the four stretches? And what comes after the circle's last point?",
         "divmod(num_keys, num_servers) gives the length, and how many stretches have one more. torch.bucketize says "
@@ -147,38 +131,55 @@ EXERCISE = Exercise(
         "says, on the whole tensor at once. On the circle, modulo the number of points takes you round.",
         "firsts = torch.tensor([s * length + min(s, longer) for s in range(1, num_servers)], dtype=torch.int64); "
         "torch.bucketize(keys, firsts, right=True). (keys * 2654435761 % 2**32) * num_servers // 2**32. "
-        "owners[torch.searchsorted(points, scrambled) % len(points)].",
+        "owners[torch.searchsorted(points, hashed) % len(points)].",
     ),
-    mistakes=HINTS
-    | {
-        "equal stretches, the last one short": "Each stretch is as long as the longest, so the last server gets what "
-        "is "
-        "left, or nothing. Lengths differ by at most one.",
-        "the first of a stretch in the one before": (
-            "The first key of a stretch is counted with the stretch before it, and key 0 with none. bucketize and "
-            "searchsorted take the bound itself to the right with right=True."
-        ),
-        "longer stretches last": "The stretches with one more key come first, not last.",
-        "proportional": (
-            "key * S // N rounds elsewhere: lengths differ by at most one, but the longer stretches must come first."
-        ),
-        "dealt round robin": "key % S is not a range: neighbours must stay together.",
-        "no scramble": (
-            "key % S does not scramble: all even keys end up on even servers. Multiply first, keep 32 bits, then scale."
-        ),
-        "modulo after the scramble": "The scrambled number is scaled, (x * S) // 2**32, not taken modulo S: its lowest "
-        "bits are the least scrambled.",
-        "rounded": (
-            "Most keys are right and a few are on the neighbouring server: / turns whole numbers into float32, which "
-            "holds 24 of 32 bits. Multiply by S first, then divide by 2**32 with //."
-        ),
-        "not cut to 32 bits": "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
-        "the point before": "A key belongs to the next point on the circle, not to the one before its scramble.",
-        "a point that is hit is passed": "A key whose scramble is exactly a point belongs to that point: searchsorted "
-        "without right=True.",
-        "no way round": "After the last point comes the first: take the index modulo the number of points.",
-        "keys not scrambled": "Look for the scrambled key on the circle, not for the key itself.",
-        "the nearest point": "A key belongs to the next point ahead, however near the one behind it is.",
-        "the point's number": "That is the number of the point. Its server is in owners.",
-    },
-)
+    mistakes=(
+        WRONG_KIND,
+        Mistake("equal stretches, the last one short",
+                "Each stretch is as long as the longest, so the last server gets what "
+                "is left, or nothing. Lengths differ by at most one.", {"place_by_range": _ceiling}),
+        Mistake("the first of a stretch in the one before",
+                "The first key of a stretch is counted with the stretch before it, "
+                "and key 0 with none. bucketize and searchsorted take the bound "
+                "itself to the right with right=True.", {"place_by_range": _one_before}),
+        Mistake("longer stretches last",
+                "The stretches with one more key come first, not last.", {"place_by_range": _longer_last}),
+        Mistake("proportional",
+                "key * S // N rounds elsewhere: lengths differ by at most one, but the longer stretches must come "
+                "first.",
+                {"place_by_range": lambda keys, n, s: keys * s // n}),
+        Mistake("dealt round robin",
+                "key % S is not a range: neighbours must stay together.",
+                {"place_by_range": lambda keys, n, s: keys % s}),
+        Mistake("not hashed",
+                "key % S is no hash: all even keys end up on even servers. Multiply first, keep 32 bits, then scale.",
+                {"place_by_hash": lambda keys, s: keys % s}),
+        Mistake("modulo after the hash",
+                "The hash is scaled, (x * S) // 2**32, not taken modulo S: its lowest bits change the least.",
+                {"place_by_hash": lambda keys, s: (keys * 2654435761 % 2**32) % s}),
+        Mistake("rounded",
+                "Most keys are right and a few are on the neighbouring server: / "
+                "turns whole numbers into float32, which holds 24 of 32 bits. "
+                "Multiply by S first, then divide by 2**32 with //.", {"place_by_hash": _in_float32}),
+        Mistake("not cut to 32 bits",
+                "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
+                {"place_by_hash": lambda keys, s: keys * 2654435761 * s // 2**32, "place_on_circle": _not_cut}),
+        Mistake("the point before",
+                "A key belongs to the next point on the circle, not to the one "
+                "before its hash.", {"place_on_circle": _point_before}),
+        Mistake("a point that is hit is passed",
+                "A key whose hash is exactly a point belongs to that point: "
+                "searchsorted without right=True.", {"place_on_circle": _strictly_behind}),
+        Mistake("no way round",
+                "After the last point comes the first: take the index modulo the number of points.",
+                {"place_on_circle": _stops_at_the_last}),
+        Mistake("keys not hashed",
+                "Look for the key's hash on the circle, not for the key itself.", {"place_on_circle": _not_hashed}),
+        Mistake("the nearest point",
+                "A key belongs to the next point ahead, however near the one behind "
+                "it is.", {"place_on_circle": _nearest}),
+        Mistake("the point's number",
+                "That is the number of the point. Its server is in owners.",
+                {"place_on_circle": _the_points_number}),
+    ),
+)  # fmt: skip

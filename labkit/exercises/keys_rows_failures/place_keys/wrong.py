@@ -22,10 +22,10 @@ changed("scales", "proportional", (RANGE, "return keys * num_servers // num_keys
 changed("round robin", "dealt round robin", (RANGE, "return keys % num_servers"))
 changed("longer ones last", "longer stretches last",
         (RANGE, "return num_servers - 1 - torch.bucketize(num_keys - 1 - keys, firsts, right=True)"))  # fmt: skip
-changed("modulo", "no scramble", (HASH, "return keys % num_servers"))
+changed("modulo", "not hashed", (HASH, "return keys % num_servers"))
 changed(
     "modulo at the end",
-    "modulo after the scramble",
+    "modulo after the hash",
     (HASH, "return (keys * 2654435761 % 2**32) % num_servers"),
 )
 changed("forgets the cut", "not cut to 32 bits", (HASH, "return keys * 2654435761 * num_servers // 2**32"))
@@ -43,9 +43,9 @@ changed(
     "a point that is hit is passed",
     (CIRCLE, f"return owners[{SEARCH[:-1]}, right=True) % len(points)]"),
 )
-changed(
-    "the key itself", "keys not scrambled", (CIRCLE, "return owners[torch.searchsorted(points, keys) % len(points)]")
-)
+changed("the key itself", "keys not hashed", (CIRCLE, "return owners[torch.searchsorted(points, keys) % len(points)]"))
 changed("which point", "the point's number", (CIRCLE, f"return {SEARCH} % len(points)"))
 changed("the nearest", "the nearest point",
         (CIRCLE, "apart = (points - (keys * 2654435761 % 2**32).unsqueeze(-1)).abs()\n    return owners[torch.minimum(apart, 2**32 - apart).argmin(-1)]"))  # fmt: skip
+changed("forgets the cut on the circle", "not cut to 32 bits",
+        (CIRCLE, "return owners[torch.searchsorted(points, keys * 2654435761) % len(points)]"))  # fmt: skip

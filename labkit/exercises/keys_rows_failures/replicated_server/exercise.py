@@ -81,7 +81,6 @@ EXERCISE = declared(
                 "If no replica answers, raise a RuntimeError: the gradient was not acknowledged."),
         Mistake("another number for the retry",
                 "The retry must carry the same number, or the backup cannot know that it has this gradient already."),
-        Mistake("lost", "A gradient that was acknowledged is not in the backup's weights."),
         Mistake("version not counted", "The answer is the version: one up for each gradient that was applied."),
     ),
 )  # fmt: skip

@@ -50,3 +50,8 @@ changed("waits for no answer", "does not wait for the answer",
         ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number, gradient)"))  # fmt: skip
 changed("returns what it heard", "returns the answer",
         ("            replica.push(worker, number, gradient).wait()\n", "            place = replica.push(worker, number, gradient).wait()\n"))  # fmt: skip
+changed("counts no version", "version not counted", ("                self.version += 1\n", ""))
+changed("applies in then", "applied when the backup has answered",
+        ("        with self.lock:\n            if (worker, number) not in self.applied:\n                self.applied.add((worker, number))\n                self.weight -= self.lr * gradient\n                self.version += 1\n            version = self.version\n",
+         "        def apply(answer=None):\n            if answer is not None:\n                answer.value()\n            with self.lock:\n                if (worker, number) not in self.applied:\n                    self.applied.add((worker, number))\n                    self.weight -= self.lr * gradient\n                    self.version += 1\n                return self.version\n\n"),
+        (DONE, "return self.backup.push(worker, number, gradient).then(apply)"), ("done.set_result(version)", "done.set_result(apply())"))  # fmt: skip

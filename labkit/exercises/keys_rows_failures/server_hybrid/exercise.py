@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from labkit.checks import draws
-from labkit.checks.as_if import as_if
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, Seen, declared, either
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
@@ -57,7 +56,12 @@ def least_traffic(case: Case) -> dict[int, Bytes]:
 
 
 def _train(
-    case: Case, weigh: Callable[[int], float] = lambda rank: 1.0, *, keeps: bool = False, anew: bool = False
+    case: Case,
+    weigh: Callable[[int], float] = lambda rank: 1.0,
+    *,
+    keeps: bool = False,
+    anew: bool = False,
+    shared: bool = False,
 ) -> list[Values]:
     """Return what each rank should have, from one process.
 
@@ -66,6 +70,7 @@ def _train(
         weigh: What a rank's loss is multiplied by; 1 is right.
         keeps: Whether gradients of the layers add up from step to step (a mistake).
         anew: Whether the optimizer forgets its momentum between steps (a mistake).
+        shared: Whether each rank returns the mean loss of all (a mistake).
     """
     ranks, first = group_of(case), case.inputs[0]
     model, table = Dense(cast(dict[str, Tensor], record(first, "dense"))), tensor(first, "table")
@@ -88,6 +93,9 @@ def _train(
             pushes[rank].append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradient.flatten(0, 1)))
         optimizer.step()
     dense = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    if shared:
+        mean: list[Value] = list(torch.stack([torch.stack(cast(Any, each)) for each in losses.values()]).mean(0))
+        losses = dict.fromkeys(ranks, mean)
     return [
         {"dense": dense, "losses": losses[rank], "pushes": pushes[rank]} if rank in ranks else {"member": False}
         for rank in range(case.world_size)
@@ -114,7 +122,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             return
     for rank in ranks:
         if wrong := _first_wrong(got[rank], right[rank]):
-            yield Finding(_layers_mistake(case, got), f"Rank {rank}'s {wrong}.", rank=rank)
+            yield Finding("", f"Rank {rank}'s {wrong}.", rank=rank)
     for step in range(len(tensors(case.inputs[0], "keys"))):
         came, good = (
             torch.stack([tensors(each[rank], "pushes")[step] for rank in ranks]).sum(0) for each in (got, right)
@@ -147,52 +155,63 @@ def _apart(mine: Value, wanted: Tensor) -> str:
 _TINY = 1e-30  # a rank that is left out
 
 
-def _layers_mistake(case: Case, got: tuple[Values, ...]) -> str:
-    """Return the mistake with which one process comes to the same losses and layers as each rank."""
-    ranks = group_of(case)
-    count = float(len(ranks))
+def _as_if(trained: Callable[[Case], list[Values]]) -> Seen:
+    """Return the mark that losses and layers are those that one process comes to in a wrong way."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple) or any("losses" not in got[rank] for rank in group_of(case)):
+            return False
+        made = trained(case)
+        return bool(made) and not any(_first_wrong(got[rank], made[rank]) for rank in group_of(case))
+
+    return seen
+
+
+def _alone(case: Case) -> list[Values]:
+    """Return what each rank has if it trains alone."""
+    ranks, count = group_of(case), float(len(group_of(case)))
 
     def alone(rank: int) -> Values:
         return _train(case, lambda of: count if of == rank else _TINY)[rank]
 
-    ways: list[tuple[str, Callable[[], list[Values]]]] = [
-        ("the optimizer's state is lost", lambda: _train(case, anew=True)),
-        ("gradients of the step before are still there", lambda: _train(case, keeps=True)),
-        ("sum instead of mean for the layers", lambda: _train(case, lambda of: count)),
-        ("layers not averaged", lambda: [alone(rank) if rank in ranks else {} for rank in range(case.world_size)]),
-    ]
-    if case.inputs[0].get("group") is not None:
-        share = count / case.world_size
-        ways.insert(0, ("all ranks counted in place of the group's", lambda: _train(case, lambda of: share)))
-    name = as_if(list(got), ways, lambda one, other: not any(_first_wrong(one[rank], other[rank]) for rank in ranks))
-    if name:
-        return name
-    first = ranks[0]
+    return [alone(rank) if rank in ranks else {} for rank in range(case.world_size)]
+
+
+def _all_ranks(case: Case) -> list[Values]:
+    """Return what each rank has if the sum over the group is divided by the number of all ranks."""
+    if case.inputs[0].get("group") is None:
+        return []
+    return _train(case, lambda of: len(group_of(case)) / case.world_size)
+
+
+def _squares_summed(case: Case, got: Got, wire: Wire) -> bool:
+    first = group_of(case)[0]
     samples = len(tensors(case.inputs[first], "targets")[0])
-    came, right = (tensors(each[first], "losses")[0] for each in (got, expected(case)))
-    return "the sum of the squares" if samples > 1 and not _apart(came, samples * right) else ""
+    if not isinstance(got, tuple) or samples == 1 or "losses" not in got[first]:
+        return False
+    return not _apart(listed(got[first], "losses")[0], samples * tensors(expected(case)[first], "losses")[0])
 
 
-def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-    """Yield what an error says of gradients that are not there."""
-    said = f"{failure.message} {failure.detail}"
-    if "NoneType" in said and "all_reduce" in said and "tensor" in said:
-        yield "a parameter without a gradient"
-    if "NoneType" in said or "does not require grad" in said:
-        yield "rows without a gradient"
-    if failure.kind != "exception" and case.inputs[0].get("group") is not None:
-        yield "all ranks in place of the group"
+def _fails_with(*words: str) -> Seen:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        return isinstance(got, Failure) and all(word in f"{got.message} {got.detail}" for word in words)
+
+    return seen
 
 
-EXERCISE = Exercise(
+def _hangs_beside_a_group(case: Case, got: Got, wire: Wire) -> bool:
+    hangs = isinstance(got, Failure) and got.kind != "exception"
+    return hangs and case.inputs[0].get("group") is not None
+
+
+EXERCISE = declared(
     id="server_hybrid",
     functions=("hybrid_step",),
     driver=drive,
     oracle=expected,
     structure=structure,
     least=least_traffic,
-    find=find,
-    blame=blame,
+    looks=(find,),
     visible=(
         hybrid_case("2 workers, one step", 101, 2, 3, 1),
         hybrid_case("3 workers, 3 steps", 102, 3, 4, 3),
@@ -207,37 +226,47 @@ EXERCISE = Exercise(
         "for p in model.parameters(): if p.grad is not None: dist.all_reduce(p.grad, group=group); p.grad /= "
         "dist.get_world_size(group). Then push(keys.flatten(), rows.grad / dist.get_world_size(group)).",
     ),
-    mistakes={
-        "a parameter without a gradient": (
-            "A parameter that is frozen or unused has no gradient: skip it, if p.grad is not None."
-        ),
-        "rows without a gradient": (
-            "What pull returned is not a leaf of autograd, so backward leaves no gradient on it: "
-            "rows.requires_grad_() before the model is called."
-        ),
-        "all ranks counted in place of the group's": "The sum over the group was divided by the number of all ranks: "
-        "dist.get_world_size(group).",
-        "the sum of the squares": "The loss is the mean of the squared errors over the samples, not their sum.",
-        "layers not averaged": (
-            "The layers differ between ranks: the gradients were not reduced over the workers before the step."
-        ),
-        "sum instead of mean for the layers": "The layers took a step with the sum of the workers' gradients: divide "
-        "by their number.",
-        "gradients of the step before are still there": (
-            "From the second step on, the sum contains old gradients: optimizer.zero_grad() before backward."
-        ),
-        "the optimizer's state is lost": (
-            "From the second step on the optimizer has lost its momentum: use the one you are given instead of making "
-            "another."
-        ),
-        "rows not divided": "The servers add up what all workers push, so what arrives is as many times too large as "
-        "there are workers: push each worker's share, divided by their number.",
-        "rows divided twice": "The gradients of the rows are too small by the number of workers: divide once.",
-        "nothing was pushed": "The gradients of the rows never left this rank: push(keys, gradients), once a step.",
-        "the loss keeps its graph": "Return loss.detach(): a caller that keeps losses would keep all activations.",
-        "all ranks in place of the group": "With a group the workers are its members only: group=group in every "
-        "collective, and their number is dist.get_world_size(group).",
-        "other gradients": "Push the gradient of the mean over all workers' samples, once for each place in keys.",
-    },
-    certain=frozenset({"a parameter without a gradient", "rows without a gradient"}),
-)
+    mistakes=(
+        Mistake("all ranks counted in place of the group's",
+                "The sum over the group was divided by the number of all ranks: "
+                "dist.get_world_size(group).", seen=_as_if(_all_ranks)),
+        Mistake("the optimizer's state is lost",
+                "From the second step on the optimizer has lost its momentum: use the one you are given instead of "
+                "making another.",
+                seen=_as_if(lambda case: _train(case, anew=True))),
+        Mistake("gradients of the step before are still there",
+                "From the second step on, the sum contains old gradients: optimizer.zero_grad() before backward.",
+                seen=_as_if(lambda case: _train(case, keeps=True))),
+        Mistake("sum instead of mean for the layers",
+                "The layers took a step with the sum of the workers' gradients: divide by their number.",
+                seen=_as_if(lambda case: _train(case, lambda of: float(len(group_of(case)))))),
+        Mistake("layers not averaged",
+                "The layers differ between ranks: the gradients were not reduced over the "
+                "workers before the step.", seen=_as_if(_alone)),
+        Mistake("the mean loss of all workers",
+                "The loss that is returned is the mean over all workers; return that of this worker's own samples.",
+                seen=_as_if(lambda case: _train(case, shared=True))),
+        Mistake("the sum of the squares",
+                "The loss is the mean of the squared errors over the samples, not their sum.", seen=_squares_summed),
+        Mistake("a parameter without a gradient",
+                "A parameter that is frozen or unused has no gradient: skip it, if p.grad is not None.",
+                seen=_fails_with("NoneType", "all_reduce", "tensor"), certain=True),
+        Mistake("rows without a gradient",
+                "What pull returned is not a leaf of autograd, so backward leaves no gradient on it: "
+                "rows.requires_grad_() before the model is called.",
+                seen=either(_fails_with("NoneType"), _fails_with("does not require grad")), certain=True),
+        Mistake("all ranks in place of the group",
+                "With a group the workers are its members only: group=group in every "
+                "collective, and their number is dist.get_world_size(group).", seen=_hangs_beside_a_group),
+        Mistake("rows not divided",
+                "The servers add up what all workers push, so what arrives is as many times too large as there are "
+                "workers: push each worker's share, divided by their number."),
+        Mistake("rows divided twice", "The gradients of the rows are too small by the number of workers: divide once."),
+        Mistake("nothing was pushed",
+                "The gradients of the rows never left this rank: push(keys, gradients), once a step."),
+        Mistake("the loss keeps its graph",
+                "Return loss.detach(): a caller that keeps losses would keep all activations."),
+        Mistake("other gradients",
+                "Push the gradient of the mean over all workers' samples, once for each place in keys."),
+    ),
+)  # fmt: skip

@@ -1,5 +1,7 @@
 """Wrong answers to server_hybrid, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -39,3 +41,7 @@ changed(
         "    optimizer.zero_grad()\n",
     ),
 )
+changed("sums the squares", "the sum of the squares", ("-1)), targets)", '-1)), targets, reduction="sum")'))
+changed("pushes the step", "other gradients", ("rows.grad / num_workers", "-rows.grad / num_workers"))
+changed("returns everybody's loss", "the mean loss of all workers",
+        ("    return loss.detach()", "    loss = loss.detach() / num_workers\n    dist.all_reduce(loss, group=group)\n    return loss"))  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,13 +11,11 @@ from torch import Tensor
 from torch.distributed import rpc
 
 from labkit.checks import draws
-from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.compare import difference
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.finding import Finding
 from labkit.checks.par import Par, Score
-from labkit.checks.structure import WRONG_DTYPE
+from labkit.checks.structure import ANYTHING
 from labkit.checks.values import listed, number, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.sparse_rows.driver import NotingServer, drive
@@ -67,27 +66,34 @@ def expected(case: Case) -> list[Values]:
 
 
 def structure(case: Case) -> list[Any]:
-    """Return the oracle's structure, and when each call came."""
+    """Return the oracle's structure, and when each call came; what was pushed is looked at in words."""
     (right,) = expected(case)
     calls = [
-        [{**call, "seconds": float, **({"done": float} if call["op"] == "push" else {})} for call in each]
+        [
+            {**call, "seconds": float, **({"done": float, "gradients": ANYTHING} if call["op"] == "push" else {})}
+            for call in each
+        ]
         for each in listed(right, "calls")
     ]
     return [{**right, "returned": float, "calls": calls}]
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield wrong rows, wrong sums, and calls that are more, later or emptier than they need be."""
-    came, right = got[0]["rows"], _right_rows(case)
-    wrong = difference(came, right, torch.full(right.shape, 1e-9, dtype=torch.float64))
-    if wrong is not None:
-        name = as_if(came, _ways(case), _same)
-        asked = tensor(case.inputs[0], "keys").tolist()
-        said = f"pull_rows for keys {asked} gave {wrong.got}, expected {wrong.expected}."
-        yield Finding(name, said, wrong.expected, wrong.got)
-    yield from _pushed(case, got)
+def _said(case: Case, rank: int) -> str:
+    return f"pull_rows for keys {tensor(case.inputs[0], 'keys').tolist()} gave {{got}}, expected {{wanted}}."
+
+
+def _strangers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that a server was called for a key that lives elsewhere."""
+    home = tensor(case.inputs[0], "home")
     for op in ("pull", "push"):
-        yield from _asked(case, got, op)
+        for server, calls in enumerate(_calls(got, op)):
+            for key in [int(key) for call in calls for key in call["keys"] if home[key] != server][:1]:
+                text = f"Server {server} got a {op} for key {key}, which lives on server {int(home[key])}."
+                yield Finding("asks everybody for everything", text)
+
+
+def _together(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that calls came one after the other, or that push_rows did not wait for the last."""
     for op in ("pull", "push"):
         times = sorted(call["seconds"] for calls in _calls(got, op) for call in calls)
         if times and times[-1] - times[0] > _TOGETHER_S:
@@ -106,11 +112,16 @@ def _calls(got: tuple[Values, ...], op: str) -> list[list[dict[str, Any]]]:
     return [[call for call in calls if call["op"] == op] for calls in listed(got[0], "calls")]
 
 
-def _pushed(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+def _pushed(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that what was pushed is not the sum of each key's gradients, or is of another type."""
     keys, gradients, sums = (tensor(case.inputs[0], "keys"), tensor(case.inputs[0], "gradients"), _sums(case))
     total, single = torch.zeros_like(sums), True
     for calls in _calls(got, "push"):
         for call in calls:
+            if call["gradients"].dtype != gradients.dtype:
+                said = f"A server was pushed gradients of {call['gradients'].dtype}; they were given in"
+                yield Finding("sums in another type", f"{said} {gradients.dtype}.")
+                return
             if call["keys"].shape[0] != call["gradients"].shape[0]:
                 said = f"A server was pushed {len(call['keys'])} keys with {len(call['gradients'])} gradients."
                 yield Finding("gradients lost", said)
@@ -128,49 +139,42 @@ def _pushed(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
         )
 
 
-def _asked(case: Case, got: tuple[Values, ...], op: str) -> Iterator[Finding]:
-    home = tensor(case.inputs[0], "home")
-    for server, calls in enumerate(_calls(got, op)):
-        strangers = [int(key) for call in calls for key in call["keys"] if home[key] != server]
-        if strangers:
-            said = f"Server {server} got a {op} for key {strangers[0]}, which lives on server "
-            f"{int(home[strangers[0]])}."
-            yield Finding("asks everybody for everything", said)
+def _calls_enough(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield calls that are more, or emptier, than they need be."""
+    both = [(op, *each) for op in ("pull", "push") for each in enumerate(_calls(got, op))]
+    for op, server, calls in both:
         if not all(len(call["keys"]) for call in calls):
-            said = f"Server {server} got a {op} without any keys; it need not be called."
-            yield Finding("servers called for nothing", said)
+            text = f"Server {server} got a {op} without any keys; it need not be called."
+            yield Finding("servers called for nothing", text)
         if len(calls) > 1:
-            said = f"Server {server} got {len(calls)} calls of {op}; one for all of its keys is enough."
-            yield Finding("a call for every key", said)
+            text = f"Server {server} got {len(calls)} calls of {op}; one for all of its keys is enough."
+            yield Finding("a call for every key", text)
         if calls and len(calls[0]["keys"].unique()) < len(calls[0]["keys"]):
-            said = f"Server {server} got a {op} with some keys more than once: {calls[0]['keys'].tolist()}."
-            yield Finding("keys sent more than once", said)
+            text = f"Server {server} got a {op} with some keys more than once: {calls[0]['keys'].tolist()}."
+            yield Finding("keys sent more than once", text)
 
 
-def _same(came: Value, made: Value) -> bool:
-    return (
-        isinstance(came, Tensor)
-        and isinstance(made, Tensor)
-        and came.shape == made.shape
-        and torch.allclose(came, made)
-    )
+def _same(came: Tensor, wanted: Tensor) -> bool:
+    return came.shape == wanted.shape and came.dtype == wanted.dtype and torch.allclose(came, wanted)
 
 
-def _ways(case: Case) -> list[tuple[str, Callable[[], Value]]]:
-    """Return what pull_rows gives with a mistake in it, by the mistake's name."""
+def _of_different(case: Case, rank: int) -> Tensor:
+    return tensor(case.inputs[0], "table")[torch.unique(tensor(case.inputs[0], "keys"))]
+
+
+def _by_server(case: Case, rank: int, *, once: bool = False) -> Tensor:
+    """Return the rows of the keys, or of the different ones, server by server."""
     keys, home, table = (tensor(case.inputs[0], name) for name in ("keys", "home", "table"))
-    different, where = torch.unique(keys, return_inverse=True)
+    some = torch.unique(keys) if once else keys
+    return table[torch.cat([some[home[some] == server] for server in range(int(home.max()) + 1)])]
 
-    def by_server(some: Tensor) -> Tensor:
-        return table[torch.cat([some[home[some] == server] for server in range(int(home.max()) + 1)])]
 
-    name = "rows in the order of the servers"
-    return [
-        ("rows of the different keys only", lambda: table[different]),
-        (name, lambda: by_server(keys)),
-        (name, lambda: by_server(different)),
-        (name, lambda: by_server(different)[where]),
-    ]
+_by_server_once = partial(_by_server, once=True)
+
+
+def _by_server_spread(case: Case, rank: int) -> Tensor:
+    where = torch.unique(tensor(case.inputs[0], "keys"), return_inverse=True)[1]
+    return _by_server(case, rank, once=True)[where]
 
 
 # ---- par
@@ -202,13 +206,13 @@ PAR = Par(
     cluster={"link": "ethernet_25g"},
 )
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="sparse_rows",
     functions=("pull_rows", "push_rows"),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
+    looks=(Result("rows", _said, same=_same), _strangers, _pushed, _calls_enough, _together),
     visible=(
         rows_case("one server, 6 keys asked for", 81, 1, 10, 6),
         rows_case("3 servers, 20 keys asked for, some several times", 82, 3, 12, 20),
@@ -226,35 +230,31 @@ EXERCISE = Exercise(
         "gradients.new_zeros(len(different), D).index_add_(0, where, gradients), then "
         "one rpc_async().push for each server, then wait for all.",
     ),
-    mistakes={
-        "rows of the different keys only": (
-            "There is one row for each distinct key, but the caller wants one for each position in keys: rows[where]."
-        ),
-        "rows in the order of the servers": (
-            "The rows are in the order in which the servers answered. Put each one where its key was requested."
-        ),
-        "one gradient in place of the sum": (
-            "Only one gradient was pushed for a key that occurs several times: assignment keeps the last, index_add_ "
-            "adds."
-        ),
-        "keys sent more than once": "A key travels once: torch.unique before you send.",
-        "servers called for nothing": "Some servers were called without any keys: leave those out.",
-        "a call for every key": "One call for each server, with all of its keys: every call costs a latency.",
-        "asks everybody for everything": "A server was asked for keys that live elsewhere: choose them by place(keys) "
-        "== number.",
-        "one server after the other": (
-            "The next server is called only when the previous one has answered. Start all calls with rpc_async, then "
-            "wait for the first."
-        ),
-        "does not wait": (
-            "push_rows must return only when all servers have their gradients: start every call, then wait for all."
-        ),
-        "sums in another type": "The sums must have the type of the gradients: gradients.new_zeros(...) in place of "
-        "torch.zeros(...).",
-        "gradients lost": "What arrives at the servers does not add up to the gradients that were given.",
-        WRONG_DTYPE: "Rows and sums keep the type they have: answer.new_empty(...), gradients.new_zeros(...).",
-    },
-    blame=lambda case, failure, wire: iter(("sums in another type",) if "same scalar type" in failure.message else ()),
-    certain=frozenset({"sums in another type"}),
+    mistakes=(
+        Mistake("rows of the different keys only",
+                "There is one row for each distinct key, but the caller wants one for each "
+                "position in keys: rows[where].", {"rows": _of_different}),
+        Mistake("rows in the order of the servers",
+                "The rows are in the order in which the servers answered. Put each one where its key was requested.",
+                {"rows": (_by_server, _by_server_once, _by_server_spread)}),
+        Mistake("one gradient in place of the sum",
+                "Only one gradient was pushed for a key that occurs several times: assignment keeps the last, "
+                "index_add_ adds."),
+        Mistake("keys sent more than once", "A key travels once: torch.unique before you send."),
+        Mistake("servers called for nothing", "Some servers were called without any keys: leave those out."),
+        Mistake("a call for every key", "One call for each server, with all of its keys: every call costs a latency."),
+        Mistake("asks everybody for everything",
+                "A server was asked for keys that live elsewhere: choose them by place(keys) == number."),
+        Mistake("one server after the other",
+                "The next server is called only when the previous one has answered. Start all calls with rpc_async, "
+                "then wait for the first."),
+        Mistake("does not wait",
+                "push_rows must return only when all servers have their gradients: start every call, then wait for "
+                "all."),
+        Mistake("sums in another type",
+                "The sums must have the type of the gradients: gradients.new_zeros(...) in place of torch.zeros(...).",
+                says=("same scalar type",), certain=True),
+        Mistake("gradients lost", "What arrives at the servers does not add up to the gradients that were given."),
+    ),
     par=PAR,
-)
+)  # fmt: skip

@@ -38,3 +38,6 @@ changed(
     ("    for call in calls:\n        call.wait()\n", "    calls[-1].wait()\n"),
 )
 changed("sums in float32", "sums in another type", ("gradients.new_zeros(", "torch.zeros("))
+changed("pushes everything to everybody", "asks everybody for everything",
+        ("push(different[home == number], sums[home == number])", "push(different, sums)"))  # fmt: skip
+changed("gradients as they came", "gradients lost", ("sums[home == number])", "gradients[place(keys) == number])"))

@@ -7,19 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Values
-from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
-from labkit.exercises.parameter_server.scripts import (
-    Course,
-    Rule,
-    Script,
-    first_of,
-    push,
-    script_case,
-    script_of,
-    workers_of,
-)
-from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.checks.case import Case, Got
+from labkit.checks.declared import Mistake
+from labkit.checks.wire import Wire
+from labkit.exercises.parameter_server.crowds import crowd_case
+from labkit.exercises.parameter_server.scripts import Course, Script, push, script_case, script_of, workers_of
+from labkit.exercises.parameter_server.server_mistakes import MISTAKES, Kind, as_if
 from labkit.exercises.remote_calls.drawn import drawer
 
 
@@ -36,8 +29,6 @@ def course(
     told: Callable[[int, int], int] = lambda push, version: version,
 ) -> Course:
     """Return what happens: the k-th push makes version k, and is told so at once."""
-    if is_crowd(case):
-        return Course((), (), ())
     script = script_of(case)
     answers = tuple(((number, number + 1),) for number in range(len(script)))
     updates = tuple((n, step["worker"], step["version"], n) for n, step in enumerate(script))
@@ -58,41 +49,24 @@ def _drops_stale(case: Case) -> Course:
     return Course(plain.answers, plain.updates, tuple(changes))
 
 
-_NO_VERSION = "version not counted"
-MISTAKES = {
-    _NO_VERSION: "The version stays 0: count it up with every gradient, self.version += 1.",
-    "divided by the number of workers": (
-        "Each gradient is divided by the number of workers. Here each is applied as it is: the learning rate is "
-        "chosen for that."
-    ),
-    "stale gradients are dropped": "Gradients of older versions were not applied. An asynchronous server applies all "
-    "of them.",
-    "stale gradients are scaled down": "Gradients are divided by their staleness plus one. That is a good idea, and "
-    "another exercise.",
-    "uphill": "The weights move the wrong way: subtract lr times the gradient.",
-    "the weights from before": "The answer carries the weights from before this gradient. Change them first, then "
-    "copy them.",
-}
-WAYS: dict[str, Rule] = {
-    "divided by the number of workers": lambda case: course(case, lambda case, number: 1 / workers_of(case)),
-    "stale gradients are dropped": _drops_stale,
-    "stale gradients are scaled down": lambda case: course(case, _by_staleness),
-    "uphill": lambda case: course(case, lambda case, number: -1.0),
-    "the weights from before": lambda case: course(case, told=lambda push, version: version - 1),
-}
+def _divided(case: Case) -> Course:
+    return course(case, lambda case, number: 1 / workers_of(case))
 
 
-def _named(case: Case, came: Values) -> str:
-    return _NO_VERSION if came["version"] == 0 else first_of(WAYS)(case, came)
+def _uphill(case: Case) -> Course:
+    return course(case, lambda case, number: -1.0)
 
 
-EXERCISE = server_exercise(
+def _before(case: Case) -> Course:
+    return course(case, told=lambda push, version: version - 1)
+
+
+def _stays_0(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, tuple) and bool(got[0].get("version") == 0)
+
+
+EXERCISE = Kind("AsyncServer", course, answers_run_free=True).exercise(
     id="async_server",
-    server="AsyncServer",
-    rule=course,
-    gradients_a_version=lambda case: 1,
-    answers_run_free=True,
-    future=False,
     visible=(
         async_case("one worker, 3 pushes", 31, [(0, 0), (0, 1), (0, 2)], 1, 0.5),
         async_case("3 workers, some of them stale", 32, [(0, 0), (1, 0), (0, 1), (2, 0), (1, 2)], 3, 0.2),
@@ -104,6 +78,22 @@ EXERCISE = server_exercise(
         "`with self.lock:`.",
         "self.weight -= self.lr * gradient; self.version += 1; return self.version, self.weight.clone()",
     ),
-    named=_named,
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        Mistake("version not counted",
+                "The version stays 0: count it up with every gradient, self.version += 1.", seen=_stays_0),
+        Mistake("divided by the number of workers",
+                "Each gradient is divided by the number of workers. Here each is applied as it is: the learning rate "
+                "is chosen for that.", seen=as_if(_divided)),
+        Mistake("stale gradients are dropped",
+                "Gradients of older versions were not applied. An asynchronous server applies all of them.",
+                seen=as_if(_drops_stale)),
+        Mistake("stale gradients are scaled down",
+                "Gradients are divided by their staleness plus one. That is a good idea, and another exercise.",
+                seen=as_if(lambda case: course(case, _by_staleness))),
+        Mistake("uphill", "The weights move the wrong way: subtract lr times the gradient.", seen=as_if(_uphill)),
+        Mistake("the weights from before",
+                "The answer carries the weights from before this gradient. Change them first, then copy them.",
+                seen=as_if(_before)),
+        *MISTAKES,
+    ),
+)  # fmt: skip

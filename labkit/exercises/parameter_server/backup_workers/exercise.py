@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from labkit.checks.case import Case
-from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
+from labkit.checks.declared import Mistake, Seen
+from labkit.exercises.parameter_server.crowds import crowd_case
 from labkit.exercises.parameter_server.scripts import (
     Course,
-    Rule,
     Script,
-    first_of,
     more_of,
     push,
     script_case,
     script_of,
     workers_of,
 )
-from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.exercises.parameter_server.server_mistakes import WITH_FUTURES, Kind, as_if
 from labkit.exercises.remote_calls.drawn import drawer
 
 
@@ -51,8 +51,6 @@ def course(
         everybody: Whether all workers are waited for.
         last_waits: Whether the worker that completes a step is answered with the next one only.
     """
-    if is_crowd(case):
-        return Course((), (), ())
     script, needed = script_of(case), workers_of(case) if everybody else more_of(case)
     answers: list[tuple[tuple[int, int], ...]] = []
     updates: list[tuple[int, int, int, int]] = []
@@ -78,38 +76,13 @@ def course(
 
 LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2)]
 
-MISTAKES = {
-    "late gradients are used": "A gradient of a step that is over went into the next step. Compare the version it was "
-    "computed from with the server's: if it is older, drop it.",
-    "late workers wait": (
-        "A late worker gets its answer only with the next step. Answer it at once: it has lost enough time."
-    ),
-    "the last one gets the future of the next step": (
-        "The worker that completes the step gets the new future, and waits one step too long. Keep the old one in a "
-        "variable before you put a new one in its place."
-    ),
-    "waits for all workers": "The step is taken when all workers have pushed. `needed` gradients are enough.",
-    "divided by the number of workers": "The sum of `needed` gradients is divided by the number of workers: the step "
-    "is too short. It is the mean of those that came.",
-    "sum called mean": "The step took lr times the sum of the gradients: divide by how many there are.",
-}
-WAYS: dict[str, Rule] = {
-    "late gradients are used": lambda case: course(case, is_late=lambda read, version: False),
-    "late workers wait": lambda case: course(case, late_waits=True),
-    "the last one gets the future of the next step": lambda case: course(case, last_waits=True),
-    "waits for all workers": lambda case: course(case, everybody=True),
-    "divided by the number of workers": lambda case: course(
-        case, lambda gradients, count: torch.stack(gradients).sum(0) / count
-    ),
-    "sum called mean": lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0)),
-}
 
-EXERCISE = server_exercise(
+def _as_if(**otherwise: Any) -> Seen:
+    return as_if(lambda case: course(case, **otherwise))
+
+
+EXERCISE = Kind("BackupServer", course, more_of, some_are_dropped=True).exercise(
     id="backup_workers",
-    server="BackupServer",
-    rule=course,
-    gradients_a_version=more_of,
-    some_are_dropped=True,
     visible=(
         backup_case("3 of 3: nobody is late", 51, [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)], 3, 3),
         backup_case("the first 2 of 3", 52, LATE, 3, 2),
@@ -129,6 +102,26 @@ EXERCISE = server_exercise(
         "if version < self.version: late = Future(); late.set_result((self.version, self.weight.clone())); return "
         "late. The rest is SyncServer.push with needed in place of num_workers.",
     ),
-    named=first_of(WAYS),
-    mistakes=MISTAKES,
-)
+    mistakes=(
+        Mistake("late gradients are used",
+                "A gradient of a step that is over went into the next step. Compare the version it was computed from "
+                "with the server's: if it is older, drop it.", seen=_as_if(is_late=lambda read, version: False)),
+        Mistake("late workers wait",
+                "A late worker gets its answer only with the next step. Answer it at once: it has lost enough time.",
+                seen=_as_if(late_waits=True)),
+        Mistake("the last one gets the future of the next step",
+                "The worker that completes the step gets the new future, and waits one step too long. Keep the old "
+                "one in a variable before you put a new one in its place.", seen=_as_if(last_waits=True)),
+        Mistake("waits for all workers",
+                "The step is taken when all workers have pushed. `needed` gradients are enough.",
+                seen=_as_if(everybody=True)),
+        Mistake("divided by the number of workers",
+                "The sum of `needed` gradients is divided by the number of workers: the step is too short. It is the "
+                "mean of those that came.",
+                seen=_as_if(combine=lambda gradients, count: torch.stack(gradients).sum(0) / count)),
+        Mistake("sum called mean",
+                "The step took lr times the sum of the gradients: divide by how many there are.",
+                seen=_as_if(combine=lambda gradients, count: torch.stack(gradients).sum(0))),
+        *WITH_FUTURES,
+    ),
+)  # fmt: skip

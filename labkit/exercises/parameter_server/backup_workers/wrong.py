@@ -26,3 +26,16 @@ changed("no copy", "hands out the server's own tensor", ("self.weight.clone()", 
 
 changed("hands the last one the new future", "the last one gets the future of the next step",
         ("        return future\n", "        return self.future\n"))  # fmt: skip
+
+NOTE = "self.updates.append(Update(len(self.updates), worker, version, self.version))"
+ANSWER = "(self.version, self.weight.clone())"
+changed("pulls under the lock", "takes the lock twice", (ANSWER, "self.pull()"))
+changed(
+    "waits in push", "waits inside push", ("        return future\n", "        future.wait()\n        return future\n")
+)
+changed("no decorator", "not marked as answered later", ("    @rpc.functions.async_execution\n", ""))
+changed("the late one gets its answer as it is", "returns no Future", ("return late\n", f"return {ANSWER}\n"))
+changed("weights alone", "the answer is not a pair", (f"({ANSWER})", "(self.weight.clone())"))
+changed("keeps the old future", "one future for all steps",
+        ("self.gradients, self.future = [], Future()", "self.gradients = []"))  # fmt: skip
+changed("no record", "updates not noted", (NOTE, "pass"))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
-from labkit.checks.case import Case, Values
+from labkit.checks.case import Case, Got
+from labkit.checks.declared import Mistake, Seen
 from labkit.checks.values import listed
+from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
 from labkit.exercises.parameter_server.scripts import (
     Course,
     Script,
-    first_difference,
-    follows,
     leave,
     more_of,
     push,
@@ -19,7 +19,7 @@ from labkit.exercises.parameter_server.scripts import (
     script_of,
     workers_of,
 )
-from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.exercises.parameter_server.server_mistakes import WITH_FUTURES, Kind, as_if, problem
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.plans.staleness import lead
 
@@ -43,14 +43,14 @@ def within(script: Script, at: int, now: int, count: int, bound: int) -> bool:
     return lead(own, _clocks(script, now, count).values()) <= bound
 
 
-def bounded_case(name: str, seed: int, said: Sequence[str], num_workers: int, bound: int, lr: float = 0.5) -> Case:
+def bounded_case(name: str, seed: int, said: str, num_workers: int, bound: int, lr: float = 0.5) -> Case:
     """Return a case of bounded_server: "2" lets worker 2 push, "-2" lets it leave; who waits or left is passed over.
 
     The versions that workers read follow from the rules.
     """
     draw = drawer(seed, 3)
     script: Script = []
-    for word in said:
+    for word in said.split():
         worker = int(word.lstrip("-"))
         mine = [number for number, step in enumerate(script) if step["op"] == "push" and step["worker"] == worker]
         version = _told(script, mine[-1], num_workers, bound) if mine else 0
@@ -66,10 +66,14 @@ def _told(script: Script, at: int, count: int, bound: int) -> int | None:
     return None if now is None else sum(step["op"] == "push" for step in script[: now + 1])
 
 
-def course(case: Case, may_go: Open = within, told: Callable[[Script, int, int], int] | None = None) -> Course:
-    """Return what happens: each push makes a version at once, and is answered in the first step in which it may be."""
-    if is_crowd(case):
-        return Course((), (), ())
+def course(case: Case, may_go: Open = within, *, told_at_once: bool = False) -> Course:
+    """Return what happens: each push makes a version at once, and is answered in the first step in which it may be.
+
+    Args:
+        case: With a script.
+        may_go: When a push may be answered.
+        told_at_once: Whether an answer is put together when its push comes, and not when it goes out.
+    """
     script, count, bound = script_of(case), workers_of(case), more_of(case)
     pushes = [number for number, step in enumerate(script) if step["op"] == "push"]
     answers: list[list[tuple[int, int]]] = [[] for _ in script]
@@ -77,13 +81,10 @@ def course(case: Case, may_go: Open = within, told: Callable[[Script, int, int],
     for at in pushes:
         now = next((n for n in range(at, len(script)) if may_go(script, at, n, count, bound)), None)
         if now is not None:
-            answers[now].append((at, version[now]))
+            answers[now].append((at, version[at if told_at_once else now]))
     updates = [(place, script[at]["worker"], script[at]["version"], place) for place, at in enumerate(pushes)]
     changes = tuple(script[at]["gradient"] for at in pushes)
-    if told is None:
-        return Course(tuple(map(tuple, answers)), tuple(updates), changes)
-    early = [[(at, version[at]) for at, _ in each] for each in answers]
-    return Course(tuple(map(tuple, early)), tuple(updates), changes)
+    return Course(tuple(map(tuple, answers)), tuple(updates), changes)
 
 
 def _at_once(script: Script, at: int, now: int, count: int, bound: int) -> bool:
@@ -104,82 +105,102 @@ def _of_the_mean(script: Script, at: int, now: int, count: int, bound: int) -> b
     return _clock(script, script[at]["worker"], at) - sum(clocks.values()) / max(1, len(clocks)) <= bound
 
 
-def _by_versions(script: Script, at: int, now: int, count: int, bound: int) -> bool:
-    applied = sum(step["op"] == "push" for step in script[:at])
-    return applied - int(script[at]["version"]) <= bound or (within(script, at, now, count, 0) and now > at)
+def _off_by(more: int) -> Open:
+    return lambda script, at, now, count, bound: within(script, at, now, count, bound + more)
 
 
-def _first_wrong(case: Case, came: Values) -> tuple[int, set[int], set[int]]:
-    """Return the first step in which others were answered than should be, who was and who should be; -1 if none."""
-    for number, (mine, wanted) in enumerate(zip(listed(came, "steps"), course(case).answers, strict=True)):
-        answered, right = {each["push"] for each in mine}, {at for at, _ in wanted}
-        if answered != right:
-            return number, answered, right
-    return -1, set(), set()
+def _as_if(*ways: Open) -> Seen:
+    return as_if(*(lambda case, way=way: course(case, way) for way in ways))
 
 
-def _named(case: Case, came: Values) -> str:
-    """Return the mistake that wrong answers point to, the surest sign first."""
-    number, answered, right = _first_wrong(case, came)
+def _told_at_once(case: Case) -> Course:
+    return course(case, told_at_once=True)
+
+
+def _steps(case: Case, got: Got) -> Iterator[tuple[int, set[int], set[int]]]:
+    """Yield each step, which pushes were answered in it, and which should have been."""
+    if isinstance(got, tuple) and "steps" in got[0] and not is_crowd(case):
+        for now, (came, right) in enumerate(zip(listed(got[0], "steps"), course(case).answers, strict=True)):
+            yield now, {each["push"] for each in came}, {at for at, _ in right}
+
+
+def _first_wrong(sign: Callable[[Case, int, set[int], set[int]], bool]) -> Seen:
+    """Return the mark that the first step with wrong answers bears: sign(case, step, who was answered, who should)."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        wrong = (each for each in _steps(case, got) if each[1] != each[2])
+        return any(sign(case, *each) for each in list(wrong)[:1])
+
+    return seen
+
+
+def _exactly_bound_ahead_waits(case: Case, now: int, came: set[int], right: set[int]) -> bool:
+    """Return whether a push that is exactly bound ahead was not answered, and is the first such."""
+    script, count, bound = script_of(case), workers_of(case), more_of(case)
+    exactly = [n for n in range(now + 1) if script[n]["op"] == "push"
+               and within(script, n, n, count, bound) and not within(script, n, n, count, bound - 1)]  # fmt: skip
+    return exactly == [now] and now in right - came
+
+
+def _counts_versions(case: Case, now: int, came: set[int], right: set[int]) -> bool:
+    """Return whether a push was not answered that is too far ahead where a clock is the version a push made."""
     script = script_of(case)
-    leaves = any(step["op"] == "leave" for step in script)
-    first, now, wanted = first_difference(case, came, course)
-    signs = {
-        _LEFT: leaves and follows(case, came, lambda c: course(c, _never_leaves)),
-        _LATE: number in right and not answered,
-        _PUSHER: follows(case, came, lambda c: course(c, _own_push_only)),
-        _LEAVING: script[first]["op"] == "leave" and not now and bool(wanted),
-        _ONE: bool(answered) and answered < right,
-        _MEAN: follows(case, came, lambda c: course(c, _of_the_mean)),
-        _EARLY: follows(case, came, lambda c: course(c, _at_once)),
-        _OF_THE_PUSH: follows(case, came, lambda c: course(c, told=lambda script, at, now: at)),
-        _VERSIONS: follows(case, came, lambda c: course(c, _by_versions)),
-        _WAIT_TOO: came["version"] == course(case).version and first >= 0 and now == wanted,
-    }
-    return next((name for name, seen in signs.items() if seen), "")
+    made = dict.fromkeys(_clocks(script, now, workers_of(case)), 0)
+    for number, step in enumerate(script[: now + 1]):
+        made[step["worker"]] = sum(each["op"] == "push" for each in script[: number + 1])
+    return now in right - came and lead(made[script[now]["worker"]], made.values()) > more_of(case)
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
+def _nobody_after_leaving(case: Case, now: int, came: set[int], right: set[int]) -> bool:
+    return script_of(case)[now]["op"] == "leave" and not came
 
 
-_LEFT, _LATE = "waits for a worker that has left", "one step too late"
-_PUSHER, _LEAVING = "releases only the worker that pushes", "leaving releases nobody"
-_ONE, _MEAN = "one at a time", "compared with the mean"
-_EARLY, _OF_THE_PUSH = "answers too early", "the weights of the push"
-_VERSIONS, _WAIT_TOO = "versions in place of clocks", "gradients wait as well"
-MISTAKES = {
-    _LEFT: "A worker that has left no longer counts: remove its clock, or the others wait for it forever.",
-    _LATE: "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
-    _PUSHER: "Waiting workers are never released: when the slowest pushes, check all that wait.",
-    _LEAVING: (
-        "When the slowest leaves, others may continue at once, not at the next push: check all that wait in leave too."
-    ),
-    _ONE: "Several may continue at the same moment: each time, check all that wait and answer every one that may go.",
-    _MEAN: "The clock is compared with the mean of all. The bound is about the slowest.",
-    _EARLY: "A worker that is bound + 1 ahead of the slowest gets its answer at once. It has to wait: more than bound.",
-    _OF_THE_PUSH: (
-        "A worker that had to wait gets weights and version from before the wait. Build the answer when you complete "
-        "the future."
-    ),
-    _VERSIONS: "The bound is compared with versions. It counts steps of workers: a worker's clock goes up with its "
-    "own pushes only.",
-    _WAIT_TOO: "The weights in an answer are not those of all gradients so far. Each gradient is applied when it "
-    "comes; only the answer waits.",
-}
+def _answers_in_time(case: Case, got: Got, wire: Wire) -> bool:
+    steps = list(_steps(case, got))
+    return bool(steps) and all(came == right for _, came, right in steps)
 
-EXERCISE = server_exercise(
+
+MISTAKES = (
+    Mistake("waits for a worker that has left",
+            "A worker that has left no longer counts: remove its clock, or the others wait for it forever.",
+            seen=lambda *run: _as_if(_never_leaves)(*run) or problem("crowd", "Deadlock")(*run)),
+    Mistake("one step too late", "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
+            seen=_first_wrong(_exactly_bound_ahead_waits)),
+    Mistake("releases only the worker that pushes",
+            "A worker that waits is not released when the slowest has come near enough: at each push, check all that "
+            "wait.",
+            seen=_as_if(_own_push_only)),
+    Mistake("leaving releases nobody",
+            "When the slowest leaves, others may continue at once, not at the next push: check all that wait in leave "
+            "too.", seen=_first_wrong(_nobody_after_leaving)),
+    Mistake("one at a time",
+            "Several may continue at the same moment: each time, check all that wait and answer every one that may "
+            "go.", seen=_first_wrong(lambda case, now, came, right: bool(came) and came < right)),
+    Mistake("compared with the mean",
+            "The clock is compared with the mean of all. The bound is about the slowest.", seen=_as_if(_of_the_mean)),
+    Mistake("answers too early",
+            "A worker that is bound + 1 ahead of the slowest gets its answer at once. It has to wait: more than bound.",
+            seen=_as_if(_at_once, _off_by(1))),
+    Mistake("the weights of the push",
+            "A worker that had to wait gets weights and version from before the wait. Build the answer when you "
+            "complete the future.", seen=as_if(_told_at_once)),
+    Mistake("versions in place of clocks",
+            "The bound is compared with versions. It counts steps of workers: a worker's clock goes up with its own "
+            "pushes only.", seen=_first_wrong(_counts_versions)),
+    Mistake("gradients wait as well",
+            "The weights in an answer are not those of all gradients so far. Each gradient is applied when it comes; "
+            "only the answer waits.", seen=_answers_in_time),
+    *WITH_FUTURES,
+)  # fmt: skip
+
+EXERCISE = Kind("BoundedServer", course, answers_run_free=True).exercise(
     id="bounded_server",
-    server="BoundedServer",
-    rule=course,
-    gradients_a_version=lambda case: 1,
-    answers_run_free=True,
     visible=(
-        bounded_case("3 workers, bound 1", 41, _words("0 1 0 2 0 1 2 2 0 1"), 3, 1),
-        bounded_case("3 workers, bound 0: in lock step", 42, _words("0 1 2 2 0 1 1 0 2"), 3, 0),
-        bounded_case("3 workers, bound 2, one is slow", 43, _words("0 1 0 1 0 1 2 0 1 2 2"), 3, 2),
-        bounded_case("the slowest leaves", 44, _words("0 1 0 0 1 -2 1 0 -1 0 0"), 3, 1),
-        bounded_case("one leaves who is not the slowest, then all", 45, _words("0 1 -1 0 0 2 2 0 -0 2 2 2 -2"), 3, 1),
+        bounded_case("3 workers, bound 1", 41, "0 1 0 2 0 1 2 2 0 1", 3, 1),
+        bounded_case("3 workers, bound 0: in lock step", 42, "0 1 2 2 0 1 1 0 2", 3, 0),
+        bounded_case("3 workers, bound 2, one is slow", 43, "0 1 0 1 0 1 2 0 1 2 2", 3, 2),
+        bounded_case("the slowest leaves", 44, "0 1 0 0 1 -2 1 0 -1 0 0", 3, 1),
+        bounded_case("one leaves who is not the slowest, then all", 45, "0 1 -1 0 0 2 2 0 -0 2 2 2 -2", 3, 1),
         crowd_case("5 workers at the same time, over RPC", "BoundedServer", 46, 5, 4, [1]),
     ),
     hints=(
@@ -191,7 +212,5 @@ EXERCISE = server_exercise(
         "slowest = min(self.clocks.values(), default=0); for worker in [w for w in self.waiting if self.clocks[w] - "
         "slowest <= self.bound]: self.waiting.pop(worker).set_result((self.version, self.weight.clone()))",
     ),
-    named=_named,
-    crowd_stuck=_LEFT,
     mistakes=MISTAKES,
 )

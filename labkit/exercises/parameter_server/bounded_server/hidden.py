@@ -10,12 +10,12 @@ from labkit.exercises.parameter_server.bounded_server.exercise import bounded_ca
 from labkit.exercises.parameter_server.crowds import crowd_case
 
 
-def _words(draw: random.Random, count: int, length: int, leave: bool) -> list[str]:
+def _words(draw: random.Random, count: int, length: int, leave: bool) -> str:
     words = [str(draw.choice([*range(count), 0, 0, 1])) for _ in range(length)]
     if leave:
         for worker in draw.sample(range(count), 2):
             words.insert(draw.randint(length // 2, len(words)), f"-{worker}")
-    return words
+    return " ".join(words)
 
 
 def cases(draw: random.Random) -> list[Case]:
@@ -23,7 +23,6 @@ def cases(draw: random.Random) -> list[Case]:
     for count, bound, leave in ((2, 0, False), (3, 1, False), (3, 2, True), (4, 1, True), (5, 3, True)):
         name = f"{count} workers, bound {bound}{', some leave' if leave else ''}"
         found.append(bounded_case(name, seed(draw), _words(draw, count, 30, leave), count, bound))
-    slowest = ["1", "0", "0", "1", "0", "1", "0", "-2", "1", "0", "0"]
-    found.append(bounded_case("the slowest leaves", seed(draw), slowest, 3, 1))
+    found.append(bounded_case("the slowest leaves", seed(draw), "1 0 0 1 0 1 0 -2 1 0 0", 3, 1))
     found[2] = of_another_kind(found[2], draw)
     return [*found, crowd_case("at the same time", "BoundedServer", seed(draw), 6, 4, [draw.randint(0, 2)])]

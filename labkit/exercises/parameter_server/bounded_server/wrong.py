@@ -49,3 +49,27 @@ changed("no lock in leave", "without a lock",
 changed("the first who may go", "one at a time",
         ("        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n",
          "        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n        break\n"))  # fmt: skip
+changed("one future for each worker", "one future for all steps",
+        ("        self.waiting: dict[int, Future] = {}\n",
+         "        self.waiting: dict[int, Future] = {}\n        self.futures = [Future() for _ in range(num_workers)]\n"),
+        ("        future: Future = Future()\n", "        future = self.futures[worker]\n"))  # fmt: skip
+changed("released when all are equal", "releases only the worker that pushes",
+        ("            answer_who_may_go(self)\n        return future",
+         "            if self.clocks[worker] - min(self.clocks.values()) <= self.bound:\n                self.waiting.pop(worker).set_result((self.version, self.weight.clone()))\n            if len(set(self.clocks.values())) == 1:\n                answer_who_may_go(self)\n        return future"),
+        (LEAVE, "            del self.clocks[worker]\n            if len(set(self.clocks.values())) == 1:\n                answer_who_may_go(self)\n"))  # fmt: skip
+changed(
+    "the clock is the version",
+    "versions in place of clocks",
+    ("self.clocks[worker] += 1", "self.clocks[worker] = self.version"),
+)
+changed("pulls under the lock", "takes the lock twice", ("(server.version, server.weight.clone())", "server.pull()"))
+changed(
+    "returns the answer",
+    "returns no Future",
+    ("        return future\n", "        return self.version, self.weight.clone()\n"),
+)
+changed(
+    "weights alone",
+    "the answer is not a pair",
+    ("((server.version, server.weight.clone()))", "(server.weight.clone())"),
+)

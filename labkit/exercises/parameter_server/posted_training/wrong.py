@@ -25,3 +25,5 @@ changed("all_reduces the sum", "gradients not sent one by one",
 changed("divides by the workers", "divided by the number of workers",
         ("weight -= lr * gradient", "weight -= lr * gradient / (dist.get_world_size() - 1)"))  # fmt: skip
 changed("isend, and nobody waits", "messages that nobody takes", ("dist.send(", "dist.isend("))
+changed("the mean over all", "mean instead of sum",
+        ("lr * gradient", "lr * gradient / num_gradients / (dist.get_world_size() - 1)"))  # fmt: skip

@@ -7,20 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Values
+from labkit.checks.case import Case, Got
+from labkit.checks.declared import Mistake, Seen
 from labkit.checks.values import listed
+from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
-from labkit.exercises.parameter_server.scripts import (
-    Course,
-    Rule,
-    Script,
-    first_of,
-    push,
-    script_case,
-    script_of,
-    workers_of,
-)
-from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.exercises.parameter_server.scripts import Course, Rule, Script, push, script_case, script_of, workers_of
+from labkit.exercises.parameter_server.server_mistakes import WITH_FUTURES, Kind, as_if
 from labkit.exercises.remote_calls.drawn import drawer
 
 Combine = Callable[[list[Tensor]], Tensor]
@@ -42,8 +35,6 @@ def course(
     case: Case, combine: Combine = mean, told: Callable[[int, int], int] = lambda push, version: version
 ) -> Course:
     """Return what happens: every so many pushes make a step, and the last of them answers all."""
-    if is_crowd(case):
-        return Course((), (), ())
     script, count = script_of(case), workers_of(case)
     answers: list[tuple[tuple[int, int], ...]] = []
     changes = []
@@ -67,55 +58,54 @@ def _kept(case: Case) -> Course:
     return Course(plain.answers, plain.updates, tuple(changes))
 
 
-def _named(case: Case, came: Values) -> str:
-    """Return the mistake that the first answers point to: to whom they come while the first step gathers."""
-    count = workers_of(case)
-    first = [{each["push"] for each in step} for step in listed(came, "steps")[:count]]
-    for name, answered in ANSWERED.items():
-        if count > 1 and first == [
-            {push for push in range(now + 1) if answered(now, push, count)} for now in range(count)
-        ]:
-            return name
-    return first_of(WAYS)(case, came)
+def _combined(combine: Combine) -> Rule:
+    return lambda case: course(case, combine)
 
 
-MISTAKES = {
-    "answers everybody at once": (
-        "Each push is answered when it arrives. It must be answered when the step's last gradient has arrived."
-    ),
-    "only the last one is answered": (
-        "The worker that completes the step gets its answer, the others wait forever: all pushes of a step must "
-        "return the same future."
-    ),
-    "the last one gets the future of the next step": (
-        "The worker that completes the step gets the new future, and waits one step too long. Keep the old one in a "
-        "variable before you put a new one in its place."
-    ),
-    "sum called mean": "The step took lr times the sum of the gradients: divide by the number of workers.",
-    "only the last gradient": "The step took only the gradient of the last worker; all of them belong in the mean.",
-    "gradients of earlier steps are still in it": "From the second step on, gradients of earlier steps are in the "
-    "sum. Begin each step with an empty one.",
-    "the weights from before the step": "The answer carries the weights as they were before the step. Change them "
-    "first, then answer.",
-}
-ANSWERED: dict[str, Callable[[int, int, int], bool]] = {
-    "answers everybody at once": lambda now, push, count: now == push,
-    "only the last one is answered": lambda now, push, count: now == push == count - 1,
-    "the last one gets the future of the next step": lambda now, push, count: now == count - 1 and push < now,
-}
-"""Whether a push is answered when push number `now` of the first step comes, by mistake."""
-WAYS: dict[str, Rule] = {
-    "sum called mean": lambda case: course(case, lambda gradients: torch.stack(gradients).sum(0)),
-    "only the last gradient": lambda case: course(case, lambda gradients: gradients[-1]),
-    "gradients of earlier steps are still in it": _kept,
-    "the weights from before the step": lambda case: course(case, told=lambda push, version: version - 1),
-}
+def _before(case: Case) -> Course:
+    return course(case, told=lambda push, version: version - 1)
 
-EXERCISE = server_exercise(
+
+def _answered(when: Callable[[int, int, int], bool]) -> Seen:
+    """Return the mark that pushes of the first step are answered so: when(push that came now, push, workers)."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        count = workers_of(case)
+        if not isinstance(got, tuple) or "steps" not in got[0] or is_crowd(case) or count == 1:
+            return False
+        first = [{each["push"] for each in step} for step in listed(got[0], "steps")[:count]]
+        return first == [{push for push in range(now + 1) if when(now, push, count)} for now in range(count)]
+
+    return seen
+
+
+MISTAKES = (
+    Mistake("answers everybody at once",
+            "Each push is answered when it arrives. It must be answered when the step's last gradient has arrived.",
+            seen=_answered(lambda now, push, count: now == push)),
+    Mistake("only the last one is answered",
+            "The worker that completes the step gets its answer, the others wait forever: all pushes of a step must "
+            "return the same future.", seen=_answered(lambda now, push, count: now == push == count - 1)),
+    Mistake("the last one gets the future of the next step",
+            "The worker that completes the step gets the new future, and waits one step too long. Keep the old one in "
+            "a variable before you put a new one in its place.",
+            seen=_answered(lambda now, push, count: now == count - 1 and push < now)),
+    Mistake("sum called mean", "The step took lr times the sum of the gradients: divide by the number of workers.",
+            seen=as_if(_combined(lambda gradients: torch.stack(gradients).sum(0)))),
+    Mistake("only the last gradient",
+            "The step took only the gradient of the last worker; all of them belong in the mean.",
+            seen=as_if(_combined(lambda gradients: gradients[-1]))),
+    Mistake("gradients of earlier steps are still in it",
+            "From the second step on, gradients of earlier steps are in the sum. Begin each step with an empty one.",
+            seen=as_if(_kept)),
+    Mistake("the weights from before the step",
+            "The answer carries the weights as they were before the step. Change them first, then answer.",
+            seen=as_if(_before)),
+    *WITH_FUTURES,
+)  # fmt: skip
+
+EXERCISE = Kind("SyncServer", course, workers_of).exercise(
     id="sync_server",
-    server="SyncServer",
-    rule=course,
-    gradients_a_version=workers_of,
     visible=(
         sync_case("3 workers, one step", 21, [[0, 1, 2]], 0.5),
         sync_case("2 workers, 3 steps", 22, [[0, 1], [1, 0], [0, 1]], 0.1),
@@ -132,6 +122,5 @@ EXERCISE = server_exercise(
         "self.weight -= self.lr / self.num_workers * sum(self.gradients), version up, new list and Future, "
         "future.set_result((self.version, self.weight.clone())). After the lock: return future.",
     ),
-    named=_named,
     mistakes=MISTAKES,
 )

@@ -7,13 +7,24 @@ from typing import Any
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING
 from labkit.checks.values import integer
 from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.fill_stages.driver import drive
-from labkit.exercises.stages.orders import HINTS, ORDERS, holds_more, played, stands_still, wrong_work
+from labkit.exercises.stages.orders import (
+    NO_SUCH_WORK,
+    NOBODY_GOES_ON,
+    NOT_A_LIST,
+    ORDERS,
+    WORK_LEFT_OUT,
+    WORK_TWICE,
+    holds_more,
+    played,
+    stands_still,
+    wrong_work,
+)
 
 _TOO_MUCH = "holds too much"
 
@@ -52,28 +63,40 @@ def turns(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return the turns of one microbatch at a time, of GPipe in groups that fit, and the fewest there can be.
+    """Return the turns of GPipe in groups that fit, of 1F1B with a warm-up that fits, and the fewest there can be.
 
     The fewest: with L in flight, microbatch i begins on stage 0 when i - L is back, 3P turns after that one began; of
     one round of L each takes the last stage 3 turns.
+
+    Source: Huang et al. 2019, "GPipe"; Narayanan et al. 2021, "Memory-Efficient Pipeline-Parallel DNN Training".
     """
     num_stages, count, limit = _asked(case)
     groups = [min(limit, count - first) for first in range(0, count, limit)]
     rounds, rest = divmod(count - 1, min(limit, num_stages))
-    return Pars(
-        naive=3 * num_stages * count,
-        paper=sum(3 * (group + num_stages - 1) for group in groups),
-        best=3 * num_stages * (1 + rounds) + 3 * rest,
-    )
+    fewest = 3 * num_stages * (1 + rounds) + 3 * rest
+    naive = sum(3 * (group + num_stages - 1) for group in groups)
+    return Pars(naive, _one_f_one_b(num_stages, count, limit), fewest)
 
 
-EXERCISE = Exercise(
+def _one_f_one_b(num_stages: int, count: int, limit: int) -> float:
+    """Return the turns of 1F1B: first forwards as memory allows, then a backward and a forward by turns."""
+    orders = []
+    for stage in range(num_stages):
+        ahead = min(num_stages - stage, limit, count)
+        order = [("Forward", number) for number in range(ahead)]
+        for number in range(count):
+            order += [("Backward", number), ("Forward", ahead + number)][: 2 if ahead + number < count else 1]
+        orders.append([{"kind": kind, "microbatch": number} for kind, number in order])
+    return played(orders).makespan
+
+
+EXERCISE = declared(
     id="fill_stages",
     functions=("fill_stages",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(stages_case(4, 8, 8), stages_case(4, 8, 4), stages_case(4, 8, 2), stages_case(3, 7, 2)),
     given=("Forward", "Backward"),
     distributed=False,
@@ -86,11 +109,16 @@ EXERCISE = Exercise(
         "turn every free stage runs its next backward if that can run; else its next forward, if that can run and it "
         "holds fewer than most_held. Write down what ran.",
     ),
-    mistakes=HINTS
-    | {
-        NOTHING: "fill_stages must return a list with one list for each stage.",
-        _TOO_MUCH: "A stage holds a microbatch from its forward until its backward is done. With the limit reached, "
-        "the next thing it runs must be a backward.",
-    },
-    challenge=Challenge("turns", turns, pars, plan="orders"),
-)
+    mistakes=(
+        Mistake(NOTHING, "fill_stages must return a list with one list for each stage."),
+        NOT_A_LIST,
+        NO_SUCH_WORK,
+        WORK_TWICE,
+        WORK_LEFT_OUT,
+        NOBODY_GOES_ON,
+        Mistake(_TOO_MUCH,
+                "A stage holds a microbatch from its forward until its backward is done. With the limit reached, the "
+                "next thing it runs must be a backward."),
+    ),
+    challenge=Challenge("turns", turns, pars, plan="orders", reference="1F1B"),
+)  # fmt: skip

@@ -23,8 +23,8 @@ plan("GPipe whatever the limit", "holds too much", GROUPS.replace("range(0, M, L
     "min(g + L, M)", "M").join(["return [", " for stage in range(P)]"]))  # fmt: skip
 plan("the last group is lost", "work left out",
      f"return [{GROUPS.replace('range(0, M, L)', 'range(0, M - L, L)')} for stage in range(P)]")  # fmt: skip
-plan("a group beyond the end", "work that is not there",
-     f"return [{GROUPS.replace('min(g + L, M)', 'g + L')} for stage in range(P)]")  # fmt: skip
+plan("one more than there are", "work that is not there",
+     "return [[c(m) for m in range(M + 1) for c in (Forward, Backward)] for stage in range(P)]")  # fmt: skip
 plan("one stage's list", "not a list of records", f"return {GROUPS}")
 plan("lists appended", "not a list of records", """order = []
     for m in range(M):

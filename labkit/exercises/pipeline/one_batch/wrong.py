@@ -32,3 +32,6 @@ changed("room of torch's default dtype", "room of another size",
         ("torch.empty_like(left, memory_format=torch.contiguous_format)", "torch.empty(left.shape)"))  # fmt: skip
 changed("a number", "the loss is a number", ("loss = left.detach()", "loss = left.item()"))
 changed("the loss as it is", "the loss keeps its graph", ("loss = left.detach()", "loss = left"))
+changed("a barrier at the end", "calls a collective", ("    return loss\n", "    dist.barrier()\n    return loss\n"))
+changed("times the samples", "sum over the samples",
+        ("loss_fn(left, targets)", "loss_fn(left, targets) * num_samples"))  # fmt: skip

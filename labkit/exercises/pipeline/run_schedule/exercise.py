@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from labkit.checks.blame import blaming
 from labkit.checks.case import Case, Failure, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
@@ -23,49 +22,47 @@ from labkit.exercises.stages.written import written as schedules
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with a step; where microbatches come in another order, who counts them is named."""
     for each in training.find_in_order(case, got, wire):
-        counts = "another order" in case.name and each.mistake in ("", mistakes.NOT_FOLLOWED)
+        counts = "another order" in case.name and each.mistake in ("", mistakes.NOT_FOLLOWED.name)
         yield replace(each, mistake=_COUNTS) if counts else each
 
 
-def _counts(case: Case, failure: Failure, wire: Wire) -> bool:
-    return "another order" in case.name and sizes_differ(failure)
-
-
 _COUNTS = "microbatches in the order of their numbers"
-MISTAKES = {
-    **mistakes.hints(
-        mistakes.LIBRARY,
-        mistakes.NO_LEAF,
-        mistakes.DETACHED,
-        mistakes.FORWARD_ONLY,
-        mistakes.LAST_ONLY,
-        mistakes.NOT_SCALED,
-        mistakes.MEAN_OF_MEANS,
-        mistakes.SUM_OF_SAMPLES,
-        mistakes.SCALED_AGAIN,
-        mistakes.FORGOT_OLD,
-        mistakes.OVERWRITTEN,
-        mistakes.FIRST_AGAIN,
-        mistakes.PIPELINE_SHARE,
-        mistakes.NOT_FOLLOWED,
-        mistakes.KEPT,
-        mistakes.NOT_CONTIGUOUS,
-        mistakes.GLOBAL_RANKS,
-        mistakes.SENDS_WAIT,
-        mistakes.NOBODY_SENDS,
-        mistakes.MESSAGES_MISSING,
-        mistakes.ROOM,
-        mistakes.FLOAT32,
-        mistakes.NO_TENSOR,
-        mistakes.NOT_WAITED,
-        mistakes.FORWARD_AGAIN,
-        mistakes.STILL_ATTACHED,
+MISTAKES = (
+    mistakes.LIBRARY,
+    mistakes.NO_LEAF,
+    mistakes.DETACHED,
+    mistakes.FORWARD_ONLY,
+    mistakes.LAST_ONLY,
+    mistakes.NOT_SCALED,
+    mistakes.MEAN_OF_MEANS,
+    mistakes.SUM_OF_SAMPLES,
+    mistakes.SCALED_AGAIN,
+    mistakes.FORGOT_OLD,
+    mistakes.OVERWRITTEN,
+    mistakes.FIRST_AGAIN,
+    mistakes.PIPELINE_SHARE,
+    mistakes.NOT_FOLLOWED,
+    mistakes.KEPT,
+    mistakes.NOT_CONTIGUOUS,
+    mistakes.FLOAT32,
+    mistakes.NO_TENSOR,
+    mistakes.NOT_WAITED,
+    mistakes.FORWARD_AGAIN,
+    mistakes.STILL_ATTACHED,
+    mistakes.OTHER_LOSS,
+    Mistake(
+        _COUNTS,
+        "Each record says which microbatch it is about: take its inputs and its targets, make room for "
+        "sizes[record.microbatch] samples, and count neither forwards nor messages.",
+        seen=lambda case, got, wire: isinstance(got, Failure) and "another order" in case.name and sizes_differ(got),
     ),
-    _COUNTS: "Each record says which microbatch it is about: take its inputs and its targets, make room for "
-    "sizes[record.microbatch] samples, and count neither forwards nor messages.",
-}
+    mistakes.GLOBAL_RANKS,
+    mistakes.SENDS_WAIT,
+    mistakes.NOBODY_SENDS,
+    mistakes.ROOM,
+)
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="run_schedule",
     functions=("run_schedule",),
     given=RECORDS,
@@ -74,8 +71,7 @@ EXERCISE = Exercise(
     order_given=True,
     structure=structure.of_stages,
     least=least_traffic.of_stages,
-    find=find,
-    blame=blaming({**mistakes.IN_THE_CODE, _COUNTS: _counts, **mistakes.ON_THE_WAY}),
+    looks=(find,),
     par=PAR,
     visible=(
         pipeline_case("3 stages, GPipe, 4 x 2 samples", 41, [2, 2, 2, 2], schedules(written.GPIPE_3_4), num_stages=3),
@@ -125,5 +121,4 @@ EXERCISE = Exercise(
         "loss_fn(out, targets[m]) * (sizes[m] / sum(sizes)), and what is returned is the sum of these, detached.",
     ),
     mistakes=MISTAKES,
-    certain=mistakes.CERTAIN,
 )

@@ -78,3 +78,12 @@ changed("adds up numbers", "the loss is a number",
         ("total = left[m].detach() if total is None else total + left[m].detach()",
          "total = left[m].item() if total is None else total + left[m].item()"))  # fmt: skip
 changed("scaled again at the end", "scaled twice or in another place", (SCALE, SCALE + " / len(sizes)"))
+changed("divided by the stages", "scaled by the number of stages", (SCALE, SCALE + " / dist.get_world_size(group)"))
+changed("room of torch's default dtype", "room of another size",
+        ("sample.new_empty((sizes[m], *sample.shape))", "torch.empty((sizes[m], *sample.shape))"))  # fmt: skip
+changed("a run to see the shape", "forward more than once",
+        ("torch.empty_like(left[m], memory",
+         "torch.empty_like(module(inputs[m] if inputs is not None else entered[m]), memory"))  # fmt: skip
+LOSS = "total = left[m].detach() if total is None else total + left[m].detach()"
+changed("returns the last microbatch's", "another loss than the gradients'", (LOSS, "total = left[m].detach()"))
+changed("the loss in float32", "counted in float32", (LOSS, LOSS.replace("detach()", "detach().float()")))

@@ -171,3 +171,48 @@ def naive_all_reduce(tensor):
         dist.recv(tensor, src=0)
 """,
 )
+WRONG.changed("everybody receives", "everybody receives first",
+              ("        dist.send(tensor, dst=0)\n        dist.recv(tensor, src=0)\n", "        dist.recv(tensor, src=0)\n        dist.send(tensor, dst=0)\n"))  # fmt: skip  # noqa: E501
+WRONG.changed("rank 0 begins with twice its own", "a contribution added twice",
+              ("        incoming = torch.empty_like(tensor)\n", "        incoming = torch.empty_like(tensor)\n        tensor += tensor\n"))  # fmt: skip  # noqa: E501
+wrong(
+    "a chain",
+    "does not pass through rank 0",
+    """
+def naive_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    incoming = torch.empty_like(tensor)
+    if rank < n - 1:
+        dist.recv(incoming, src=rank + 1)
+        tensor += incoming
+    if rank > 0:
+        dist.send(tensor, dst=rank - 1)
+        dist.recv(tensor, src=rank - 1)
+    if rank < n - 1:
+        dist.send(tensor, dst=rank + 1)
+""",
+)
+WRONG.changed("four ranks", "a peer that is not there", ("dist.get_world_size()", "4"))
+wrong(
+    "one buffer for all",
+    "buffer reused in flight",
+    """
+def naive_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    incoming = torch.empty_like(tensor)
+    if rank == 0:
+        works = []
+        for peer in range(1, n):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+            works.append(dist.isend(tensor, dst=peer))
+        for work in works:
+            work.wait()
+        for peer in range(1, n):
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+        dist.recv(tensor, src=0)
+""",
+)

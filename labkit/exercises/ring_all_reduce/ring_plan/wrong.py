@@ -76,3 +76,10 @@ wrong(
     "steps of the all-gather start at 0 again",
     _plan(gather="Send(s, (rank + 1 - s) % n, right), Recv(s, (rank - s) % n, left)"),
 )
+wrong("words", "not a list of records", 'def ring_plan(rank, world_size):\n    return "Send, Recv, Reduce"\n')
+wrong("to the left", "the other way round", _plan(neighbours=("(rank - 1) % n", "(rank + 1) % n")))
+wrong(
+    "receives one chunk further back",
+    "sender and receiver name different chunks",
+    _plan(scatter="Send(s, (rank - s) % n, right), Recv(s, (rank - s - 2) % n, left), Reduce(s, (rank - s - 2) % n)"),
+)

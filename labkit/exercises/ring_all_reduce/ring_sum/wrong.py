@@ -231,3 +231,41 @@ def ring_sum(tensor, group=None):
         into.copy_(into + incoming if s < n - 1 else incoming)
 """,
 )
+wrong(
+    "everybody to everybody",
+    "everything to everyone",
+    """
+def ring_sum(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    mine, others = tensor.clone(), [peer for peer in range(n) if peer != rank]
+    buffers = [torch.empty_like(tensor) for _ in others]
+    ops = [dist.P2POp(dist.isend, mine, group=group, group_peer=peer) for peer in others]
+    ops += [dist.P2POp(dist.irecv, buffer, group=group, group_peer=peer) for buffer, peer in zip(buffers, others)]
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+    for buffer in buffers:
+        tensor += buffer
+""",
+)
+wrong(
+    "receives before it sends",
+    "everybody receives first",
+    """
+def ring_sum(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    incoming = torch.empty_like(tensor)
+    dist.recv(incoming, group=group, group_src=(rank - 1) % n)
+    dist.send(tensor, group=group, group_dst=(rank + 1) % n)
+""",
+)
+wrong(
+    "the first step is skipped",
+    "contributions missing",
+    """
+def ring_sum(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    flat = tensor.view(-1)
+    chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]
+    run_plan([record for record in ring_plan(rank, n) if record.step], chunks, group)
+""",
+)

@@ -34,9 +34,9 @@ from labkit.exercises.sums_over_ranks.traffic import GROUP_RANKS, leaves_the_gro
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 from labkit.words import are_wrong, plural
 
-_EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _LATE, _NOTHING, _NOT_IN_PLACE, _ONE, _GAPS, _WAIT = (
+_EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_IN_PLACE, _ONE, _GAPS, _WAIT = (
     "empty batch", "empty messages", "combine ignored", "out=chunk forgotten", "always adds", "never adds",
-    "adds the chunk to itself", "sends after receiving", "nothing sent", "chunks not changed in place",
+    "adds the chunk to itself", "nothing sent", "chunks not changed in place",
     "one message at a time", "steps counted without gaps", "not waited for",
 )  # fmt: skip
 
@@ -77,7 +77,6 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
         (_ALWAYS, lambda: simulate(case, reduce=True)),
         (_NEVER, lambda: simulate(case, reduce=False)),
         (_ITSELF, lambda: simulate(case, combine=lambda chunk, incoming: 2 * incoming)),
-        (_LATE, lambda: simulate(case, late_sends=True)),
         (_NOT_IN_PLACE if wire.messages else _NOTHING, lambda: [values.tensor(each, "tensor") for each in case.inputs]),
     )
     return as_if(came, ways, lambda a, b: all(map(torch.equal, a, b))) or _from_wire(case, wire)
@@ -204,7 +203,6 @@ EXERCISE = declared(
         sum_mistake(_ITSELF,
                     "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of "
                     "its own."),
-        sum_mistake(_LATE, "A receive changed what the same step sends: post all sends and receives of a step first."),
         sum_mistake(_NOTHING, "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them."),
         sum_mistake(_NOT_IN_PLACE,
                     "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk "

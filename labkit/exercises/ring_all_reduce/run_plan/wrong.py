@@ -210,3 +210,4 @@ wrong(
         + _COMBINED
     ),
 )
+wrong("a barrier after each step", "calls the library", _run(_POST + _COMBINED + "        dist.barrier(group)\n"))

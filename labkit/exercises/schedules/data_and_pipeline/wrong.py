@@ -1,5 +1,7 @@
 """Wrong answers to data_and_pipeline, each a mistake that learners really make, and the mistake a check must name."""
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 from labkit.checks.wrong_answers import WrongAnswers
@@ -28,3 +30,10 @@ changed(
 changed("runs along the column", "the wrong axis", ('run_step(mesh.get_group("pipe"))', "run_step(data)"))
 changed("runs twice", "the schedule does not run once",
         ("    loss = run_step(", '    run_step(mesh.get_group("pipe"))\n    loss = run_step('))  # fmt: skip
+changed("steps too", "parameters changed",
+        ("    return loss\n", "    for p in module.parameters():\n        if p.grad is not None:\n            p.data -= 0.1 * p.grad\n    return loss\n"))  # fmt: skip
+changed(
+    "zero for the others",
+    "a loss on every stage",
+    ("    return loss\n", "    return torch.zeros(1) if loss is None else loss\n"),
+)

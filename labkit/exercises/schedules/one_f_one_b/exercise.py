@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.exercises.schedules.one_f_one_b.driver import drive
-from labkit.exercises.schedules.writing import LATE, SHAPES, finding, late, order_case, structure
-from labkit.exercises.stages.orders import LEFT_OUT, NO_WORK, holds_more, leading, played, stands_still, wrong_work
+from labkit.exercises.schedules.writing import NOTHING, finding, late, order_case, structure
+from labkit.exercises.stages.orders import (
+    LEFT_OUT,
+    NO_SUCH_WORK,
+    NO_WORK,
+    NOT_A_LIST,
+    WORK_LEFT_OUT,
+    WORK_TWICE,
+    holds_more,
+    leading,
+    played,
+    stands_still,
+    wrong_work,
+)
 
-_MIXED, _GPIPE, _UNLIMITED, _LONG, _SHORT, _SAME, _OTHER_END, _DRAIN, _MORE = (
+_MIXED, _GPIPE, _UNLIMITED, _LONG, _SHORT, _SAME, _OTHER_END, _DRAIN = (
     "microbatches out of order", "that is GPipe", "warm-up not limited", "warm-up one too long",
     "warm-up one too short", "the same warm-up everywhere", "the warm-up of the other end", "cool-down forgotten",
-    "holds too much",
 )  # fmt: skip
 
 
@@ -32,8 +43,8 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
     name = _of_warm_up(leads, num_stages, count)
     for each in stands_still(schedule):
         yield Finding(name or each.mistake, each.message)
-    yield from holds_more(schedule, lambda stage: min(num_stages - stage, count), name or _MORE)
-    yield from late(schedule.makespan, 3 * (count + num_stages - 1), name or LATE)
+    yield from holds_more(schedule, lambda stage: min(num_stages - stage, count), name)
+    yield from late(schedule.makespan, 3 * (count + num_stages - 1), name)
 
 
 def _of_form(found: Finding, orders: list[Any], count: int) -> str:
@@ -65,13 +76,13 @@ def _of_warm_up(leads: list[int], num_stages: int, count: int) -> str:
     return _SAME if num_stages > 1 and len(set(leads)) == 1 else ""
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="one_f_one_b",
     functions=("one_f_one_b",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=finding(_wrong),
+    looks=(finding(_wrong),),
     visible=(
         order_case("3 stages, 5 microbatches", "one_f_one_b", [(3, 5)]),
         order_case("2 and 4 stages, 4 microbatches", "one_f_one_b", [(2, 4), (4, 4)]),
@@ -87,27 +98,29 @@ EXERCISE = Exercise(
         "ahead = min(num_stages - stage, num_microbatches); Forward(0) to Forward(ahead - 1); then for each m: "
         "Backward(m), and Forward(m + ahead) if there is such a microbatch.",
     ),
-    mistakes=SHAPES
-    | {
-        _MIXED: "Microbatches go in the order of their numbers, forward and backward.",
-        _GPIPE: "All forwards come before all backwards: that is GPipe, and every stage holds all microbatches. A "
-        "microbatch that has reached the last stage turns round at once.",
-        _UNLIMITED: "With fewer microbatches than stages there are only M forwards to begin with.",
-        _LONG: (
-            "Each stage runs one more forward than it needs before its first backward, and holds it: P - s are enough "
-            "on stage s."
-        ),
-        _SHORT: "Each stage begins backward one forward too early and then waits for a gradient: stage s can run P - s "
-        "forwards before the first one comes back.",
-        _SAME: (
-            "All stages begin with the same number of forwards. The later a stage, the sooner its first gradient "
-            "arrives."
-        ),
-        _OTHER_END: "The number of first forwards grows with the stage's number: it must shrink; the last stage has "
-        "one.",
-        _DRAIN: "The backwards of the last microbatches are missing: as many as are still held come at the end.",
-        _MORE: "Stage s never holds more than P - s microbatches: after its first forwards, every forward comes after "
-        "a backward.",
-        LATE: "It finishes, but later than it could: a stage waits for a gradient while a forward could run.",
-    },
-)
+    mistakes=(
+        Mistake(NOTHING, "The function must return the list."),
+        NOT_A_LIST,
+        NO_SUCH_WORK,
+        WORK_TWICE,
+        WORK_LEFT_OUT,
+        Mistake(_MIXED, "Microbatches go in the order of their numbers, forward and backward."),
+        Mistake(_GPIPE,
+                "All forwards come before all backwards: that is GPipe, and every stage holds all microbatches. A "
+                "microbatch that has reached the last stage turns round at once."),
+        Mistake(_UNLIMITED, "With fewer microbatches than stages there are only M forwards to begin with."),
+        Mistake(_LONG,
+                "Each stage runs one more forward than it needs before its first backward, and holds it: P - s are "
+                "enough on stage s."),
+        Mistake(_SHORT,
+                "Each stage begins backward one forward too early and then waits for a gradient: stage s can run P - "
+                "s forwards before the first one comes back."),
+        Mistake(_SAME,
+                "All stages begin with the same number of forwards. The later a stage, the sooner its first gradient "
+                "arrives."),
+        Mistake(_OTHER_END,
+                "The number of first forwards grows with the stage's number: it must shrink; the last stage has one."),
+        Mistake(_DRAIN,
+                "The backwards of the last microbatches are missing: as many as are still held come at the end."),
+    ),
+)  # fmt: skip

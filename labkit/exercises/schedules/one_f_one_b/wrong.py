@@ -27,3 +27,7 @@ def one_f_one_b(stage, num_stages, num_microbatches):
     return [f"F{m}" for m in range(num_microbatches)] + [f"B{m}" for m in range(num_microbatches)]
 """)  # fmt: skip
 wrong("no return", "returns nothing", "def one_f_one_b(stage, num_stages, num_microbatches):\n    order = []\n")
+changed("backward of the next", "work that is not there", ("Backward(microbatch)", "Backward(microbatch + 1)"))
+changed("forwards begin again", "work twice", ("Forward(microbatch + ahead)", "Forward(microbatch)"))
+changed("the last forward is lost", "work left out",
+        ("if microbatch + ahead < num_microbatches:", "if microbatch + ahead < num_microbatches - 1:"))  # fmt: skip

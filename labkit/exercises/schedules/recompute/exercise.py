@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import integer, record, tensor
 from labkit.checks.wire import Wire
@@ -136,16 +136,9 @@ def _costs(case: Case, came: Values) -> Iterator[Finding]:
         yield Finding("", said)
 
 
-def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-    """Yield the mistakes behind an error of torch's."""
-    if "torch.utils.checkpoint" in failure.message:
-        yield _LIBRARY
-    if "appears to not have been used" in failure.message:
-        yield _UNUSED
-    if "modified by an inplace operation" in failure.message:
-        yield _EARLY
-    if "require" in failure.message and "grad" in failure.message and "frozen" in case.name:
-        yield _FROZEN
+def _wants_a_frozen_one(case: Case, got: Got, wire: Wire) -> bool:
+    said = got.message if isinstance(got, Failure) else ""
+    return "require" in said and "grad" in said and "frozen" in case.name
 
 
 _LIBRARY, _KEPT, _WITHOUT_X = "calls the library", "everything is kept", "no gradient without x"
@@ -153,41 +146,54 @@ _OTHER_NUMBERS, _STATE = "other random numbers", "the random state is left chang
 _TWICE, _MISSING = "BatchNorm counts twice", "gradients missing"
 _UNUSED, _FROZEN, _EARLY = "unused parameters", "frozen parameters", "buffers put back too early"
 _LATER, _EARLIER = "begins with later buffers", "buffers of an earlier run"
-MISTAKES = {
-    _LIBRARY: "torch.utils.checkpoint was called: write it yourself, as an autograd.Function.",
-    _KEPT: "The module's activations are still kept: run it in an autograd.Function's forward, and again in backward.",
-    _WITHOUT_X: "Where x needs no gradient the output has none either, and the parameters get none: hand the "
-    "parameters to apply too.",
-    _OTHER_NUMBERS: (
-        "With dropout the second run drew other numbers: save torch.get_rng_state() in forward and restore it before "
-        "the module runs again."
-    ),
-    _STATE: (
-        "After backward the next random number differs from the one without recomputing: restore the state from "
-        "before the second run."
-    ),
-    _TWICE: "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
-    "module.buffers() before it, and copy them back once the gradients are computed.",
-    _MISSING: "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of "
-    "apply.",
-    _UNUSED: "A parameter that the output does not depend on has no gradient: torch.autograd.grad(..., "
-    "allow_unused=True).",
-    _FROZEN: "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
-    _LATER: "The second run began with the buffers that the first one left, so the module computed something else: in "
-    "forward keep copies of the buffers before the module runs, and put them in place before it runs again.",
-    _EARLIER: "Two calls came before backward, and the buffers are no longer those that the last one left: keep copies "
-    "of module.buffers() before the second run, and copy them back once the gradients are computed.",
-    _EARLY: "The buffers were copied back between the second run and its gradients, and autograd still needed them: "
-    "copy them back once the gradients are computed.",
-}
+MISTAKES = (
+    Mistake(_LIBRARY,
+            "torch.utils.checkpoint was called: write it yourself, as an autograd.Function.",
+            says=("torch.utils.checkpoint",), certain=True),
+    Mistake(_KEPT,
+            "The module's activations are still kept: run it in an autograd.Function's forward, and again in "
+            "backward."),
+    Mistake(_WITHOUT_X,
+            "Where x needs no gradient the output has none either, and the parameters get none: hand the parameters "
+            "to apply too."),
+    Mistake(_OTHER_NUMBERS,
+            "With dropout the second run drew other numbers: save torch.get_rng_state() in forward and restore it "
+            "before the module runs again."),
+    Mistake(_STATE,
+            "After backward the next random number differs from the one without recomputing: restore the state from "
+            "before the second run."),
+    Mistake(_TWICE,
+            "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
+            "module.buffers() before it, and copy them back once the gradients are computed."),
+    Mistake(_MISSING,
+            "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of "
+            "apply."),
+    Mistake(_UNUSED,
+            "A parameter that the output does not depend on has no gradient: torch.autograd.grad(..., "
+            "allow_unused=True).",
+            says=("appears to not have been used",), certain=True),
+    Mistake(_FROZEN,
+            "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
+            seen=_wants_a_frozen_one, certain=True),
+    Mistake(_LATER,
+            "The second run began with the buffers that the first one left, so the module computed something else: "
+            "in forward keep copies of the buffers before the module runs, and put them in place before it runs "
+            "again."),
+    Mistake(_EARLIER,
+            "Two calls came before backward, and the buffers are no longer those that the last one left: keep copies "
+            "of module.buffers() before the second run, and copy them back once the gradients are computed."),
+    Mistake(_EARLY,
+            "The buffers were copied back between the second run and its gradients, and autograd still needed them: "
+            "copy them back once the gradients are computed.",
+            says=("modified by an inplace operation",), certain=True),
+)  # fmt: skip
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="recompute",
     functions=("checkpointed",),
     driver=drive,
     oracle=expected,
-    find=find,
-    blame=blame,
+    looks=(find,),
     visible=(
         recompute_case("4 layers", 61, 5, 4),
         recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False),
@@ -211,5 +217,4 @@ EXERCISE = Exercise(
         "backward; buffer.copy_(copy) of the first before the second run, of the second after grad.",
     ),
     mistakes=MISTAKES,
-    certain=frozenset({_LIBRARY, _UNUSED, _FROZEN, _EARLY}),
 )

@@ -153,5 +153,5 @@ EXERCISE = declared(
                 "A chunk is held from F until its W (or B). Before a new F, do a W; with two chunks leave room for "
                 "the second one."),
     ),
-    challenge=Challenge("turns", turns, pars, plan="plan"),
+    challenge=Challenge("turns", turns, pars, plan="plan", reference="ZB-H1"),
 )  # fmt: skip

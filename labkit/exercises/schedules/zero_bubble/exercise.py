@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
-from labkit.exercises.schedules.writing import LATE, SHAPES, finding, late, order_case, structure
+from labkit.exercises.schedules.writing import finding, late, order_case, structure
 from labkit.exercises.schedules.zero_bubble.driver import drive
-from labkit.exercises.stages.orders import NO_WORK, STUCK, holds_more, played, stands_still, wrong_work
+from labkit.exercises.stages.orders import NO_WORK, WORK_LEFT_OUT, holds_more, played, stands_still, wrong_work
 
 _KINDS = ("Forward", "BackwardInput", "BackwardWeight")
-_AT_ONCE, _AT_THE_END, _OTHER_DELAY, _TOO_MUCH = (
-    "weights right after the input", "all weights at the end", "put off by the wrong number", "holds too much",
+_AT_ONCE, _AT_THE_END, _OTHER_DELAY = (
+    "weights right after the input", "all weights at the end", "put off by the wrong number",
 )  # fmt: skip
 
 
@@ -23,8 +23,8 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
     schedule = played(orders)
     yield from stands_still(schedule)
     name = _of_weights(orders, num_stages, count)
-    yield from late(schedule.makespan, 3 * count + num_stages - 1, name or LATE)
-    yield from holds_more(schedule, lambda stage: num_stages, name or _TOO_MUCH)
+    yield from late(schedule.makespan, 3 * count + num_stages - 1, name)
+    yield from holds_more(schedule, lambda stage: num_stages, name)
 
 
 def _of_weights(orders: Sequence[Sequence[Mapping[str, Any]]], num_stages: int, count: int) -> str:
@@ -49,13 +49,13 @@ def _put_off(order: Sequence[Mapping[str, Any]]) -> int:
     return kinds[: kinds.index("BackwardWeight")].count("BackwardInput") - 1
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="zero_bubble",
     functions=("zero_bubble",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=finding(_wrong),
+    looks=(finding(_wrong),),
     visible=(
         order_case("3 stages, 5 microbatches", "zero_bubble", [(3, 5)]),
         order_case("2 and 4 stages, 4 and 9 microbatches", "zero_bubble", [(2, 4), (4, 9)]),
@@ -70,23 +70,17 @@ EXERCISE = Exercise(
         "Go through one_f_one_b. Forward stays, Backward becomes BackwardInput, and after that of microbatch j comes "
         "BackwardWeight of j - stage, if there is one. The last `stage` BackwardWeights come at the end.",
     ),
-    mistakes=SHAPES
-    | {
-        _AT_ONCE: (
-            "Every BackwardWeight comes right after its BackwardInput: that is 1F1B again. Postpone it on the later "
-            "stages."
-        ),
-        _AT_THE_END: (
-            "All BackwardWeights come at the end: until then every microbatch is held. Postpone them only as long as "
-            "it helps."
-        ),
-        _OTHER_DELAY: (
-            "The first stage idles before its last backward, the last stage at the end: the later a stage, the longer "
-            "it postpones weights."
-        ),
-        NO_WORK: "Backward is in two parts here, BackwardInput and BackwardWeight, of microbatches 0 to M-1.",
-        STUCK: "Some work comes before what it needs: BackwardWeight after its BackwardInput, in 1F1B's order.",
-        _TOO_MUCH: "A microbatch is held until its BackwardWeight: do not postpone the weights for longer than needed.",
-        LATE: "It finishes, but later than it could: do first what the previous stage waits for.",
-    },
-)
+    mistakes=(
+        WORK_LEFT_OUT,
+        Mistake(_AT_ONCE,
+                "Every BackwardWeight comes right after its BackwardInput: that is 1F1B again. Postpone it on the "
+                "later stages."),
+        Mistake(_AT_THE_END,
+                "All BackwardWeights come at the end: until then every microbatch is held. Postpone them only as "
+                "long as it helps."),
+        Mistake(_OTHER_DELAY,
+                "The first stage idles before its last backward, the last stage at the end: the later a stage, the "
+                "longer it postpones weights."),
+        Mistake(NO_WORK, "Backward is in two parts here, BackwardInput and BackwardWeight, of microbatches 0 to M-1."),
+    ),
+)  # fmt: skip

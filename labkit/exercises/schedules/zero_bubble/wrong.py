@@ -24,3 +24,4 @@ changed(
     "work left out",
     ("return order + [BackwardWeight(microbatch) for microbatch in range(weights, num_microbatches)]", "return order"),
 )
+changed("backward whole", "work that is not there", ("BackwardInput(record.microbatch)", "Backward(record.microbatch)"))

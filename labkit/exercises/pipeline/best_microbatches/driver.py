@@ -1,5 +1,0 @@
-"""What a rank runs of best_microbatches."""
-
-from labkit.checks.on_ranks.plain_calls import call_functions as drive
-
-__all__ = ["drive"]

@@ -1,5 +1,0 @@
-"""What a rank runs of interleaved."""
-
-from labkit.exercises.stages.on_ranks import write_schedules as drive
-
-__all__ = ["drive"]

@@ -1,0 +1,39 @@
+"""What a rank runs of linear_later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.checks.values import texts
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call linear_later and go backward, twice; then call what it put off.
+
+    Inputs: x, weight, bias (may be None), gradient, frozen (names).
+    """
+    frozen = texts(inputs, "frozen")
+    leaves = {
+        name: tensor.clone().requires_grad_(name not in frozen)
+        for name in ("x", "weight", "bias")
+        if isinstance(tensor := inputs[name], Tensor)
+    }
+    later: list[Callable[[], None]] = []
+    found: dict[str, Value] = {}
+    for _ in range(2):  # gradients add up
+        out = functions["linear_later"](leaves["x"], leaves["weight"], leaves.get("bias"), later)
+        if not isinstance(out, Tensor):
+            return {"problem": f"linear_later returned a {type(out).__name__}, not a tensor."}
+        torch.autograd.backward(out, cast(Tensor, inputs["gradient"]))
+        found = {"out": out.detach()}
+    found["at_once"] = [name for name in ("weight", "bias") if name in leaves and leaves[name].grad is not None]
+    found["put_off"] = len(later)
+    for rest in later:
+        rest()
+    return found | {f"gradient of {name}": leaf.grad for name, leaf in leaves.items()}
