@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.distributed import checkpoint
 
 from labkit.auditing.bits import digest, tensors_of, unseen
 from labkit.auditing.rank_watch import RankWatch, line
@@ -44,9 +45,18 @@ def saving(seen: Seen, here: Callable[[], RankWatch | None]) -> list[tuple[Any, 
 
     def save(real: Any) -> Any:
         def call(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-            if (mine := here()) is not None:
-                saved(seen, mine, obj, f, sys._getframe(1))
+            caller = sys._getframe(1)
+            if (mine := here()) is not None and not caller.f_globals.get("__name__", "").startswith("torch."):
+                saved(seen, mine, obj, f, caller)
             return real(obj, f, *args, **kwargs)
+
+        return call
+
+    def save_together(real: Any) -> Any:
+        def call(state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+            if (mine := here()) is not None:
+                saved(seen, mine, state_dict, None, sys._getframe(1))
+            return real(state_dict, *args, **kwargs)
 
         return call
 
@@ -68,6 +78,7 @@ def saving(seen: Seen, here: Callable[[], RankWatch | None]) -> list[tuple[Any, 
 
     return [
         (torch, "save", save),
+        (checkpoint, "save", save_together),
         (torch.optim.lr_scheduler.LRScheduler, "__init__", scheduler),
         (torch, "manual_seed", seed),
         (torch, "set_rng_state", seed),

@@ -81,6 +81,23 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
 
         return call
 
+    def wraps_model(real: Any) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> None:
+            real(self, *args, **kwargs)
+            if (mine := watch.here()) is not None:
+                watch.seen.wrapped.setdefault(mine.rank, line(sys._getframe(1)))
+
+        return call
+
+    def unfreezes(real: Any) -> Any:
+        def call(self: torch.nn.Module, requires_grad: bool = True) -> Any:
+            if (mine := watch.here()) is not None and requires_grad:
+                source = line(sys._getframe(1))
+                mine.names.made |= {id(one): source for one in self.parameters() if not one.requires_grad}
+            return real(self, requires_grad)
+
+        return call
+
     def attribute(real: Any) -> Any:
         def call(self: Any, name: str) -> Any:
             if name == "module":
@@ -138,6 +155,8 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
         (torch.optim.Optimizer, "add_param_group", add_group),
         (torch.optim.Optimizer, "__init__", noted),
         (torch.nn.parallel.DistributedDataParallel, "__getattr__", attribute),
+        (torch.nn.parallel.DistributedDataParallel, "__init__", wraps_model),
+        (torch.nn.Module, "requires_grad_", unfreezes),
         (torch.utils.data.DataLoader, "__init__", noted),
         (torch.utils.data.DistributedSampler, "__init__", noted),
         (torch.autograd, "backward", backward),

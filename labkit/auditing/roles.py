@@ -54,6 +54,8 @@ def data_parallel(seen: Seen) -> list[tuple[int, ...]]:
     shared = set(averaging(seen))
     for step in first_steps(seen):
         shared |= {ranks for ranks in replicas(step) if not entangled(seen, ranks)}
+    split = [set(ranks) for ranks in together(seen)]
+    shared = {ranks for ranks in shared if not any(len(set(ranks) & one) > 1 for one in split)}
     return sorted(ranks for ranks in shared if not any(set(ranks) < set(other) for other in shared))
 
 

@@ -336,6 +336,7 @@ class Seen:
     clips: list[Clip] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     loads: bool = False
+    wrapped: dict[int, str] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
     done: dict[int, int] = field(default_factory=dict)
     numbers: list[Number] = field(default_factory=list)

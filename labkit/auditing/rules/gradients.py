@@ -109,12 +109,15 @@ def _unsynced(step: Step) -> Iterator[Finding]:
 
 
 def _norms(seen: Seen, step: Step) -> Iterator[Finding]:
-    """Yield a normalisation that ranks hold whole while they work on one batch together, and step apart."""
-    for ranks in together(seen):
+    """Yield what ranks hold whole while they work on one batch together, and step apart with."""
+    groups = [ranks for ranks in together(seen) if not any(set(ranks) <= set(same) for same in replicas(step))]
+    groups += [tuple(sorted(pair)) for pair in seen.messages if not any(set(pair) <= set(s) for s in replicas(step))]
+    for ranks in groups:
         for name, fits in step.fits.items():
             mine = [fit for rank in ranks if (fit := fits.get(rank)) is not None]
             equal = any(set(ranks) <= set(group) for group in step.parameters.get(name, ()))
-            if name in step.norms and equal and len(mine) == len(ranks) and all(len(fit.ranks) == 1 for fit in mine):
+            whole = name not in step.constant or (name in step.norms and not in_turn(seen, ranks))
+            if whole and equal and len(mine) == len(ranks) and all(len(fit.ranks) == 1 for fit in mine):
                 yield _alone(seen, step, ranks, [name], [])
                 return
 
@@ -138,7 +141,17 @@ def _alone(seen: Seen, step: Step, ranks: tuple[int, ...], alone: list[str], sha
     name = PARTLY_AVERAGED if shared else NOT_AVERAGED
     inside = next((one for one in seen.inputs if one.rank == rank and one.step == step.step and one.inside), None)
     source = step.sources[rank] if inside is None else inside.source
+    if shared:
+        source = step.made.get(alone[0]) or source
+    elif inside is None:
+        source = _averages_its_loss(seen, step, rank) or source
     return Finding(name, "wrong", text, todo, rank, step.step, source, alone[0], evidence)
+
+
+def _averages_its_loss(seen: Seen, step: Step, rank: int) -> str:
+    """Return the line by which a rank reduces one number before its backward pass, "" for none."""
+    mine = (call for call in seen.calls if call.rank == rank and call.step == step.step and call.op)
+    return next((call.source for call in mine if call.numel == 1 and call.before_backward), "")
 
 
 def _smaller(step: Step, ranks: tuple[int, ...], names: list[str]) -> Finding:
@@ -173,7 +186,10 @@ def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
             continue
         text, todo, of_passes = said
         source = step.sources[rank]
-        if of_passes:
+        factor_line = _last_factor(seen, step, rank) if times < 1 else ""
+        if factor_line:
+            source = factor_line
+        elif of_passes:
             source = step.backwards[rank][0].made or step.backwards[rank][0].source
         elif (call := _reduction(seen, step, rank)) is not None:
             source = call.source
@@ -184,6 +200,12 @@ def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
         text = f"Rank {rank} steps with {times:.4g} times the mean gradient of {ranks} ranks: {text}"
         yield Finding(WRONG_SCALE, "wrong", text, todo, rank, step.step, source, name, evidence)
         return
+
+
+def _last_factor(seen: Seen, step: Step, rank: int) -> str:
+    """Return the line by which a program scaled gradients last in a step, "" for none."""
+    found = [one for one in seen.numbers if (one.kind, one.rank, one.step) == ("factor", rank, step.step)]
+    return found[-1].source if found else ""
 
 
 def _reduction(seen: Seen, step: Step, rank: int) -> Call | None:

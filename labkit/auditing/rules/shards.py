@@ -25,23 +25,25 @@ def look(seen: Seen) -> Iterator[Finding]:
     """Yield ranks that work on one batch together and hold the same drawn numbers in place of pieces."""
     for step in first_steps(seen):
         for ranks in sorted(together(seen)):
-            finding = _equal(step, ranks)
+            finding = _equal(seen, step, ranks)
             if finding is not None:
                 yield finding
                 return
 
 
-def _equal(step: Step, ranks: tuple[int, ...]) -> Finding | None:
+def _equal(seen: Seen, step: Step, ranks: tuple[int, ...]) -> Finding | None:
     drawn = [name for name in step.held if name in step.parameters and name not in step.constant]
     equal = [name for name in drawn if any(set(ranks) <= set(group) for group in step.parameters[name])]
     if not drawn or len(equal) < len(drawn) or step.sharded & set(drawn):
         return None
-    if not all(name in step.alike for name in drawn if name not in step.without):
+    given = {one.rank: one.digest for one in reversed(seen.inputs) if one.step == step.step and one.rank in ranks}
+    one_batch = len(given) == len(ranks) and len(set(given.values())) == 1
+    if not one_batch and not all(name in step.alike for name in drawn if name not in step.without):
         return None
-    source = step.made.get(equal[0]) or step.sources[ranks[0]]
+    source = seen.wrapped.get(ranks[0]) or step.made.get(equal[0]) or step.sources[ranks[0]]
     text = (
         f"Ranks {listed(ranks)} exchange activations and hold the same {len(equal)} parameters, of {equal[0]} on, "
-        "with the same gradients: each computes what the others do."
+        "and compute on the same batch: each computes what the others do."
     )
-    todo = "Call torch.manual_seed(seed + rank) before a rank draws its shard."
+    todo = "Draw each rank's shard from a seed of its own; wrap it with the process group of its replicas alone."
     return Finding(SHARDS_EQUAL, "wrong", text, todo, ranks[1], step.step, source, equal[0], {"parameters": equal})
