@@ -31,6 +31,7 @@ class Shot:
         sharded: Names of those that are pieces.
         gradients: Name of each parameter of the optimizer -> what the optimizer is given.
         own: Name -> what this rank's own backward passes made, before anybody else's came to it.
+        passes: Name -> how many backward passes made that.
         without: Names of parameters without a gradient.
         unknown: Names of parameters that are no module's.
         frozen: Names of parameters of the optimizer that require no gradient -> whether they did when it got them.
@@ -50,6 +51,7 @@ class Shot:
     sharded: set[str] = field(default_factory=set)
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     own: dict[str, torch.Tensor] = field(default_factory=dict)
+    passes: dict[str, int] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     frozen: dict[str, bool] = field(default_factory=dict)
@@ -71,6 +73,8 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
         step.sources[rank], step.backwards[rank], step.scale[rank] = shot.source, shot.backwards, shot.scale
         step.sharded |= shot.sharded
         step.called |= shot.called
+        for name, count in shot.passes.items():
+            step.passes[name] = max(count, step.passes.get(name, 0))
         if shot.unsynced:
             step.unsynced[rank] = shot.unsynced
         step.norms |= shot.norms

@@ -30,6 +30,7 @@ class RankWatch:
         depth: How deep in modules' forward calls it is.
         names: Its modules.
         own: Parameter -> what backward passes of this rank added to its gradient.
+        passes: Parameter -> how many of them did.
         clipped: Parameter -> its gradient before it was clipped, and after.
         scale: What its gradient scaler multiplies losses with.
     """
@@ -38,6 +39,7 @@ class RankWatch:
         self.rank, self.step, self.depth, self.num_calls = rank, 0, 0, 0
         self.names, self.flights = Names(), Flights()
         self.own: dict[int, torch.Tensor] = {}
+        self.passes: dict[int, int] = {}
         self.clipped: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         self.hooked: dict[int, Any] = {}
         self.optimizers: dict[int, int] = {}
@@ -86,8 +88,9 @@ def adding(mine: RankWatch, parameter: torch.Tensor) -> Any:
             before, so_far = mine.own.get(key), parameter.grad
             if before is not None and so_far is not None and bool(so_far.any()):
                 before += copy
+                mine.passes[key] += 1
             else:
-                mine.own[key] = copy
+                mine.own[key], mine.passes[key] = copy, 1
 
     return add
 
@@ -95,3 +98,11 @@ def adding(mine: RankWatch, parameter: torch.Tensor) -> Any:
 def hook_on(parameter: Any, hook: Any) -> None:
     """Have a hook called with what comes to a parameter's gradient."""
     parameter.register_hook(hook)
+
+
+def length_of(value: Any) -> int:
+    """Return how long something is, 0 where it has no length."""
+    try:
+        return len(value)
+    except (TypeError, NotImplementedError):
+        return 0

@@ -104,9 +104,16 @@ def _of_activations(seen: Seen, call: Call, passes: set[str]) -> bool:
 def averages_parameters(seen: Seen, ranks: tuple[int, ...]) -> bool:
     """Return whether these ranks average parameters in place of gradients, now and then."""
     members = set(ranks)
-    return any(
-        call.holds == "parameter" and call.op and call.step > 0 and members <= set(call.ranks) for call in seen.calls
-    )
+    if any(call.holds == "parameter" and call.op and call.step and members <= set(call.ranks) for call in seen.calls):
+        return True
+    apart = False
+    for step in [*sorted(seen.steps, key=lambda one: one.number), *seen.ends]:  # they part, and are one again
+        names = [name for name in step.parameters if name not in step.sharded]
+        splits_now = any(splits(step.parameters[name], ranks) for name in names)
+        if apart and not splits_now:
+            return True
+        apart = apart or splits_now
+    return False
 
 
 def pairs(seen: Seen) -> Iterator[tuple[Step, Step]]:

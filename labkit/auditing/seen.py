@@ -289,6 +289,7 @@ class Step:
         sharded: Names of parameters that are spread over ranks.
         fits: Name -> rank -> what its gradient is made of; None where that is not known.
         alike: Names whose gradients came out the same on all ranks before anything was averaged.
+        passes: Name -> how many backward passes of a rank added to its gradient.
         without: Name -> ranks whose gradient is None.
         unknown: Names of what the optimizer holds that no module does, by rank.
         frozen: Name of each parameter of the optimizer that requires no gradient -> on which ranks.
@@ -313,6 +314,7 @@ class Step:
     sharded: set[str] = field(default_factory=set)
     fits: dict[str, dict[int, Fit | None]] = field(default_factory=dict)
     alike: set[str] = field(default_factory=set)
+    passes: dict[str, int] = field(default_factory=dict)
     without: dict[str, list[int]] = field(default_factory=dict)
     unknown: dict[int, list[str]] = field(default_factory=dict)
     frozen: dict[str, list[int]] = field(default_factory=dict)

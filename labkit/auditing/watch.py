@@ -12,7 +12,7 @@ import torch
 from labkit.auditing.bits import digest, kept, nonzero, rows, same_bits, tensors_of, unseen
 from labkit.auditing.gradient_numbers import LOOKED_AT, NORMS, address_of, number_of, of_gradients, squares
 from labkit.auditing.meeting import Shot, met
-from labkit.auditing.rank_watch import Enough, RankWatch, adding, hook_on, line
+from labkit.auditing.rank_watch import Enough, RankWatch, adding, hook_on, length_of, line
 from labkit.auditing.seen import Backward, Batch, Call, Clip, Epoch, Input, Mask, Number, Read, Seen, SquareSum
 from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator
@@ -251,6 +251,7 @@ class Watch:
                         last = before is not None and after is not None and same_bits(copy, after)
                         shot.gradients[name] = before if last and before is not None else copy
                         shot.own[name] = own if last or after is None else after
+                        shot.passes[name] = mine.passes.get(id(one), 1)
         for group in optimizer.param_groups:
             self.added(group["params"])
         self._bring(mine, place, mine.steps_of[place], shot)
@@ -325,8 +326,8 @@ class Watch:
         number = mine.epochs[place]
         mine.epochs[place] += 1
         mine.iterating[id(fetcher)] = (place, number)
-        sampler, samples = getattr(loader, "sampler", None), _length(getattr(loader, "dataset", None))
-        spreads = hasattr(sampler, "num_replicas") and hasattr(sampler, "seed") and _length(sampler) <= 1_000_000
+        sampler, samples = getattr(loader, "sampler", None), length_of(getattr(loader, "dataset", None))
+        spreads = hasattr(sampler, "num_replicas") and hasattr(sampler, "seed") and length_of(sampler) <= 1_000_000
         self.seen.epochs.append(
             Epoch(
                 mine.rank,
@@ -340,7 +341,7 @@ class Watch:
                 getattr(sampler, "num_replicas", None),
                 getattr(sampler, "rank", None),
                 samples,
-                _length(sampler),
+                length_of(sampler),
                 () if not spreads or sampler is None else tuple(sampler),
                 line(frame),
                 mine.made.get(id(loader), ""),
@@ -391,10 +392,3 @@ class Watch:
         for place, number in sorted(self._shots):
             self._meet(place, number)
         return self.seen
-
-
-def _length(value: Any) -> int:
-    try:
-        return len(value)
-    except (TypeError, NotImplementedError):
-        return 0

@@ -174,10 +174,10 @@ def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
         factor = _loss_factor(step)
         if not fits or factor is None:
             continue
-        sizes = {len(fit.ranks) for fit in fits.values()}
+        sizes = {(len(fit.ranks), step.passes.get(name, 1)) for name, fit in fits.items()}
         if len(sizes) > 1:
             continue
-        ranks, passes = sizes.pop(), len(step.backwards[rank])
+        ranks, passes = sizes.pop()
         ratio = median(fit.ratio for fit in fits.values()) * ranks
         times = ratio * factor * passes
         name, fit = next(iter(fits.items()))

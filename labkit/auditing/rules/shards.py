@@ -34,7 +34,7 @@ def look(seen: Seen) -> Iterator[Finding]:
 def _equal(seen: Seen, step: Step, ranks: tuple[int, ...]) -> Finding | None:
     drawn = [name for name in step.held if name in step.parameters and name not in step.constant]
     equal = [name for name in drawn if any(set(ranks) <= set(group) for group in step.parameters[name])]
-    if not drawn or len(equal) < len(drawn) or step.sharded & set(drawn):
+    if not drawn or len(equal) < len(drawn) or step.sharded:
         return None
     given = {one.rank: one.digest for one in reversed(seen.inputs) if one.step == step.step and one.rank in ranks}
     one_batch = len(given) == len(ranks) and len(set(given.values())) == 1
