@@ -118,13 +118,14 @@ def _pushed(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding
     total, single = torch.zeros_like(sums), True
     for calls in _calls(got, "push"):
         for call in calls:
-            if call["gradients"].dtype != gradients.dtype:
-                said = f"A server was pushed gradients of {call['gradients'].dtype}; they were given in"
-                yield Finding("sums in another type", f"{said} {gradients.dtype}.")
+            pushed, shape = call["gradients"], (len(call["keys"]), gradients.shape[1])
+            if not isinstance(pushed, Tensor) or pushed.shape != shape:
+                what = f"gradients of shape {tuple(pushed.shape)}" if isinstance(pushed, Tensor) else f"{pushed!r:.40}"
+                yield Finding("gradients lost", f"A server was pushed {len(call['keys'])} keys with {what}.")
                 return
-            if call["keys"].shape[0] != call["gradients"].shape[0]:
-                said = f"A server was pushed {len(call['keys'])} keys with {len(call['gradients'])} gradients."
-                yield Finding("gradients lost", said)
+            if pushed.dtype != gradients.dtype:
+                text = f"A server was pushed gradients of {pushed.dtype}; they were given in {gradients.dtype}."
+                yield Finding("sums in another type", text)
                 return
             total.index_add_(0, call["keys"], call["gradients"])
             for key, gradient in zip(call["keys"], call["gradients"], strict=True):
