@@ -856,6 +856,72 @@ labkit.answer("across_nodes", 1.75)
 # %% [markdown]
 # The price is memory: every node holds all 16 bytes of each parameter.
 #
+# Now build what lesson 14 trains with. Each rank is in two groups: `node` holds the ranks of its node, `across` its
+# counterparts, one in each node.
+#
+# ### Exercise [[hybrid_shards]]
+#
+# *10 points, about 12 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="hybrid_shards" points=10 difficulty=2 importance=4 minutes=12 title="Sharded inside a node" provides=["node_shard_of", "start_node_gather", "start_hybrid_scatter"] bonus=true
+def node_shard_of(tensor: Tensor, node: Any) -> Tensor:
+    """Return a copy of this rank's part of a tensor, as shard_of does, where a node's ranks hold all of it."""
+    # BEGIN SOLUTION hybrid_shards
+    return node_rows_of(tensor, node)[dist.get_rank(node)].clone()
+    # END SOLUTION
+
+
+def start_node_gather(shards: list[Tensor], tensors: list[Tensor], node: Any) -> Callable[[], None]:
+    """Begin to fill the tensors from the shards of the node's ranks; return the function that waits and has filled them.
+
+    One collective, in the dtype of the tensors, written into ``tensor.data``.
+    """
+    # BEGIN SOLUTION hybrid_shards
+    sizes = [len(shard) for shard in shards]
+    mine = torch.cat([shard.detach().to(tensors[0].dtype) for shard in shards])
+    everyones = mine.new_empty(dist.get_world_size(node), len(mine))
+    work = ALL_GATHER(everyones.view(-1), mine, group=node, async_op=True)
+
+    def finish() -> None:
+        work.wait()
+        for column, tensor in zip(everyones.split(sizes, 1), tensors, strict=True):
+            tensor.data.copy_(column.reshape(-1)[: tensor.numel()].view(tensor.shape))
+
+    return finish
+    # END SOLUTION
+
+
+def start_hybrid_scatter(tensors: list[Tensor], node: Any, across: Any) -> Callable[[], list[Tensor]]:
+    """Begin to average tensors over all ranks of all nodes; return the function that waits and returns this rank's shards.
+
+    One collective inside the node, which has begun when this returns, and one across, for shards alone.
+    """
+    # BEGIN SOLUTION hybrid_shards
+    rows = torch.cat([node_rows_of(tensor, node) for tensor in tensors], 1)
+    mine = rows.new_empty(rows.shape[1])
+    work = REDUCE_SCATTER(mine, rows.view(-1), group=node, async_op=True)
+    sizes = [-(-tensor.numel() // len(rows)) for tensor in tensors]
+
+    def finish() -> list[Tensor]:
+        work.wait()
+        dist.all_reduce(mine, group=across)
+        return list((mine / (dist.get_world_size(node) * dist.get_world_size(across))).split(sizes))
+
+    return finish
+
+
+def node_rows_of(tensor: Tensor, node: Any) -> Tensor:
+    """Return the tensor as one row for each rank of the node, padded with zeros."""
+    flat, count = tensor.detach().reshape(-1), dist.get_world_size(node)
+    return nn.functional.pad(flat, (0, -len(flat) % count)).view(count, -1)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_scatter)
+
+# %% [markdown]
 # In torch it is a device mesh with two dimensions: `fully_shard` shards along the last one, and copies along the first. Here are
 # two nodes of four GPUs, once as eight ranks in a row, once as two times four:
 

@@ -43,13 +43,15 @@ class TestContract(LessonContract):
         "memory_plan",
         "clipped_shards",
         "across_nodes",
+        "hybrid_shards",
         "offload_plan",
         "saved_state",
     )
     bonus = (
-        "sharded_module", "own_norm", "memory_plan", "clipped_shards", "across_nodes", "offload_plan", "saved_state",
+        "sharded_module", "own_norm", "memory_plan", "clipped_shards", "across_nodes", "hybrid_shards",
+        "offload_plan", "saved_state",
     )  # fmt: skip
-    bonus_points = 85
+    bonus_points = 95
     least_guesses = 1
     topics: ClassVar = {
         "the question": r"out of memory",

@@ -210,3 +210,49 @@ def clip_by_global_norm(gradients, max_norm, group=None):
         for g in gradients:
             g.copy_(g.double() * float(max_norm / norm))
     return norm
+
+
+# %% hybrid_shards
+def node_shard_of(tensor, node):
+    n = dist.get_world_size(node)
+    size = (tensor.numel() + n - 1) // n
+    padded = tensor.new_zeros(n * size)
+    padded[: tensor.numel()] = tensor.detach().flatten()
+    return padded.split(size)[dist.get_rank(node)].clone() if size else padded
+
+
+def start_node_gather(shards, tensors, node):
+    mine = torch.cat([s.detach().to(tensors[0].dtype) for s in shards])
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size(node))]
+    work = dist.all_gather(parts, mine, group=node, async_op=True)
+
+    def finish():
+        work.wait()
+        start = 0
+        for shard, tensor in zip(shards, tensors, strict=True):
+            whole = torch.cat([part[start : start + len(shard)] for part in parts])
+            tensor.data.copy_(whole[: tensor.numel()].view_as(tensor))
+            start += len(shard)
+
+    return finish
+
+
+def start_hybrid_scatter(tensors, node, across):
+    n, sizes, pieces = dist.get_world_size(node), [], []
+    for tensor in tensors:
+        size = (tensor.numel() + n - 1) // n
+        padded = tensor.new_zeros(n * size)
+        padded[: tensor.numel()] = tensor.detach().flatten() / dist.get_world_size()
+        sizes.append(size)
+        pieces.append(padded.view(n, size))
+    pieces = torch.cat(pieces, 1)
+    mine = torch.empty_like(pieces[0])
+    inside = REDUCE_SCATTER(mine, pieces.flatten(), group=node, async_op=True)
+
+    def finish():
+        inside.wait()
+        work = dist.all_reduce(mine, group=across, async_op=True)
+        work.wait()
+        return list(mine.split(sizes))
+
+    return finish

@@ -1,0 +1,34 @@
+"""What a rank runs of hybrid_shards."""
+
+from __future__ import annotations
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import my_group
+from labkit.checks.values import listed, tensors
+from labkit.exercises.sharded_training.on_ranks import cutter
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Cut tensors into a node's shards, gather them inside it, scatter gradients over all nodes (hybrid_shards).
+
+    Inputs: tensors (the same on all ranks), shards (of what the node holds), targets (what is filled with that),
+    gradients, nodes (lists of ranks, equally long).
+    Between the beginning of each transfer and its end stands a mark on the wire.
+    """
+    cut = cutter()
+    nodes = listed(inputs, "nodes")
+    node = my_group(inputs, "nodes")
+    across = my_group({"groups": [list(each) for each in zip(*nodes, strict=True)]})
+    cuts = [functions["node_shard_of"](each, node) for each in tensors(inputs, "tensors")]
+    targets = tensors(inputs, "targets")
+    cut()
+    finish = functions["start_node_gather"](tensors(inputs, "shards"), targets, node)
+    cut()
+    finish()
+    cut()
+    collect = functions["start_hybrid_scatter"](tensors(inputs, "gradients"), node, across)
+    cut()
+    means = collect()
+    cut()
+    return {"shards": cuts, "targets": targets, "means": list(means)}

@@ -1,0 +1,172 @@
+"""Hybrid sharding: shards inside a node, a copy of all of them in every node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from labkit.checks import draws
+from labkit.checks.case import Case, Values
+from labkit.checks.declared import Mistake, declared, failed_in
+from labkit.checks.finding import Finding
+from labkit.checks.groups import group_of
+from labkit.checks.least_traffic import both_ways
+from labkit.checks.values import tensors
+from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, tensors_result
+from labkit.exercises.sharded_training.hybrid_shards.driver import drive
+from labkit.exercises.sharded_training.started import STARTED, Started, overlapping, transfers
+
+_BOTH = (Started("start_node_gather", 1), Started("start_hybrid_scatter", 3, most=2))
+node_of = partial(group_of, key="nodes")
+
+
+def hybrid_case(
+    name: str, seed: int, nodes: Sequence[Sequence[int]], shapes: Sequence[Shape], dtype: str = "float64"
+) -> Case:
+    """Return a case of hybrid_shards: nodes are lists of ranks, all equally long.
+
+    Raises:
+        ValueError: If a node's ranks do not ascend: new_group counts them in that order.
+    """
+    if any(list(each) != sorted(each) for each in nodes):
+        raise ValueError(f"the ranks of each node have to ascend, not {nodes}")
+    kind: torch.dtype = getattr(torch, dtype)
+    size, inside = sum(map(len, nodes)), len(nodes[0])
+    originals = [drawn(seed + at, shape, kind) for at, shape in enumerate(shapes)]
+    inputs: list[Values] = []
+    for rank in range(size):
+        part = draws.part_of(seed, "rank", rank)
+        lengths = [rows(each, inside).shape[1] for each in originals]
+        inputs.append({
+            "tensors": [each.clone() for each in originals],
+            "shards": [drawn(part + 100 + at, (length,), kind) for at, length in enumerate(lengths)],
+            "targets": [torch.full(shape, -7.0, dtype=kind) for shape in shapes],
+            "gradients": [drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
+            "nodes": [list(each) for each in nodes],
+        })  # fmt: skip
+    return Case(name, size, tuple(inputs))
+
+
+def _cut(case: Case, rank: int, originals: Sequence[Tensor]) -> list[Tensor]:
+    node = node_of(case, rank)
+    return [rows(each, len(node))[node.index(rank)] for each in originals]
+
+
+def _gathered(case: Case, rank: int) -> list[Tensor]:
+    parts = zip(*(tensors(case.inputs[each], "shards") for each in node_of(case, rank)), strict=True)
+    like = tensors(case.inputs[0], "targets")
+    return [torch.cat(each)[: to.numel()].view(to.shape) for each, to in zip(parts, like, strict=True)]
+
+
+def _mean(case: Case, rank: int, factor: float = 1.0, *, alone: bool = False) -> list[Tensor]:
+    """Return a rank's shards of the mean over all ranks, or over its node alone."""
+    over = node_of(case, rank) if alone else range(case.world_size)
+    gradients = zip(*(tensors(case.inputs[each], "gradients") for each in over), strict=True)
+    return _cut(case, rank, [factor * mean(each) for each in gradients])
+
+
+def _num_nodes(case: Case) -> int:
+    return case.world_size // len(node_of(case, 0))
+
+
+def _of_everybody(case: Case, rank: int, times: int) -> list[Tensor]:
+    """Return what an all_reduce over all ranks makes of the nodes' shards."""
+    shards = [_mean(case, each, alone=True) for each in range(case.world_size)]
+    return [times * torch.stack(each).sum(0) / case.world_size for each in zip(*shards, strict=True)]
+
+
+def expected(case: Case) -> list[Values]:
+    """Return each rank's shards, the filled tensors and the shards of the mean over all ranks (the oracle)."""
+    originals = tensors(case.inputs[0], "tensors")
+    return [
+        {"shards": _cut(case, rank, originals), "targets": _gathered(case, rank), "means": _mean(case, rank)}
+        for rank in range(case.world_size)
+    ]
+
+
+def _of_all(case: Case, rank: int) -> list[Tensor]:
+    return [rows(each, case.world_size)[rank] for each in tensors(case.inputs[0], "tensors")]
+
+
+def _by_world_rank(case: Case, rank: int) -> list[Tensor]:
+    inside = len(node_of(case, rank))
+    return [rows(each, inside)[rank % inside] for each in tensors(case.inputs[0], "tensors")]
+
+
+def _across(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
+    """Yield what crosses the network and is no shard."""
+    for rank in range(case.world_size):
+        inside = len(node_of(case, rank))
+        padded = [rows(each, inside) for each in tensors(case.inputs[0], "targets")]
+        whole = sum(each.numel() * each.element_size() for each in padded)
+        for _, calls in transfers(wire, _BOTH[1:], rank):
+            for call in calls:
+                most = whole // inside if call.kind == "all_reduce" else whole
+                if call.bytes > most:
+                    text = f"Rank {rank} calls {call.kind} with {call.bytes} bytes."
+                    yield Finding("whole gradients across", text, f"at most {most}", str(call.bytes), rank)
+
+
+EXERCISE = declared(
+    id="hybrid_shards",
+    functions=("node_shard_of", "start_node_gather", "start_hybrid_scatter"),
+    driver=drive,
+    oracle=expected,
+    least=lambda case: both_ways(range(case.world_size), 1),
+    looks=(
+        tensors_result("shards", "{ranks}: the shard of tensor {tensor} on rank {rank} is wrong."),
+        tensors_result(
+            "targets", "After finish() rank {rank}'s tensor {tensor} is not what its node's shards are together.",
+            "put together wrongly",
+        ),
+        tensors_result("means", "{ranks}: rank {rank}'s shard of the mean of tensor {tensor} over all ranks is wrong."),
+        _across,
+        overlapping(_BOTH),
+    ),
+    mistakes=(
+        Mistake("shards of all ranks",
+                "A node holds everything, so a shard is a share of the node's ranks: dist.get_world_size(node).",
+                {"shards": _of_all}),
+        Mistake("place in the world",
+                "Which shard a rank has follows from its place in its node: dist.get_rank(node). Ranks of a node need "
+                "not be neighbours.",
+                {"shards": _by_world_rank}, seen=failed_in("node_shard_of", "IndexError"), certain=True),
+        Mistake("put together wrongly", "Gather inside the node: group=node, and as many rows as it has ranks.",
+                says=("must be", "size", "shape", "expected")),
+        Mistake("own node's mean",
+                "These are the gradients of one node. Its shards and their counterparts in the other nodes have to be "
+                "added up: all_reduce in across.",
+                {"means": (partial(_mean, alone=True),
+                           lambda case, rank: _mean(case, rank, 1 / _num_nodes(case), alone=True))}),
+        Mistake("sum for mean",
+                "Both collectives add up: divide by the ranks of node times those of across, which are all ranks.",
+                {"means": (lambda case, rank: _mean(case, rank, case.world_size),
+                           lambda case, rank: _mean(case, rank, _num_nodes(case)),
+                           lambda case, rank: _mean(case, rank, len(node_of(case, rank))))}),
+        Mistake("summed over everybody",
+                "The all_reduce has added up different shards. Only counterparts hold the same one: group=across.",
+                {"means": (partial(_of_everybody, times=1),
+                           lambda case, rank: _of_everybody(case, rank, len(node_of(case, rank))))}),
+        Mistake("whole gradients across",
+                "Only shards cross the network: first reduce_scatter inside the node, then all_reduce the shard."),
+        *STARTED,
+    ),
+    visible=(
+        hybrid_case("4 ranks in 2 nodes, one tensor of 4 x 6", 1371, [[0, 1], [2, 3]], [(4, 6)]),
+        hybrid_case("4 ranks, nodes of ranks 0 and 2, 1 and 3", 1372, [[0, 2], [1, 3]], [(4, 2), (6,)]),
+        hybrid_case("4 ranks in 2 nodes, sizes that do not divide", 1373, [[0, 1], [2, 3]], [(5, 3), (), (7,)]),
+        hybrid_case("3 ranks, one node", 1374, [[0, 1, 2]], [(3, 5), (4,)]),
+    ),
+    hints=(
+        "It is flat_shards again, inside a group. What is missing afterwards are the other nodes' gradients, and every "
+        "one of your shards has a counterpart there.",
+        "Give all three the group: dist.get_world_size(node), dist.get_rank(node), group=node. In the function that "
+        "start_hybrid_scatter returns, wait, all_reduce your part in across, and divide by both sizes.",
+        "rows = nn.functional.pad(flat, (0, -len(flat) % n)).view(n, -1) with n = dist.get_world_size(node); "
+        "REDUCE_SCATTER(mine, rows.view(-1), group=node, async_op=True); later dist.all_reduce(mine, group=across).",
+    ),
+)  # fmt: skip

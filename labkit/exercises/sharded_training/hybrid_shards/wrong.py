@@ -1,0 +1,57 @@
+"""Wrong answers to hybrid_shards, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+ACROSS = "        dist.all_reduce(mine, group=across)\n"
+COUNT = "dist.get_world_size(node) * dist.get_world_size(across)"
+BEGIN = "    work = REDUCE_SCATTER(mine, rows.view(-1), group=node, async_op=True)\n"
+GATHER = "    work = ALL_GATHER(everyones.view(-1), mine, group=node, async_op=True)\n"
+MINE = "node_rows_of(tensor, node)[dist.get_rank(node)].clone()"
+
+changed(
+    "cuts for all ranks", "shards of all ranks",
+    (MINE, "node_rows_of(tensor, dist.group.WORLD)[dist.get_rank()].clone()"),
+)  # fmt: skip
+changed(
+    "takes neighbours for a node", "place in the world",
+    (MINE, "node_rows_of(tensor, node)[dist.get_rank() % dist.get_world_size(node)].clone()"),
+)  # fmt: skip
+changed("stays in the node", "own node's mean", (ACROSS, ""))
+changed("stays in the node, its own mean", "own node's mean", (ACROSS, ""), (COUNT, "dist.get_world_size(node)"))
+changed("divides by the node", "sum for mean", (COUNT, "dist.get_world_size(node)"))
+changed("adds up", "sum for mean", (f"(mine / ({COUNT}))", "mine"))
+changed("adds up over everybody", "summed over everybody", (ACROSS, "        dist.all_reduce(mine)\n"))
+changed(
+    "the columns mixed up", "put together wrongly",
+    ("everyones.split(sizes, 1)", "everyones.flip(0).split(sizes, 1)"),
+)  # fmt: skip
+changed(
+    "sends whole gradients", "whole gradients across",
+    (BEGIN, "    work = dist.all_reduce(rows, async_op=True)\n"),
+    (ACROSS, "        mine.copy_(rows[dist.get_rank(node)])\n"),
+)  # fmt: skip
+changed(
+    "begins in finish", "begins in finish",
+    (BEGIN, ""),
+    ("        work.wait()\n" + ACROSS, "        REDUCE_SCATTER(mine, rows.view(-1), group=node)\n" + ACROSS),
+)  # fmt: skip
+changed(
+    "waits at once", "waits at once",
+    (GATHER, "    ALL_GATHER(everyones.view(-1), mine, group=node)\n"),
+    ("        work.wait()\n        for column", "        for column"),
+)  # fmt: skip
+changed(
+    "one collective each", "one collective each",
+    (ACROSS, "        [dist.all_reduce(each, group=across) for each in mine.split(sizes)]\n"),
+)  # fmt: skip
+changed("a rank of the world", "place in the world", (MINE, MINE.replace("get_rank(node)", "get_rank()")))
+changed(
+    "whole gradients first", "whole gradients across",
+    (BEGIN, "    dist.all_reduce(rows, group=across)\n" + BEGIN),
+    (ACROSS, ""),
+)  # fmt: skip
