@@ -65,23 +65,22 @@ class Packet:
 
 
 # %% [markdown]
-# **Fewer bits** is the most obvious idea. 16 bits is a cast, but float16 ends at 65504. What is larger becomes infinite and
-# ruins the model, so clamp it. 8 bits need a **scale**: $m / 127$, where m is the largest magnitude in the gradient. Each
-# entry is rounded to the nearest multiple of the scale.
+# **Fewer bits** is the most obvious idea. 16 bits is a cast, but float16 ends at 65504, and one infinite entry ruins the model.
+# With 8 bits there are 255 levels. Where they lie is up to you, and travels along: a **scale**, one float32 for all entries.
 #
 # ### Exercise [[fewer_bits]]
 #
-# *12 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
+# *14 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Rules for every compressor in this lesson:
 #
 # * A gradient may be float32 or float64, of any shape, all zero, tiny, or not contiguous. `compress` must not change it.
-# * The packet has no more bytes than the docstring says.
+# * The packet has no more bytes than the docstring says, and what comes back is as near as it says.
 # * `decompress` runs on *another* rank, with the packet and a compressor made with the same arguments, but without what
 #   `compress` stored in `self`. (`addable` is for later.)
 
 
-# %% tags=["exercise"] exercise="fewer_bits" points=12 difficulty=2 importance=4 minutes=7 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
+# %% tags=["exercise"] exercise="fewer_bits" points=14 difficulty=2 importance=4 minutes=8 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
 def wire_bytes(packet: Packet) -> int:
     """Return how many bytes travel when this packet does."""
     # BEGIN SOLUTION fewer_bits
@@ -90,7 +89,7 @@ def wire_bytes(packet: Packet) -> int:
 
 
 class Cast:
-    """A compressor to 16 bits: what is beyond the range is clamped to it.
+    """A compressor to 16 bits; an entry beyond the range comes back as the largest number of the type, with its sign.
 
     Args:
         dtype: torch.bfloat16 or torch.float16.
@@ -116,12 +115,12 @@ class Cast:
 
 
 class Int8:
-    """A compressor to int8 and one float32 scale, the largest magnitude over 127."""
+    """A compressor to int8 and one float32: each entry comes back within 1/254 of the gradient's largest magnitude."""
 
     addable = False
 
     def compress(self, gradient: Tensor) -> Packet:
-        """Return two parts: int8 entries, and the scale as a float32 tensor of one entry."""
+        """Return two parts: an int8 for each entry, and a float32 tensor of one entry."""
         # BEGIN SOLUTION fewer_bits
         scale = (gradient.abs().max() / 127).to(torch.float32).clamp(min=1e-30).reshape(1)
         codes = (gradient / scale).round().clamp(-127, 127).to(torch.int8)
@@ -160,7 +159,7 @@ labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 #
 # ### Exercise [[few_entries]]
 #
-# *14 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
+# *16 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Both keep `num_kept(ratio, entries)` entries, and what was not sent comes back as 0. The n-th call of one RandomK (counted
 # from 0, over gradients of any shape) draws from the seed `seed + n`, so each call draws other places. That sum is the
@@ -173,7 +172,7 @@ def num_kept(ratio: float, num_entries: int) -> int:
     return max(1, int(ratio * num_entries))
 
 
-# %% tags=["exercise"] exercise="few_entries" points=14 difficulty=3 importance=5 minutes=9 title="Few entries" provides=["TopK", "RandomK"]
+# %% tags=["exercise"] exercise="few_entries" points=16 difficulty=3 importance=5 minutes=9 title="Few entries" provides=["TopK", "RandomK"]
 class TopK:
     """A compressor that keeps the entries of largest magnitude.
 
@@ -302,12 +301,10 @@ labkit.reveal("top_k_distance", round(three_ranks([TopK(1 / 3) for _ in range(3)
 # It **runs away**. Rank 0's gradient at the start is (-5.5, 4.5, 4.5). The other two would outvote its largest entry, but they
 # send *their* largest ones.
 #
-# The cure: forget nothing. What was not sent stays in a **residual** on the rank that did not send it, and is
-# added to the next gradient. This is **error feedback**:
+# The cure: forget nothing. What was not sent stays in a **residual** on the rank that did not send it, and gets its chance in
+# the next step. This is **error feedback**. It keeps one promise, after any number of steps and with any compressor:
 #
-# $$ \text{packet} = C(g + e), \qquad e \leftarrow g + e - D(\text{packet}) $$
-#
-# C compresses, D decompresses.
+# *all gradients so far = everything that was sent + the residual.*
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.figure("residual")
@@ -315,13 +312,13 @@ labkit.figure("residual")
 # %% [markdown]
 # ### Exercise [[error_feedback]]
 #
-# *14 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
+# *20 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # It works around any compressor, whatever its packets hold. Each key has a residual of its own, `residuals[key]`: DDP has
 # several buckets. Compress once in a call: random-k draws other places the next time. Do not change the gradient.
 
 
-# %% tags=["exercise"] exercise="error_feedback" points=14 difficulty=2 importance=5 minutes=6 title="Error feedback" provides=["ErrorFeedback"]
+# %% tags=["exercise"] exercise="error_feedback" points=20 difficulty=2 importance=5 minutes=6 title="Error feedback" provides=["ErrorFeedback"]
 class ErrorFeedback:
     """A compressor with a memory: what it did not send is added to the next gradient of the same key.
 
@@ -337,7 +334,7 @@ class ErrorFeedback:
         self.residuals: dict[Any, Tensor] = {}
 
     def compress(self, gradient: Tensor, key: Any = 0) -> Packet:
-        """Return the packet of gradient plus residual; what it leaves out becomes the new residual of this key."""
+        """Return a packet of this gradient and all that waits under its key; what is not in the packet waits on."""
         # BEGIN SOLUTION error_feedback
         corrected = gradient + self.residuals[key] if key in self.residuals else gradient.clone()
         packet = self.compressor.compress(corrected)
@@ -410,13 +407,13 @@ look(rank=0, bucket=0, first=10, last=14)
 # %% [markdown]
 # ### Exercise [[diverging_run]]
 #
-# *10 points, about 5 minutes; difficulty 3 of 5, importance 5 of 5*
+# *15 points, about 6 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # One rank's memory of one bucket breaks, some time before the loss shows it. `look` prints what any rank wrote down.
 # `rank`, `bucket`, `since` (the first step with a wrong line), and `cause`: `"what was sent stays in the residual"`,
 # `"signs are lost in what is sent"`, `"two buckets share one residual"` or `"the learning rate is too high"`?
 
-# %% tags=["find"] exercise="diverging_run" points=10 difficulty=3 importance=5 minutes=5 title="The run that diverges"
+# %% tags=["find"] exercise="diverging_run" points=15 difficulty=3 importance=5 minutes=6 title="The run that diverges"
 labkit.answer(
     "diverging_run",
     rank=2,
@@ -467,7 +464,7 @@ class HookState:
 # %% [markdown]
 # ### Exercise [[compression_hook]]
 #
-# *26 points, about 14 minutes; difficulty 4 of 5, importance 5 of 5*
+# *35 points, about 15 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # Divide first: compress `buffer / N` through `state.feedback`, with that key, then *add* what the ranks send. (The sum of
 # eight float16 gradients overflows sooner than the sum of eight eighths.) If `state.feedback.compressor.addable`, only an
@@ -477,7 +474,7 @@ class HookState:
 # what was applied and what waits in your residuals is all the gradient there was.
 
 
-# %% tags=["exercise"] exercise="compression_hook" points=26 difficulty=4 importance=5 minutes=14 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "few_entries", "error_feedback"]
+# %% tags=["exercise"] exercise="compression_hook" points=35 difficulty=4 importance=5 minutes=15 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "few_entries", "error_feedback"]
 def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor]:
     """Start averaging one bucket over the ranks with compressed gradients; does not wait.
 
@@ -619,61 +616,7 @@ labkit.answer("gather_grows", 8)
 # <!-- notes: Show the notebook's last table: every row has the better of two rates. With AdamW, which people use, top 1 % never gets there. -->
 
 # %% [markdown]
-# ## 6 Your own compressor
-#
-# Now **invent** one. A small network trains on four ranks, with momentum, error feedback and a budget of bytes for the whole
-# training. Say for each step, and for each layer in it, how many entries travel (the largest ones) and with how many bits
-# each: 4, 8, 16 or 32. Unless all entries of a layer travel, places do, too: 4 bytes each, or one bit for every entry of the
-# layer, whichever is less. Fewer than 32 bits share a scale of 4 bytes. `most_entries(num_bytes, bits, size)` says how many
-# entries fit; `packet_bytes` and `plan_bytes`, in the same module, count.
-
-
-# %% tags=["given"]
-from labkit.plans.compressed_steps import most_entries
-
-# %% [markdown]
-# ### Exercise [[compression_plan]]
-#
-# *24 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
-#
-# The points are for a lower loss than the naive plan: the same share of every layer in every step, in 32 bits. (The
-# paper is Lin and others, 2018.) The loss is a mean over three seeds. The plan is data, and
-# the class board ranks it.
-
-
-# %% tags=["design"] exercise="compression_plan" points=24 difficulty=3 importance=4 minutes=8 title="A compression plan" provides=["compression_plan"]
-def compression_plan(sizes: list[int], num_steps: int, budget_bytes: int) -> list[list[tuple[int, int]]]:
-    """Return, for each step, for each layer, how many entries travel and how many bits each has; (0, 4) sends nothing.
-
-    Args:
-        sizes: Entries of each layer.
-        num_steps: How long the training is.
-        budget_bytes: The most that one rank may send over all steps, places and scales included.
-    """
-    # BEGIN SOLUTION compression_plan
-    rest = [(0, 4) for _ in sizes]
-    of_two_steps = budget_bytes / (num_steps // 2)
-    full = [(most_entries(int(of_two_steps * size / sum(sizes)), 4, size), 4) for size in sizes]
-    return [full if step % 2 else rest for step in range(num_steps)]
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.challenge("compression_plan", compression_plan)
-
-# %% [markdown] tags=["slide-only"]
-# ## Invent a compressor
-#
-# * for each step and layer: how many entries, how many bits
-# * one budget of bytes for the whole training
-# * momentum and error feedback are given
-#
-# **To the room:** would you send in every step?
-#
-# <!-- notes: What waits in the residual is not lost. The class board ranks the plans. -->
-
-# %% [markdown]
-# ## 7 What stays
+# ## 6 What stays
 #
 # * A packet's bytes are what **travels**: values, places, scales, seeds.
 # * **Forget nothing**: what is not sent stays in the residual. It belongs in the checkpoint.
@@ -692,6 +635,63 @@ labkit.challenge("compression_plan", compression_plan)
 # * seconds, on your link, with your optimizer
 #
 # Next: a table of four promises. Which are kept?
+
+# %% [markdown]
+# ## Bonus: Your own compressor
+#
+# Now **invent** one. A small network trains on four ranks, with momentum, error feedback and a budget of bytes for the whole
+# training. Say for each step, and for each layer in it, how many entries travel (the largest ones) and with how many bits
+# each: 4, 8, 16 or 32. Unless all entries of a layer travel, places do, too: 4 bytes each, or one bit for every entry of the
+# layer, whichever is less. Fewer than 32 bits share a scale of 4 bytes. `most_entries(num_bytes, bits, size)` says how many
+# entries fit; `packet_bytes` and `plan_bytes`, in the same module, count.
+
+
+# %% tags=["given"]
+from labkit.plans.compressed_steps import most_entries, plan_bytes
+
+# %% [markdown]
+# ### Exercise [[compression_plan]]
+#
+# *20 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
+#
+# The naive plan sends the same share of every layer in every step, in 32 bits. A lower loss earns half of the points. As low
+# a loss as that of Qsparse-local-SGD (Basu and others, 2019) earns the other half. The loss is a mean over three seeds. The plan is data, and
+# the class board ranks it.
+
+
+# %% tags=["design"] exercise="compression_plan" points=20 difficulty=3 importance=4 minutes=20 weights=[1, 1, 1, 1] title="A compression plan" provides=["compression_plan"] bonus=true
+def compression_plan(sizes: list[int], num_steps: int, budget_bytes: int) -> list[list[tuple[int, int]]]:
+    """Return, for each step, for each layer, how many entries travel and how many bits each has; (0, 4) sends nothing.
+
+    Args:
+        sizes: Entries of each layer.
+        num_steps: How long the training is.
+        budget_bytes: The most that one rank may send over all steps, places and scales included.
+    """
+    # BEGIN SOLUTION compression_plan
+    left, plan = float(budget_bytes), []
+    for step in range(num_steps):  # 4 bits, in every second step and in the last; what rounding leaves over goes on
+        to_come = (num_steps - step + 1) // 2
+        room = left / to_come if (num_steps - 1 - step) % 2 == 0 else 0
+        plan.append([(most_entries(int(room * size / sum(sizes)), 4, size), 4) for size in sizes])
+        left -= plan_bytes(plan[-1:], sizes)
+    return plan
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("compression_plan", compression_plan)
+
+# %% [markdown] tags=["slide-only"]
+# ## Invent a compressor
+#
+# * for each step and layer: how many entries, how many bits
+# * one budget of bytes for the whole training
+# * momentum and error feedback are given
+#
+# **To the room:** would you send in every step?
+#
+# <!-- notes: What waits in the residual is not lost. The class board ranks the plans. -->
 
 # %% [markdown]
 # ## Bonus: Deep gradient compression
@@ -864,19 +864,9 @@ labkit.check("quantised_all_reduce", quantised_all_reduce)
 # bucket has many matrices, so a bucket's P's travel **together**, joined to one flat tensor, and then its Q's. Here a bias of n
 # numbers is a matrix of n x 1: up to a sign, its P is the vector scaled to norm 1, and its Q is that norm. (The paper and
 # torch send biases uncompressed.)
-#
-# ### Exercise [[power_sgd]]
-#
-# *10 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
-#
-# `average_together` starts **one** all-reduce for the whole list. PowerSGD's `average` does what `average_together` does, and
-# one call of `compress` calls it **twice**: with all P's, and with all Q's. Each gradient counts as a matrix of its first
-# dimension by all others, keeps a Q of its own, and has min(rank, n, m) columns. The first Q's come from a
-# `torch.Generator` with the seed, in the gradient's dtype. `torch.linalg.qr(p)[0]` has orthonormal columns that span what p's
-# span.
 
 
-# %% tags=["exercise"] exercise="power_sgd" points=10 difficulty=4 importance=3 minutes=15 title="PowerSGD" provides=["average_together", "PowerSGD"] bonus=true
+# %% tags=["given"]
 def average_together(tensors: list[Tensor], group: dist.ProcessGroup | None = None) -> list[Tensor]:
     """Return the mean of each tensor over the ranks; one all_reduce brings them all.
 
@@ -884,12 +874,10 @@ def average_together(tensors: list[Tensor], group: dist.ProcessGroup | None = No
         tensors: Of one dtype, and of the same shapes on every rank. They are not changed.
         group: The ranks that take part; None is everybody.
     """
-    # BEGIN SOLUTION power_sgd
     joined = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(joined, group=group)
     means = (joined / dist.get_world_size(group)).split([tensor.numel() for tensor in tensors])
     return [mean.view_as(tensor) for mean, tensor in zip(means, tensors, strict=True)]
-    # END SOLUTION
 
 
 class PowerSGD:
@@ -915,7 +903,6 @@ class PowerSGD:
             Packets of two parts: P, orthonormal, shape (n, r), and Q, shape (m, r), in the gradient's dtype, with r =
             min(rank, n, m).
         """
-        # BEGIN SOLUTION power_sgd
         matrices = [gradient.reshape(len(gradient), -1) for gradient in gradients]
         if self.qs is None:
             generator = torch.Generator().manual_seed(self.seed)
@@ -926,18 +913,12 @@ class PowerSGD:
         self.qs = self.average([matrix.T @ p for matrix, p in zip(matrices, ps, strict=True)])
         parts = zip(ps, self.qs, strict=True)
         return [Packet(pair, gradient.shape, gradient.dtype) for pair, gradient in zip(parts, gradients, strict=True)]
-        # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return P Q^T in the gradient's shape."""
-        # BEGIN SOLUTION power_sgd
         p, q = packet.parts
         return (p @ q.T).view(packet.shape)
-        # END SOLUTION
 
-
-# %% tags=["check"]
-labkit.check("power_sgd", average_together, PowerSGD)
 
 # %%
 torch.manual_seed(0)

@@ -83,14 +83,14 @@ labkit.recorded("starved_step")
 # %% [markdown]
 # ### Exercise [[starved_step]]
 #
-# *10 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
+# *15 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # A third of the run is lost. `waits_in`: what do the ranks wait in: `"all_reduce"`, `"forward and backward"` or
 # `"next batch"`? `share`: how much of the whole run goes there (0.1 for a tenth)? `every`: how many steps lie between two
 # such waits? `cause`: `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`,
 # `"one rank loads for all"` or `"the network is slow"`?
 
-# %% tags=["find"] exercise="starved_step" points=10 difficulty=2 importance=5 minutes=4 title="The starved step"
+# %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=4 title="The starved step"
 labkit.answer(
     "starved_step",
     waits_in="next batch",
@@ -110,7 +110,7 @@ labkit.answer(
 # <!-- notes: Ask how long a wait is, how often it comes, and how long a batch loads. The timeline shows all three; an average may hide them. -->
 
 # %% [markdown]
-# Nothing in the table helps here except its first line, and that one was in use already. **Look at the timeline first.**
+# Only the first line of the table applies, and it was already in use. **Look at the timeline first.**
 #
 # ## 2 Prefetching
 #
@@ -119,18 +119,18 @@ labkit.answer(
 #
 # Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error** in
 # the thread belongs in the loop; otherwise the loop waits forever. A loop that is **left early**, by `break`, closes the
-# generator; a thread that still wants to deliver must not stay behind.
+# generator. The thread may be blocked in `put` then; it has to end, too.
 #
 # ### Exercise [[prefetching_loader]]
 #
-# *25 points, about 10 minutes; difficulty 4 of 5, importance 4 of 5*
+# *35 points, about 18 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="prefetching_loader" points=25 difficulty=4 importance=4 minutes=10 title="A prefetching loader" provides=["prefetched"]
+# %% tags=["exercise"] exercise="prefetching_loader" points=35 difficulty=4 importance=4 minutes=18 title="A prefetching loader" provides=["prefetched"]
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
-    At most depth batches wait in the queue (the thread may hold one more in its hand). An error of the iterable is
+    At most depth batches wait in the queue (the thread may hold one more). An error of the iterable is
     raised here, after the batches before it. When the generator is closed, the thread has ended.
 
     Args:
@@ -225,8 +225,8 @@ labkit.answer("faster_device", 6)
 # %% [markdown]
 # ## 3 Mixed precision
 #
-# Tensor cores multiply 16-bit matrices many times faster than ordinary cores multiply float32. But not everything
-# should have 16 bits. Sums of many numbers and exponentials stay in **float32**. So do the parameters: a step of 0.0001 added to a weight of 1
+# Tensor cores run 16-bit matmuls many times faster than ordinary cores run float32 ones. But not everything should have
+# 16 bits. Sums of many numbers and exponentials stay in **float32**. So do the parameters: a step of 0.0001 added to a weight of 1
 # vanishes in bfloat16, whose next number after 1 is 1.0078.
 #
 # So somebody must cast at every call. A `TorchFunctionMode` sees every call of a torch function while it is on:
@@ -249,13 +249,13 @@ IN_32_BITS = (
 # %% [markdown]
 # ### Exercise [[autocast]]
 #
-# *20 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+# *15 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Functions of the first list compute in `dtype`, those of the second in float32; all others take what comes. Arguments
 # may come by keyword. Integers, such as labels, stay integers.
 
 
-# %% tags=["exercise"] exercise="autocast" points=20 difficulty=3 importance=4 minutes=8 title="Autocast" provides=["Autocast"]
+# %% tags=["exercise"] exercise="autocast" points=15 difficulty=3 importance=4 minutes=9 title="Autocast" provides=["Autocast"]
 class Autocast(TorchFunctionMode):
     """While it is on, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
 
@@ -320,72 +320,11 @@ labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 
 # On an A100, fourteen times from float32, and twice from TF32. On a V100, seven times with float16 and nothing with
 # bfloat16, which its tensor cores do not know. And a block of width 128 gains nothing anywhere: its time is the launching of
 # kernels, not their work. **Faster than what, on which card, how wide?**
-#
-# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000003 becomes zero, and gradients are
-# small. The cure: multiply the loss, and divide the gradients before the optimizer uses them. By how much? By as much as
-# does not overflow. Nobody knows that beforehand, so try. Begin high. If a gradient is not finite, halve the scale
-# and **skip the step**. After many good steps in a row, double it.
-#
-# ### Exercise [[loss_scaling]]
-#
-# *20 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
-
-
-# %% tags=["exercise"] exercise="loss_scaling" points=20 difficulty=2 importance=3 minutes=8 title="Loss scaling" provides=["LossScaler"]
-class LossScaler:
-    """Keeps float16 gradients in range: scales the loss, unscales the gradients, skips steps that overflowed.
-
-    Args:
-        scale: To begin with.
-        growth_interval: After so many good steps in a row the scale doubles.
-    """
-
-    def __init__(self, scale: float = 2.0**16, growth_interval: int = 2000) -> None:
-        self.scale = scale
-        self.growth_interval = growth_interval
-        self.good_steps = 0
-
-    def scaled(self, loss: Tensor) -> Tensor:
-        """Return the loss times the scale."""
-        # BEGIN SOLUTION loss_scaling
-        return loss * self.scale
-        # END SOLUTION
-
-    def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Divide the gradients by the scale and let the optimizer step, or skip it; adapt the scale.
-
-        Returns:
-            Whether the optimizer took its step: not if any gradient has an entry that is infinite or not a number.
-        """
-        # BEGIN SOLUTION loss_scaling
-        gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
-        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
-        if not finite:
-            self.scale /= 2
-            self.good_steps = 0
-            return False
-        for scaled in gradients:
-            scaled /= self.scale
-        optimizer.step()
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.scale *= 2
-            self.good_steps = 0
-        return True
-        # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("loss_scaling", LossScaler)
-
-# %% [markdown]
-# With several ranks, **all must skip together**, or one rank's model falls behind. After DDP's all-reduce they do: an
-# infinity on one rank is an infinity in everybody's mean. (A compressor that clamps, lesson 10's `Cast`, would hide it.)
 
 # %% [markdown] tags=["slide-only"]
 # ## Mixed precision
 #
-# * products in 16 bits; sums and exponentials in 32; **parameters in 32**
+# * matmuls in 16 bits; sums and exponentials in 32; **parameters in 32**
 # * float16 needs loss scaling; bfloat16 does not
 # * ask: faster than *what*? float32, or TF32?
 #
@@ -450,12 +389,13 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # ### Exercise [[recompute_plan]]
 #
-# *25 points, about 10 minutes; difficulty 4 of 5, importance 4 of 5*
+# *35 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
 #
-# You get the points for recomputing less than a checkpoint around every block does. Your score stands beside others'.
+# Recomputing less than a checkpoint around every block does earns half of the points. As little as selective recomputation
+# (Korthikanti and others, 2022) earns the other half.
 
 
-# %% tags=["design"] exercise="recompute_plan" points=25 difficulty=4 importance=4 minutes=10 title="A recompute plan" provides=["recompute_plan"]
+# %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
 def recompute_plan(sizes_mb: list[int], times_us: list[int], limit_mb: int) -> list[int]:
     """Return the indices of the tensors that are kept, ascending; nothing more than limit_mb ever waits for backward.
 
@@ -507,7 +447,93 @@ labkit.challenge("recompute_plan", recompute_plan)
 # <!-- notes: Large and cheap goes; small and expensive stays. The board shows who computes least again. -->
 
 # %% [markdown]
-# ## 5 All of it, on the GPT
+# That leaves compression; the bonus tries it on the GPT. On four machines with an A100 each, halving the
+# bytes saves 50 % of a step at 1 Gbit/s, and 9 % at 400: only communication that nothing hides can be saved.
+#
+# ## 5 What stays
+#
+# * Look at the timeline **before** you tune.
+# * Prefetching saves the shorter of loading and training. Mixed precision pays where matmuls are large.
+# * Recompute what is large and cheap; keep what is small and expensive.
+#
+# **The next question.** A pipeline puts different layers on different GPUs. But what if a single layer is too large, or too
+# slow? Can two GPUs compute *one* matrix product, and what must they tell each other?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * look **before** you tune
+# * large and cheap: recompute; small and dear: keep
+# * a claim needs model, link and device
+#
+# Next: one layer on two GPUs. What must they tell each other?
+
+# %% [markdown]
+# ## Bonus: float16, and all of it on the GPT
+#
+# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000003 becomes zero, and gradients are
+# small. The cure: multiply the loss, and divide the gradients before the optimizer uses them. By how much? As much as you can
+# without overflowing. Nobody knows that beforehand, so try. Begin high. If a gradient is not finite, halve the scale
+# and **skip the step**. After many good steps in a row, double it.
+#
+# ### Exercise [[loss_scaling]]
+#
+# *20 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="loss_scaling" points=20 difficulty=2 importance=3 minutes=8 title="Loss scaling" bonus=true provides=["LossScaler"]
+class LossScaler:
+    """Keeps float16 gradients in range: scales the loss, unscales the gradients, skips steps that overflowed.
+
+    Args:
+        scale: To begin with.
+        growth_interval: After so many good steps in a row the scale doubles.
+    """
+
+    def __init__(self, scale: float = 2.0**16, growth_interval: int = 2000) -> None:
+        self.scale = scale
+        self.growth_interval = growth_interval
+        self.good_steps = 0
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Return the loss times the scale."""
+        # BEGIN SOLUTION loss_scaling
+        return loss * self.scale
+        # END SOLUTION
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Divide the gradients by the scale and let the optimizer step, or skip it; adapt the scale.
+
+        Returns:
+            Whether the optimizer took its step: not if any gradient has an entry that is infinite or not a number.
+        """
+        # BEGIN SOLUTION loss_scaling
+        gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
+        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
+        if not finite:
+            self.scale /= 2
+            self.good_steps = 0
+            return False
+        for scaled in gradients:
+            scaled /= self.scale
+        optimizer.step()
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.scale *= 2
+            self.good_steps = 0
+        return True
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("loss_scaling", LossScaler)
+
+# %% [markdown]
+# With several ranks, **all must skip together**, or one rank's model falls behind. After DDP's all-reduce they do: an
+# infinity on one rank is an infinity in everybody's mean. (A compressor that clamps, lesson 10's `Cast`, would hide it.)
+
+# %% [markdown]
+# ### All of it
 #
 # The GPT learns to add two-digit numbers, once as `models.train` does it in float32, and once with your loader, your
 # autocast and your loss scaling in float16.
@@ -535,29 +561,8 @@ for name, train in (("float32", models.train), ("loader, autocast, scaling", tra
     print(f"{name:26} loss {losses[0]:.2f} at the start, {sum(losses[-10:]) / 10:.2f} at the end")
 
 # %% [markdown]
-# The same loss. On this machine's processor it is hardly faster: processors have no tensor cores for float16. On a GPU the
+# The same loss. On this machine's processor it is hardly faster: few processors have matmul units for float16. On a GPU the
 # same code is, and now you know why.
-#
-# Compression is the line that is left; the bonus tries it on the GPT. On four machines with an A100 each, halving the
-# bytes saves 50 % of a step at 1 Gbit/s, and 9 % at 400: only communication that nothing hides can be saved.
-#
-# ## 6 What stays
-#
-# * Look at the timeline **before** you tune.
-# * Prefetching saves the shorter of loading and training. Mixed precision pays where products are large.
-# * Recompute what is large and cheap; keep what is small and expensive.
-#
-# **The next question.** A pipeline puts different layers on different GPUs. But what if a single layer is too large, or too
-# slow? Can two GPUs compute *one* matrix product, and what must they tell each other?
-
-# %% [markdown] tags=["slide-only"]
-# ## What stays
-#
-# * look **before** you tune
-# * large and cheap: recompute; small and dear: keep
-# * a claim needs model, link and device
-#
-# Next: one layer on two GPUs. What must they tell each other?
 
 # %% [markdown]
 # ## Bonus: The true table

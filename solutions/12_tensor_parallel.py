@@ -66,7 +66,7 @@ labkit.matrix_cuts()
 # * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An all-reduce adds
 #   the partial sums up.
 #
-# What the first leaves, the second reads. So an MLP is cut by columns first, by rows second, and communicates once. GELU works on each number by itself.
+# The split that the first matrix leaves is the split that the second one reads. So an MLP is cut by columns first, by rows second, and communicates once. GELU works on each number by itself.
 #
 # (`nn.Linear` stores its weight transposed: columns of `A` are *rows of* `weight`.)
 #
@@ -412,7 +412,7 @@ labkit.reveal("large_all_reduces", len(large), run.timeline)
 # there.
 #
 # Then `leave` hands each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
-# **all-gather**. In backward each does what the other does in forward.
+# **all-gather**. In backward each does what the other does in forward. No whole sum travels.
 #
 # Random numbers now matter. Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the
 # ranks drift apart. Where each has its own tokens or hidden units, the same mask on every rank would be a pattern that
@@ -611,9 +611,9 @@ labkit.figure("mesh")
 # each rank may keep it **whole** and repeat the work, if memory allows.
 #
 # Decide for a chain of matrices. `"columns"` and `"whole"` read whole activations, `"rows"` reads a part. `"columns"` leaves
-# a part, the others whole activations. Where a part lies and whole is wanted, an all-gather follows (and a reduce-scatter in
-# backward); where rows read a part of what is whole, its gradient is gathered. After the last matrix all is whole.
-# `labkit.plans.matrix_splits.step_seconds(matrices, splits, machine)` says what a plan takes, and its docstring how.
+# a part, the others whole activations. Every change from a part to the whole, or back, costs a collective in forward or
+# backward; `labkit.plans.matrix_splits.step_seconds(matrices, splits, machine)` adds them up. After the last matrix all is
+# whole. (Alpa, by Zheng and others, 2022, looks for the optimum.)
 
 
 # %% tags=["given"]
@@ -625,11 +625,11 @@ from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_secon
 # *20 points, about 9 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
-# %% tags=["design"] exercise="split_plan" points=20 difficulty=3 importance=3 minutes=9 title="Your own split" provides=["split_plan"]
+# %% tags=["design"] exercise="split_plan" points=20 weights=[1, 1, 1, 1] difficulty=3 importance=3 minutes=9 title="Your own split" provides=["split_plan"]
 def split_plan(matrices: list[Matrix], machine: Machine) -> list[str]:
     """Return "columns", "rows" or "whole" for each matrix; memory_bytes of the plan is at most machine.memory_bytes.
 
-    The faster the better: points are for beating columns everywhere.
+    The faster the better: half of the points are for beating columns everywhere, half for the optimum.
     """
     # BEGIN SOLUTION split_plan
     plans: list[list[str]] = [[]]
@@ -698,8 +698,8 @@ for step in (0, 49, 99, 149):
 #
 # ## 9 What stays
 #
-# A layer on eight GPUs is four all-reduces a block that nothing hides, so it lives inside a machine. Norms, and the
-# optimizer's state of what is not cut, are still on every rank.
+# Cutting a block costs four all-reduces that nothing hides, so keep it inside a machine. Norms, and the optimizer state of
+# what is not cut, are still on every rank.
 #
 # **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only 1/N
 # of all of it, and asked for the rest when it is needed?

@@ -16,10 +16,11 @@
 # A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training, and the
 # first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the same things?
 #
-# In this lesson you build the answer, in three stages: **ZeRO** 1, 2 and 3. The last one is what PyTorch calls FSDP. At the
-# end the course's GPT trains on your version, beside torch's `fully_shard`, to the same loss.
+# In this lesson you build the answer, in three stages: **ZeRO** 1, 2 and 3. The first two are the core of the lesson. The
+# third, which PyTorch calls FSDP, is the first part of the bonus. Each part ends with the course's GPT: it trains on what you
+# built, beside torch's own, to the same loss.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02 (what all-reduce is made of) and autograd hooks, which
+# **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of) and autograd hooks, which
 # lesson 04 uses; no GPU.
 #
 # **Stuck?** `labkit.hint("flat_shards")` gives up to three hints. `labkit.lend("flat_shards")` puts a working version into
@@ -30,7 +31,7 @@
 #
 # A 14 GB model, eight GPUs of 24 GB, out of memory. Why?
 #
-# <!-- notes: ZeRO 1, 2 and 3, built one after the other. The third is FSDP. -->
+# <!-- notes: ZeRO 1 and 2, built one after the other. ZeRO-3, which is FSDP, is the bonus. -->
 
 # %% tags=["given"]
 from collections.abc import Callable
@@ -90,14 +91,16 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # <!-- notes: One billion at most, and that without activations. GPT-3 takes 2.8 TB. -->
 
 # %% tags=["figure"]
-labkit.sharding_player(num_params=7e9, num_ranks=8)
+labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 
 # %% [markdown]
-# Between steps there are no gradients, so the figure begins with 14 of the 16 bytes.
+# The figure begins with DDP; the buttons choose a stage. Between steps there are no gradients, so you see 14 of the 16 bytes.
 #
 # * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
 # * **ZeRO-2** also shards the gradients.
 # * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
+#
+# With ZeRO-1 and 2 a step sends as much as DDP's, if the sharding is done well. Section 4 says how.
 #
 # **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU changes least? Answer 1 or 3.
 
@@ -145,7 +148,7 @@ labkit.answer("most_saved", 1)
 #
 # ### Exercise [[flat_shards]]
 #
-# *20 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+# *40 points, about 20 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
 # %% [markdown] tags=["slide-only"]
@@ -163,7 +166,7 @@ labkit.answer("most_saved", 1)
 # <!-- notes: An all-reduce is the two of them, one after the other. -->
 
 
-# %% tags=["exercise"] exercise="flat_shards" points=20 difficulty=3 importance=5 minutes=8 title="Flat shards" provides=["shard_of", "start_gather", "start_scatter"]
+# %% tags=["exercise"] exercise="flat_shards" points=40 difficulty=3 importance=5 minutes=20 title="Flat shards" provides=["shard_of", "start_gather", "start_scatter"]
 def shard_of(tensor: Tensor) -> Tensor:
     """Return a copy of this rank's part of a tensor: flat, numel / world_size elements, rounded up.
 
@@ -182,7 +185,7 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 
     Args:
         shards: This rank's shard of each tensor.
-        tensors: They keep their memory, and may get it only just before that function is called.
+        tensors: Fill them in place. Their storage may still be empty now; it is allocated before that function is called.
     """
     # BEGIN SOLUTION flat_shards
     sizes = [len(shard) for shard in shards]
@@ -243,10 +246,10 @@ labkit.check("flat_shards", shard_of, start_gather, start_scatter)
 #
 # ### Exercise [[sharded_optimizer]]
 #
-# *20 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
+# *40 points, about 20 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="sharded_optimizer" points=20 difficulty=3 importance=5 minutes=9 title="ZeRO-1" provides=["ShardedOptimizer"] needs=["flat_shards"]
+# %% tags=["exercise"] exercise="sharded_optimizer" points=40 difficulty=3 importance=5 minutes=20 title="ZeRO-1" provides=["ShardedOptimizer"] needs=["flat_shards"]
 class ShardedOptimizer:
     """An optimizer whose state is sharded: each rank holds only its share of what optimizer_cls keeps.
 
@@ -318,7 +321,7 @@ labkit.answer("whole_first", 1.5)
 #
 # ### Exercise [[scattered_gradients]]
 #
-# *20 points, about 7 minutes; difficulty 3 of 5, importance 5 of 5*
+# *20 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
 # %% [markdown] tags=["slide-only"]
@@ -333,7 +336,7 @@ labkit.answer("whole_first", 1.5)
 # <!-- notes: With a reduce-scatter, ZeRO-1 and ZeRO-2 send no more than DDP. The memory is free of charge. -->
 
 
-# %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=3 importance=5 minutes=7 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
+# %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=2 importance=5 minutes=8 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
 class ScatteringOptimizer(ShardedOptimizer):
     """A ShardedOptimizer for gradients that differ from rank to rank: no DDP around the model, step takes their mean.
 
@@ -363,9 +366,117 @@ class ScatteringOptimizer(ShardedOptimizer):
 labkit.check("scattered_gradients", ScatteringOptimizer)
 
 # %% [markdown]
-# ## 5 ZeRO-3: a layer arrives, computes, and goes
+# ## 5 What each stage costs
 #
-# What is left are the parameters. They are sharded, too, and a **block** of the model is gathered just before it computes,
+# Now run all three on the virtual cluster: a GPT of 4.7 million parameters on eight H100s, one PCIe port each. ZeRO-1 behind
+# DDP sends 1.5 times DDP's bytes. **How many times as long as DDP's will its step be?**
+
+
+# %% tags=["given"]
+def two_steps(stage: int) -> None:
+    model: Any = GPT(num_layers=6, width=256)
+    if stage < 2:
+        model = nn.parallel.DistributedDataParallel(model)
+    sharded = {1: ShardedOptimizer, 2: ScatteringOptimizer}.get(stage)
+    options = {"foreach": True}  # all tensors of the update in a few kernels, as on a real GPU
+    params = list(model.parameters())
+    optimizer = sharded(params, torch.optim.AdamW, **options) if sharded else torch.optim.AdamW(params, **options)
+    train_on_ranks(model, optimizer, 2)
+
+
+def costs(runs: dict[str, Any]) -> list[str]:
+    peaks = {name: memory_peaks(run.timeline)[0].bytes / 1e6 for name, run in runs.items()}
+    times = {name: run.timeline.makespan_ns / 1e6 for name, run in runs.items()}
+    return [f"{name:7} {times[name]:6.2f} ms, {peaks[name]:6.1f} MB at its peak" for name in runs]
+
+
+# %% tags=["predict"]
+labkit.predict("zero1_step", 1.5)
+
+# %% seconds=10
+PCIE = labkit.virtual(8, gpu="h100", link="pcie5")
+names = ("DDP", "ZeRO-1", "ZeRO-2")
+runs = {name: labkit.run(two_steps, stage, on=PCIE, echo=False) for stage, name in enumerate(names)}
+steps = {name: run.timeline.makespan_ns for name, run in runs.items()}
+labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
+
+# %% [markdown]
+# The ratio is below 1.5, because only part of DDP's step is communication that nothing hides. ZeRO-2 sends DDP's bytes, and
+# is still slower: its all-gather begins when backward is over, and has nothing to hide behind.
+#
+# ## 6 Who holds memory that should be free?
+#
+# A colleague trains four layers of 1024 x 1024 with ZeRO-3 on four A100s: a layer is gathered, computes, and is freed. After
+# a minute or two, one rank runs out of memory, always the same one. The first three steps:
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("who_holds")
+
+# %% [markdown]
+# ### Exercise [[who_holds]]
+#
+# `rank`: who holds too much? `extra_mb`: how much higher is its peak than rank 0's? `cause`: does it keep `"gathered
+# parameters"`, `"gradients"`, `"activations"`, or `"the whole optimizer state"`? The memory rows tell (More, Memory), and so do
+# two functions: `memory_peaks(labkit.recorded("who_holds"))` has each rank's peak in `bytes` and what it was made of in
+# `by_category`; `memory_curve(timeline, rank, category)` has the times and bytes of one of them.
+
+# %% tags=["find"] exercise="who_holds" points=0 minutes=3 title="Who holds memory?"
+labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
+
+# %% [markdown]
+# ## 7 The course's GPT, sharded
+#
+# Two real processes, the same batches and AdamW: torch's DDP, then your two optimizers.
+
+# %% tags=["parameters"]
+NUM_STEPS = 60
+
+
+# %% tags=["given"]
+def trained(stage: int, num_steps: int) -> list[float]:
+    model: Any = GPT()
+    if stage < 2:
+        model = nn.parallel.DistributedDataParallel(model)
+    sharded = {1: ShardedOptimizer, 2: ScatteringOptimizer}.get(stage)
+    adamw, params = torch.optim.AdamW, model.parameters()
+    return train_on_ranks(model, sharded(params, adamw, lr=3e-3) if sharded else adamw(params, lr=3e-3), num_steps)
+
+
+# %% tags=["nbval-ignore-output"] seconds=30
+for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
+    losses = labkit.run(trained, stage, NUM_STEPS, on=labkit.local(2, device="cpu"), echo=False).results[0]
+    print(f"{name:7}", [round(loss, 4) for loss in (losses[0], *losses[-3:])])
+
+# %% [markdown]
+# The same loss: sharding changes where numbers lie, not the numbers.
+#
+# ## 8 What stays
+#
+# * Adam takes 16 bytes a parameter, and data parallelism holds each of them N times.
+# * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what DDP
+#   sends; ZeRO-3, or an all-reduce *and* a gather, 1.5 times that.
+# * Memory is free when nobody refers to it: not autograd, not a list, not a plot.
+#
+# ZeRO-2 still holds every parameter on every rank. The bonus shards those, too. At scale, that gets slow when gathering a
+# block takes longer than computing the one before: small batches, slow links between nodes. And every rank still computes
+# every layer.
+#
+# **The next question.** You can split the data, the layers, each layer, and all that is kept. Your 512 GPUs can do all of
+# this at once. Who decides what goes where?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * 16 bytes a parameter, and **each once**
+# * reduce-scatter, update, all-gather
+# * memory is free when **nobody** refers to it
+#
+# Next: data, tensor, pipeline, shards. Who decides?
+
+# %% [markdown]
+# ## Bonus: ZeRO-3, where a layer arrives, computes, and goes
+#
+# The parameters remain. They are sharded, too, and a **block** of the model is gathered just before it computes,
 # and freed when it has. Backward needs it once more.
 #
 # ```
@@ -434,16 +545,16 @@ class Unit:
 # %% [markdown]
 # What you write decides *when*. `block.register_forward_pre_hook`, `register_forward_hook` and
 # `register_full_backward_pre_hook` call you before a block's forward, after it, and before its backward. (Such a hook gets
-# the block and its arguments; what it returns should be `None`.) The last one keeps the gradient of the block's
-# output until the block is through; a hook on the tensor, `output.register_hook`, does not. When all of a unit's gradients
-# are there, it scatters and frees them.
+# the block and its arguments; what it returns should be `None`.) Under
+# `register_full_backward_pre_hook` the gradient of the block's output stays alive until the block's backward is over; a hook
+# on the tensor itself, `output.register_hook`, keeps nothing alive. When all gradients of a unit are complete, start its scatter: that drops them, too.
 #
 # The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used first and
 # last, so the root stays whole from the start of forward to the end of backward.
 #
 # ### Exercise [[sharded_module]]
 #
-# *30 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
+# *40 points, about 45 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
 # %% [markdown] tags=["slide-only"]
@@ -460,7 +571,7 @@ class Unit:
 # <!-- notes: No: autograd kept views of the weight for backward. Empty the storage, resize_(0). -->
 
 
-# %% tags=["exercise"] exercise="sharded_module" points=30 difficulty=4 importance=5 minutes=16 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"]
+# %% tags=["exercise"] exercise="sharded_module" points=40 difficulty=4 importance=5 minutes=45 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"] bonus=true
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while they compute.
 
@@ -556,27 +667,19 @@ class ShardedModule(nn.Module):
 labkit.check("sharded_module", ShardedModule)
 
 # %% [markdown]
-# ## 6 What each stage costs
+# ### What it costs
 #
-# Now all four on the virtual cluster: a GPT of 4.8 million parameters, eight H100s, one PCIe port each.
+# ZeRO-3 sends half as much again as DDP, much of it while the device computes. **How many times as long as DDP's will
+# ZeRO-3's step be?** And how many times as much memory does DDP take at its peak? (Activations are not sharded.)
 
 
 # %% tags=["given"]
-def two_steps(stage: int) -> None:
-    model: Any = GPT(num_layers=6, width=256)
-    wrappers = {2: lambda model: model, 3: lambda model: ShardedModule(model, model.blocks)}
-    model = wrappers.get(stage, nn.parallel.DistributedDataParallel)(model)
-    sharded = {1: ShardedOptimizer, 2: ScatteringOptimizer}.get(stage, lambda params, optimizer: optimizer(params))
-    optimizer = sharded(model.parameters(), torch.optim.AdamW)
-    train_on_ranks(model, optimizer, 2, model.finish_gradient_synchronization if stage == 3 else None)
+def two_steps_of_zero3() -> None:
+    model = GPT(num_layers=6, width=256)
+    sharded = ShardedModule(model, model.blocks)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    train_on_ranks(sharded, optimizer, 2, sharded.finish_gradient_synchronization)
 
-
-# %% tags=["figure"]
-labkit.figure("zero")
-
-# %% [markdown]
-# ZeRO-3 sends half as much again as DDP, much of it while the device computes. **How many times as long as DDP's will
-# ZeRO-3's step be?** And how many times as much memory does DDP take at its peak? (Activations are not sharded.)
 
 # %% tags=["predict"]
 labkit.predict("zero3_step", 1.5)
@@ -585,109 +688,22 @@ labkit.predict("zero3_step", 1.5)
 labkit.predict("ddp_memory", 3)
 
 # %% seconds=15
-runs = [labkit.run(two_steps, stage, on=labkit.virtual(8, gpu="h100", link="pcie5"), echo=False) for stage in range(4)]
-names = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
-peaks = [memory_peaks(run.timeline)[0].bytes / 1e6 for run in runs]
-rows = [f"{name:7} {peak:6.1f} MB at its peak" for name, peak in zip(names, peaks, strict=True)]
-labkit.reveal("ddp_memory", peaks[0] / peaks[3], rows)
+runs["ZeRO-3"] = labkit.run(two_steps_of_zero3, on=PCIE, echo=False)
+peaks = {name: memory_peaks(run.timeline)[0].bytes for name, run in runs.items()}
+labkit.reveal("ddp_memory", peaks["DDP"] / peaks["ZeRO-3"], costs(runs))
 
 # %%
-labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.makespan_ns, runs[3].timeline)
+zero3 = runs["ZeRO-3"].timeline
+labkit.reveal("zero3_step", zero3.makespan_ns / steps["DDP"], zero3)
 
 # %% [markdown]
 # Memory shrinks, and the step grows less than the bytes: what ZeRO-3 sends on top travels while the device computes. Look
 # at a rank's memory row (More, Memory): blocks arrive and go. Beside shards and activations it holds up to four
 # blocks' worth: one computes, its gradients wait, the next arrives, older gradients leave. Larger blocks hide more, and
 # take more memory.
-#
-# ## 7 Who holds memory that should be free?
-#
-# A colleague trains four layers of 1024 x 1024 with a sharded module on four A100s. After a minute or two, one rank runs out
-# of memory, always the same one. The first three steps:
-
-# %% tags=["figure", "nbval-ignore-output"]
-labkit.recorded("who_holds")
 
 # %% [markdown]
-# At its peak each rank holds:
-
-# %%
-for peak in memory_peaks(labkit.recorded("who_holds")):
-    print(peak.rank, peak.bytes / 1e6, "MB:", peak.by_category)
-
-# %% [markdown]
-# ### Exercise [[who_holds]]
-#
-# `rank`: who holds too much? `extra_mb`: how much higher is its peak than rank 0's? `cause`: does it keep `"gathered
-# parameters"`, `"gradients"`, `"activations"`, or `"the whole optimizer state"`?
-
-# %% tags=["find"] exercise="who_holds" points=0 minutes=3 title="Who holds memory?"
-labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
-
-# %% [markdown]
-# ## 8 Seven billion on eight times 24 GB
-#
-# Back to the beginning. With ZeRO-3 your rank holds 14 GB of state, so 10 GB are left. What do you spend them on?
-#
-# * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
-# * **keep** a layer whole between forward and backward: that spares a gather;
-# * **save** a layer's activations. Otherwise backward computes the layer's forward again from its input. That is
-#   **activation checkpointing**: backward takes three units of time instead of two.
-#
-# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. The obvious first plan:
-
-# %% tags=["given"]
-from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
-
-# %%
-print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False,) * 32)))
-
-# %% [markdown]
-# ### Exercise [[memory_plan]]
-#
-# *10 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
-#
-# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. Points are for beating the naive one; beside your time stand FSDP's usual
-# setting (the largest microbatch that fits, everything computed again) and the best that is known.
-
-
-# %% [markdown] tags=["slide-only"]
-# ## 10 GB are left. What do you buy?
-#
-# * a larger microbatch: fewer gathers
-# * layers that stay whole: fewer gathers
-# * saved activations: nothing is computed twice
-#
-# <!-- notes: Over PCIe the link and the recomputing are about equally slow. Over NVLink it is the recomputing alone. -->
-
-
-# %% tags=["design"] exercise="memory_plan" points=10 difficulty=3 importance=4 minutes=8 title="A plan for 24 GB" provides=["memory_plan"]
-def memory_plan(job: Job) -> StepPlan:
-    """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
-    # BEGIN SOLUTION memory_plan
-    best = None
-    for microbatch in range(1, job.num_sequences + 1):
-        if job.num_sequences % microbatch:
-            continue
-        for kept in range(job.num_layers + 1):
-            for saved in range(job.num_layers + 1):
-                keep = tuple(layer >= job.num_layers - kept for layer in range(job.num_layers))
-                save = tuple(layer >= job.num_layers - saved for layer in range(job.num_layers))
-                plan = StepPlan(microbatch, keep, save)
-                found = cost(job, plan)
-                if found.peak_bytes > job.memory_bytes:
-                    break
-                if best is None or found.seconds < best[0]:
-                    best = found.seconds, plan
-    return best[1]
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.challenge("memory_plan", memory_plan)
-
-# %% [markdown]
-# ## 9 The course's GPT, sharded
+# ### The course's GPT on it
 #
 # One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has the squares of
 # its shards only, so their sum travels: one number. `clip_shards` does that here; in the bonus you build it.
@@ -695,11 +711,8 @@ labkit.challenge("memory_plan", memory_plan)
 # **[[own_norm]].** Somebody forgets the `all_reduce`, and each rank clips by the norm of its own shards. What happens?
 # Choose `"error"`, `"nothing"`, `"another direction"` (the update points elsewhere) or `"ranks drift apart"`.
 
-# %% tags=["why"] exercise="own_norm" title="Clipped by oneself"
+# %% tags=["why"] exercise="own_norm" title="Clipped by oneself" bonus=true
 labkit.answer("own_norm", "another direction")
-
-# %% tags=["parameters"]
-NUM_STEPS = 60
 
 
 # %% tags=["given"]
@@ -725,28 +738,69 @@ for train in (yours, train_fully_sharded):
 
 # %% [markdown]
 # The same loss: sharding changes where numbers lie, not the numbers.
+
+# %% [markdown]
+# ## Bonus: Seven billion on eight times 24 GB
 #
-# ## 10 What stays
+# Back to the beginning. With ZeRO-3 your rank holds 14 GB of state, so 10 GB are left. What do you spend them on?
 #
-# * Adam takes 16 bytes a parameter, and data parallelism holds each of them N times.
-# * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what DDP
-#   sends; ZeRO-3, or an all-reduce *and* a gather, 1.5 times that.
-# * Memory is free when nobody refers to it: not autograd, not a list, not a plot.
+# * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
+# * **keep** a layer whole between forward and backward: that spares a gather;
+# * **save** a layer's activations. Otherwise backward computes the layer's forward again from its input. That is
+#   **activation checkpointing**: backward takes three units of time instead of two.
 #
-# At scale, FSDP gets slow when gathering a block takes longer than computing the one before: small batches, slow links
-# between nodes. And every rank still computes every layer.
+# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. The obvious first plan:
+
+# %% tags=["given"]
+from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
+
+# %%
+print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False,) * 32)))
+
+# %% [markdown]
+# ### Exercise [[memory_plan]]
 #
-# **The next question.** You can split the data, the layers, each layer, and all that is kept. Your 512 GPUs can do all of
-# this at once. Who decides what goes where?
+# *10 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
+#
+# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. The naive plan is what people try
+# first: the largest microbatch that fits, everything computed again. Beating it earns half of the points. Reaching
+# block recomputation, as Megatron-LM's users tune it, earns the other half; the best known is faster still.
+
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## 10 GB are left. What do you buy?
 #
-# * 16 bytes a parameter, and **each once**
-# * reduce-scatter, update, all-gather
-# * memory is free when **nobody** refers to it
+# * a larger microbatch: fewer gathers
+# * layers that stay whole: fewer gathers
+# * saved activations: nothing is computed twice
 #
-# Next: data, tensor, pipeline, shards. Who decides?
+# <!-- notes: Over PCIe the link and the recomputing are about equally slow. Over NVLink it is the recomputing alone. -->
+
+
+# %% tags=["design"] exercise="memory_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=20 title="A plan for 24 GB" provides=["memory_plan"] bonus=true
+def memory_plan(job: Job) -> StepPlan:
+    """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
+    # BEGIN SOLUTION memory_plan
+    best = None
+    for microbatch in range(1, job.num_sequences + 1):
+        if job.num_sequences % microbatch:
+            continue
+        for kept in range(job.num_layers + 1):
+            for saved in range(job.num_layers + 1):
+                keep = tuple(layer >= job.num_layers - kept for layer in range(job.num_layers))
+                save = tuple(layer >= job.num_layers - saved for layer in range(job.num_layers))
+                plan = StepPlan(microbatch, keep, save)
+                found = cost(job, plan)
+                if found.peak_bytes > job.memory_bytes:
+                    break
+                if best is None or found.seconds < best[0]:
+                    best = found.seconds, plan
+    return best[1]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("memory_plan", memory_plan)
 
 # %% [markdown]
 # ## Bonus: One norm for all shards
@@ -802,15 +856,15 @@ labkit.answer("across_nodes", 1.75)
 # %% [markdown]
 # The price is memory: every node holds all 16 bytes of each parameter.
 #
-# Now build it. Each rank is in two groups: `node` holds the ranks of its node, `across` its counterparts, one in each node.
-# `dist.get_rank(node)` is a rank's place in its node, and every collective takes `group=node`.
+# Now build what lesson 14 trains with. Each rank is in two groups: `node` holds the ranks of its node, `across` its
+# counterparts, one in each node.
 #
 # ### Exercise [[hybrid_shards]]
 #
-# *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
+# *10 points, about 12 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="hybrid_shards" points=20 difficulty=3 importance=4 minutes=12 title="Sharded inside a node" provides=["node_shard_of", "start_node_gather", "start_hybrid_scatter"] bonus=true
+# %% tags=["exercise"] exercise="hybrid_shards" points=10 difficulty=2 importance=4 minutes=12 title="Sharded inside a node" provides=["node_shard_of", "start_node_gather", "start_hybrid_scatter"] bonus=true
 def node_shard_of(tensor: Tensor, node: Any) -> Tensor:
     """Return a copy of this rank's part of a tensor, as shard_of does, where a node's ranks hold all of it."""
     # BEGIN SOLUTION hybrid_shards
@@ -868,44 +922,34 @@ def node_rows_of(tensor: Tensor, node: Any) -> Tensor:
 labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_scatter)
 
 # %% [markdown]
-# With both you can train the GPT on two nodes of four GPUs: state sharded inside the node, clipped by a norm to which every
-# element adds once. Beside it the same code with all eight GPUs as one "node", which is ZeRO-2.
+# In torch it is a device mesh with two dimensions: `fully_shard` shards along the last one, and copies along the first. Here are
+# two nodes of four GPUs, once as eight ranks in a row, once as two times four:
 
 
 # %% tags=["given"]
-from labkit.models import Addition, loss_of
 from labkit.timeline.metrics import busbw_factor, collective_timings
 
 
-def sharded_over(size: int) -> float:
-    rank, places = dist.get_rank(), torch.arange(dist.get_world_size()).view(-1, size)
-    node = [dist.new_group(ranks) for ranks in places.tolist()][rank // size]
-    across = [dist.new_group(ranks) for ranks in places.t().tolist()][rank % size]
+def on_mesh(*shape: int) -> float:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
     model = GPT(num_layers=4, width=192)
-    params = list(model.parameters())
-    shards = [nn.Parameter(node_shard_of(p, node)) for p in params]
-    optimizer = torch.optim.AdamW(shards, lr=3e-3)
-    for tokens, targets in Addition().loader(3, 64, rank=rank, world_size=dist.get_world_size()):
-        loss = loss_of(model, tokens, targets)
-        means = start_hybrid_scatter(list(torch.autograd.grad(loss, params)), node, across)()
-        clip_by_global_norm(means, 1.0, node)
-        for shard, mean in zip(shards, means, strict=True):
-            shard.grad = mean
-        optimizer.step()
-        start_node_gather(shards, params, node)()
-    dist.all_reduce(loss.detach())
-    return loss.item() / dist.get_world_size()
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("across", "inside")[-len(shape) :])
+    for block in (*model.blocks, model):
+        fully_shard(block, mesh=mesh)
+    return train_on_ranks(model, torch.optim.AdamW(model.parameters(), lr=3e-3), 3)[-1]
 
 
 # %% seconds=15
 num_bytes = 4 * sum(p.numel() for p in GPT(num_layers=4, width=192).parameters())
 cluster = labkit.virtual(8, gpu="h100", gpus_per_node=4, nic="ethernet_100g", nics_per_node=1)
-for size in (8, 4):
-    run = labkit.run(sharded_over, size, on=cluster, echo=False)
+for shape in ((8,), (2, 4)):
+    run = labkit.run(on_mesh, *shape, on=cluster, echo=False)
     across = [call for call in collective_timings(run.timeline) if call.num_ranks != 4]  # four ranks are a node
     units = sum(call.bytes * busbw_factor(call.kind, call.num_ranks) for call in across) / num_bytes / 3
     ms = run.timeline.makespan_ns / 1e6
-    print(f"sharded over {size}: a node sends {units:.2f} P a step, {ms:.1f} ms, loss {run.results[0]:.4f}")
+    print(f"mesh {shape}: a node sends {units:.2f} P a step, {ms:.1f} ms, loss {run.results[0]:.4f}")
 
 # %% [markdown]
 # ## Bonus: Thirteen billion on the same devices
@@ -933,13 +977,14 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 # %% [markdown]
 # ### Exercise [[offload_plan]]
 #
-# *10 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
+# *10 points, about 15 minutes; difficulty 3 of 5, importance 3 of 5*
 #
-# Invent the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` name the fields. The naive answer is the one above;
-# the paper's moves everything too, with the largest microbatch that fits.
+# Invent the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` name the fields. The naive plan moves
+# everything, with the largest microbatch that fits, as in the paper. Beating it earns half of the points, reaching its
+# successor (ZeRO-Offload++, 2023) the other half.
 
 
-# %% tags=["design"] exercise="offload_plan" points=10 difficulty=3 importance=3 minutes=12 title="What the host can hold" provides=["offload_plan"] bonus=true
+# %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=15 title="What the host can hold" provides=["offload_plan"] bonus=true
 def offload_plan(job: Job, host: Host) -> OffloadPlan:
     """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
     # BEGIN SOLUTION offload_plan
@@ -984,10 +1029,10 @@ labkit.challenge("offload_plan", offload_plan)
 #
 # ### Exercise [[saved_state]]
 #
-# *15 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
+# *15 points, about 25 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="saved_state" points=15 difficulty=4 importance=3 minutes=15 title="A checkpoint" provides=["SavedOptimizer"] needs=["flat_shards", "sharded_optimizer"] bonus=true
+# %% tags=["exercise"] exercise="saved_state" points=15 difficulty=4 importance=3 minutes=25 title="A checkpoint" provides=["SavedOptimizer"] needs=["flat_shards", "sharded_optimizer"] bonus=true
 class SavedOptimizer(ShardedOptimizer):
     """A ShardedOptimizer whose state can be saved, and loaded on another number of ranks.
 

@@ -70,12 +70,14 @@ class Result:
             {has} and {needs} for what is and should be there.
         otherwise: The mistake where no other one gives what came.
         same: Whether what came is right.
+        shown: More that the sentence may speak of, of what came and what should have; {got} and {wanted}, too.
     """
 
     key: str
     wrong: str | Callable[[Case, int], str]
     otherwise: str = ""
     same: Callable[[Any, Any], bool] = lambda came, wanted: bool(came == wanted)
+    shown: Callable[[Any, Any], Mapping[str, Any]] = lambda came, wanted: {}
 
 
 Look: TypeAlias = "Result | Find"
@@ -86,6 +88,11 @@ def tensor_result(key: str, what: str, otherwise: str = "") -> Result:
     return Result(
         key, f"{{ranks}}: {what} on rank {{rank}} is wrong; entry {{entry}} is furthest off.", otherwise, near
     )
+
+
+def flag_result(key: str, wrong: str, otherwise: str) -> Result:
+    """Return the result that is True where nothing is wrong; the sentence says what is."""
+    return Result(key, wrong, otherwise, shown=lambda came, wanted: {"got": "", "wanted": ""})
 
 
 def declared(
@@ -142,13 +149,13 @@ def _wrong(
         return
     rank = wrong[0]
     came, wanted = pairs[rank]
-    entry = _furthest(came, wanted)
-    told, expected = said(came, entry), said(wanted, entry)
-    shown = {"ranks": are_wrong(wrong, len(got)), "rank": rank, "entry": entry, "got": told, "wanted": expected}
-    shown |= {"has": _at(came, entry), "needs": _at(wanted, entry)}
+    entry = furthest(came, wanted)
+    shown: dict[str, Any] = {"ranks": are_wrong(wrong, len(got)), "rank": rank, "entry": entry}
+    shown |= {"got": said(came, entry), "wanted": said(wanted, entry)}
+    shown |= {"has": _at(came, entry), "needs": _at(wanted, entry), **result.shown(came, wanted)}
     text = result.wrong if isinstance(result.wrong, str) else result.wrong(case, rank)
     name = _known(result, case, run, pairs, mistakes) or result.otherwise
-    yield Finding(name, text.format(**shown), expected, told, rank)
+    yield Finding(name, text.format(**shown), shown["wanted"], shown["got"], rank)
 
 
 def _known(
@@ -191,7 +198,8 @@ def at(values: Any, key: str) -> Any:
     return values
 
 
-def _furthest(came: Any, wanted: Any) -> int:
+def furthest(came: Any, wanted: Any) -> int:
+    """Return the entry of a tensor that is furthest off; 0 where there is none."""
     if not isinstance(came, Tensor) or not isinstance(wanted, Tensor) or came.shape != wanted.shape:
         return 0
     apart = torch.nan_to_num((came.double() - wanted.double()).abs(), nan=float("inf")).flatten()

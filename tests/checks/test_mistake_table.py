@@ -9,12 +9,6 @@ from labkit.checks.rooms import exercises, lessons
 from labkit.checks.sweep import MISTAKES as SWEPT
 from tests.checks.wrong_answers import wrong_answers
 
-NOT_YET_MET = frozenset({
-    "faster_steps", "gradient_compression", "sharded_training",
-})  # fmt: skip
-"""Lessons with mistakes that no wrong answer stands for."""
-
-
 BY_CHANCE = {("overlapped_ddp", "changed while it was on its way")}
 """What a wrong answer makes in one run and not in the next; tests/checks/test_partly_right.py meets it every time."""
 
@@ -37,7 +31,7 @@ def test_every_exercise_meets_at_least_three_wrong_answers(lesson: str) -> None:
     assert not {each: count for each, count in counts.items() if count < 3}
 
 
-@pytest.mark.parametrize("lesson", sorted(set(lessons()) - NOT_YET_MET))
+@pytest.mark.parametrize("lesson", lessons())
 def test_every_mistake_that_a_check_names_is_made_by_a_wrong_answer(lesson: str) -> None:
     met = {(answer.exercise, answer.mistake) for answer in wrong_answers(lesson)}
     named = {(each.id, mistake) for each in exercises(lesson).values() for mistake in each.mistakes}

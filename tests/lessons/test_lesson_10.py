@@ -37,13 +37,12 @@ class TestContract(LessonContract):
         "compression_plan",
         "deep_compression",
         "quantised_all_reduce",
-        "power_sgd",
     )
-    bonus = ("deep_compression", "quantised_all_reduce", "power_sgd")
-    bonus_points = 30
+    bonus = ("compression_plan", "deep_compression", "quantised_all_reduce")
+    bonus_points = 40
     topics: ClassVar = {
         "16 bits": r"ends at 65504",
-        "8 bits": r"m / 127",
+        "8 bits": r"1/254",
         "top-k": r"the k entries of largest magnitude",
         "random-k": r"drawn at random",
         "error feedback": r"forget nothing",

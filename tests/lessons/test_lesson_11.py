@@ -31,12 +31,12 @@ class TestContract(LessonContract):
         "prefetching_loader",
         "faster_device",
         "autocast",
-        "loss_scaling",
         "recompute_plan",
+        "loss_scaling",
         "fast_network",
     )
-    bonus = ("fast_network",)
-    bonus_points = 0
+    bonus = ("loss_scaling", "fast_network")
+    bonus_points = 20
     least_guesses = 4
     topics: ClassVar = {
         "four claims": r"none of the lines is false, and none is true",

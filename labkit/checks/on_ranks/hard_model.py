@@ -27,6 +27,7 @@ class HardModel(nn.Module):
         tied: `mix` and `remix` share one weight.
         frozen: `fixed` has parameters that need no gradient.
         unused: With `spare`, registered in the middle and used only by a forward that asks for it.
+        joined: `fixed` and `remix` are also one layer, `body`, that forward calls in their place.
         width: Of the layers; another than the usual one brings one more parameter, `shift`.
     """
 
@@ -38,6 +39,7 @@ class HardModel(nn.Module):
         tied: bool = True,
         frozen: bool = True,
         unused: bool = True,
+        joined: bool = False,
         width: int = _WIDTH,
     ) -> None:
         nn.Module.__init__(self)  # it may be of another class: see hard_model
@@ -50,6 +52,7 @@ class HardModel(nn.Module):
         self.scale = nn.Parameter(torch.ones(()))
         self.register_parameter("shift", None if width == _WIDTH else nn.Parameter(torch.ones(width)))
         self.head = nn.Linear(width, OUT_FEATURES)
+        self.body = nn.Sequential(self.fixed, nn.Tanh(), self.remix) if joined else None
         self.double()
         draw = generator(seed)
         with torch.no_grad():
@@ -69,8 +72,8 @@ class HardModel(nn.Module):
         x = torch.tanh(self.mix(x))
         if spare:
             x = x + self.spare(x).mean(1, keepdim=True)
-        x = torch.tanh(self.fixed(x))
-        x = torch.tanh(self.remix(x)) * self.scale
+        x = self.body(x) if self.body is not None else self.remix(torch.tanh(self.fixed(x)))
+        x = torch.tanh(x) * self.scale
         if isinstance(self.shift, Tensor):
             x = x + self.shift
         out: Tensor = self.head(x)

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.declared import Mistake
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, WRONG_DTYPE, WRONG_SHAPE, Each
 from labkit.checks.values import integer, listed, record, records, tensor, tensors, text
@@ -124,19 +125,22 @@ def part_bytes(parts: Sequence[Tensor]) -> int:
     return sum(part.numel() * part.element_size() for part in parts)
 
 
-LEFT_BEHIND, NOT_CONTIGUOUS = "decompress uses what compress left behind", "taken for contiguous"
-VIEW_FAILS = ("view size is not compatible",)
-"""What torch says of `.view` on a gradient that is not contiguous."""
+LEFT_BEHIND = "decompress uses what compress left behind"
 
-MISTAKES = {
-    "no packet": "compress returns Packet(parts, gradient.shape, gradient.dtype), parts a tuple of tensors.",
-    "gradient changed": "compress changed the caller's gradient: an operation in place (a name that ends in _, or +=) "
-    "works on the tensor itself. It may be DDP's own buffer.",
-    NOTHING: "decompress must return the gradient: print shows a value, return hands it back.",
-    WRONG_DTYPE: "decompress must return the gradient's dtype: packet.dtype.",
-    WRONG_SHAPE: "decompress must return the gradient's shape: .view(packet.shape).",
-    NOT_CONTIGUOUS: "The gradient is not contiguous, and .view cannot make it flat: .flatten() and .reshape(-1) can.",
-    LEFT_BEHIND: "decompress runs on another rank, which never compressed this gradient: it has the packet and what "
-    "the compressor was made with, nothing else.",
-}
-"""Mistakes that any compressor can have."""
+NO_PACKET = Mistake("no packet",
+                    "compress returns Packet(parts, gradient.shape, gradient.dtype), parts a tuple of tensors.",
+                    says=("has no attribute 'parts'",), certain=True)  # fmt: skip
+CHANGED = Mistake("gradient changed",
+                  "compress changed the caller's gradient: an operation in place (a name that ends in _, or +=) works "
+                  "on the tensor itself. It may be DDP's own buffer.")  # fmt: skip
+NOTHING_BACK = Mistake(NOTHING, "decompress must return the gradient: print shows a value, return hands it back.")
+OTHER_DTYPE = Mistake(WRONG_DTYPE, "decompress must return the gradient's dtype: packet.dtype.",
+                      says=("source and destination dtypes match",), certain=True)  # fmt: skip
+OTHER_SHAPE = Mistake(WRONG_SHAPE, "decompress must return the gradient's shape: .view(packet.shape).")
+GAPS = Mistake("taken for contiguous",
+               "The gradient is not contiguous, and .view cannot make it flat: .flatten() and .reshape(-1) can.",
+               says=("view size is not compatible",), certain=True)  # fmt: skip
+LEFT = Mistake(LEFT_BEHIND,
+               "decompress runs on another rank, which never compressed this gradient: it has the packet and what the "
+               "compressor was made with, nothing else.", says=("has no attribute",), certain=True)  # fmt: skip
+"""Mistakes that any compressor can have; the last stands behind NO_PACKET, whose words it has."""

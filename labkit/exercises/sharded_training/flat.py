@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from labkit.checks import draws
+from labkit.checks.compare import listing
+from labkit.checks.declared import Result, furthest
 
 Shape = tuple[int, ...]
 
@@ -43,3 +45,16 @@ def _close(mine: Tensor, right: Tensor) -> bool:
 def _rounding(dtype: torch.dtype) -> tuple[float, float]:
     """Return how far values may be off, as a share and at all: what cancels in bfloat16 keeps an error."""
     return (2e-2, 2e-2) if dtype == torch.bfloat16 else (1e-6, 1e-8)
+
+
+def tensors_result(key: str, wrong: str, otherwise: str = "") -> Result:
+    """Return the result that is a list of tensors; {tensor} in the sentence is the first that is wrong."""
+    return Result(key, wrong, otherwise, same, _first_wrong)
+
+
+def _first_wrong(came: Sequence[Tensor], wanted: Sequence[Tensor]) -> Mapping[str, object]:
+    at = next(at for at, pair in enumerate(zip(came, wanted, strict=True)) if not _close(*pair))
+    mine, right = came[at], wanted[at]
+    entry = furthest(mine, right)
+    counts = ["" if mine.shape == right.shape else f"{each.numel()} elements: " for each in (right, mine)]
+    return {"tensor": at, "wanted": counts[0] + listing(right, entry), "got": counts[1] + listing(mine, entry)}

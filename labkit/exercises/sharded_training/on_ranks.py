@@ -86,8 +86,8 @@ class PlainAdamW:
         """Take up a copy of what state_dict returned."""
         params = [each for group in self.param_groups for each in group["params"]]
         self.state = {params[number]: copy.deepcopy(state) for number, state in saved["state"].items()}
-        for group, about in zip(self.param_groups, saved["param_groups"], strict=True):
-            group.update({name: value for name, value in about.items() if name != "params"})
+        both = zip(self.param_groups, saved["param_groups"], strict=True)
+        self.param_groups = [{**about, "params": group["params"]} for group, about in both]  # new dicts, as torch's are
 
 
 class PlainAdamax(PlainAdamW):

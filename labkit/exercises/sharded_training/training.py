@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.declared import Result, Way
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
 from labkit.checks.values import flag, integer, listed
+from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
     grouped,
@@ -22,6 +24,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     right_in_its_shard,
     slow_down,
 )
+from labkit.words import join
 
 Parameters = Mapping[str, Value]
 
@@ -68,7 +71,7 @@ def training_case(
 
 
 def alone(
-    case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, factor: float = 1.0,
+    case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, ranks: int = 0,
     plain: bool = False, forgets: bool = False, unsharded: int | None = None,
 ) -> list[dict[str, Tensor]]:  # fmt: skip
     """Return the parameters after each step of one process that has all ranks' samples.
@@ -78,7 +81,7 @@ def alone(
         groups: Whether groups are kept; None for what the case says.
         slower: Whether learning rates change; None for what the case says.
         zeros: Parameters without a gradient get zeros.
-        factor: Of all gradients.
+        ranks: Gradients are multiplied by the number of ranks to this power.
         plain: The optimizer gets no options beside the groups' own.
         forgets: It has no state when a step begins.
         unsharded: The rank whose gradients it takes whole, where they are right in a shard alone.
@@ -98,7 +101,7 @@ def alone(
             right_in_its_shard(model, seed, number, unsharded, case.world_size)
         for parameter in filter(lambda each: each.requires_grad, model.parameters()):
             if parameter.grad is not None:
-                parameter.grad *= factor
+                parameter.grad *= float(case.world_size) ** ranks
             elif zeros:
                 parameter.grad = torch.zeros_like(parameter)
         if forgets:
@@ -126,9 +129,23 @@ def wrong_names(came: Parameters, right: Parameters) -> list[str]:
     return [name for name in right if not close(came.get(name), right[name])]
 
 
-def equal(came: Sequence[Parameters], right: Sequence[Parameters]) -> bool:
-    """Return whether the parameters of every step are the same."""
+def trained(**how: Any) -> Way:
+    """Return the way of one process that trains so; see `alone`."""
+    return lambda case, rank: alone(case, **how)
+
+
+def _equal(came: Sequence[Parameters], right: Sequence[Parameters]) -> bool:
     return not any(wrong_names(a, b) for a, b in zip(came, right, strict=True))
+
+
+def _first_wrong(came: Sequence[Parameters], right: Sequence[Parameters]) -> Mapping[str, object]:
+    step, names = next((at, wrong_names(*pair)) for at, pair in enumerate(zip(came, right, strict=True))
+                       if wrong_names(*pair))  # fmt: skip
+    return {"step": step, "names": join(names), "got": "", "wanted": ""}
+
+
+STEPS = Result("steps", "After step {step} rank {rank} has wrong values in {names}.", same=_equal, shown=_first_wrong)
+"""The parameters after each step, by name."""
 
 
 def num_trained(case: Case) -> list[int]:
@@ -148,15 +165,17 @@ def steps_that_came(values: Values) -> Sequence[Parameters]:
     return cast(list[Parameters], values["steps"])
 
 
-def each_by_itself(case: Case) -> list[dict[str, Tensor]]:
-    """Return the parameters after step 0 if each rank updates its shard by the gradients of its own samples."""
+def first_steps(got: Got) -> list[Parameters]:
+    """Return the parameters after step 0 of each rank; of none, where the run failed."""
+    return [] if isinstance(got, Failure) else [steps_that_came(values)[0] for values in got]
+
+
+def own_gradients(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether in step 0 each rank has updated its shard by the gradients of its own samples."""
     alike = [alone(Case("", 1, (inputs,)))[0] for inputs in case.inputs]
     found = {}
     for name, first in alike[0].items():
         size = -(-first.numel() // len(alike))
         parts = [each[name].reshape(-1)[rank * size : (rank + 1) * size] for rank, each in enumerate(alike)]
         found[name] = torch.cat(parts).view(first.shape)
-    return [found]
-
-
-Ways = list[tuple[str, Callable[[], Sequence[Parameters]]]]
+    return any(not wrong_names(came, found) for came in first_steps(got))

@@ -124,44 +124,6 @@ def compression_hook(state, bucket):
     return torch.futures.collect_all(futures).then(unpack)
 
 
-# %% power_sgd
-def average_together(tensors, group=None):
-    from torch.nn.utils import parameters_to_vector, vector_to_parameters
-
-    means = [torch.empty_like(tensor) for tensor in tensors]
-    joined = parameters_to_vector(tensors) / dist.get_world_size(group)
-    dist.all_reduce(joined, group=group, async_op=True).wait()
-    vector_to_parameters(joined, means)
-    return means
-
-
-class PowerSGD:
-    def __init__(self, rank=2, average=lambda tensors: tensors, seed=0):
-        self.rank, self.average, self.generator, self.qs = rank, average, torch.Generator().manual_seed(seed), {}
-
-    def compress(self, gradients):
-        matrices = [gradient.reshape(gradient.shape[0], gradient[0].numel()) for gradient in gradients]
-        for place, matrix in enumerate(matrices):
-            if place not in self.qs:
-                size = (matrix.shape[1], min(self.rank, matrix.shape[0], matrix.shape[1]))
-                self.qs[place] = torch.rand(size, generator=self.generator, dtype=torch.float64).to(matrix.dtype)
-        ps = self.average([matrix.mm(self.qs[place]) for place, matrix in enumerate(matrices)])
-        for p in ps:
-            for column in range(p.shape[1]):  # Gram and Schmidt, twice, for the digits
-                for _ in range(2):
-                    for before in range(column):
-                        p[:, column] -= (p[:, before] @ p[:, column]) * p[:, before]
-                    p[:, column] /= p[:, column].norm()
-        qs = self.average([matrix.t().mm(p) for matrix, p in zip(matrices, ps, strict=True)])
-        self.qs = dict(enumerate(qs))
-        return tuple(
-            Packet((ps[place], qs[place]), gradient.shape, gradient.dtype) for place, gradient in enumerate(gradients)
-        )
-
-    def decompress(self, packet):
-        return torch.einsum("nr,mr->nm", *packet.parts).reshape(packet.shape)
-
-
 # %% compression_plan
 from labkit.plans.compressed_steps import packet_bytes
 

@@ -108,17 +108,16 @@ class Tokens(torch.autograd.Function):
 
     @staticmethod
     def gather(x, group):
-        size, rank = dist.get_world_size(group), dist.get_rank(group)
-        whole = x.new_zeros(x.shape[0], size, *x.shape[1:])
-        whole[:, rank] = x
-        dist.all_reduce(whole, group=group)
-        return whole.flatten(1, 2)
+        parts = [x.new_empty(x.shape) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, x.contiguous(), group=group)
+        return torch.stack(parts, 1).flatten(1, 2)
 
     @staticmethod
     def scatter(x, group):
-        total = x.contiguous().clone()
-        dist.all_reduce(total, group=group)
-        return total.unflatten(1, (dist.get_world_size(group), -1))[:, dist.get_rank(group)].clone()
+        theirs = [x[:, part].contiguous() for part in torch.arange(x.shape[1]).chunk(dist.get_world_size(group))]
+        mine = [torch.empty_like(each) for each in theirs]
+        dist.all_to_all(mine, theirs, group=group)
+        return sum(mine)
 
 
 def gather_tokens(x, group=None):

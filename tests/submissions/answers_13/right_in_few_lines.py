@@ -3,6 +3,18 @@
 
 
 # %% sharded_module
+class Announced(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, call):
+        ctx.call = call
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.call()
+        return gradient, None
+
+
 class ShardedModule(nn.Module):
     def __init__(self, module, blocks=None, compute_dtype=None):
         super().__init__()
@@ -15,7 +27,7 @@ class ShardedModule(nn.Module):
         for i, b in enumerate(blocks):
             b.register_forward_pre_hook(lambda *_, i=i: self.need(i, i + 1))
             b.register_forward_hook(lambda *_, i=i: self.units[i].free() if i < last else None)
-            b.register_full_backward_pre_hook(lambda *_, i=i: self.back(i))
+            b.register_forward_hook(lambda m, args, out, i=i: Announced.apply(out, partial(self.back, i)))
         for u in (self.root, *self.units):
             for p in u.trained:
                 p.register_post_accumulate_grad_hook(lambda p, u=u: self.grown(u))
@@ -89,3 +101,4 @@ class SavedOptimizer(ShardedOptimizer):
         for g, new in zip(local["param_groups"], saved["param_groups"]):
             g.update({k: v for k, v in new.items() if k != "params"})
         self.optimizer.load_state_dict(local)
+        self.param_groups = self.optimizer.param_groups

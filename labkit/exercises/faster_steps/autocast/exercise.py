@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Values
 from labkit.checks.compare import wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import generator, normal
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING
 from labkit.checks.values import record, tensor, text
@@ -98,47 +97,39 @@ def _far_off(mistake: str, what: str, mine: Tensor, wanted: Tensor, relative: fl
         yield wrong_value(mistake, what, mine, wanted)
 
 
-MISTAKES = {
-    "kwargs may be None": "Without named arguments kwargs is None: kwargs = kwargs or {}.",
-    NOTHING: "__torch_function__ must return what the function returns.",
-    "no gradient": "The weights get no gradient: value.to(dtype) keeps the graph, value.data or detach() cuts it.",
-    "labels are cast": "Labels are whole numbers and must stay so: cast floating-point tensors only.",
-    "not every argument is cast": "One product met two dtypes: every floating-point tensor among the arguments must "
-    "be cast, the bias too.",
-    "products in float32": (
-        "A product was computed in float32: cast its arguments to self.dtype, and check that the function is found in "
-        "IN_16_BITS."
-    ),
-    "the other 16 bits": "The mode was made with another 16-bit type: cast to self.dtype.",
-    "sums in 16 bits": "A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32.",
-    "named arguments are left out": "Keyword arguments come in kwargs: cast those too.",
-    "everything is cast": "A function in neither list gets its arguments unchanged.",
-}
-
-SIGNS = {
-    "kwargs may be None": ("must be a mapping", "'NoneType' object has no attribute 'items'"),
-    NOTHING: ("must be Tensor, not NoneType",),
-    "no gradient": ("does not require grad",),
-    "labels are cast": (
-        "expected scalar type Long",
-        "expected floating point type for target",
-        "not implemented for 'Int'",
-        "Expected target",
-        "expected target",
-    ),
-    "not every argument is cast": ("the same dtype", "should be the same"),
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="autocast",
     functions=("Autocast",),
     given=("IN_16_BITS", "IN_32_BITS"),
     driver=drive,
     oracle=expected,
-    find=find,
-    blame=by_signs(SIGNS),
-    mistakes=MISTAKES,
-    certain=frozenset(SIGNS),
+    looks=(find,),
+    mistakes=(
+        Mistake("kwargs may be None",
+                "Without named arguments kwargs is None: kwargs = kwargs or {}.",
+                says=("must be a mapping", "'NoneType' object has no attribute 'items'"), certain=True),
+        Mistake(NOTHING,
+                "__torch_function__ must return what the function returns.",
+                says=("must be Tensor, not NoneType",), certain=True),
+        Mistake("no gradient",
+                "The weights get no gradient: value.to(dtype) keeps the graph, value.data or detach() cuts it.",
+                says=("does not require grad",), certain=True),
+        Mistake("labels are cast",
+                "Labels are whole numbers and must stay so: cast floating-point tensors only.",
+                says=("expected scalar type Long", "expected floating point type for target", "Expected target",
+                      "not implemented for 'Int'", "expected target"), certain=True),
+        Mistake("not every argument is cast",
+                "One product met two dtypes: every floating-point tensor among the arguments must be cast, the bias "
+                "too.", says=("the same dtype", "should be the same"), certain=True),
+        Mistake("products in float32",
+                "A product was computed in float32: cast its arguments to self.dtype, and check that the function "
+                "is found in IN_16_BITS."),
+        Mistake("the other 16 bits", "The mode was made with another 16-bit type: cast to self.dtype."),
+        Mistake("sums in 16 bits",
+                "A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32."),
+        Mistake("named arguments are left out", "Keyword arguments come in kwargs: cast those too."),
+        Mistake("everything is cast", "A function in neither list gets its arguments unchanged."),
+    ),
     visible=(
         autocast_case("bfloat16", 691, "bfloat16", 6, 5, 8, 3),
         autocast_case("float16", 692, "float16", 4, 7, 5, 4),
@@ -151,4 +142,4 @@ EXERCISE = Exercise(
         "cast = lambda v: v.to(wanted) if isinstance(v, Tensor) and v.is_floating_point() else v; "
         "function(*map(cast, args), **{name: cast(v) for name, v in kwargs.items()})",
     ),
-)
+)  # fmt: skip

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import as_if
-from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import near, wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.values import flag, integer, listed, number, records, tensors
@@ -139,50 +138,43 @@ def _wrong_scale(where: str, right: Values, mine: Values, bad_before: bool) -> I
     yield Finding(name, f"{where}: the scale is {came:g} afterwards.", f"{wanted:g}", f"{came:g}")
 
 
-MISTAKES = {
-    "a parameter without a gradient": "An unused parameter has the gradient None: leave it out.",
-    "only the first group is unscaled": "The gradients of the first parameter group were divided by the scale, the "
-    "others not: go through all of optimizer.param_groups.",
-    "unscaled with the next scale": "The gradients were divided by the new scale. They belong to the scale of their "
-    "loss: divide first, then double.",
-    "the loss is not scaled": "scaled(loss) is loss times self.scale.",
-    "not a number goes unnoticed": "NaN slips through: isinf does not see it, and no comparison with it is true. "
-    "isfinite sees both.",
-    "infinity goes unnoticed": "An infinite gradient was stepped on: isnan does not see it. isfinite sees both, and "
-    "-inf too.",
-    "only the first parameter is looked at": "The second parameter group overflowed unnoticed: look at the gradients "
-    "of all groups.",
-    "a good step is skipped": "The step must be taken when all gradients are finite, once.",
-    "gradients are not unscaled": "The optimizer used scaled gradients: divide each by the scale first.",
-    "unscaled twice": "The gradients were divided by the scale twice.",
-    "the scale is not halved": "After a step that overflowed the scale must be half of what it was.",
-    "the scale never grows": "After growth_interval good steps in a row the scale doubles.",
-    "the scale grows too early": "The scale grows before growth_interval good steps in a row.",
-    "good steps are counted across a bad one": "Only good steps in a row count: after a bad one, start from 0 again.",
-    "does not say it": "step returns whether the optimizer took its step: True or False.",
-}
-
-SIGNS = {
-    "a parameter without a gradient": (
-        "'NoneType' object has no attribute",
-        "unsupported operand type(s) for /=: 'NoneType'",
-        "NoneType",
-    ),
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="loss_scaling",
     functions=("LossScaler",),
     driver=drive,
     oracle=expected,
-    find=find,
-    blame=by_signs(SIGNS),
-    mistakes=MISTAKES,
-    certain=frozenset(SIGNS),
+    looks=(find,),
+    mistakes=(
+        Mistake("a parameter without a gradient",
+                "An unused parameter has the gradient None: leave it out.",
+                says=("NoneType",), certain=True),
+        Mistake("only the first group is unscaled",
+                "The gradients of the first parameter group were divided by the scale, the others not: go through "
+                "all of optimizer.param_groups."),
+        Mistake("unscaled with the next scale",
+                "The gradients were divided by the new scale. They belong to the scale of their loss: divide first, "
+                "then double."),
+        Mistake("the loss is not scaled", "scaled(loss) is loss times self.scale."),
+        Mistake("not a number goes unnoticed",
+                "NaN slips through: isinf does not see it, and no comparison with it is true. isfinite sees both."),
+        Mistake("infinity goes unnoticed",
+                "An infinite gradient was stepped on: isnan does not see it. isfinite sees both, and -inf too."),
+        Mistake("only the first parameter is looked at",
+                "The second parameter group overflowed unnoticed: look at the gradients of all groups."),
+        Mistake("a good step is skipped", "The step must be taken when all gradients are finite, once."),
+        Mistake("gradients are not unscaled", "The optimizer used scaled gradients: divide each by the scale first."),
+        Mistake("unscaled twice", "The gradients were divided by the scale twice."),
+        Mistake("the scale is not halved", "After a step that overflowed the scale must be half of what it was."),
+        Mistake("the scale never grows", "After growth_interval good steps in a row the scale doubles."),
+        Mistake("the scale grows too early", "The scale grows before growth_interval good steps in a row."),
+        Mistake("good steps are counted across a bad one",
+                "Only good steps in a row count: after a bad one, start from 0 again."),
+        Mistake("does not say it", "step returns whether the optimizer took its step: True or False."),
+    ),
     structure=structure,
     visible=(
         scaling_case("good steps, the scale grows every third", 6101, "......."),
-        scaling_case("infinities and numbers that are none", 6102, ".i..n.-"),
+        scaling_case("infs and NaNs", 6102, ".i..n.-"),
         scaling_case("the second parameter overflows", 6103, "..I..N...", growth_interval=2),
     ),
     distributed=False,
@@ -194,4 +186,4 @@ EXERCISE = Exercise(
         "gradients = [p.grad for group in optimizer.param_groups for p in group['params'] if p.grad is not None]; "
         "all(bool(g.isfinite().all()) for g in gradients)",
     ),
-)
+)  # fmt: skip

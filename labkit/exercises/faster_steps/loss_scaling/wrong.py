@@ -52,3 +52,4 @@ changed(
     "only the first group is unscaled",
     ("for scaled in gradients", "for scaled in gradients[:1]"),
 )
+changed("the test turned round", "a good step is skipped", (FINITE, f"not {FINITE}"))

@@ -21,12 +21,14 @@ class _Source:
     def __init__(self, batches: int, error_after: int | None = None) -> None:
         self.batches, self.error_after = batches, error_after
         self.fetched = 0
+        self.failed = threading.Event()
         self.threads: set[threading.Thread] = set()
 
     def __iter__(self) -> Iterator[int]:
         for number in range(self.batches):
             self.threads.add(threading.current_thread())
             if self.error_after == number:
+                self.failed.set()
                 raise ValueError(ERROR)
             self.fetched += 1
             yield 10 * number
@@ -90,9 +92,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     def failing() -> Value:
         came: list[Value] = []
+        source = kind(count, integer(inputs, "error_after"))
         try:
-            for each in make(kind(count, integer(inputs, "error_after")), depth):
+            for each in make(source, depth):
                 came.append(_number(each))
+                if source.failed.wait(0.3):  # a slow loop: the error is there, and batches from before it still wait
+                    time.sleep(0.01)
         except ValueError as error:
             return {"came": came, "error": str(error)}
         return {"came": came, "error": "none"}

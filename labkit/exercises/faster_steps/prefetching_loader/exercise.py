@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import flag, integer, listed, record, text
 from labkit.checks.wire import Wire
@@ -43,32 +43,27 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 _LOOPS = {
-    "whole": ("A loop over all batches", "hangs at the end", "raises"),
-    "none": ("A loop over no batches", "hangs at the end", "raises"),
-    "failing": ("A loop over an iterable that raises", "hangs at the error", "hangs at the error"),
-    "left": ("A loop that is left early", "the thread stays", "raises"),
+    "whole": ("A loop over all batches", "hangs at the end"),
+    "none": ("A loop over no batches", "hangs at the end"),
+    "failing": ("A loop over an iterable that raises", "hangs at the error"),
+    "left": ("A loop that is left early", "the thread stays"),
 }
-"""Of each loop its name in words, and the mistakes if it hangs and if it raises."""
+"""Of each loop its name in words, and the mistake if it hangs."""
 
 
 def _hung_or_raised(came: Values) -> Iterator[Finding]:
-    for name, (words, hangs, raises) in _LOOPS.items():
+    for name, (words, hangs) in _LOOPS.items():
         value = came[name]
         if value == "hangs":
             yield Finding(hangs, f"{words} did not end.")
         elif isinstance(value, str):
-            no_close = name == "left" and "close" in value
-            yield Finding("no generator" if no_close else raises, f"{words}: {value}.")
+            yield Finding("", f"{words}: {value}.")
 
 
 def _wrong_batches(case: Case, came: Values) -> Iterator[Finding]:
     whole, wanted = listed(record(came, "whole"), "came"), _batches(case, "batches")
     if whole != wanted:
-        name = "not all batches"
-        if any(isinstance(each, str) for each in whole):
-            name = "the end is a batch"
-        elif sorted(whole) == wanted:
-            name = "batches in another order"
+        name = "the end is a batch" if any(isinstance(each, str) for each in whole) else "not all batches"
         yield Finding(name, "The loop saw other batches.", f"{wanted}", f"{whole}")
     if came["none"] != []:
         yield Finding("not all batches", f"A loop over no batches saw {came['none']}.")
@@ -91,42 +86,35 @@ def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
         yield Finding("the thread stays", "The generator was closed, and its thread is still running.")
 
 
-MISTAKES = {
-    "raises": "The loop itself raised an error; read its line.",
-    "hangs at the end": (
-        "After the last batch the loop waits for one more: let the thread put an end marker into the queue."
-    ),
-    "hangs at the error": (
-        "The error killed the thread and the loop waits forever: catch it there, put it into the queue, raise it in "
-        "the loop."
-    ),
-    "the error is swallowed": (
-        "The error ended the loop silently: training would continue with half the data. Raise it."
-    ),
-    "the end is a batch": "The end marker was yielded as if it were a batch.",
-    "not all batches": "Batches are missing, or there are too many: the end marker comes after the last one.",
-    "batches in another order": "Batches come in another order: one thread and one queue keep it.",
-    "batches before the error are lost": (
-        "The error overtook batches that were already fetched: put it into the same queue."
-    ),
-    "nothing is fetched ahead": "Nothing is fetched while the loop works: read the iterable in a thread of its own.",
-    "too far ahead": "The thread runs further ahead than depth allows: queue.Queue(maxsize=depth) makes it wait.",
-    "the thread stays": (
-        "When the loop is left, the thread must end: in finally, set a stop flag, empty the queue (the thread may "
-        "wait in put), and join."
-    ),
-    "no generator": "What came back has no close(): write a generator, a function with yield.",
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="prefetching_loader",
     functions=("prefetched",),
     driver=drive,
     oracle=expected,
-    find=find,
-    mistakes=MISTAKES,
+    looks=(find,),
+    mistakes=(
+        Mistake("hangs at the end",
+                "After the last batch the loop waits for one more: let the thread put an end marker into the queue."),
+        Mistake("hangs at the error",
+                "The error killed the thread and the loop waits forever: catch it there, put it into the queue, "
+                "raise it in the loop."),
+        Mistake("the error is swallowed",
+                "The error ended the loop silently: training would continue with half the data. Raise it."),
+        Mistake("the end is a batch", "The end marker was yielded as if it were a batch."),
+        Mistake("not all batches",
+                "Batches are missing, or there are too many: the end marker comes after the last one."),
+        Mistake("batches before the error are lost",
+                "The error overtook batches that were already fetched: put it into the same queue."),
+        Mistake("nothing is fetched ahead",
+                "Nothing is fetched while the loop works: read the iterable in a thread of its own."),
+        Mistake("too far ahead",
+                "The thread runs further ahead than depth allows: queue.Queue(maxsize=depth) makes it wait."),
+        Mistake("the thread stays",
+                "When the loop is left, the thread must end: in finally, set a stop flag, empty the queue (the "
+                "thread may wait in put), and join."),
+    ),
     visible=(
-        loader_case("12 batches, 2 may wait", 12, 2, 3),
+        loader_case("12 batches, 2 may wait, the fourth raises", 12, 2, 3),
         loader_case("30 batches, 1 may wait, the first raises", 30, 1, 0),
     ),
     distributed=False,
@@ -137,4 +125,4 @@ EXERCISE = Exercise(
         "try: while True: kind, value = ready.get(); ... finally: stop.set(); while not ready.empty(): ready.get(); "
         "thread.join()",
     ),
-)
+)  # fmt: skip

@@ -66,3 +66,9 @@ changed(
     ),
     ("        try:\n            for batch", "        pending = []\n        try:\n            for batch"),
 )
+changed(
+    "raises as soon as the thread has failed", "batches before the error are lost",
+    ("    stop = threading.Event()\n", "    stop, failed = threading.Event(), []\n"),
+    ('last = ("error", trouble)', 'last = ("error", trouble)\n            failed.append(trouble)'),
+    (GET, "            if failed:\n                raise failed[0]\n" + GET),
+)  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, Each
 from labkit.checks.values import integer, listed
@@ -105,13 +105,13 @@ def _asked(case: Case) -> tuple[list[int], list[int], int]:
     return listed(inputs, "sizes_mb"), listed(inputs, "times_us"), integer(inputs, "limit_mb")
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="recompute_plan",
     functions=("recompute_plan",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         plan_case("four blocks of the GPT", GPT_BLOCK, 4, 0.5),
         plan_case("four blocks, little room", GPT_BLOCK, 4, 0.12),
@@ -126,15 +126,14 @@ EXERCISE = Exercise(
         "more than early ones. For the least, go through the chain once and keep, for each tensor that may be the last "
         "one kept so far, the ways that no other beats in both memory and time.",
     ),
-    mistakes={
-        NOTHING: "recompute_plan must return the list.",
-        "flags, not indices": "Return the indices of the kept tensors, not a flag for each tensor.",
-        "no such tensor": "Return indices into sizes_mb. The chain's input is always kept and has no index.",
-        "not ascending": "Return the indices in ascending order, each once.",
-        "too much kept": "The kept tensors alone exceed the limit: drop something.",
-        "too much between": (
-            "The kept tensors fit, but too much is recomputed at once between two of them: keep one in between."
-        ),
-    },
-    challenge=Challenge("ms computed again", score, pars, plan="kept"),
-)
+    mistakes=(
+        Mistake(NOTHING, "recompute_plan must return the list."),
+        Mistake("flags, not indices", "Return the indices of the kept tensors, not a flag for each tensor."),
+        Mistake("no such tensor", "Return indices into sizes_mb. The chain's input is always kept and has no index."),
+        Mistake("not ascending", "Return the indices in ascending order, each once."),
+        Mistake("too much kept", "The kept tensors alone exceed the limit: drop something."),
+        Mistake("too much between",
+                "The kept tensors fit, but too much is recomputed at once between two of them: keep one in between."),
+    ),
+    challenge=Challenge("ms computed again", score, pars, plan="kept", reference="selective recomputation"),
+)  # fmt: skip

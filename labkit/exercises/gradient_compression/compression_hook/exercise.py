@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -10,11 +11,11 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import as_if
-from labkit.checks.blame import HANGS, by_signs
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.blame import HANGS
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import near, wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
@@ -22,7 +23,7 @@ from labkit.checks.on_ranks.model_state import loss_of
 from labkit.checks.structure import Each
 from labkit.checks.values import integer, integers, listed, record, records, tensors, text, texts
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression import gathered, sparse
+from labkit.exercises.gradient_compression import sparse
 from labkit.exercises.gradient_compression.compression_hook.driver import drive
 from labkit.exercises.gradient_compression.hook_rounding import MODEL, rounding
 from labkit.exercises.gradient_compression.hook_wire import packet_sizes, wrong_on_the_wire
@@ -273,87 +274,89 @@ def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor) -> str:
         ("divided after compressing", lambda: whole / count),
         ("only my own packet", lambda: unpacked(about, own / count)),
         ("only my own packet", lambda: unpacked(about, own)),
+        ("own packet left out", lambda: mean_of(case, step, bucket) - unpacked(about, own / count)),
         *[("one buffer for all ranks", lambda window=window: window) for window in windows],
     ]
     return as_if(mean, ways, near) or "a wrong mean"
 
 
 _ORDER, _WORLD, _THEN = "another order on each rank", "all ranks of the world", "communicates in then"
-MISTAKES = {
-    **gathered.MISTAKES,
-    _ORDER: "Each rank adds the packets in another order, and floats do not add up to the same then: the models drift "
-    "apart. Add them in the order of the ranks.",
-    **sparse.MISTAKES,
-    "the residual of an old bucket": (
-        "DDP rebuilds its buckets after the first step, so bucket 0 has another size then. Put the size into the key: "
-        "(bucket.index(), bucket.buffer().numel())."
-    ),
-    "the other parts are added too": "Only the first part of an addable packet is summed; the others are the same on "
-    "all ranks and stay.",
-    "added what cannot be added": "This compressor's packets cannot be added: gather every part. Look "
-    "at compressor.addable.",
-    _THEN: (
-        "Collectives met that do not belong together, or one never came: it was started inside .then, which ranks "
-        "reach in any order. Start all of them in the hook itself, and only compute in .then."
-    ),
-    "arguments with other names": "torch's DDP looks for an argument that is named bucket: def "
-    "compression_hook(state, bucket).",
-    "no future": "DDP wants a torch.futures.Future: return work.get_future().then(...).",
-    _WORLD: "A rank waits for ranks that do not take part: pass group=state.group to the collective.",
-    "the memory is not used": (
-        "Compress through state.feedback, once for each bucket: otherwise, what is not sent is lost."
-    ),
-    "one key for several buckets": "Two buckets share a residual: the key is (bucket.index(), "
-    "bucket.buffer().numel()).",
-    "another key in every step": "The same bucket has another key in the next step, so its residual is never used: "
-    "an id() or a counter is no key.",
-    "gathers what can be added": "This compressor is addable: one all_reduce of parts[0]. Gathering grows with the "
-    "number of ranks.",
-    "more than packets travels": "More bytes travel than the packets have: compress first, unpack after the exchange.",
-    "waits inside the hook": (
-        "The hook waits before it returns, so backward stops and nothing overlaps: async_op=True, no wait() "
-        "for a work or for its future, and put the rest into .then(...)."
-    ),
-    "sum instead of mean": "The sum over the ranks came back: a hook must give the mean, and DDP has not divided.",
-    "divided after compressing": (
-        "You divide after compressing. Divide the buffer first: sums of float16 overflow, and the residual would be "
-        "in other units."
-    ),
-    "only my own packet": "The value of the future is this rank's own packet: unpack what all ranks sent.",
-    "the buffer was changed": "bucket.buffer() was changed: buffer / n makes a new tensor, buffer /= n does not.",
-    "bytes not counted": "Add wire_bytes(packet) to state.sent_bytes for each bucket.",
-}
-
-SIGNS = {
-    "the residual of an old bucket": ("a bucket of another size",),
-    "the other parts are added too": ("only the first part may be added",),
-    "added what cannot be added": ("starts were added up",),
-    **gathered.SIGNS,
-    _THEN: ("disagree about the size",),
-    "arguments with other names": ("KeyError: 'bucket'",),
-    "no future": ("Future object",),
-    _WORLD: HANGS,
-}
 
 
-def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-    """Yield the mistakes behind a failure; where everybody takes part, no wait is for a rank outside the group."""
-    everybody = len(integers(case.about, "ranks")) == case.world_size if "ranks" in case.about else True
-    for name in by_signs(SIGNS)(case, failure, wire):
-        yield _THEN if name == _WORLD and everybody else name
+def _hangs(case: Case, got: Got, wire: Wire, *, everybody: bool) -> bool:
+    """Return whether a run hangs, where all ranks take part or where some do not."""
+    hangs = isinstance(got, Failure) and got.kind in HANGS
+    some = "ranks" in case.about and len(integers(case.about, "ranks")) < case.world_size
+    return hangs and some is not everybody
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="compression_hook",
     functions=("compression_hook",),
     given=("Packet", "HookState", "Int8", "TopK", "RandomK", "num_kept", "ErrorFeedback"),
     driver=drive,
     oracle=expected,
-    find=find,
+    looks=(find,),
     least=least_traffic,
-    blame=blame,
-    mistakes=MISTAKES,
-    certain=frozenset(SIGNS),
+    mistakes=(
+        Mistake("the residual of an old bucket",
+                "DDP rebuilds its buckets after the first step, so bucket 0 has another size then. Put the size "
+                "into the key: (bucket.index(), bucket.buffer().numel()).",
+                says=("a bucket of another size",), certain=True),
+        Mistake("the other parts are added too",
+                "Only the first part of an addable packet is summed; the others are the same on all ranks and stay.",
+                says=("only the first part may be added",), certain=True),
+        Mistake("added what cannot be added",
+                "This compressor's packets cannot be added: gather every part. Look at compressor.addable.",
+                says=("starts were added up",), certain=True),
+        Mistake(_THEN,
+                "Collectives met that do not belong together, or one never came: it was started inside .then, which "
+                "ranks reach in any order. Start all of them in the hook itself, and only compute in .then.",
+                says=("disagree about the size",), seen=partial(_hangs, everybody=True), certain=True),
+        Mistake("arguments with other names",
+                "torch's DDP looks for an argument that is named bucket: def compression_hook(state, bucket).",
+                says=("KeyError: 'bucket'",), certain=True),
+        Mistake("no future",
+                "DDP wants a torch.futures.Future: return work.get_future().then(...).",
+                says=("Future object",), certain=True),
+        Mistake(_WORLD,
+                "A rank waits for ranks that do not take part: pass group=state.group to the collective.",
+                seen=partial(_hangs, everybody=False), certain=True),
+        Mistake("one buffer for all ranks",
+                "All ranks' packets are the same: [tensor] * N is N times the same tensor. Make a new one for each: "
+                "[torch.empty_like(part) for _ in range(N)]."),
+        Mistake("divided twice", "Divided by the number of ranks twice."),
+        Mistake(_ORDER,
+                "Each rank adds the packets in another order, and floats do not add up to the same then: the models "
+                "drift apart. Add them in the order of the ranks."),
+        Mistake("lost on its way",
+                "What was applied plus what still waits is less than all gradients: look at what the residual keeps "
+                "of a gradient that was divided, and at the packets of other ranks."),
+        Mistake("the memory is not used",
+                "Compress through state.feedback, once for each bucket: otherwise, what is not sent is lost."),
+        Mistake("one key for several buckets",
+                "Two buckets share a residual: the key is (bucket.index(), bucket.buffer().numel())."),
+        Mistake("another key in every step",
+                "The same bucket has another key in the next step, so its residual is never used: an id() or a "
+                "counter is no key."),
+        Mistake("gathers what can be added",
+                "This compressor is addable: one all_reduce of parts[0]. Gathering grows with the number of ranks."),
+        Mistake("more than packets travels",
+                "More bytes travel than the packets have: compress first, unpack after the exchange."),
+        Mistake("waits inside the hook",
+                "The hook waits before it returns, so backward stops and nothing overlaps: async_op=True, no wait() "
+                "for a work or for its future, and put the rest into .then(...)."),
+        Mistake("sum instead of mean",
+                "The sum over the ranks came back: a hook must give the mean, and DDP has not divided."),
+        Mistake("divided after compressing",
+                "You divide after compressing. Divide the buffer first: sums of float16 overflow, and the residual "
+                "would be in other units."),
+        Mistake("only my own packet", "The value of the future is this rank's own packet: unpack what all ranks sent."),
+        Mistake("own packet left out", "Your own packet is missing in the sum: it counts like all others."),
+        Mistake("the buffer was changed",
+                "bucket.buffer() was changed: buffer / n makes a new tensor, buffer /= n does not."),
+        Mistake("bytes not counted", "Add wire_bytes(packet) to state.sent_bytes for each bucket."),
+    ),
     structure=structure,
     visible=(
         hook_case("3 ranks, packets that must be gathered", 661, 3, WINDOW, [(40,), (40,)]),
@@ -391,4 +394,4 @@ EXERCISE = Exercise(
         "feedback.decompress(replace(packet, parts=parts)) for parts in zip(*gathered).",
     ),
     par=HOOK,
-)
+)  # fmt: skip

@@ -177,3 +177,13 @@ changed(
     ("    return torch.futures.collect_all([work.get_future() for work in works]).then(add_up)\n", THEN_GATHERS),
     ("    for part in packet.parts:\n", "    for part in packet.parts[:1]:\n"),
 )
+changed("the argument has another name", "arguments with other names", ("bucket", "full"))
+changed(
+    "forgets when a step begins", "lost on its way",
+    ("    packet = feedback", "    if bucket.index() == 0:\n        feedback.residuals.clear()\n    packet = feedback"),
+)  # fmt: skip
+changed(
+    "adds what the others sent", "own packet left out",
+    (ADD, "others, me = list(zip(*gathered)), dist.get_rank(state.group)\n        "
+     + ADD.replace("zip(*gathered, strict=True)", "others[:me] + others[me + 1 :]")),
+)  # fmt: skip

@@ -8,13 +8,13 @@ from typing import Any
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, Each
 from labkit.checks.values import integer, listed
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression.compression_plan.driver import drive
-from labkit.exercises.gradient_compression.compression_plan.families import FAMILIES, naive, plan_of, warmed_up
+from labkit.exercises.gradient_compression.compression_plan.families import FAMILIES, QSPARSE, naive, plan_of
 from labkit.plans.compressed_steps import BITS, Plan, final_loss, packet_bytes, plan_bytes
 from labkit.words import plural
 
@@ -79,7 +79,7 @@ def score(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return what others reach: the same share of all layers in every step, Lin's warm-up, and the best found."""
+    """Return what others reach: the same share of all layers in every step, Qsparse-local-SGD, and the best found."""
     inputs = case.inputs[0]
     steps, budget = integer(inputs, "num_steps"), integer(inputs, "budget_bytes")
     return _pars(tuple(listed(inputs, "sizes")), _shapes(case), steps, budget, integer(case.about, "draws"))
@@ -90,9 +90,8 @@ def _pars(sizes: tuple[int, ...], shapes: tuple[tuple[int, int], ...], num_steps
     def loss(plan: Plan) -> float:
         return _trained(tuple(map(tuple, plan)), shapes, seed)
 
-    first = loss(naive(sizes, num_steps, budget))
-    paper = min(first, loss(warmed_up(sizes, num_steps, budget)))
-    return Pars(first, paper, min(paper, *(loss(plan_of(each, sizes, num_steps, budget)) for each in FAMILIES)))
+    losses = [loss(plan_of(each, sizes, num_steps, budget)) for each in (QSPARSE, *FAMILIES)]
+    return Pars(loss(naive(sizes, num_steps, budget)), losses[0], min(losses))
 
 
 def _loss(case: Case, plan: Sequence[Sequence[Any]]) -> float:
@@ -108,13 +107,13 @@ def _shapes(case: Case) -> tuple[tuple[int, int], ...]:
     return tuple((first, second) for first, second in listed(case.inputs[0], "shapes"))
 
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="compression_plan",
     functions=("compression_plan",),
     driver=drive,
     oracle=lambda case: [],
     structure=structure,
-    find=find,
+    looks=(find,),
     visible=(
         plan_case("three layers", [(20, 64), (64, 64), (64, 8)], 60, 0.04, 1),
         plan_case("three layers, half of the bytes", [(20, 64), (64, 64), (64, 8)], 60, 0.02, 2),
@@ -129,16 +128,19 @@ EXERCISE = Exercise(
         "most_entries(num_bytes, 4, size) says how much fits. Give each layer its share of the budget in every other "
         "step, and [0, 4] in between.",
     ),
-    mistakes={
-        NOTHING: "compression_plan must return the list.",
-        "another number of steps": "The plan has one entry for each of the num_steps steps; one that sends nothing has "
-        "pairs with 0 entries.",
-        NO_LAYER: "Each step has one pair (entries, bits) per layer.",
-        "no such width": "An entry has 4, 8, 16 or 32 bits.",
-        "a share of entries": "Entries says how many travel, a whole number: round the share of the layer's size down.",
-        "more than there is": "Entries are a number between 0 and the layer's size.",
-        "places not counted": "The values alone would fit, but places and scales travel too. packet_bytes counts them.",
-        TOO_MANY_BYTES: "plan_bytes(plan, sizes) says what a plan sends over all steps.",
-    },
-    challenge=Challenge("loss", score, pars, plan="plan"),
-)
+    mistakes=(
+        Mistake(NOTHING, "compression_plan must return the list."),
+        Mistake("another number of steps",
+                "The plan has one entry for each of the num_steps steps; one that sends nothing has pairs with 0 "
+                "entries."),
+        Mistake(NO_LAYER, "Each step has one pair (entries, bits) per layer."),
+        Mistake("no such width", "An entry has 4, 8, 16 or 32 bits."),
+        Mistake("a share of entries",
+                "Entries says how many travel, a whole number: round the share of the layer's size down."),
+        Mistake("more than there is", "Entries are a number between 0 and the layer's size."),
+        Mistake("places not counted",
+                "The values alone would fit, but places and scales travel too. packet_bytes counts them."),
+        Mistake(TOO_MANY_BYTES, "plan_bytes(plan, sizes) says what a plan sends over all steps."),
+    ),
+    challenge=Challenge("loss", score, pars, plan="plan", reference="Qsparse-local-SGD"),
+)  # fmt: skip

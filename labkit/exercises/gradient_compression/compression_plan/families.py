@@ -44,20 +44,13 @@ def naive(sizes: Sequence[int], num_steps: int, budget: float) -> Plan:
     return [_spread(sizes, [budget / num_steps * size / sum(sizes) for size in sizes], 32)] * num_steps
 
 
-def warmed_up(sizes: Sequence[int], num_steps: int, budget: float) -> Plan:
-    """Return Lin's warm-up: a quarter of the entries at first, then a sixteenth, and so on while that is more."""
-    left, plan = float(budget), []
-    for step in range(num_steps):
-        bytes_now = max(8 * sum(sizes) * 0.25 ** (step + 1), left / (num_steps - step))
-        left -= bytes_now
-        plan.append(_spread(sizes, [bytes_now * size / sum(sizes) for size in sizes], 32))
-    return plan
-
-
 def _spread(sizes: Sequence[int], bytes_of_layers: Sequence[float], bits: int) -> list[tuple[int, int]]:
     """Return a step in which each layer sends what its bytes hold."""
     return [(most_entries(int(each), bits, size), bits) for size, each in zip(sizes, bytes_of_layers, strict=True)]
 
+
+QSPARSE = Family(4, every=2)
+"""Qsparse-local-SGD (Basu and others, 2019): top-k of few bits, sent in every second step; shares by size."""
 
 FAMILIES: tuple[Family, ...] = (
     Family(4, every=2, evenness=0.5),

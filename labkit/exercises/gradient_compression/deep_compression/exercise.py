@@ -11,13 +11,11 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import as_if
-from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import near, wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
-from labkit.checks.structure import NOTHING
 from labkit.checks.values import integer, number, records, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
@@ -153,41 +151,40 @@ def _call(case: Case, way: _Way, place: int) -> Tensor:
         return torch.zeros(0, dtype=torch.float64)
 
 
-MISTAKES = {
-    **{name: packets.MISTAKES[name] for name in ("no packet", "gradient changed", packets.NOT_CONTIGUOUS, NOTHING)},
-    "not clipped": "The gradient is not clipped: if its norm is more than max_norm / sqrt(num_ranks), scale it down to "
-    "that, before anything else.",
-    "clipped as if alone": "Each rank clips to max_norm / sqrt(num_ranks): the sum of N such gradients has about "
-    "sqrt(N) times the norm of one.",
-    "clipped after the momentum": "Clip the gradient before it goes into the velocity, not the velocity.",
-    "no residual": "The velocity adds up in a residual; what is sent are the residual's largest entries.",
-    "no momentum": "velocity = momentum * velocity + gradient comes before the residual: residual += velocity.",
-    "momentum of what was sent": (
-        "Clear what is sent from the velocity too, or old momentum pushes an entry that has just been sent."
-    ),
-    "what was sent stays": "Clear what is sent from the residual.",
-    "no warm-up": "While it warms up, more entries are kept: max(ratio, 0.25 ** (1 + call // warmup)).",
-    "one state for all keys": "Keys got mixed up: velocity, residual and the number of calls each belong to one key.",
-    "warm-up counts all keys": "The warm-up counts the calls of one key: DDP calls once for each bucket in a step.",
-    "another share": "Keep num_kept(share, entries) entries of the residual, with the share of this call.",
-    "too many bytes": "The packet holds the kept values and their places as int32, as TopK's does.",
-}
-
-SIGNS = {
-    "one state for all keys": ("must match the size of tensor",),
-    packets.NOT_CONTIGUOUS: packets.VIEW_FAILS,
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="deep_compression",
     functions=("DeepCompression",),
     given=("Packet", "num_kept", "TopK"),
     driver=drive,
     oracle=expected,
-    find=find,
-    blame=by_signs(SIGNS),
-    mistakes=MISTAKES,
-    certain=frozenset(SIGNS),
+    looks=(find,),
+    mistakes=(
+        Mistake("one state for all keys",
+                "Keys got mixed up: velocity, residual and the number of calls each belong to one key.",
+                says=("must match the size of tensor",), certain=True),
+        packets.GAPS,
+        packets.NO_PACKET,
+        packets.CHANGED,
+        packets.NOTHING_BACK,
+        Mistake("not clipped",
+                "The gradient is not clipped: if its norm is more than max_norm / sqrt(num_ranks), scale it down to "
+                "that, before anything else."),
+        Mistake("clipped as if alone",
+                "Each rank clips to max_norm / sqrt(num_ranks): the sum of N such gradients has about sqrt(N) times "
+                "the norm of one."),
+        Mistake("clipped after the momentum", "Clip the gradient before it goes into the velocity, not the velocity."),
+        Mistake("no residual", "The velocity adds up in a residual; what is sent are the residual's largest entries."),
+        Mistake("no momentum",
+                "velocity = momentum * velocity + gradient comes before the residual: residual += velocity."),
+        Mistake("momentum of what was sent",
+                "Clear what is sent from the velocity too, or old momentum pushes an entry that has just been sent."),
+        Mistake("what was sent stays", "Clear what is sent from the residual."),
+        Mistake("no warm-up", "While it warms up, more entries are kept: max(ratio, 0.25 ** (1 + call // warmup))."),
+        Mistake("warm-up counts all keys",
+                "The warm-up counts the calls of one key: DDP calls once for each bucket in a step."),
+        Mistake("another share", "Keep num_kept(share, entries) entries of the residual, with the share of this call."),
+        Mistake("too many bytes", "The packet holds the kept values and their places as int32, as TopK's does."),
+    ),
     visible=(
         deep_case("one key, five steps", 681, [(None, (40,))] * 5),
         deep_case("clipped, four ranks", 682, [(None, (30,))] * 4, max_norm=2.0, num_ranks=4),
@@ -203,4 +200,4 @@ EXERCISE = Exercise(
         "packet = TopK(share).compress(residual); places = packet.parts[1].long(); residual.view(-1)[places] = 0; "
         "velocity.view(-1)[places] = 0.",
     ),
-)
+)  # fmt: skip

@@ -32,3 +32,14 @@ changed(
 changed("one key", "one state for all keys", ("calls = self.calls.get(key, 0)", "key, calls = 0, self.calls.get(0, 0)"))
 changed("halves", "another share", ("0.25 ** (1 +", "0.5 ** (1 +"))
 changed("clips in place", "gradient changed", (CLIP, CLIP.replace("gradient * min", "gradient.mul_(min") + ")"))
+changed("hands the parts out", "no packet", ("        return packet\n", "        return packet.parts\n"))
+UNPACKED = "self.compressor.decompress(packet)"
+changed("ends without it", "nothing returned", (f"return {UNPACKED}", UNPACKED))
+changed(
+    "views a residual with gaps flat", "taken for contiguous",
+    ("velocity, residual = velocity.contiguous(), residual.contiguous()", "pass"),
+)  # fmt: skip
+changed(
+    "places of eight bytes", "too many bytes",
+    ("        return packet\n", "        return replace(packet, parts=(packet.parts[0], places))\n"),
+)  # fmt: skip

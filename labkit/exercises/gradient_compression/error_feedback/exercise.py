@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from labkit.checks.as_if import as_if
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import near, wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
-from labkit.checks.structure import NOTHING
 from labkit.checks.values import integer, number, record, records, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
@@ -118,53 +118,53 @@ def _wrong_residual(case: Case, right: _Step, kept: Tensor) -> str:
     return as_if(kept, ways, near) or "a wrong residual"
 
 
-def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-    """Yield whose sizes did not fit: residuals of several keys, or a residual and a part of the packet."""
-    if "must match the size of tensor" in failure.message:
-        keys = {call["key"] for call in records(case.inputs[0], "calls")}
-        yield _ONE_FOR_ALL if len(keys) > 1 else _FOR_ONE_COMPRESSOR
+def _sizes_meet(case: Case, got: Got, wire: Wire, *, keys: bool) -> bool:
+    """Return whether sizes did not fit: residuals of several keys, or a residual and a part of the packet."""
+    several = len({call["key"] for call in records(case.inputs[0], "calls")}) > 1
+    return isinstance(got, Failure) and "must match the size of tensor" in got.message and several is keys
 
 
-MISTAKES = {
-    "one residual for all keys": (
-        "Residuals of buckets of different sizes got mixed up: keep one for each key, in self.residuals."
-    ),
-    "no packet": packets.MISTAKES["no packet"],
-    NOTHING: packets.MISTAKES[NOTHING],
-    "gradient changed": "compress changed the caller's gradient: gradient += residual works in place. Write "
-    "corrected = gradient + residual.",
-    "no memory": "The packets are those of the gradients alone: the residual must be added before compressing.",
-    _ONE_FOR_ALL: "A key got another key's residual: keep one residual for each key, in self.residuals.",
-    _FOR_ONE_COMPRESSOR: (
-        "The residual is right with one compressor and wrong with another: self.compressor.decompress(packet) tells "
-        "what was sent."
-    ),
-    "the residual has the wrong sign": "The residual is what is still to be sent: corrected minus what was sent, not "
-    "the other way round.",
-    "the old residual is forgotten": "The new residual is gradient minus what was sent; it must be gradient *plus "
-    "old residual* minus what was sent, or what was left over before is lost.",
-    "the residual is what was sent": "The residual is what was sent. It must be what was not.",
-    "the residual is all there was": "The residual is the whole corrected gradient; subtract what was sent.",
-    "residuals pile up": "The corrected gradient already contains the old residual: the new one replaces it.",
-    "decompress adds the residual": (
-        "decompress returned what was sent plus the residual, which stays on this rank until it is sent. Return what "
-        "the compressor makes of the packet, nothing else."
-    ),
-    "compresses twice": "Compress once, and keep that packet: random-k draws other places in the next call, and the "
-    "residual would not belong to what is sent.",
-    "no residual under the key": "Keep the residual in self.residuals[key], a tensor of the gradient's shape.",
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="error_feedback",
     functions=("ErrorFeedback",),
     given=("Packet",),
     driver=drive,
     oracle=expected,
-    find=find,
-    blame=blame,
-    mistakes=MISTAKES,
-    certain=frozenset({_ONE_FOR_ALL, _FOR_ONE_COMPRESSOR}),
+    looks=(find,),
+    mistakes=(
+        Mistake(_ONE_FOR_ALL,
+                "A key got another key's residual: keep one residual for each key, in self.residuals.",
+                seen=partial(_sizes_meet, keys=True), certain=True),
+        packets.NO_PACKET,
+        packets.NOTHING_BACK,
+        Mistake("gradient changed",
+                "compress changed the caller's gradient: gradient += residual works in place. Write corrected = "
+                "gradient + residual."),
+        Mistake("no memory",
+                "The packets are those of the gradients alone: the residual must be added before compressing."),
+        Mistake(_FOR_ONE_COMPRESSOR,
+                "The residual is right with one compressor and wrong with another: "
+                "self.compressor.decompress(packet) tells what was sent.",
+                seen=partial(_sizes_meet, keys=False), certain=True),
+        Mistake("the residual has the wrong sign",
+                "The residual is what is still to be sent: corrected minus what was sent, not the other way round."),
+        Mistake("the old residual is forgotten",
+                "The new residual is gradient minus what was sent; it must be gradient *plus old residual* minus "
+                "what was sent, or what was left over before is lost."),
+        Mistake("the residual is what was sent", "The residual is what was sent. It must be what was not."),
+        Mistake("the residual is all there was",
+                "The residual is the whole corrected gradient; subtract what was sent."),
+        Mistake("residuals pile up",
+                "The corrected gradient already contains the old residual: the new one replaces it."),
+        Mistake("decompress adds the residual",
+                "decompress returned what was sent plus the residual, which stays on this rank until it is sent. "
+                "Return what the compressor makes of the packet, nothing else."),
+        Mistake("compresses twice",
+                "Compress once, and keep that packet: random-k draws other places in the next call, and the "
+                "residual would not belong to what is sent."),
+        Mistake("no residual under the key",
+                "Keep the residual in self.residuals[key], a tensor of the gradient's shape."),
+    ),
     visible=(
         feedback_case("one key, four steps", 641, [(None, 6)] * 4),
         feedback_case("two buckets of other sizes, in turn", 642, [("a", 5), ("b", 8)] * 3),
@@ -181,4 +181,4 @@ EXERCISE = Exercise(
         "corrected = gradient + self.residuals.get(key, 0); packet = self.compressor.compress(corrected); "
         "self.residuals[key] = corrected - self.compressor.decompress(packet); return packet",
     ),
-)
+)  # fmt: skip

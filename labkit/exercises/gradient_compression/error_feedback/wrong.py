@@ -76,3 +76,6 @@ changed(
         "self.residuals[key] = corrected - (packet.parts[0] if self.compressor.addable else packet.parts[1])",
     ),
 )
+changed("hands the parts out", "no packet", ("        return packet\n", "        return packet.parts\n"))
+UNPACKED = "self.compressor.decompress(packet)"
+changed("ends without it", "nothing returned", (f"return {UNPACKED}", UNPACKED))

@@ -8,18 +8,16 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
-from labkit.checks.structure import WRONG_DTYPE
 from labkit.checks.values import integer, number, record, records, tensor, text
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.few_entries.driver import drive
-from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, compressed, too_large, too_small
+from labkit.exercises.gradient_compression.packets import Compressed, compressed, too_large, too_small
 
 _FEW = 30
 """With fewer entries two draws may well be equal by chance."""
@@ -147,52 +145,53 @@ def _lots(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
         yield Finding("every seed draws the same", "RandomK kept the same places with another seed.")
 
 
-MISTAKES = {
-    **packets.MISTAKES,
-    "signs lost": "flat.abs().topk(k) gives magnitudes: use its indices only, and take the values from the gradient. "
-    "This is the post of lesson 00.",
-    "largest instead of largest magnitude": (
-        "You keep the largest entries, but a large negative one counts just as much: choose by magnitude."
-    ),
-    "places of eight bytes": "topk's indices are int64, eight bytes each. Send them as int32.",
-    "places travel": (
-        "RandomK sends its places, but the receiver can draw them again from the seed: 8 bytes for all of them."
-    ),
-    "zeros travel": "Entries that were not kept travel too, as zeros: send the kept values, and their places.",
-    "another number of entries": "Keep num_kept(ratio, numel) entries; it rounds down.",
-    "a place drawn twice": "Some places were drawn twice: torch.randint draws with replacement, the first k of "
-    "torch.randperm are all different.",
-    "values in other places": (
-        "The values are right but came back in other places: decompress must draw from the seed in the packet. "
-        "self.seed and self.num_calls belong to this rank."
-    ),
-    "the same places in every call": "RandomK draws the same places in every call, so the others never travel: count "
-    "the calls, and draw with seed + calls.",
-    "the seed is not used": "Ranks with the same seed must draw the same places, whatever torch's own generator "
-    "does: give torch.randperm a torch.Generator of your own.",
-    "every seed draws the same": "RandomK must draw from the seed it was given, plus the number of calls.",
-    "the global generator is disturbed": "torch.manual_seed sets the generator that dropout and shuffling draw from: "
-    "seed a torch.Generator of your own, and hand it to torch.randperm.",
-    "scaled up": "The values came back times N/k. That would make a single packet right on average; with error "
-    "feedback it counts twice. Send the entries as they are.",
-}
-
-SIGNS = {
-    LEFT_BEHIND: ("has no attribute",),
-    packets.NOT_CONTIGUOUS: packets.VIEW_FAILS,
-    WRONG_DTYPE: ("source and destination dtypes match",),
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="few_entries",
     functions=("TopK", "RandomK"),
     given=("Packet", "num_kept"),
     driver=drive,
     oracle=expected,
-    find=find,
-    blame=by_signs(SIGNS),
-    mistakes=MISTAKES,
-    certain=frozenset(SIGNS),
+    looks=(find,),
+    mistakes=(
+        packets.LEFT,
+        packets.GAPS,
+        packets.OTHER_DTYPE,
+        packets.NO_PACKET,
+        packets.CHANGED,
+        packets.NOTHING_BACK,
+        packets.OTHER_SHAPE,
+        Mistake("signs lost",
+                "flat.abs().topk(k) gives magnitudes: use its indices only, and take the values from the gradient. "
+                "This is the post of lesson 00."),
+        Mistake("largest instead of largest magnitude",
+                "You keep the largest entries, but a large negative one counts just as much: choose by magnitude."),
+        Mistake("places of eight bytes", "topk's indices are int64, eight bytes each. Send them as int32."),
+        Mistake("places travel",
+                "RandomK sends its places, but the receiver can draw them again from the seed: 8 bytes for all of "
+                "them."),
+        Mistake("zeros travel",
+                "Entries that were not kept travel too, as zeros: send the kept values, and their places."),
+        Mistake("another number of entries", "Keep num_kept(ratio, numel) entries; it rounds down."),
+        Mistake("a place drawn twice",
+                "Some places were drawn twice: torch.randint draws with replacement, the first k of torch.randperm "
+                "are all different."),
+        Mistake("values in other places",
+                "The values are right but came back in other places: decompress must draw from the seed in the "
+                "packet. self.seed and self.num_calls belong to this rank."),
+        Mistake("the same places in every call",
+                "RandomK draws the same places in every call, so the others never travel: count the calls, and draw "
+                "with seed + calls."),
+        Mistake("the seed is not used",
+                "Ranks with the same seed must draw the same places, whatever torch's own generator does: give "
+                "torch.randperm a torch.Generator of your own."),
+        Mistake("every seed draws the same", "RandomK must draw from the seed it was given, plus the number of calls."),
+        Mistake("the global generator is disturbed",
+                "torch.manual_seed sets the generator that dropout and shuffling draw from: seed a torch.Generator "
+                "of your own, and hand it to torch.randperm."),
+        Mistake("scaled up",
+                "The values came back times N/k. That would make a single packet right on average; with error "
+                "feedback it counts twice. Send the entries as they are."),
+    ),
     structure=packets.packets_structure,
     visible=(
         sparse_case("100 entries, a tenth", 631, [((100,), 0.1)]),
@@ -209,4 +208,4 @@ EXERCISE = Exercise(
         "places = flat.abs().topk(k).indices; Packet((flat[places], places.to(torch.int32)), ...). And "
         "torch.randperm(n, generator=torch.Generator().manual_seed(int(seed)))[:k] in both methods.",
     ),
-)
+)  # fmt: skip

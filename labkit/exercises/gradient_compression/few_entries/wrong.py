@@ -93,3 +93,8 @@ changed(
     "another number of entries",
     ("num_kept(self.ratio, flat.numel())", "int(self.ratio * flat.numel())"),
 )
+changed("magnitudes in place", "gradient changed", ("flat.abs().topk", "flat.abs_().topk"))
+changed("views the gradient flat", "taken for contiguous", ("gradient.flatten()", "gradient.view(-1)"))
+changed("stays flat", "shape lost", ("return flat.view(packet.shape)", "return flat"))
+changed("ends without it", "nothing returned", ("return flat.view(packet.shape)", "flat.view(packet.shape)"))
+changed("a tuple for a packet", "no packet", (TOPK, "return flat[places], places.to(torch.int32)"))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.fewer_bits.driver import drive
-from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, part_bytes, too_large, too_small
+from labkit.exercises.gradient_compression.packets import Compressed, part_bytes, too_large, too_small
 
 _HALF_STEP = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 _LARGEST = {"bfloat16": 3.3895e38, "float16": 65504.0}
@@ -109,7 +109,10 @@ def _int8(one: Compressed) -> Iterator[Finding]:
 
 def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
     gradient, back = one.gradient.double(), one.unpacked.double()
-    top = int(gradient.abs().argmax())
+    top, entry = int(gradient.abs().argmax()), float(gradient.max())
+    scales = [part for part in one.parts if part.is_floating_point() and part.numel() == 1]
+    if entry < largest and any(math.isclose(float(each) * 127, entry, rel_tol=1e-4) for each in scales):
+        return "the largest entry, not the largest magnitude"
     if bool(back.flatten()[top] * gradient.flatten()[top] < 0):
         return "one step too far"
     if _codes_alone(back, largest):
@@ -127,48 +130,47 @@ def _codes_alone(back: Tensor, largest: float) -> bool:
     return (bool((back == back.round()).all()) and most > 1.5 * largest) or (most <= 1.5 and largest > 3)
 
 
-MISTAKES = {
-    **packets.MISTAKES,
-    "entries instead of bytes": "wire_bytes counts entries: an int8 has one byte, a float32 four: part.element_size().",
-    "wrong bytes": "wire_bytes returns a whole number: the bytes of all parts of the packet, added up.",
-    "the first part only": "wire_bytes counts the first part only; all parts travel.",
-    "bytes of the gradient": "wire_bytes counts the gradient, from packet.shape; what travels are the parts.",
-    "infinite": "float16 ends at 65504: clamp the gradient to torch.finfo(dtype).max before the cast.",
-    "zero over zero": "A gradient of zeros has the scale 0, and 0 / 0 is not a number: keep the scale above 0.",
-    "nothing is cast": "The packet has the gradient's own dtype: cast it to self.dtype in compress.",
-    "scale forgotten": (
-        "You return the codes, or fractions of the largest value: multiply by the scale, which travels as the second "
-        "part."
-    ),
-    "cut off instead of rounded": (
-        ".to(torch.int8) truncates: .round() first. Truncation makes every magnitude too small, always in the same "
-        "direction."
-    ),
-    "one step too far": "The largest entry came back with the other sign: 128 does not fit into int8 and becomes "
-    "-128. The scale is the largest magnitude over 127.",
-    "the scale of a small gradient is too large": (
-        "A gradient of 0.0000001 uses few of the 127 levels: what you add to the scale, or clamp it to, to keep it "
-        "above 0 is larger than the scale itself."
-    ),
-    "too many bytes": "The packet is larger than it must be: look at the dtype of each part.",
-}
-
-SIGNS = {
-    "no packet": ("has no attribute 'parts'",),
-    packets.NOT_CONTIGUOUS: packets.VIEW_FAILS,
-    LEFT_BEHIND: ("has no attribute",),
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="fewer_bits",
     functions=("wire_bytes", "Cast", "Int8"),
     given=("Packet",),
     driver=drive,
     oracle=expected,
-    find=find,
-    blame=by_signs(SIGNS),
-    mistakes=MISTAKES,
-    certain=frozenset(SIGNS),
+    looks=(find,),
+    mistakes=(
+        packets.NO_PACKET,
+        packets.GAPS,
+        packets.LEFT,
+        packets.CHANGED,
+        packets.NOTHING_BACK,
+        packets.OTHER_DTYPE,
+        packets.OTHER_SHAPE,
+        Mistake("entries instead of bytes",
+                "wire_bytes counts entries: an int8 has one byte, a float32 four: part.element_size()."),
+        Mistake("wrong bytes", "wire_bytes returns a whole number: the bytes of all parts of the packet, added up."),
+        Mistake("the first part only", "wire_bytes counts the first part only; all parts travel."),
+        Mistake("bytes of the gradient",
+                "wire_bytes counts the gradient, from packet.shape; what travels are the parts."),
+        Mistake("infinite", "float16 ends at 65504: clamp the gradient to torch.finfo(dtype).max before the cast."),
+        Mistake("zero over zero",
+                "A gradient of zeros has the scale 0, and 0 / 0 is not a number: keep the scale above 0."),
+        Mistake("nothing is cast", "The packet has the gradient's own dtype: cast it to self.dtype in compress."),
+        Mistake("scale forgotten",
+                "You return the codes, or fractions of the largest value: multiply by the scale, which travels as "
+                "the second part."),
+        Mistake("cut off instead of rounded",
+                ".to(torch.int8) truncates: .round() first. Truncation makes every magnitude too small, always in "
+                "the same direction."),
+        Mistake("one step too far",
+                "The largest entry came back with the other sign: 128 does not fit into int8 and becomes -128. The "
+                "scale is the largest magnitude over 127."),
+        Mistake("the largest entry, not the largest magnitude",
+                "The scale comes from the largest entry, and a negative one may be larger in magnitude: abs() first."),
+        Mistake("the scale of a small gradient is too large",
+                "A gradient of 0.0000001 uses few of the 127 levels: what you add to the scale, or clamp it to, to "
+                "keep it above 0 is larger than the scale itself."),
+        Mistake("too many bytes", "The packet is larger than it must be: look at the dtype of each part."),
+    ),
     structure=packets.packets_structure,
     visible=(
         bits_case("a vector and a matrix", 611, [(9,), (4, 5)], 1.0),
@@ -189,4 +191,4 @@ EXERCISE = Exercise(
         "gradient.clamp(-largest, largest).to(self.dtype); and scale = (gradient.abs().max() / 127).clamp(min=1e-30)"
         ".reshape(1); codes = (gradient / scale).round().to(torch.int8).",
     ),
-)
+)  # fmt: skip

@@ -52,3 +52,14 @@ changed(
     "the scale of a small gradient is too large",
     (".clamp(min=1e-30)", ".add(1e-8)"),
 )
+changed("counts bits", "wrong bytes", (BYTES, BYTES.replace("sum(", "8 * sum(")))
+changed("views the gradient flat", "taken for contiguous", ("(gradient / scale)", "(gradient.view(-1) / scale)"))
+changed(
+    "keeps the scale", "decompress uses what compress left behind",
+    ("        codes = (", "        self.scale = scale\n        codes = ("),
+    ("scale.to(packet.dtype)", "self.scale.to(packet.dtype)"),
+)  # fmt: skip
+changed("prints it", "nothing returned", ("return packet.parts[0].to", "packet.parts[0].to"))
+changed(
+    "the largest entry over 127", "the largest entry, not the largest magnitude", (".abs().max() / 127", ".max() / 127")
+)

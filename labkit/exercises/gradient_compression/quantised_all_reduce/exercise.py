@@ -7,17 +7,16 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from labkit.checks.blame import HANGS, by_signs
+from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import wrong_value
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
-from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.values import integers, tensor
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.packets import MISTAKES as OF_PACKETS
-from labkit.exercises.gradient_compression.packets import NOT_CONTIGUOUS, VIEW_FAILS
+from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.quantised_all_reduce.driver import drive
 
 WHOLE_WORLD, UNEVEN = "all ranks of the world", "pieces that do not divide"
@@ -153,50 +152,45 @@ def _with_one_scale(case: Case) -> Iterator[Tensor]:
         yield (codes * scale).flatten()[:entries].view(shape)
 
 
-MISTAKES = {
-    NOT_CONTIGUOUS: OF_PACKETS[NOT_CONTIGUOUS],
-    "everybody gathers everything": (
-        "Every rank gathers all codes: N times the bytes. Give each rank one piece to add up: all_to_all sends it "
-        "there, all_gather brings the sums back."
-    ),
-    "floats travel": "What travels is not int8: compress before each of the two exchanges.",
-    "more than codes travel": (
-        "More travels than codes and scales: there is one scale per piece, and each piece goes once to the rank that "
-        "adds it up."
-    ),
-    "sum instead of mean": "The sum came back: divide by dist.get_world_size(group).",
-    "divided twice": "Divided by the number of ranks twice.",
-    "divided by the whole world": "Divided by the ranks of the whole world: dist.get_world_size(group) counts those "
-    "that take part.",
-    "only this rank's tensor": "This rank's own tensor came back.",
-    "some pieces only": "Some pieces are right: each rank has the piece it added up, and must gather the others'.",
-    "codes without their scales": "Codes of different ranks mean different numbers: unpack each with its own scale "
-    "and add those. The scales travel, too.",
-    "ranks differ": "Every rank must end with the same bits, or the models drift apart: unpack your own piece from its "
-    "codes too, as the others do.",
-    "tensor changed": "The input tensor was changed. Return a new one.",
-    UNEVEN: "The entries do not divide evenly among the ranks: pad with zeros, and cut them off at the end.",
-    WHOLE_WORLD: "Only the ranks of the group take part: hand group=group to each collective, and group to "
-    "dist.get_world_size.",
-}
-
-SIGNS = {
-    UNEVEN: ("is invalid for input of size", "do not divide", "does not divide"),
-    NOT_CONTIGUOUS: VIEW_FAILS,
-    WHOLE_WORLD: (*HANGS, "not part of group", "take part", "is not in the group"),
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="quantised_all_reduce",
     functions=("quantised_all_reduce",),
     given=("Packet", "Int8"),
     driver=drive,
     oracle=expected,
-    find=find,
+    looks=(find,),
     least=least_traffic,
-    blame=by_signs(SIGNS),
-    mistakes=MISTAKES,
-    certain=frozenset(SIGNS),
+    mistakes=(
+        Mistake(UNEVEN,
+                "The entries do not divide evenly among the ranks: pad with zeros, and cut them off at the end.",
+                says=("is invalid for input of size", "do not divide", "does not divide"), certain=True),
+        packets.GAPS,
+        Mistake(WHOLE_WORLD,
+                "Only the ranks of the group take part: hand group=group to each collective, and group to "
+                "dist.get_world_size.",
+                says=(*HANGS, "not part of group", "take part", "is not in the group"), certain=True),
+        Mistake("everybody gathers everything",
+                "Every rank gathers all codes: N times the bytes. Give each rank one piece to add up: all_to_all "
+                "sends it there, all_gather brings the sums back."),
+        Mistake("floats travel", "What travels is not int8: compress before each of the two exchanges."),
+        Mistake("more than codes travel",
+                "More travels than codes and scales: there is one scale per piece, and each piece goes once to the "
+                "rank that adds it up."),
+        Mistake("sum instead of mean", "The sum came back: divide by dist.get_world_size(group)."),
+        Mistake("divided twice", "Divided by the number of ranks twice."),
+        Mistake("divided by the whole world",
+                "Divided by the ranks of the whole world: dist.get_world_size(group) counts those that take part."),
+        Mistake("only this rank's tensor", "This rank's own tensor came back."),
+        Mistake("some pieces only",
+                "Some pieces are right: each rank has the piece it added up, and must gather the others'."),
+        Mistake("codes without their scales",
+                "Codes of different ranks mean different numbers: unpack each with its own scale and add those. The "
+                "scales travel, too."),
+        Mistake("ranks differ",
+                "Every rank must end with the same bits, or the models drift apart: unpack your own piece from its "
+                "codes too, as the others do."),
+        Mistake("tensor changed", "The input tensor was changed. Return a new one."),
+    ),
     visible=(
         quantised_case("3 ranks, a matrix", 691, 3, (12, 20)),
         quantised_case("4 ranks of different sizes of entries, 230 entries", 692, 4, (230,), scales=(1.0, 30.0, 0.1)),
@@ -211,4 +205,4 @@ EXERCISE = Exercise(
         "dist.all_to_all_single(theirs, codes, group=group) with codes of shape (N, entries of a piece); row r of "
         "theirs is rank r's version of your piece.",
     ),
-)
+)  # fmt: skip

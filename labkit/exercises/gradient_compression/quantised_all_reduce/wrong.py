@@ -53,3 +53,17 @@ def quantised_all_reduce(tensor, group=None):
     return sum(int8.decompress(replace(packet, parts=parts)) for parts in zip(*gathered)) / size
 """,
 )
+changed(
+    "codes in 32 bits", "more than codes travel",
+    ("exchange(codes)", "exchange(codes.to(torch.int32)).to(torch.int8)"),
+)  # fmt: skip
+changed("its own tensor", "only this rank's tensor", ("    return means[", "    means = flat\n    return means["))
+changed(
+    "its own piece, and no other", "some pieces only",
+    (BACK, "means = flat.clone()\n    piece = total.numel()\n    at = dist.get_rank(group) * piece\n"
+     "    means[at : at + piece] = total[: len(means[at : at + piece])]"),
+)  # fmt: skip
+changed(
+    "divides in place first", "tensor changed",
+    (MEAN, MEAN.replace(" / size", "")), ("flat = tensor.flatten()", "flat = tensor.div_(size).flatten()"),
+)  # fmt: skip

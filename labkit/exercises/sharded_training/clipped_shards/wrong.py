@@ -8,12 +8,18 @@ WRONG = WrongAnswers()
 changed = WRONG.changed
 SUM = "    dist.all_reduce(squares, group=group)\n    norm = squares.sqrt()\n"
 ADD = "squares += gradient.float().square().sum()"
+NORMS = "squares += gradient.float().norm()"
 ZERO = "    squares = torch.zeros(())\n"
 STACK = "    squares = torch.stack([each.norm() for each in gradients]).square().sum()\n"
 SCALE = "gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))"
 
 changed("forgets the others", "own norm", ("    dist.all_reduce(squares, group=group)\n", ""))
 changed("adds norms", "norms added", (SUM, "    norm = squares.sqrt()\n    dist.all_reduce(norm, group=group)\n"))
+changed("adds norms of tensors", "norms added", (ADD, NORMS), ("squares.sqrt()", "squares"))
+changed(
+    "adds norms in a rank", "norms added",
+    (ADD, NORMS), ("    dist.all_reduce", "    squares = squares.square()\n    dist.all_reduce"),
+)  # fmt: skip
 changed(
     "asks everybody", "ranks of other groups", ("dist.all_reduce(squares, group=group)", "dist.all_reduce(squares)")
 )

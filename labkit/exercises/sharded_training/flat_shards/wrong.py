@@ -75,3 +75,14 @@ changed(
 )  # fmt: skip
 changed("never waits", "never waits", ("        work.wait()\n        columns", "        columns"))
 changed("divides twice", "divided twice", ("(mine / dist", "(mine / dist.get_world_size() / dist"))
+changed(
+    "gathers what the shards are", "wider than the tensors", ("tensors[0].new_empty(", "shards[0].detach().new_empty(")
+)
+changed(
+    "one gather for each tensor", "one collective each",
+    ("    sizes = [len(shard) for shard in shards]\n",
+     "    if len(shards) > 1:\n"
+     "        ends = [start_gather([shard], [tensor]) for shard, tensor in zip(shards, tensors)]\n"
+     "        return lambda: [end() for end in ends]\n"
+     "    sizes = [len(shard) for shard in shards]\n"),
+)  # fmt: skip

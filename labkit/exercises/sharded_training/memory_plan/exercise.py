@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.jobs import GB, job_of
 from labkit.exercises.sharded_training.memory_plan.driver import drive
-from labkit.plans.sharded_step import Job, StepPlan, cost, fault
+from labkit.plans.sharded_step import Cost, Job, StepPlan, cost, fault
 
 
 def plan_case(name: str, **job: Any) -> Case:
@@ -60,45 +61,55 @@ def score(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return the seconds of one sequence at a time, of the largest microbatch that fits, of the best that is known."""
+    """Return the seconds of the largest microbatch that fits and saves nothing, of block recomputation, of the best.
+
+    Block recomputation, one of Megatron-LM's two methods: as many layers as fit save their activations, the others are
+    computed again; here at its best microbatch. The best known may keep layers whole, too.
+    """
     return _pars(_job(case))
 
 
 @lru_cache(maxsize=64)
 def _pars(job: Job) -> Pars:
-    none = (False,) * job.num_layers
     sizes = [each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0]
-    plain = [cost(job, StepPlan(each, none, none)) for each in sizes]
-    fitting = [each.seconds for each in plain if each.peak_bytes <= job.memory_bytes]
-    best = min(fitting)
-    for size in sizes:
-        for kept in range(job.num_layers + 1):
-            keep = tuple(layer >= job.num_layers - kept for layer in range(job.num_layers))
-            for saved in range(job.num_layers, -1, -1):
-                save = tuple(layer >= job.num_layers - saved for layer in range(job.num_layers))
-                found = cost(job, StepPlan(size, keep, save))
-                if found.peak_bytes <= job.memory_bytes:
-                    best = min(best, found.seconds)
-                    break  # fewer saved is slower
-    return Pars(plain[0].seconds, fitting[-1], best)
+    found = {(size, kept): _most_saved(job, size, kept) for size in sizes for kept in range(job.num_layers + 1)}
+    plain = [cost(job, StepPlan(size, _last(0, job), _last(0, job))) for size in sizes]
+    naive = [each.seconds for each in plain if each.peak_bytes <= job.memory_bytes][-1]
+    return Pars(naive, min(found[size, 0] for size in sizes), min(found.values()))
+
+
+def _last(count: int, job: Job) -> tuple[bool, ...]:
+    return tuple(layer >= job.num_layers - count for layer in range(job.num_layers))
+
+
+def _most_saved(job: Job, size: int, kept: int) -> float:
+    """Return the seconds where as many layers save as fit, which is fastest; infinity where there is no room."""
+
+    def of(saved: int) -> Cost:
+        return cost(job, StepPlan(size, _last(kept, job), _last(saved, job)))
+
+    num_fit = bisect_right(range(job.num_layers + 1), job.memory_bytes, key=lambda saved: of(saved).peak_bytes)
+    return of(num_fit - 1).seconds if num_fit else float("inf")
 
 
 _NO_PLAN, _ILLEGAL, _TOO_MUCH = "no plan", "not for this job", "does not fit"
-MISTAKES = {
-    _NO_PLAN: "Return StepPlan(microbatch, keep, save): an int, and a bool for each layer in keep and in save.",
-    _ILLEGAL: "microbatch divides job.num_sequences; keep and save have job.num_layers entries each.",
-    _TOO_MUCH: "cost(job, plan).peak_bytes says what a plan needs. Keep fewer layers whole, save fewer "
-    "activations, or take "
-    "a smaller microbatch, until it is at most job.memory_bytes.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="memory_plan",
     functions=("memory_plan",),
     driver=drive,
     oracle=lambda case: [],
     structure=lambda case: [{"plan": ANYTHING}],
-    find=find,
+    looks=(find,),
+    mistakes=(
+        Mistake(_NO_PLAN,
+                "Return StepPlan(microbatch, keep, save): an int, and a bool for each layer in keep and in save."),
+        Mistake(_ILLEGAL,
+                "microbatch divides job.num_sequences; keep and save have job.num_layers entries each."),
+        Mistake(_TOO_MUCH,
+                "cost(job, plan).peak_bytes says what a plan needs. Keep fewer layers whole, save fewer activations, "
+                "or take a smaller microbatch, until it is at most job.memory_bytes."),
+    ),
     visible=(
         plan_case("7 B on eight devices of 24 GB, PCIe"),
         plan_case("the same over a slow network", link_gb_s=6),
@@ -113,7 +124,6 @@ EXERCISE = Exercise(
         "last: of those "
         "with peak_bytes <= memory_bytes take the one with the fewest seconds. That is min() over three loops.",
     ),
-    mistakes=MISTAKES,
     distributed=False,
-    challenge=Challenge("s", score, pars, plan="plan"),
-)
+    challenge=Challenge("s", score, pars, plan="plan", reference="block recomputation"),
+)  # fmt: skip

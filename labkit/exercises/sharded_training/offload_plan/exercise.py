@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from labkit.checks.case import Case, Values
 from labkit.checks.challenge import Challenge, Pars
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
@@ -65,7 +65,10 @@ def score(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return the seconds with everything in the host's memory, one sequence at a time or as many as fit; the best."""
+    """Return the seconds with everything in the host's memory, with as little as fits (Twin-Flow), and of the best.
+
+    Both with the largest microbatch that fits and everything computed again. Twin-Flow is ZeRO-Offload++'s (2023).
+    """
     return _pars(*_asked(case))
 
 
@@ -77,15 +80,21 @@ def last(count: int, job: Job) -> tuple[bool, ...]:
 @lru_cache(maxsize=64)
 def _pars(job: Job, host: Host) -> Pars:
     sizes = [each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0]
-    none, every = last(0, job), last(job.num_layers, job)
-    plain = [offloaded_cost(job, host, OffloadPlan(StepPlan(each, none, none), every)) for each in sizes]
-    fitting = [each.seconds for each in plain if each.peak_bytes <= job.memory_bytes]
-    best = min(fitting)
+    none = last(0, job)
+    plain = {
+        (size, moved): offloaded_cost(job, host, OffloadPlan(StepPlan(size, none, none), last(moved, job)))
+        for size in sizes
+        for moved in range(job.num_layers + 1)
+    }
+    fitting = {each: found.seconds for each, found in plain.items() if found.peak_bytes <= job.memory_bytes}
+    largest = max(size for size, _ in fitting)
+    twin_flow = min(seconds for (size, _), seconds in fitting.items() if size == largest)
+    best = twin_flow
     for size in sizes:
         for moved in range(job.num_layers + 1):
             for kept in (0, 1):
                 best = min(best, _most_saved(job, host, size, last(kept, job), last(moved, job)))
-    return Pars(plain[0].seconds, fitting[-1], best)
+    return Pars(fitting[largest, job.num_layers], twin_flow, best)
 
 
 def _most_saved(job: Job, host: Host, size: int, keep: tuple[bool, ...], moved: tuple[bool, ...]) -> float:
@@ -102,21 +111,25 @@ def _most_saved(job: Job, host: Host, size: int, keep: tuple[bool, ...], moved: 
 
 
 _NO_PLAN, _ILLEGAL, _TOO_MUCH = "no plan", "not for this job", "does not fit"
-MISTAKES = {
-    _NO_PLAN: "Return OffloadPlan(StepPlan(microbatch, keep, save), host), with a tuple of bools for each layer in "
-    "keep, save and host.",
-    _ILLEGAL: "microbatch divides job.num_sequences; keep, save and host have job.num_layers entries each.",
-    _TOO_MUCH: "offloaded_cost(job, host, plan).peak_bytes says what a plan needs. Move more layers' optimizer to the "
-    "host, save fewer activations, or take a smaller microbatch, until it is at most job.memory_bytes.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="offload_plan",
     functions=("offload_plan",),
     driver=drive,
     oracle=lambda case: [],
     structure=lambda case: [{"plan": ANYTHING}],
-    find=find,
+    looks=(find,),
+    mistakes=(
+        Mistake(_NO_PLAN,
+                "Return OffloadPlan(StepPlan(microbatch, keep, save), host), with a tuple of bools for each layer in "
+                "keep, save and host."),
+        Mistake(_ILLEGAL,
+                "microbatch divides job.num_sequences; keep, save and host have job.num_layers entries each."),
+        Mistake(_TOO_MUCH,
+                "offloaded_cost(job, host, plan).peak_bytes says what a plan needs. Move more layers' optimizer to "
+                "the host, save fewer activations, or take a smaller microbatch, until it is at most "
+                "job.memory_bytes."),
+    ),
     visible=(
         offload_case("13 B on eight devices of 24 GB"),
         offload_case("the same with a faster host", adam_per_s=0.5e9),
@@ -130,7 +143,6 @@ EXERCISE = Exercise(
         "Try every microbatch that divides, every number of layers to move and to save, counted from the last, and "
         "keep none whole: of those with peak_bytes <= memory_bytes take the one with the fewest seconds.",
     ),
-    mistakes=MISTAKES,
     distributed=False,
-    challenge=Challenge("s", score, pars, plan="plan"),
-)
+    challenge=Challenge("s", score, pars, plan="plan", reference="Twin-Flow"),
+)  # fmt: skip

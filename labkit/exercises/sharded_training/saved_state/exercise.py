@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from torch import Tensor
 
-from labkit.checks.as_if import as_if
-from labkit.checks.blame import blaming
-from labkit.checks.case import Case, Failure, Values
-from labkit.checks.exercise import Exercise
+from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.declared import Mistake, declared, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
@@ -19,16 +19,8 @@ from labkit.checks.values import flag, integer
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, steps_of, values_of
 from labkit.exercises.sharded_training.saved_state.driver import as_data, drive, take, trained_alone
-from labkit.exercises.sharded_training.training import (
-    Parameters,
-    Ways,
-    equal,
-    num_trained,
-    steps_that_came,
-    training_case,
-    wrong_names,
-)
-from labkit.words import join, plural
+from labkit.exercises.sharded_training.sharded_optimizer.exercise import EVERYTHING, keeps_its_share
+from labkit.exercises.sharded_training.training import STEPS, training_case
 
 Saved = dict[str, Any]
 
@@ -56,11 +48,14 @@ def _resume(case: Case) -> int:
     return integer(case.inputs[0], "resume")
 
 
-def resumed(case: Case, *, state: bool = True, options: bool = True, later: bool = True) -> list[dict[str, Tensor]]:
+def resumed(
+    case: Case, rank: int = 0, *, state: bool = True, options: bool = True, later: bool = True
+) -> list[dict[str, Tensor]]:
     """Return the parameters after each step that follows the loading.
 
     Args:
         case: What is trained.
+        rank: Whose; all have the same.
         state: Whether state was loaded.
         options: Whether the groups' options were.
         later: Whether a rate that is set after loading counts.
@@ -96,33 +91,19 @@ def least(case: Case) -> dict[int, Bytes]:
     return both_ways(range(case.world_size), len(steps_of(case.inputs[0])))
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is wrong with what was saved, and with what training made of what was loaded."""
+def _before(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with what was saved first."""
     right = cast(dict[str, Saved], expected(case)[0])
     for rank, values in enumerate(got):
         yield from _of_saved(case, f"Rank {rank}", cast(Saved, values["saved"]), right["saved"])
     yield from _of_counters(got, right["again"])
+
+
+def _after(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    right = cast(dict[str, Saved], expected(case)[0])
     for rank, values in enumerate(got):
-        came = steps_that_came(values)
-        for number, (mine, wanted) in enumerate(zip(came, resumed(case), strict=True)):
-            wrong = wrong_names(mine, wanted)
-            if wrong:
-                text = (
-                    f"{plural(number + 1, 'step')} after loading what one process saved, rank {rank} has wrong values"
-                )
-                yield Finding(_of_values(case, came), f"{text} in {join(wrong)}.", rank=rank)
-        if not values["left_alone"]:
-            text = f"Training after load_state_dict has changed the dict that rank {rank} loaded."
-            yield Finding(_SHARES, text, rank=rank)
         after = f"After loading and training rank {rank}"
         yield from _of_saved(case, after, cast(Saved, values["again"]), right["again"])
-    sizes = num_trained(case)
-    share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
-    for rank, values in enumerate(got):
-        kept = integer(values, "kept")
-        if kept > share:
-            text = f"The values are right, but after loading rank {rank}'s optimizer keeps {kept} elements; all ranks' "
-            yield Finding(_EVERYTHING, f"{text}together need {2 * sum(sizes)}.", f"at most {share}", str(kept), rank)
 
 
 def _of_saved(case: Case, who: str, came: Saved, right: Saved) -> Iterator[Finding]:
@@ -167,59 +148,64 @@ def _of_counters(got: tuple[Values, ...], right: Saved) -> Iterator[Finding]:
                 yield Finding(_COUNTER, f"{text}{rank}.", str(kept["step"].tolist()), str(found.tolist()), rank)
 
 
-def _of_values(case: Case, came: Any) -> str:
-    ways: Ways = [
-        (_FRESH, lambda: resumed(case, state=False)),
-        (_OPTIONS, lambda: resumed(case, options=False)),
-        (_STALE, lambda: resumed(case, later=False)),
-    ]
-    return as_if(cast("Sequence[Parameters]", came), ways, equal)
-
-
-def _not_found(case: Case, failure: Failure, wire: Wire) -> bool:
+def _not_found(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether loading looked for a number that it does not know, or a group that was saved has no numbers."""
-    if failure.error == "KeyError" and "'params'" in failure.message:
-        return True
-    return failure.error in ("IndexError", "KeyError") and "load_state_dict" in failure.detail
+    if not isinstance(got, Failure) or got.error not in ("IndexError", "KeyError"):
+        return False
+    return "'params'" in got.message or "load_state_dict" in got.detail
 
 
-_NUMBERS, _SHARD, _FLAT, _OPTIONS, _FRESH, _COUNTER, _SHARES, _EVERYTHING, _STALE = (
-    "numbered otherwise", "a shard saved", "shape not restored", "options lost", "state not loaded",
-    "counter cut up", "shares what it loaded", "everything on every rank", "rates set later do not count",
+_NUMBERS, _SHARD, _FLAT, _OPTIONS, _COUNTER = (
+    "numbered otherwise", "a shard saved", "shape not restored", "options lost", "counter cut up",
 )  # fmt: skip
-MISTAKES = {
-    _NUMBERS: "Parameters are numbered in the order they were given, frozen ones too, over all groups; a parameter "
-    'that has no state yet is left out of "state", but is still listed under "params".',
-    _SHARD: "This is one rank's shard, which means nothing on another number of ranks. Gather it: "
-    "start_gather([shard], "
-    "[whole])().",
-    _FLAT: "What is saved has the parameter's own shape, without padding. start_gather fills a tensor of whatever "
-    "shape you give it.",
-    _OPTIONS: "The groups' options belong to the state: a learning rate that a schedule has changed must be there "
-    "after loading. Save "
-    "them, and load them into param_groups.",
-    _FRESH: (
-        "After loading, training continues as if there were no state. Put it into the inner optimizer's state, under "
-        "the shard."
-    ),
-    _COUNTER: (
-        '"step" is the same on all ranks and is not a shard. A parameter without dimensions has the same shape as its '
-        "step counter: tell them apart by name."
-    ),
-    _SHARES: "The inner optimizer goes on counting in the very tensors that were loaded. Load copies.",
-    _STALE: "A learning rate set in param_groups after loading changes nothing: torch's load_state_dict makes new "
-    "groups in the inner optimizer. Change the groups in place, or set self.param_groups to the new ones.",
-    _EVERYTHING: "Each rank has loaded the state of all elements. Give each its shards: shard_of.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="saved_state",
     functions=("SavedOptimizer",),
     driver=drive,
     oracle=expected,
     structure=and_more(expected, kept=0),
-    find=find,
     least=least,
+    looks=(
+        _before,
+        replace(STEPS, wrong="After step {step} since loading rank {rank} has wrong values in {names}."),
+        flag_result(
+            "left_alone", "Training after load_state_dict has changed the dict that rank {rank} loaded.",
+            "shares what it loaded",
+        ),
+        _after,
+        keeps_its_share,
+    ),
+    mistakes=(
+        Mistake(_NUMBERS,
+                "Parameters are numbered in the order they were given, frozen ones too, over all groups; a parameter "
+                'that has no state yet is left out of "state", but is still listed under "params".',
+                seen=_not_found, certain=True),
+        Mistake("state not loaded",
+                "After loading, training continues as if there were no state. Put it into the inner optimizer's "
+                "state, under the shard.", {"steps": partial(resumed, state=False)}),
+        Mistake(_OPTIONS,
+                "The groups' options belong to the state: a learning rate that a schedule has changed must be there "
+                "after loading. Save them, and load them into param_groups.",
+                {"steps": partial(resumed, options=False)}),
+        Mistake("rates set later do not count",
+                "A learning rate set in param_groups after loading changes nothing: torch's load_state_dict makes new "
+                "groups in the inner optimizer. Change the groups in place, or set self.param_groups to the new ones.",
+                {"steps": partial(resumed, later=False)}),
+        Mistake(EVERYTHING, "Each rank has loaded the state of all elements. Give each its shards: shard_of.",
+                says=("broadcast shape",)),
+        Mistake(_SHARD,
+                "This is one rank's shard, which means nothing on another number of ranks. Gather it: "
+                "start_gather([shard], [whole])()."),
+        Mistake(_FLAT,
+                "What is saved has the parameter's own shape, without padding. start_gather fills a tensor of whatever "
+                "shape you give it."),
+        Mistake(_COUNTER,
+                '"step" is the same on all ranks and is not a shard. A parameter without dimensions has the same shape '
+                "as its step counter: tell them apart by name."),
+        Mistake("shares what it loaded",
+                "The inner optimizer goes on counting in the very tensors that were loaded. Load copies."),
+    ),
     visible=(
         saving_case("2 ranks, plain layers", 1351, 2, tied=False, frozen=False),
         saving_case("3 ranks, a shared weight and frozen layers", 1352, 3),
@@ -229,14 +215,11 @@ EXERCISE = Exercise(
     hints=(
         "What would one process save? Tensors in the parameters' shapes, under the parameters' numbers. A program "
         "that reads that does not care how many ranks there were.",
-        "Remember in __init__ which parameters were given, frozen ones too. To save, take each shard of your "
-        "ShardedOptimizer: what its inner optimizer keeps for the shard (its state[shard]) is gathered, except step. "
+        "Remember in __init__ which parameters were given, frozen ones too. To save, take the shard of each "
+        "parameter: what the inner optimizer keeps for it (its state[shard]) is gathered, except step. "
         "To load, cut it with shard_of; the groups' options are loaded, too.",
         "whole = torch.empty_like(parameter); start_gather([value], [whole])(); state[number][name] = whole. Back: "
         "inner.state[shard] = {name: value.clone() if name == 'step' else shard_of(value) ...}, and group.update(...) "
         "for each group, so that param_groups are still those that step() reads.",
     ),
-    mistakes=MISTAKES,
-    blame=blaming({_NUMBERS: _not_found}),
-    certain=frozenset({_NUMBERS}),
-)
+)  # fmt: skip

@@ -42,3 +42,10 @@ changed(
         "        self.param_groups = [dict(group) for group in self.param_groups]\n        for number, kept in saved",
     ),
 )
+changed("loads whole tensors", "everything on every rank", (CUT, "value.clone()"))
+changed(
+    "lets the inner optimizer make new groups", "rates set later do not count",
+    ("        for group, options in zip(self",
+     "        self.optimizer.param_groups = [dict(group) for group in self.optimizer.param_groups]\n"
+     "        for group, options in zip(self.optimizer"),
+)  # fmt: skip

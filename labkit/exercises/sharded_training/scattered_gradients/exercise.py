@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, cast
 
-from torch import Tensor
-
-from labkit.checks.as_if import as_if
-from labkit.checks.blame import HANGS, by_signs
-from labkit.checks.case import Case, Values
+from labkit.checks.blame import HANGS
+from labkit.checks.case import Case, Got, Values
 from labkit.checks.cut_wire import between_barriers, waited_at_once
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.values import integers
 from labkit.checks.wire import Wire
-from labkit.exercises.sharded_training.marked_wire import gathers, scatters
 from labkit.exercises.sharded_training.on_ranks import model_for
 from labkit.exercises.sharded_training.scattered_gradients.driver import drive
 from labkit.exercises.sharded_training.training import (
-    Parameters,
-    Ways,
+    STEPS,
     alone,
     begun,
-    each_by_itself,
-    equal,
+    first_steps,
     least_traffic,
     num_trained,
-    steps_that_came,
+    own_gradients,
+    trained,
     training_case,
     wrong_names,
 )
-from labkit.words import join, plural
+from labkit.exercises.sharded_training.travels import calls_of, gathers, scatters
+from labkit.words import plural
 
 
 def scattering_case(name: str, seed: int, world_size: int, **options: Any) -> Case:
@@ -46,101 +42,80 @@ def expected(case: Case) -> list[Values]:
     return [{"steps": cast(Any, steps), "left": [0] * len(steps), "held": [0] * len(steps)} for _ in case.inputs]
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is wrong with parameters, with gradients that stay, and with how they travelled."""
-    right = alone(case)
-    for rank, values in enumerate(got):
-        came = steps_that_came(values)
-        for number, (mine, wanted) in enumerate(zip(came, right, strict=True)):
-            wrong = wrong_names(mine, wanted)
-            if wrong:
-                own = _OWN if equal(came[:1], each_by_itself(case)) else ""
-                ways: Ways = [
-                    (_SUM, lambda: alone(case, factor=case.world_size)),
-                    (_DIVIDED, lambda: alone(case, factor=1 / case.world_size)),
-                ]
-                name = as_if(came, ways, equal) or own or (_STILL if _some_stand_still(case, number, came) else "")
-                yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
-    for rank, values in enumerate(got):
-        yield from _whole(case, wire, rank)
-        if any(integers(values, "left")):
-            count = plural(max(integers(values, "left")), "parameter")
-            yield Finding(
-                _KEPT,
-                f"After backward {count} of rank {rank} still {'has' if count[:2] == '1 ' else 'have'} a grad.",
-                rank=rank,
-            )
-        if any(integers(values, "held")):
-            text = f"In the middle of backward rank {rank} still holds gradients that were complete long before."
-            yield Finding(_LATE, text, rank=rank)
-        yield from _in_backward(wire, rank)
+def _some_stand_still(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether step 0 moved some trained parameters, and others not at all."""
+    before = begun(case)
+    all_trained = {name for name, each in model_for(case.inputs[0]).named_parameters() if each.requires_grad}
+    still = [all_trained - set(wrong_names(came, before)) for came in first_steps(got)]
+    return any(0 < len(each) < len(all_trained) for each in still)
 
 
-def _some_stand_still(case: Case, number: int, came: Sequence[Parameters]) -> bool:
-    """Return whether a step moved trained parameters, and others not at all."""
-    before = begun(case) if not number else came[number - 1]
-    trained = [name for name, each in model_for(case.inputs[0]).named_parameters() if each.requires_grad]
-    return 0 < len(set(trained) - set(wrong_names(came[number], cast("dict[str, Tensor]", before)))) < len(trained)
-
-
-def _whole(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
-    calls = [call for part in between_barriers(wire, rank) for call in part]
-    if any(call.kind in ("all_reduce", "reduce") for call in calls):
-        text = f"The values are right, but rank {rank} calls all_reduce, which brings whole gradients back."
-        yield Finding(_ALL_REDUCED, text, rank=rank)
+def _travels_once(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
     padded = 8 * case.world_size * sum(-(-each // case.world_size) for each in num_trained(case))
     most = len(alone(case)) * padded
-    for some, what in ((scatters(calls), "gradients"), (gathers(calls), "parameters")):
-        sent = sum(call.bytes for call in some)
-        if sent > most:
-            text = f"Rank {rank} moves {sent} bytes of {what}; padded they have {most}."
-            yield Finding(_TWICE, text, f"{most} bytes", f"{sent} bytes", rank)
+    for rank in range(case.world_size):
+        calls = calls_of(wire, rank)
+        if any(call.kind in ("all_reduce", "reduce") for call in calls):
+            text = f"The values are right, but rank {rank} calls all_reduce, which brings whole gradients back."
+            yield Finding("all-reduced", text, rank=rank)
+        for some, what in ((scatters(calls), "gradients"), (gathers(calls), "parameters")):
+            sent = sum(call.bytes for call in some)
+            if sent > most:
+                text = f"Rank {rank} moves {sent} bytes of {what}; padded they have {most}."
+                yield Finding("sent twice", text, f"{most} bytes", f"{sent} bytes", rank)
 
 
-def _in_backward(wire: Wire, rank: int) -> Iterator[Finding]:
-    parts = between_barriers(wire, rank)
-    for number in range((len(parts) - 1) // 3):
-        first, second = parts[3 * number], parts[3 * number + 1]
-        if not scatters(first):
-            text = f"In step {number} no gradient of rank {rank} has left when backward is half over."
-            yield Finding(_LATE, text, rank=rank)
-        inside = scatters([*first, *second])
-        if len(inside) > 2 and all(waited_at_once(call) for call in inside):
-            yield Finding(
-                _BLOCKS, f"In step {number} rank {rank} waits for each reduce-scatter in backward.", rank=rank
-            )
+def _leaves_in_backward(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    for rank, values in enumerate(got):
+        parts = between_barriers(wire, rank)
+        steps = [parts[3 * number : 3 * number + 2] for number in range((len(parts) - 1) // 3)]
+        for number, (first, _) in enumerate(steps):
+            if not scatters(first):
+                text = f"In step {number} no gradient of rank {rank} has left when backward is half over."
+                yield Finding("all at the end", text, rank=rank)
+        if most := max(integers(values, "left")):
+            has = "has" if most == 1 else "have"
+            text = f"After backward {plural(most, 'parameter')} of rank {rank} still {has} a grad."
+            yield Finding("gradients kept", text, rank=rank)
+        if any(integers(values, "held")):
+            text = f"In the middle of backward rank {rank} still holds gradients that were complete long before."
+            yield Finding("all at the end", text, rank=rank)
+        for number, (first, second) in enumerate(steps):
+            inside = scatters([*first, *second])
+            if len(inside) > 2 and all(waited_at_once(call) for call in inside):
+                text = f"In step {number} rank {rank} waits for each reduce-scatter in backward."
+                yield Finding("waits in backward", text, rank=rank)
 
 
-_SUM, _OWN, _ALL_REDUCED, _KEPT, _LATE, _TWICE, _BLOCKS = (
-    "sum for mean", "own gradients", "all-reduced", "gradients kept", "all at the end", "sent twice",
-    "waits in backward",
-)  # fmt: skip
-_DIVIDED, _STILL, _ONCE = ("divided twice", "a gradient forgotten", "params read as a list")
-MISTAKES = {
-    _DIVIDED: "start_scatter gives the mean already. Do not divide it again.",
-    _STILL: (
-        "Some parameters have not moved: finish every reduce-scatter that is in flight, and give the gradient to its "
-        "shard."
-    ),
-    _ONCE: "params may be an iterator, as model.parameters() is, which can be read once: use self.shards, or begin "
-    "with params = list(params).",
-    _SUM: "The gradients are added up. The step takes their mean.",
-    _OWN: "This rank trained only on its own gradients.",
-    _ALL_REDUCED: "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter.",
-    _KEPT: "Once a gradient is under way, set parameter.grad = None: the memory it takes is what this is about.",
-    _LATE: "Send each gradient from its own hook, when it is complete, instead of all of them after backward.",
-    _TWICE: "More travels than is needed: each gradient once, each parameter once in a step.",
-    _BLOCKS: "Begin the reduce-scatter in the hook, keep the function that finishes it, and call that in step.",
-}
-
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="scattered_gradients",
     functions=("ScatteringOptimizer",),
     driver=drive,
     oracle=expected,
     structure=and_more(expected, kept=0),
-    find=find,
     least=least_traffic,
+    looks=(STEPS, _travels_once, _leaves_in_backward),
+    mistakes=(
+        Mistake("sum for mean", "The gradients are added up. The step takes their mean.", {"steps": trained(ranks=1)}),
+        Mistake("divided twice", "start_scatter gives the mean already. Do not divide it again.",
+                {"steps": trained(ranks=-1)}),
+        Mistake("own gradients", "This rank trained only on its own gradients.", seen=own_gradients),
+        Mistake("a gradient forgotten",
+                "Some parameters have not moved: finish every reduce-scatter that is in flight, and give the gradient "
+                "to its shard.", seen=_some_stand_still),
+        Mistake("a hook on a frozen parameter",
+                "A frozen parameter gets no gradient, so it takes no hook. Register hooks on those that train: the "
+                "keys of self.shards.", says=("doesn't require gradient",)),
+        Mistake("all-reduced", "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter."),
+        Mistake("gradients kept",
+                "Once a gradient is under way, set parameter.grad = None: the memory it takes is what this is about."),
+        Mistake("all at the end",
+                "Send each gradient from its own hook, when it is complete, instead of all of them after backward.",
+                says=HANGS),
+        Mistake("sent twice", "More travels than is needed: each gradient once, each parameter once in a step."),
+        Mistake("waits in backward",
+                "Begin the reduce-scatter in the hook, keep the function that finishes it, and call that in step."),
+    ),
     visible=(
         scattering_case("2 ranks, plain layers", 1321, 2, tied=False, frozen=False),
         scattering_case("3 ranks, a shared weight and frozen layers", 1322, 3),
@@ -156,7 +131,4 @@ EXERCISE = Exercise(
         "def on_gradient(self, parameter): self.in_flight.append((parameter, start_scatter([parameter.grad]))); "
         "parameter.grad = None. In step: (self.shards[parameter].grad,) = finish(), for each; then empty the list.",
     ),
-    mistakes=MISTAKES,
-    blame=by_signs({_ONCE: ("subscriptable", "has no len()"), _LATE: HANGS}),
-    certain=frozenset({_ONCE}),
-)
+)  # fmt: skip

@@ -61,3 +61,17 @@ changed(
     "a gradient forgotten",
     ("for parameter, finish in self.in_flight:", "for parameter, finish in self.in_flight[:1]:"),
 )
+changed(
+    "sends all of them in step", "all at the end",
+    ("            parameter.register_post_accumulate_grad_hook(self.on_gradient)\n", "            pass\n"),
+    ("        for parameter, finish in self", "        for each in self.shards:\n            self.on_gradient(each)\n"
+     "        for parameter, finish in self"),
+)  # fmt: skip
+changed(
+    "hooks on all it was given", "a hook on a frozen parameter",
+    ("        super().__init__(params, optimizer_cls, **kwargs)\n",
+     "        groups = list(params)\n"
+     "        groups = groups if isinstance(groups[0], dict) else [{'params': groups}]\n"
+     "        super().__init__(groups, optimizer_cls, **kwargs)\n"),
+    ("for parameter in self.shards:", "for parameter in [p for group in groups for p in group['params']]:"),
+)  # fmt: skip

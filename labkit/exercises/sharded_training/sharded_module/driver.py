@@ -96,11 +96,13 @@ class _Watch:
             cut()
 
         def on_output(number: int, output: Tensor) -> None:
-            output.register_hook(lambda gradient: at("backward", number))  # type: ignore[no-untyped-call]
+            cast(Any, output.grad_fn).register_prehook(lambda gradients: at("backward", number))
 
         for number, block in enumerate(self.blocks):
             block.register_forward_pre_hook(lambda layer, given, number=number: at("forward", number))
-            block.register_forward_hook(lambda layer, given, output, number=number: on_output(number, output))
+            block.register_forward_hook(  # first, so that whatever wraps the output comes before it in backward
+                lambda layer, given, output, number=number: on_output(number, output), prepend=True
+            )
 
     def step(self, wrapped: Any, step: dict[str, Any], cut: Cut) -> None:
         """Go forward and backward; note what autograd keeps of weights between the two."""

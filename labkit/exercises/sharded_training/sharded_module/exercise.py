@@ -8,28 +8,24 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from labkit.checks.as_if import as_if
-from labkit.checks.blame import HANGS, bearing, blaming
-from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.blame import HANGS, bearing
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.cut_wire import between_barriers, waited_at_once
-from labkit.checks.exercise import Exercise
+from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import integer, integers, listed, texts
 from labkit.checks.wire import CollectiveCall, Wire
-from labkit.exercises.sharded_training.marked_wire import gathers, scatters
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, model_for
 from labkit.exercises.sharded_training.sharded_module.driver import drive
 from labkit.exercises.sharded_training.training import (
     Parameters,
-    Ways,
     alone,
-    each_by_itself,
-    equal,
     least_traffic,
     steps_that_came,
     training_case,
     wrong_names,
 )
+from labkit.exercises.sharded_training.travels import gathers, scatters
 from labkit.words import join, plural
 
 _ROUNDING, _MOST_FAR = 0.03, 0.1
@@ -100,11 +96,6 @@ def _in_root(case: Case) -> set[str]:
     return {name for name, each in model.named_parameters() if sum(each in block for block in blocks) != 1}
 
 
-def _misnamed(case: Case, failure: Failure, wire: Wire) -> bool:
-    """Return whether the check looked for a parameter under a name that is not there."""
-    return failure.error == "KeyError" and not failure.detail
-
-
 def _apart(came: Value, right: Value) -> Tensor:
     right = cast(Tensor, right)
     if not isinstance(came, Tensor) or came.shape != right.shape:
@@ -112,27 +103,60 @@ def _apart(came: Value, right: Value) -> Tensor:
     return (came - right).abs().nan_to_num(float("inf"))
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield what is wrong with parameters, with what is whole when, and with what travels when."""
+def _wrong_steps(case: Case, got: tuple[Values, ...]) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield rank, step and names of wrong parameters."""
     right = alone(case)
     for rank, values in enumerate(got):
-        came = steps_that_came(values)
-        for number, (mine, wanted) in enumerate(zip(came, right, strict=True)):
-            wrong = _wrong(case, mine, wanted)
-            if wrong:
-                own = _OWN if equal(came[:1], each_by_itself(case)) else ""
-                ways: Ways = [
-                    (_SUM, lambda: alone(case, factor=case.world_size)),
-                ]
-                rest = _ROOT if set(wrong) <= _in_root(case) else ""
-                freed = "" if all(listed(values, "root")) else _ROOT_FREED
-                name = freed or as_if(came, ways, equal) or own or rest or (_MASTERS if _in_half(case) else "")
-                yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
+        for step, (mine, wanted) in enumerate(zip(steps_that_came(values), right, strict=True)):
+            if wrong := _wrong(case, mine, wanted):
+                yield rank, step, wrong
+
+
+def _values(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    for rank, step, wrong in _wrong_steps(case, got):
+        yield Finding("", f"After step {step} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
+
+
+def _root_left_out(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether what is wrong is in no block, or in several."""
+    wrong = [] if isinstance(got, Failure) else [set(names) for _, _, names in _wrong_steps(case, got)]
+    return bool(wrong) and wrong[0] <= _in_root(case)
+
+
+def _root_freed(case: Case, got: Got, wire: Wire) -> bool:
+    return not isinstance(got, Failure) and not all(all(listed(values, "root")) for values in got)
+
+
+def _misnamed(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the check looked for a parameter under a name that is not there."""
+    return isinstance(got, Failure) and got.error == "KeyError" and not got.detail
+
+
+def _no_storage(case: Case, got: Got, wire: Wire) -> bool:
+    emptied = bearing("setStorage", "storage of size 0", "out of bounds")
+    return isinstance(got, Failure) and emptied(case, got, wire)
+
+
+def _frozen_freed(case: Case, got: Got, wire: Wire) -> bool:
+    return len(_names(case)) < len(LAYERS) and _no_storage(case, got, wire)
+
+
+def _shared_as_shard(case: Case, got: Got, wire: Wire) -> bool:
+    model = model_for(case.inputs[0])
+    return model.remix.weight is model.mix.weight and isinstance(got, Failure) and "must be a matrix" in got.message
+
+
+def _precise(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, values in enumerate(got):
         if not values["precise"]:
             kind = case.inputs[0]["dtype"] or "float64"
             text = f"gather_full_params of rank {rank} returns {kind} where the parameter has another dtype."
-            yield Finding(_LOW, text, "the parameters' dtype", str(kind), rank)
+            yield Finding("full parameters in low precision", text, "the parameters' dtype", str(kind), rank)
+
+
+def _on_ranks(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is whole when it should not be, and what travels at another time than it should."""
+    for rank, values in enumerate(got):
         yield from _shares(case, rank, values)
         yield from _memory(case, rank, values)
         yield from _wire(case, wire, rank)
@@ -144,7 +168,7 @@ def _shares(case: Case, rank: int, values: Values) -> Iterator[Finding]:
     most = max(integers(values, "shards"), default=0)
     if most > share or integer(values, "kept") > 2 * share:
         text = f"Outside forward and backward rank {rank}'s parameters have {most} elements of {sum(sizes)}."
-        yield Finding(_NO_SHARDS, text, f"at most {share}", str(most), rank)
+        yield Finding("", text, f"at most {share}", str(most), rank)
 
 
 def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
@@ -238,59 +262,77 @@ def _of_step(
         yield Finding(_BLOCKS, text, rank=rank)
 
 
-_SUM, _OWN, _MASTERS, _NO_SHARDS, _NEVER_FREED, _ALL_AT_ONCE, _NOT_AFTER_BACKWARD, _FULL_STAYS, _GRAPH_HOLDS = (
-    "sum for mean", "own gradients", "masters in low precision", "whole parameters stepped", "not freed after forward",
-    "all gathered at once", "not freed after backward", "full parameters stay", "autograd holds it",
+_NEVER_FREED, _ALL_AT_ONCE, _NOT_AFTER_BACKWARD, _FULL_STAYS, _GRAPH_HOLDS = (
+    "not freed after forward", "all gathered at once", "not freed after backward", "full parameters stay",
+    "autograd holds it",
 )  # fmt: skip
-_NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS, _NOT_GATHERED, _LOW = (
+_NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS = (
     "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
-    "waits in backward", "not gathered for backward", "full parameters in low precision",
+    "waits in backward",
 )  # fmt: skip
-_ROOT, _ROOT_FREED, _NAMES = "the root left out", "the root freed too soon", "other names"
-MISTAKES = {
-    _SUM: "The gradients are added up; the step takes their mean.",
-    _OWN: "This rank has trained on its own gradients alone: they never left.",
-    _MASTERS: "The values are far off. Keep the shards in float32, and give them gradients in float32.",
-    _ROOT: "These are in no block, or in several: finish_gradient_synchronization has to free the root unit, too, and "
-    "then to finish its scatter.",
-    _ROOT_FREED: "Parameters in no block, or in several, stay whole for the whole step: backward needs them, too. Free "
-    "the root unit in finish_gradient_synchronization, not after forward.",
-    _NAMES: "gather_full_params uses the names of the module that was wrapped: self.module.named_parameters().",
-    _NO_SHARDS: "The optimizer gets whole parameters. Outside of forward and backward each must be its shard.",
-    _NEVER_FREED: "Free a block in its forward hook, as soon as it has computed; only the last one may stay.",
-    _ALL_AT_ONCE: "Only the block that computes and the next one may be whole: gather one ahead, not all.",
-    _NOT_AFTER_BACKWARD: "Free a block in backward, too: at the latest when the block before it computes. A "
-    "frozen block has "
-    "no gradient that would tell you.",
-    _FULL_STAYS: "gather_full_params returns copies; the parameters themselves must be shards again afterwards.",
-    _GRAPH_HOLDS: "Replacing parameter.data does not free what autograd has kept. Empty the storage: "
-    "tensor.untyped_storage().resize_(0).",
-    _NO_PREFETCH: "When a block is about to compute, begin to gather the next one: it then travels in the meantime.",
-    _NO_PREFETCH_BACK: "In backward the next block is the one before: begin to gather it when this one is about "
-    "to compute.",
-    _ALL_REDUCED: "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter.",
-    _EACH: "One gather and one scatter for each block are enough: a Unit does all its parameters together.",
-    _LATE: "Scatter the gradients of a block from the hook of its last one, not after backward.",
-    _BLOCKS: "Begin the scatter in the hook and finish it later: when the next block's begins, say.",
-    _NOT_GATHERED: "Backward needs the weights again, and the block has been freed: gather it in a full "
-    "backward pre-hook.",
-    _LOW: "These are the copies that compute. Gather the shards, which are the masters, into tensors of their "
-    "own dtype.",
-}
 
-EXERCISE = Exercise(
+EXERCISE = declared(
     id="sharded_module",
     functions=("ShardedModule",),
     driver=drive,
     oracle=expected,
     structure=structure,
-    find=find,
     least=least_traffic,
+    looks=(_values, _precise, _on_ranks),
+    mistakes=(
+        Mistake("other names",
+                "gather_full_params uses the names of the module that was wrapped: self.module.named_parameters().",
+                seen=_misnamed, certain=True),
+        Mistake("freed with its last gradient",
+                "A frozen layer of this unit is still needed: backward goes through its weight, and no gradient tells "
+                "you when it has. Free a block when backward reaches the one before it, the root when it is over.",
+                seen=_frozen_freed),
+        Mistake("a shared weight in one block",
+                "A parameter in several blocks belongs to the root, which is whole for the whole step. In one block's "
+                "unit it is a shard again when the other block computes.", seen=_shared_as_shard),
+        Mistake("not gathered for backward",
+                "Backward needs the weights again, and the block has been freed: gather it when backward reaches its "
+                "output.", seen=_no_storage),
+        Mistake("the root freed too soon",
+                "Parameters in no block, or in several, stay whole for the whole step: backward needs them, too. Free "
+                "the root unit in finish_gradient_synchronization, not after forward.", seen=_root_freed),
+        Mistake("the root left out",
+                "These are in no block, or in several: finish_gradient_synchronization has to free the root unit, too, "
+                "and then to finish its scatter.", seen=_root_left_out),
+        Mistake(_NEVER_FREED, "Free a block in its forward hook, as soon as it has computed; only the last one may "
+                "stay."),
+        Mistake(_ALL_AT_ONCE, "Only the block that computes and the next one may be whole: gather one ahead, not all."),
+        Mistake(_NOT_AFTER_BACKWARD,
+                "Free a block in backward, too: at the latest when the block before it computes. A frozen block has "
+                "no gradient that would tell you."),
+        Mistake(_FULL_STAYS,
+                "gather_full_params returns copies; the parameters themselves must be shards again afterwards."),
+        Mistake(_GRAPH_HOLDS,
+                "Replacing parameter.data does not free what autograd has kept. Empty the storage: "
+                "tensor.untyped_storage().resize_(0)."),
+        Mistake(_NO_PREFETCH,
+                "When a block is about to compute, begin to gather the next one: it then travels in the meantime."),
+        Mistake(_NO_PREFETCH_BACK,
+                "In backward the next block is the one before: begin to gather it when this one is about to compute."),
+        Mistake(_ALL_REDUCED, "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter."),
+        Mistake(_EACH,
+                "One gather and one scatter for each block are enough: a Unit does all its parameters together."),
+        Mistake(_LATE, "Scatter the gradients of a block from the hook of its last one, not after backward.",
+                says=HANGS),
+        Mistake(_BLOCKS, "Begin the scatter in the hook and finish it later: when the next block's begins, say."),
+        Mistake("full parameters in low precision",
+                "These are the copies that compute. Gather the shards, which are the masters, into tensors of their "
+                "own dtype."),
+    ),
     visible=(
         module_case("2 ranks, plain layers", 1331, 2, tied=False, frozen=False),
         module_case("3 ranks, a frozen block", 1332, 3, tied=False),
         module_case("2 ranks, two blocks share a weight", 1333, 2),
         module_case("4 ranks, some layers are in no block", 1334, 4, blocks=("stem", "mix", "head"), tied=False),
+        module_case(
+            "2 ranks, a block of a frozen layer and a trained one", 1336, 2, blocks=("stem", "mix", "body", "head"),
+            tied=False, joined=True, num_steps=2,
+        ),
         module_case("2 ranks, blocks in bfloat16", 1335, 2, dtype="bfloat16", tied=False, num_steps=2),
     ),
     hints=(
@@ -307,13 +349,4 @@ EXERCISE = Exercise(
         "all(p.grad is not "
         "None for p in unit.trained).",
     ),
-    mistakes=MISTAKES,
-    blame=blaming(
-        {
-            _NAMES: _misnamed,
-            _NOT_GATHERED: bearing("setStorage", "storage of size 0", "out of bounds"),
-            _LATE: bearing(*HANGS),
-        }
-    ),
-    certain=frozenset({_NAMES}),
-)
+)  # fmt: skip

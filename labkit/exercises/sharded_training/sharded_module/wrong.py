@@ -98,3 +98,22 @@ changed(
     ("        if not torch.is_grad_enabled():\n            self.root.free()\n", "        self.root.free()\n"),
 )
 changed("the wrapper's names", "other names", ("return {name: full", 'return {f"module.{name}": full'))
+changed("frees a block with its last gradient", "freed with its last gradient", (FREED, "            unit.free()\n"))
+changed(
+    "all-reduces first, as DDP does", "all-reduced",
+    (LEAVES, "            for each in unit.trained:\n                dist.all_reduce(each.grad)\n"
+     "                each.grad.div_(dist.get_world_size())\n" + LEAVES),
+)  # fmt: skip
+changed(
+    "scatters each gradient by itself", "a collective for each parameter",
+    (LEAVES, "            parts = [start_scatter([each.grad]) for each in unit.trained]\n"
+     "            unit.leaving = lambda parts=parts: [each for part in parts for each in part()]\n"
+     "            for each in unit.trained:\n                each.grad = None\n"),
+)  # fmt: skip
+changed(
+    "a shared weight in the first block's unit", "a shared weight in one block",
+    ("        alone = {p for p in module.parameters() if sum(p in each for each in inside) == 1}\n",
+     "        alone = set().union(*inside)\n        taken = set()\n"),
+    ("[p for p in block.parameters() if p in alone]",
+     "[p for p in block.parameters() if not (p in taken or taken.add(p))]"),
+)  # fmt: skip

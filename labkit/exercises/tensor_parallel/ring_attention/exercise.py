@@ -123,7 +123,7 @@ def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
 def _not_numbers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, came in enumerate(got):
         if "out" in came and values.tensor(came, "out").isnan().any():
-            yield Finding(NOT_A_NUMBER, f"Rank {rank}'s result holds what is not a number.", rank=rank)
+            yield Finding(NOT_A_NUMBER, f"Rank {rank}'s result contains NaN.", rank=rank)
 
 
 def _beside_the_ring(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

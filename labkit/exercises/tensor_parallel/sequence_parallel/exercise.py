@@ -169,6 +169,14 @@ def least(case: Case) -> dict[int, Bytes]:
     return both_ways(range(case.world_size), x // pieces)
 
 
+def _whole_sums(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    for call in wire.collectives:
+        if call.kind == "all_reduce":
+            text = f"Rank {call.rank} calls all_reduce, which brings the whole sum to everybody."
+            yield Finding(_WHOLE, text, rank=call.rank, call=call.sequence)
+
+
+_WHOLE = "whole sums travel"
 _BATCH, _CHANGED = "joined along the batch", "x was changed"
 _DISTURBED, _ALIKE, _REPEATS, _UNSEEDED = (
     "outside disturbed", "alike on all ranks", "the same numbers again", "seed ignored",
@@ -193,6 +201,7 @@ EXERCISE = declared(
                 tensor_result(f"{name}.gradient", f"the gradient of x behind {name}"),
             )
         ),
+        _whole_sums,
     ),
     mistakes=(
         Mistake("not summed",
@@ -211,6 +220,9 @@ EXERCISE = declared(
         Mistake(_BATCH, "Tokens are joined or cut along dim 0, the batch. They are dim 1 of (B, T, D).",
                 _where_gathered(_joined_along_the_batch) | _where_scattered(_cut_along_the_batch)),
         Mistake(_CHANGED, "After the call x holds other numbers: communicate a copy."),
+        Mistake(_WHOLE,
+                "A rank needs its tokens of the sum, and no others: a reduce-scatter sends half of what an all_reduce "
+                "does. The same in backward of the gather."),
         Mistake(_DISTURBED,
                 "Random numbers outside went another way than without OwnRandom. Keep the state outside "
                 "(torch.get_rng_state()) when you seed and when you enter, and put it back after."),

@@ -45,3 +45,9 @@ changed(
     ("return _my_tokens(x, group)", "dist.all_reduce(x.data, group=group)\n        return _my_tokens(x, group) / 1"),
 )
 changed("no Function", "nothing returned", ("return _Scatter.apply(x, group)", "return _my_tokens(x.detach(), group)"))
+changed(
+    "all-reduces, and cuts its tokens out", "whole sums travel",
+    ("    mine = torch.empty_like(parts[0])\n    dist.reduce_scatter(mine, parts, group=group)\n    return mine\n",
+     "    total = torch.cat(parts, dim=1)\n    dist.all_reduce(total, group=group)\n"
+     "    return total.chunk(len(parts), dim=1)[dist.get_rank(group)].contiguous()\n"),
+)  # fmt: skip
