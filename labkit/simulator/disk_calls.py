@@ -22,6 +22,7 @@ import torch
 
 from labkit.failures.settings import Disk
 from labkit.simulator.disk import VirtualDisk
+from labkit.simulator.disk_file import opener
 from labkit.simulator.record import Row
 from labkit.simulator.state import VirtualRank, current_rank, outside
 from labkit.timeline.span import Lane
@@ -231,8 +232,6 @@ class DiskCalls:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Let what ranks call of Python and of torch come here."""
-        from labkit.simulator.disk_file import opener
-
         python: Any = os
         fakes: dict[str, Any] = {"open": self.os_open, "fsync": self.syncing(_real["fsync"])}
         fakes["fdatasync"] = self.syncing(_real["fdatasync"])
