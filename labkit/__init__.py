@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from labkit.checks.predictions import reveal as reveal
     from labkit.checks.ring_player import ring_player as ring_player
     from labkit.cluster_world import cluster as cluster
+    from labkit.crashes.testing import crash_points as crash_points
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
     from labkit.lessons.built import built as built
@@ -59,6 +60,7 @@ _HOME = {
     "cluster": "labkit.cluster_world",
     "compare": "labkit.widgets.comparison",
     "compression_explorer": "labkit.widgets.compression_explorer",
+    "crash_points": "labkit.crashes.testing",
     "device": "labkit.launch.rank",
     "figure": "labkit.widgets.figures",
     "hint": "labkit.lessons.named",
@@ -106,6 +108,7 @@ __all__ = [
     "cluster",
     "compare",
     "compression_explorer",
+    "crash_points",
     "device",
     "figure",
     "hint",
@@ -131,7 +134,13 @@ __all__ = [
 ]
 
 
+_ROOMS = ("failures", "hardware")
+"""Modules whose names a notebook writes after labkit's own."""
+
+
 def __getattr__(name: str) -> object:
+    if name in _ROOMS:
+        return import_module(f"labkit.{name}")
     if name not in _HOME:
         raise AttributeError(f"labkit has no {name!r}; it has {', '.join(__all__)}")
     value = getattr(import_module(_HOME[name]), name)

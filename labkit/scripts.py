@@ -43,7 +43,8 @@ class Script:
         sys.modules["__main__"] = main
         sys.argv = [self.called or str(path), *self.args]
         sys.path = [str(path.parent), *sys.path]
-        os.environ.update(_TORCHRUN)
+        for name, value in _TORCHRUN.items():
+            os.environ.setdefault(name, value)  # a world that starts ranks again has said it
         with _steps_recorded(), _no_ranks_of_its_own(self.name):
             try:
                 exec(compile(path.read_bytes(), str(path), "exec"), main.__dict__)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.failures.records import Failure, check
+from labkit.failures.settings import Disk, Restarts
 from labkit.hardware import Device, Hardware, Link
 from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
@@ -13,6 +15,7 @@ from labkit.scripts import Script
 from labkit.simulator.cluster import Algorithm, Cluster, describe
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
+from labkit.simulator.suffering import Suffering
 from labkit.worlds import Run
 
 
@@ -23,10 +26,12 @@ class VirtualWorld:
     Attributes:
         cluster: What it is made of.
         cuda: Whether ranks find their accelerators as CUDA devices; None is for scripts alone.
+        suffers: What breaks, and how ranks are started again; None where nothing may.
     """
 
     cluster: Cluster
     cuda: bool | None = None
+    suffers: Suffering | None = None
 
     @property
     def world_size(self) -> int:
@@ -41,6 +46,7 @@ class VirtualWorld:
             outcome = simulate(
                 order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
                 echo=order.echo, cuda=is_script if self.cuda is None else self.cuda,
+                suffers=self.suffers,
             )  # fmt: skip
         finally:
             set_span_recorder(None)
@@ -70,6 +76,9 @@ def virtual(
     join_operators: bool = False,
     stream: bool | None = None,
     cuda: bool | None = None,
+    failures: Sequence[Failure] | None = None,
+    restarts: int | Restarts | None = None,
+    disk: Disk | None = None,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
 
@@ -115,15 +124,23 @@ def virtual(
         cuda: Let ranks find their accelerators as CUDA devices: ``torch.cuda.is_available()``, ``.to("cuda:1")``,
             events, memory, autocast. What is on the host then costs neither time nor memory. None means yes for scripts
             (labkit.script) and no for functions.
+        failures: What breaks and when, records of labkit.failures: ``[Kill(3, step=100)]``.
+        restarts: How often all ranks are started again after one has failed, as torchrun's agents do; a
+            labkit.failures.Restarts says how long that takes.
+        disk: What ranks write to (labkit.failures.Disk). With any of these three, they begin in a folder of their own,
+            whose files are lost with a power cut unless they were synced.
 
     Raises:
         ConfigError: If a number or a name is not allowed.
     """
-    return VirtualWorld(
-        describe(
-            world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
-            slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
-            join_operators=join_operators, stream=stream,
-        ),
-        cuda,
+    cluster = describe(
+        world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
+        slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
+        join_operators=join_operators, stream=stream,
     )  # fmt: skip
+    if failures is None and restarts is None and disk is None:
+        return VirtualWorld(cluster, cuda)
+    suffered = tuple(failures or ())
+    check(suffered, cluster.world_size, cluster.num_nodes)
+    again = restarts if isinstance(restarts, Restarts) else Restarts(0 if restarts is None else restarts)
+    return VirtualWorld(cluster, cuda, Suffering(suffered, again, disk or Disk()))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from labkit.errors import ConfigError, RunError
+from labkit.failures.records import Failure
 from labkit.launch.devices import DEVICES, place
 from labkit.launch.gpu_turns import gpu_turn
 from labkit.launch.gpus import Gpus, gpus
 from labkit.launch.local import Order, default_start_method, launch_local
 from labkit.launch.shown_error import show_report_alone
+from labkit.launch.suffering import Suffering, check_local
 from labkit.launch.watchdog import STALL_SECONDS
 from labkit.scripts import Script
 from labkit.timeline.drawing import draw
@@ -49,16 +51,20 @@ class LocalWorld:
         device: "auto", "cpu" or "cuda".
         threads_per_rank: CPU threads of each rank, or None for an equal share of the cores.
         start_method: "auto", "zygote" or "spawn".
+        failures: What breaks.
     """
 
     world_size: int
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads_per_rank: int | None = None
     start_method: Literal["auto", "zygote", "spawn"] = "auto"
+    failures: tuple[Failure, ...] = ()
     can_be_watched: ClassVar[bool] = True
 
     def launch(self, order: Order) -> Run[Any]:
         """Return what came of the order on fresh processes of this host (see run())."""
+        if self.failures:
+            order = replace(order, function=Suffering(order.function, self.failures))
         here = Gpus() if self.device == "cpu" else gpus()
         placement = place(self.world_size, self.device, here)
         threads = self.threads_per_rank or max(1, _num_cores() // self.world_size)
@@ -106,6 +112,7 @@ def local(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads_per_rank: int | None = None,
     start_method: Literal["auto", "zygote", "spawn"] = "auto",
+    failures: Sequence[Failure] = (),
 ) -> LocalWorld:
     """Return a world of real processes on this host.
 
@@ -120,6 +127,7 @@ def local(
         start_method: "zygote" forks ranks from a preloaded process (Linux), "spawn" starts each as a fresh Python
             (works everywhere, costs an import of torch per rank); "auto" takes the first where it can. The environment
             variable LABKIT_START_METHOD overrides "auto".
+        failures: What breaks, really: Kill (SIGKILL), Hang (SIGSTOP) and Slow of labkit.failures, at_s= or step=.
 
     Raises:
         ConfigError: If a number or a word is not one of these.
@@ -136,7 +144,8 @@ def local(
         )
     if threads_per_rank is not None and threads_per_rank < 1:
         raise ConfigError(f"threads_per_rank={threads_per_rank} leaves no thread to compute; use 1 or more, or None.")
-    return LocalWorld(world_size, device, threads_per_rank, start_method)
+    check_local(tuple(failures), world_size)
+    return LocalWorld(world_size, device, threads_per_rank, start_method, tuple(failures))
 
 
 def run(

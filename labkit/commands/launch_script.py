@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.errors import ConfigError, RunError
+from labkit.failures import Disk, Kill
 from labkit.scripts import script
 from labkit.timeline import Timeline
 from labkit.timeline.training import training
@@ -22,6 +23,8 @@ def launch(
     on: str,
     hardware: dict[str, Any],
     *,
+    kills: Sequence[str] = (),
+    restarts: int = 0,
     timeout: float | None = None,
     seed: int = 0,
     out: Path | None = None,
@@ -34,6 +37,8 @@ def launch(
         args: Its arguments.
         on: The world: "virtual:64" or "local:4".
         hardware: What labkit.virtual takes besides the number of ranks; None where nothing was asked for.
+        kills: Ranks to kill, and when: "3@step:100", "3@call:20", "3@file:2", "3@1.5s".
+        restarts: How often all ranks are started again after that.
         timeout: Seconds the run may take, or None.
         seed: Rank r seeds torch, numpy and random with seed + r.
         out: Where the timeline goes: ``.npz`` or ``.json`` for labkit.Timeline.load, ``.html`` to look at.
@@ -45,7 +50,8 @@ def launch(
     """
     save = _writer(out)
     program = script(path, *args)
-    world = _world(on, {name: value for name, value in hardware.items() if value is not None})
+    hardware = {name: value for name, value in hardware.items() if value is not None}
+    world = world_of(on, hardware | _failing(on, [kill_of(text) for text in kills], restarts))
     try:
         done = run(program, on=world, timeout=timeout, seed=seed)
     except RunError as error:
@@ -57,6 +63,9 @@ def launch(
     say(f"{program.name} on {world!r}" if on.startswith("virtual") else repr(done))
     if timeline is None:
         return None
+    attempts = timeline.tables.get("attempt", {"cause": ()})["cause"]
+    for number, cause in enumerate(attempts):
+        say(f"attempt {number + 1}           {cause or 'came to its end'}")
     say(timeline.summary())
     for line in training(timeline).lines():
         say(line)
@@ -82,7 +91,41 @@ def _writer(out: Path | None) -> Callable[[Timeline], None]:
     return writers[out.suffix]
 
 
-def _world(on: str, hardware: dict[str, Any]) -> World:
+def kill_of(text: str) -> Kill:
+    """Return what "3@step:100" asks for.
+
+    Raises:
+        ConfigError: If it cannot be read.
+    """
+    rank, _, when = text.partition("@")
+    word, _, number = when.partition(":")
+    if rank.isdecimal() and word in ("step", "call", "file") and number.isdecimal():
+        moment: dict[str, Any] = {word: int(number)}
+        return Kill(int(rank), **moment)
+    try:
+        if rank.isdecimal() and when.endswith("s"):
+            return Kill(int(rank), at_s=float(when[:-1]))
+    except ValueError:
+        pass
+    raise ConfigError(
+        f"--kill {text} cannot be read; write RANK@step:N, RANK@call:N, RANK@file:N or RANK@Ts: 3@step:100, 3@1.5s."
+    )
+
+
+def _failing(on: str, kills: Sequence[Kill], restarts: int) -> dict[str, Any]:
+    if not kills and not restarts:
+        return {}
+    if not on.startswith("virtual"):
+        raise ConfigError(f"--kill and --restarts need virtual time, and {on} runs on this host; use --on virtual:N.")
+    return {"failures": list(kills), "restarts": restarts, "disk": Disk(Path.cwd())}
+
+
+def world_of(on: str, hardware: dict[str, Any]) -> World:
+    """Return the world that was asked for.
+
+    Raises:
+        ConfigError: If it cannot be.
+    """
     kind, _, number = on.partition(":")
     if kind not in ("virtual", "local") or not number.isdecimal():
         raise ConfigError(f"--on {on} is not a world; use {WORLDS}.")

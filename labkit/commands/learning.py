@@ -100,6 +100,10 @@ def launch(
     gpus_per_node: Annotated[int | None, typer.Option(help="Virtual accelerators in each node.")] = None,
     memory: Annotated[str | None, typer.Option(help='Memory of each accelerator, such as "16 GB".')] = None,
     cuda: Annotated[bool | None, typer.Option(help="Show accelerators as CUDA devices (the default).")] = None,
+    kill: Annotated[
+        list[str] | None, typer.Option(help="Kill a rank: 3@step:100, 3@call:20, 3@file:2 or 3@1.5s; may be repeated.")
+    ] = None,
+    restarts: Annotated[int, typer.Option(help="Start all ranks again so often, as torchrun does.")] = 0,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
     out: Annotated[
@@ -109,7 +113,36 @@ def launch(
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
     hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}
     run = load("labkit.commands.launch_script", "launch")
-    run(script, args or [], on, hardware, timeout=timeout, seed=seed, out=out, say=typer.echo)
+    run(
+        script, args or [], on, hardware, kills=kill or [], restarts=restarts, timeout=timeout, seed=seed, out=out,
+        say=typer.echo,
+    )  # fmt: skip
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit crash-test train.py --on virtual:4 --json crashes.json")
+def crash_test(
+    script: Annotated[Path, typer.Argument(help="The Python file.")],
+    args: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
+    on: Annotated[str, typer.Option(help="Where it runs: virtual:N.")] = "virtual:2",
+    gpu: Annotated[str | None, typer.Option(help="The virtual accelerator (default: h100).")] = None,
+    cuda: Annotated[bool | None, typer.Option(help="Show accelerators as CUDA devices (the default).")] = None,
+    restarts: Annotated[int, typer.Option(help="How often it may fail to start before it counts as unable to.")] = 2,
+    limit: Annotated[int, typer.Option(help="How many crash points are tried at most, evenly spaced.")] = 200,
+    seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds of real time that one run may take.")] = 120.0,
+    out: Annotated[Path | None, typer.Option("--json", help="Write the report as JSON.")] = None,
+) -> None:
+    """Crash a script at every moment that leaves another state, restart it, and compare how it ends.
+
+    Exit code 1 if a crash leaves it wrong, stuck or unable to start. It runs in copies of the current folder.
+    """
+    test = load("labkit.commands.crash_test", "crash_test")
+    report = test(
+        script, args or [], on, {"gpu": gpu, "cuda": cuda}, restarts=restarts, limit=limit, seed=seed, timeout=timeout,
+        out=out, say=typer.echo,
+    )  # fmt: skip
+    if report.failing:
+        raise typer.Exit(1)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit export 02 --out ring.py")

@@ -18,7 +18,7 @@ import heapq
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 
 class Abandoned(BaseException):
@@ -97,6 +97,7 @@ class RankClock:
         number: Its place among the scheduler's clocks: the rank for a rank itself, more for other threads.
         label: What reports call the thread, "" for the rank itself.
         kept: Whether the run goes on until it is done.
+        lost: Whether it never runs again, because its rank was killed or stands still.
     """
 
     rank: int
@@ -107,6 +108,7 @@ class RankClock:
     number: int = -1
     label: str = ""
     kept: bool = True
+    lost: bool = False
 
     def __post_init__(self) -> None:
         if self.number < 0:
@@ -176,8 +178,36 @@ class Scheduler:
                 self._finish(following)
             elif following >= 0:
                 self._hand_over(following)
-            else:
+            elif not self.has_ended:
                 self.abandon(self.deadlocked())
+
+    def lose(self, rank: int, *, ended: bool) -> None:
+        """Let no thread of this rank run again.
+
+        Args:
+            rank: Global rank.
+            ended: Whether its process is over; else it is there and stands still.
+        """
+        for clock in self.clocks:
+            if clock.rank == rank and not clock.done and not clock.lost:
+                clock.lost = True
+                if ended:
+                    clock.done = True
+                    self._left -= clock.kept
+
+    def stand(self, number: int) -> NoReturn:
+        """Let others run, in a thread of a rank that is lost, until the run is over."""
+        if not self.has_ended:
+            following = self._advance()
+            if not self._left:
+                self._finish(following)
+            elif following >= 0:
+                self._hand_over(following)
+            elif not self.has_ended:
+                self.abandon(self.deadlocked())
+        if not self.has_ended:
+            self.clocks[number].baton.acquire()
+        raise Abandoned
 
     def add_thread(self, rank: int, now_ns: int, label: str, *, kept: bool) -> RankClock:
         """Return the clock of one more thread of a rank, which can run from now_ns on.
@@ -212,6 +242,15 @@ class Scheduler:
         """Have the action done when all that can happen before at_ns has happened; it must not wait."""
         self._sequence += 1
         heapq.heappush(self._queue, (at_ns, self._sequence, -1, action))
+
+    @property
+    def all_done(self) -> bool:
+        """Whether all that counts is done, and only what it has begun goes on."""
+        return not self._left
+
+    def check(self) -> None:
+        """Raise :class:`Abandoned` where the run is over."""
+        self._raise_if_over()
 
     def turn(self, rank: int) -> None:
         """Let everything happen that happens before this rank's time; call before looking at what others do."""
@@ -301,6 +340,8 @@ class Scheduler:
         if self.has_ended:
             raise Abandoned
         following = self._advance()
+        if self.has_ended:
+            raise Abandoned
         if following == rank:
             return
         if following < 0:
@@ -317,11 +358,12 @@ class Scheduler:
         queue = self._queue
         while queue:
             _, _, rank, action = heapq.heappop(queue)
-            if action is None:
+            if action is not None:
+                action()
+            elif not self.clocks[rank].lost:
                 return rank
-            action()
         for rank, event in self._would_go_on.items():
-            if rank in event.waiters:
+            if rank in event.waiters and not self.clocks[rank].lost:
                 event.waiters.remove(rank)
                 del self._would_go_on[rank]
                 return rank

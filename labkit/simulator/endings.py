@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -30,3 +30,14 @@ class StandstillError(Exception):
     """A rank waits in real time for what never comes, in a call of this name."""
 
     where: str
+
+
+@dataclass
+class AttemptError(Exception):
+    """A rank was lost, or nobody can go on, in a run that may fail: in words, which rank, how, each rank's part."""
+
+    text: str
+    rank: int | None
+    how: str
+    reports: dict[int, str] = field(default_factory=dict)
+    is_hang: bool = False

@@ -50,10 +50,11 @@ class Posted(Event):
         met: Fired when the other end is there, at no time: from then on a receive knows what comes; None where nobody
             asks.
         other: The other end, once it is there.
+        failure: Why it can never be complete, "" while it can.
     """
 
     __slots__ = (
-        *("end", "given", "late", "members", "met", "order", "other", "payload", "peer", "problem_noted"),
+        *("end", "failure", "given", "late", "members", "met", "order", "other", "payload", "peer", "problem_noted"),
         *("rank", "raw", "row", "sends", "start", "storage", "talk", "tensor"),
     )
 
@@ -65,6 +66,7 @@ class Posted(Event):
         self.waiters = []
         self.rank, self.peer, self.tensor, self.row, self.members, self.sends = rank, peer, tensor, row, members, sends
         self.order = 0
+        self.failure = ""
         self.payload: torch.Tensor | bytes | None = None
         self.problem_noted = False
         self.talk: Talk | None = None
@@ -124,13 +126,15 @@ class Posted(Event):
         return {"peer": self.peer, "tag": row.tag, "num_bytes": row.bytes, "group": group, "members": self.members}
 
     def finish(self) -> None:
-        """Let go of the buffer, and write into it what arrived."""
+        """Let go of the buffer, and write into it what arrived; raises RuntimeError where nothing ever will."""
         if self.storage is not None:
             flights = self.rank.in_flight[self.storage]
             if len(flights) == 1:
                 del self.rank.in_flight[self.storage]
             else:
                 flights.remove(self)
+        if self.failure:
+            raise RuntimeError(self.failure)
         payload, self.payload = self.payload, None
         tensor = self.tensor
         if self.talk is not None:
@@ -190,6 +194,7 @@ class Exchange:
         self._simulation = simulation
         self._channels: dict[tuple[str, int, int], Channel] = {}
         self._order = 0
+        self._lost: dict[int, str] = {}
 
     def post(self, posted: Posted, group: str, tag: int) -> None:
         """Take one end of a message; it meets the other if that is there already.
@@ -202,6 +207,9 @@ class Exchange:
             posted.given = _taken(posted)  # the program may write the buffer once its stream waits for the send
         posted.order = self._order
         rank, peer, row, sends = posted.rank, posted.peer, posted.row, posted.sends
+        if peer in self._lost and posted.talk is None:
+            self._fail(posted, self._lost[peer], row.start_ns)
+            return
         key = (group, peer if sends else rank.rank, tag)
         channel = self._channels.get(key)
         if channel is None:
@@ -217,6 +225,21 @@ class Exchange:
             self._keep(channel, posted, sends=sends)
         else:
             self._meet(*((posted, other) if sends else (other, posted)))
+
+    def lost(self, rank: int, now_ns: int, text: str) -> None:
+        """Let messages from and to a rank whose process has ended fail, as gloo's do; on streams the others wait."""
+        self._lost[rank] = text
+        for channel in self._channels.values():
+            ends = [*channel.receives, *(posted for queue in channel.sends.values() for posted in queue)]
+            for posted in ends:
+                if posted.peer == rank and posted.talk is None:
+                    queue = channel.sends[posted.rank.rank] if posted.sends else channel.receives
+                    queue.remove(posted)
+                    self._fail(posted, text, now_ns)
+
+    def _fail(self, posted: Posted, text: str, now_ns: int) -> None:
+        posted.failure, posted.row.failed = text, True
+        self._simulation.scheduler.fire(posted, max(now_ns, posted.row.start_ns))
 
     def unmatched(self) -> Iterator[Noted]:
         """Yield a problem for each end that never met another."""
@@ -268,6 +291,8 @@ class Exchange:
 
     def _transfer(self, send: Posted, receive: Posted, now_ns: int) -> None:
         simulation = self._simulation
+        if simulation.network.is_cut(((send.rank.rank, receive.rank.rank),)):
+            return  # its bytes never come
         way = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
         send.row.end_ns, receive.row.end_ns = way.left_ns, way.there_ns
         send.row.moves, receive.row.moves = ((way.leaves_ns, way.left_ns),), ((way.comes_ns, way.there_ns),)

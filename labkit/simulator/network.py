@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -124,10 +125,12 @@ class Network:
     Attributes:
         cluster: The hardware.
         chosen: The traffic of collectives seen before, so that the same one is planned once.
+        cut: Links, (source, destination), over which nothing comes.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.cut: set[tuple[int, int]] = set()
         self.chosen: dict[object, Traffic] = {}
         self._ports: dict[tuple[str, int, int, str], Port] = {}
         self._ways: dict[tuple[int, int], tuple[Port, Port, float, int]] = {}
@@ -142,6 +145,10 @@ class Network:
         if node not in self._cores:
             self._cores[node] = Cores(self.cluster.device.cores)
         return self._cores[node]
+
+    def is_cut(self, edges: Iterable[tuple[int, int]]) -> bool:
+        """Return whether one of these links, (source, destination), is cut."""
+        return bool(self.cut) and any(edge in self.cut for edge in edges)
 
     def latency_ns(self, src: int, dst: int) -> int:
         """Return the latency from one rank to another, 0 to itself."""

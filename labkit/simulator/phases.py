@@ -15,9 +15,11 @@ from labkit.simulator.state import current_rank
 def optimizers_watched() -> Iterator[None]:
     """Know of each rank whether an optimizer takes its step."""
 
-    def begins(*_: Any) -> None:
+    def begins(optimizer: Any, *_: Any) -> None:
         rank = current_rank()
         if rank is not None:
+            if rank.simulation.trial is not None and not rank.process.stepping:
+                rank.simulation.trial.step(rank, optimizer)
             rank.process.stepping = True
 
     def ends(*_: Any) -> None:

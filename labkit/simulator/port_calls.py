@@ -12,6 +12,7 @@ import torch
 from labkit.simulator.algorithms import choose
 from labkit.simulator.carriers import GLOO, NCCL, carrier
 from labkit.simulator.clock import Event, Waiting
+from labkit.simulator.flips import flip_bit
 from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.on_streams import is_on_device, issue, talk
 from labkit.simulator.payload import check_layout, check_payload, layouts
@@ -81,6 +82,8 @@ class PortCalls(Port):
         if rank.rank != self._rank:
             refuse(rank, group, self._rank, kind, self)
         plain = _is_plain(tensor)
+        if rank.simulation.trial is not None:
+            rank.simulation.trial.call(rank, kind, [tensor] if sends else [])
         accelerator = rank.process.accelerator
         if accelerator is not None or not plain:
             check_payload(kind, [tensor])
@@ -149,6 +152,7 @@ class PortCalls(Port):
         group, kind = self._group, call.kind
         rank = self._owner(kind)
         tensors = inputs if inputs is outputs else [*inputs, *outputs]
+        flips = [] if rank.simulation.trial is None else rank.simulation.trial.call(rank, kind, inputs)
         plain = rank.process.accelerator is None and not function_modes() and all(map(_is_plain, tensors))
         if not (plain or sparse):
             check_payload(kind, tensors)
@@ -209,6 +213,8 @@ class PortCalls(Port):
                             output.copy_(value)
                     else:
                         output.data.copy_(value.view(output.shape))  # as gloo and NCCL write: autograd learns nothing
+            for flip in flips:
+                flip_bit(flip, outputs)
             part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
 
         given = outputs if result is None else result

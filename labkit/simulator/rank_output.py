@@ -8,16 +8,23 @@ from typing import Any
 
 
 class Output(io.TextIOBase):
-    """What one rank prints: kept whole, and shown line by line with its number."""
+    """What one rank prints: kept whole, and shown line by line with its number.
+
+    Attributes:
+        silent: Whether nothing more is taken in, because the rank was ended.
+    """
 
     def __init__(self, rank: int, show: Callable[[str], None] | None) -> None:
         super().__init__()
         self._tag, self._show = f"[rank {rank}] ", show
         self._parts: list[str] = []
         self._line = ""
+        self.silent = False
 
     def write(self, text: str) -> int:
-        """Take in what is printed."""
+        """Take in what is printed, as long as its rank has not been ended."""
+        if self.silent:
+            return len(text)
         self._parts.append(text)
         if self._show is not None:
             *lines, self._line = (self._line + text).split("\n")

@@ -192,6 +192,11 @@ class Roofline(DispatchMode):
             found = self._unwraps[kind] = hasattr(kind, "__tensor_flatten__")
         return found
 
+    def slow_down(self, factor: float) -> None:
+        """Let everything that is computed from now on take so many times longer."""
+        self._slow *= factor
+        self._varies = True
+
     def _cost(self, known: Operator, args: Any, kwargs: Any, out: Any) -> Cost:
         counted, num_bytes = work_of(known.func, args, kwargs, out, self._registry)
         ideal_ns = counted / self._peak(out) * 1e9 if counted else 0.0

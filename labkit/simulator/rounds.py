@@ -113,6 +113,7 @@ class Rounds:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._open: dict[tuple[str, int], Round] = {}
+        self._lost: dict[int, str] = {}
 
     def join(
         self, group: Group, number: int, group_rank: int, part: Part, compute: Compute,
@@ -139,6 +140,9 @@ class Rounds:
             first = next(iter(round_.parts.values()))
             if first.signature != part.signature:
                 self._fail(round_, _mismatch_text(group, number, first, part), part)
+        if self._lost and part.talk is None and not round_.failure:
+            gone = [rank for rank in group.ranks if rank in self._lost]
+            round_.failure = self._lost[gone[0]] if gone else ""
         if round_.failure:
             part.row.failed = True
             raise RuntimeError(round_.failure)
@@ -165,7 +169,15 @@ class Rounds:
         if not round_.failure and round_.event.ready_ns is None:
             self._fail(round_, text, part)
 
-    def _fail(self, round_: Round, text: str, part: Part) -> None:
+    def lost(self, rank: int, now_ns: int, text: str) -> None:
+        """Let the collectives of a rank whose process has ended fail, as gloo's do; on NCCL's streams others wait."""
+        self._lost[rank] = text
+        for round_ in self.unfinished():
+            parts = [one for one in round_.parts.values() if one.rank.rank != rank]
+            if rank in round_.group.ranks and parts and all(part.talk is None for part in parts):
+                self._fail(round_, text, parts[0], now_ns)
+
+    def _fail(self, round_: Round, text: str, part: Part, now_ns: int = 0) -> None:
         """Let those who wait for the collective, and those who come later, have the error too."""
         round_.failure = text
         for other in round_.parts.values():
@@ -173,7 +185,7 @@ class Rounds:
         scheduler = self._simulation.scheduler
         if round_.joined.ready_ns is None:
             scheduler.fire(round_.joined, 0)
-        scheduler.fire(round_.event, max(one.row.start_ns for one in (part, *round_.parts.values())))
+        scheduler.fire(round_.event, max(now_ns, *(one.row.start_ns for one in (part, *round_.parts.values()))))
 
     def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
         parts = [round_.parts[place] for place in range(len(round_.group.ranks))]
@@ -209,6 +221,8 @@ class Rounds:
         if free_ns > now_ns:
             scheduler.act(free_ns, lambda: self._settle(round_, parts, traffic, free_ns))
             return
+        if self._simulation.network.is_cut(traffic.edges):
+            return  # its bytes never come
         begins_ns, ends_ns = self._simulation.network.collective(traffic, now_ns)
         for part in parts:
             part.row.end_ns, part.row.moves = ends_ns, ((begins_ns, ends_ns),)

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
+from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.known_classes import loads_in_notebook
 from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
 from labkit.simulator.accelerator import UNUSED, add_accelerators, holds
@@ -28,6 +28,7 @@ from labkit.simulator.by_value import dump_call, dump_result, loads_in_rank
 from labkit.simulator.caching_allocator import CachingAllocator
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
+from labkit.simulator.conclusions import raise_what_ended
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.endings import DeadlockError, RankError, StandstillError, TimeIsUpError
 from labkit.simulator.garbage import Garbage, collected_by_us
@@ -43,6 +44,7 @@ from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
 from labkit.simulator.phases import optimizers_watched
 from labkit.simulator.process_globals import GlobalsSwitch, ProcessGlobals, rank_environ
+from labkit.simulator.rank_names import names_of
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.rounds import Rounds
 from labkit.simulator.standstill import WHAT_IS_VIRTUAL, Standstill
@@ -50,7 +52,8 @@ from labkit.simulator.state import Simulation, VirtualRank, become, current_rank
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.stream_work import settle
 from labkit.simulator.streams import DeviceStreams, Mark
-from labkit.simulator.tracebacks import describe
+from labkit.simulator.suffering import Suffering
+from labkit.simulator.trials import Trial
 from labkit.simulator.virtual_port import make_port
 from labkit.simulator.work_done import marked_at_steps, work_table
 from labkit.timeline import Timeline
@@ -103,6 +106,7 @@ def simulate(
     echo: bool = True,
     cuda: bool = False,
     observer: Observer | None = None,
+    suffers: Suffering | None = None,
 ) -> Outcome:
     """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
 
@@ -116,6 +120,7 @@ def simulate(
         echo: Show what ranks print, tagged with the rank.
         cuda: The ranks find their devices as CUDA devices.
         observer: Is told what ranks do.
+        suffers: What breaks, and how ranks are started again; None where nothing may.
 
     Raises:
         ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
@@ -129,7 +134,14 @@ def simulate(
     if not _one_at_a_time.acquire(blocking=False):
         raise ConfigError("Another thread of this process has a virtual run under way; wait until it ends.")
     try:
-        return _Run(call, cluster, seed, init, echo, cuda, observer).outcome(timeout)
+        trial = None if suffers is None else Trial(suffers, cluster.world_size)
+        with nullcontext() if trial is None else trial.with_disk(cluster):
+            while True:
+                with collected_by_us():  # to the end: a run recorded millions of objects, none of them in a cycle
+                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial)
+                    attempt.carry_out(timeout)
+                    if trial is None or not trial.next_after(*attempt.ended()):
+                        return attempt.conclude()
     finally:
         _one_at_a_time.release()
 
@@ -138,8 +150,10 @@ class _Run:
     """One run while it goes on."""
 
     def __init__(
-        self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool, observer: Observer | None
+        self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool, observer: Observer | None,
+        trial: Trial | None,
     ) -> None:  # fmt: skip
+        self._trial = trial
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
@@ -150,6 +164,8 @@ class _Run:
         self._simulation.draws = self._hub.draws
         self._simulation.standing_in = self._hub.standing_in
         self._simulation.add_ranks()
+        if trial is not None:
+            trial.begin(self._simulation, self._silence)
         self._notes: dict[str, int] = {}
         self._cuda = cuda
         if cluster.computes_beside(cuda=cuda):
@@ -161,7 +177,7 @@ class _Run:
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         show = self._events.put if echo else None
         for rank in self._simulation.ranks:
-            environ = rank_environ(self._names(rank.rank))
+            environ = rank_environ(names_of(cluster, rank.rank, cuda) | ({} if trial is None else trial.environ()))
             if cuda:  # what is there before is this host's
                 environ.pop(os.environ.encodekey("CUDA_VISIBLE_DEVICES"), None)
             self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
@@ -176,13 +192,15 @@ class _Run:
         self._packed: list[bytes | None] = [None] * cluster.world_size
         self._threads: list[threading.Thread] = []
 
-    def outcome(self, timeout: float | None) -> Outcome:
-        """Return what came of the run."""
-        with collected_by_us():  # to the end: what a run recorded are millions of objects, none of them in a cycle
-            self._carry_out(timeout)
-            return self._conclude()
+    def ended(self) -> tuple[BaseException | None, list[str]]:
+        """Return what ended it, None for the program's own end, and what ranks printed."""
+        return self._simulation.scheduler.failure, [one.output.text() for one in self._hub.of_rank]
 
-    def _carry_out(self, timeout: float | None) -> None:
+    def _silence(self, rank: int) -> None:
+        self._hub.of_rank[rank].output.silent = True
+
+    def carry_out(self, timeout: float | None) -> None:
+        """Run it to its end, whichever that is."""
         scheduler, num_threads, real_out = self._simulation.scheduler, torch.get_num_threads(), sys.stdout
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, num_threads)
@@ -209,6 +227,7 @@ class _Run:
                 marked_at_steps(lambda: (rank.record.work, rank.noted) if (rank := current_rank()) else None)
             )
             stack.enter_context(optimizers_watched())
+            stack.enter_context(nullcontext() if self._trial is None else self._trial.installed())
             stack.enter_context(self._hub.switching(self._modules, self._tables, self._notes))
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
@@ -286,6 +305,8 @@ class _Run:
             torch.set_num_threads(1)
             with single_threaded_backward():
                 try:
+                    if self._trial is not None:
+                        self._trial.goes_to_its_folder(rank.rank)
                     fn, args = loads_in_rank(self._call, rank.process.classes, rank.process.namespaces)
                     if self._init:
                         dist.init_process_group(
@@ -299,6 +320,8 @@ class _Run:
                         rpc.ended(rank)
                         rank.drain()
                         self._memories[rank.rank].close()
+                        if self._trial is not None:
+                            self._trial.came_to_end(rank, result)
                     self._packed[rank.rank] = dump_result(result)
                 finally:
                     if dist.is_initialized():
@@ -307,27 +330,18 @@ class _Run:
         except Abandoned:
             pass
         except BaseException as error:
-            scheduler.abandon(RankError(rank.rank, error))
+            self._raised(rank, error)
         finally:
             become(None)
             self._events.put(None)
 
-    def _names(self, rank: int) -> dict[str, str]:
-        cluster = self._cluster
-        here = sum(cluster.node(other) == cluster.node(rank) for other in range(cluster.world_size))
-        return {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(cluster.local_rank(rank)),
-            "WORLD_SIZE": str(cluster.world_size),
-            "LOCAL_WORLD_SIZE": str(here),
-            "GROUP_RANK": str(cluster.node(rank)),
-            "GROUP_WORLD_SIZE": str(cluster.num_nodes),
-            "ROLE_RANK": str(rank),
-            "ROLE_WORLD_SIZE": str(cluster.world_size),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": "29500",
-            "LABKIT_DEVICE": f"cuda:{cluster.local_rank(rank)}" if self._cuda else "cpu",
-        }
+    def _raised(self, rank: VirtualRank, error: BaseException) -> None:
+        scheduler = self._simulation.scheduler
+        if self._trial is None or scheduler.has_ended:
+            scheduler.abandon(RankError(rank.rank, error))
+        else:
+            self._trial.raised(rank, error)
+            scheduler.leave(rank.rank)
 
     def _add_memories(self) -> list[RankMemory]:
         simulation, garbage, device = self._simulation, Garbage(), self._cluster.device
@@ -352,9 +366,10 @@ class _Run:
 
     def _deadlocked(self) -> BaseException:
         text, reports = virtual_deadlock.describe(self._simulation.scheduler.clocks)
-        return DeadlockError(text, reports)
+        return DeadlockError(text, reports) if self._trial is None else self._trial.stands_still(text, reports)
 
-    def _conclude(self) -> Outcome:
+    def conclude(self) -> Outcome:
+        """Return what came of it, or raise what ended it."""
         simulation = self._simulation
         ends_ns = [rank.now_ns for rank in simulation.ranks]
         for rank in simulation.ranks:
@@ -371,27 +386,11 @@ class _Run:
             rank.record.work.mark(end_ns)
             rank.record.rows.clear()
         timeline.tables["work"] = work_table([rank.record.work for rank in simulation.ranks])
-        output = [one.output.text() for one in self._hub.of_rank]
-        failure, size = simulation.scheduler.failure, len(simulation.ranks)
-        about: dict[str, Any] = {"output": tuple(output), "timeline": timeline}
-        if isinstance(failure, DeadlockError):
-            raise RunTimeout(failure.text, reports=failure.reports, **about)
-        if isinstance(failure, RankError):
-            headline, text = describe(failure.error)
-            message = f"rank {failure.rank} of {size} failed first: {headline}\n\n{text}"
-            raise RankFailed(message, rank=failure.rank, reports={failure.rank: text}, **about) from failure.error
-        if isinstance(failure, TimeIsUpError):
-            running = simulation.scheduler.running
-            raise RunTimeout(
-                f"The time limit passed while rank {running} of {size} was running, at "
-                f"{ends_ns[running] / 1e9:.6f} s of virtual time; give labkit.run a longer timeout, or look for a loop "
-                "that never ends.",
-                **about,
-            )
-        if isinstance(failure, StandstillError):
-            raise RunTimeout(f"The run is stuck: {failure.where}. {WHAT_IS_VIRTUAL}", **about)
-        if failure is not None:
-            raise failure
+        output = self.ended()[1]
+        if self._trial is not None:
+            output = self._trial.kept.texts
+            timeline.tables["attempt"] = self._trial.table()
+        raise_what_ended(simulation, ends_ns, {"output": tuple(output), "timeline": timeline})
         results = [loads_in_notebook(data) for data in self._packed if data is not None]
         return Outcome(results, timeline, output, max(ends_ns), simulation.scheduler.switches)
 

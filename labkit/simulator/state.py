@@ -227,6 +227,7 @@ class Simulation:
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
         makers: Every process group of torch's -> the ranks that made it (labkit.simulator.left_open).
         observer: What looks on, None for nobody.
+        trial: What may fail (labkit.simulator.trials), None where nothing may.
     """
 
     cluster: Cluster
@@ -246,6 +247,7 @@ class Simulation:
     rpc: Any = None
     makers: dict[Any, set[int]] = field(default_factory=dict)
     observer: Observer | None = None
+    trial: Any = None
 
     def add_ranks(self) -> None:
         """Make the ranks."""

@@ -1,0 +1,24 @@
+import os
+
+import torch
+import torch.distributed as dist
+import trainer
+
+
+def save(training):
+    states = [None] * dist.get_world_size()
+    dist.all_gather_object(states, training.state())
+    if training.rank == 0:
+        if os.path.exists("latest.pt"):
+            os.remove("latest.pt")
+        trainer.write(states, "latest.pt")
+        trainer.sync_folder(".")
+    dist.barrier()
+
+
+def resume(training):
+    if os.path.exists("latest.pt"):
+        training.load(torch.load("latest.pt")[training.rank])
+
+
+trainer.run(save, resume)

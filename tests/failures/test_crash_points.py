@@ -1,0 +1,138 @@
+"""Crash tests: each planted bug is found at the moment it bites, and the reference survives every moment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import labkit
+from labkit import cli
+from labkit.crashes import CrashReport
+from labkit.errors import ConfigError
+
+PROGRAMS = Path(__file__).parent / "programs"
+PLANTED = {
+    "rename_without_fsync": ("cannot_start", "file", "EOFError"),
+    "state_of_rank_0": ("wrong", "step", "parameters, optimizer state"),
+    "sampler_from_0": ("wrong", "step", "parameters, optimizer state"),
+    "optimizer_forgotten": ("wrong", "step", "parameters, optimizer state"),
+    "rate_not_restored": ("wrong", "step", "parameters, optimizer state, learning rate and settings"),
+    "barrier_of_those_who_load": ("stuck", "file", "Watchdog caught"),
+    "deletes_the_last_good_one": ("cannot_start", "file", "EOFError"),
+    "crashes_for_ever": ("cannot_start", "file", "FileExistsError"),
+    "own_notion_of_latest": ("stuck", "file", "Watchdog caught"),
+}
+"""Program -> the verdict, at which kind of moment, and words of why."""
+ALWAYS = {"rate_not_restored"}
+
+
+def _crash(name: str, *kinds: str) -> CrashReport:
+    script = labkit.script(PROGRAMS / f"{name}.py")
+    return labkit.crash_points(script, on=labkit.virtual(2, cuda=False), kinds=kinds or ("step", "call", "file"))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.long) for name in PLANTED]
+)
+def test_a_planted_bug_is_found_and_named(name: str) -> None:
+    verdict, kind, words = PLANTED[name]
+    report = _crash(name, kind)
+    shortest = report.shortest
+    assert shortest is not None and shortest.verdict == verdict and words in shortest.why
+    assert {point.verdict for point in report.failing} == {verdict}
+
+
+@pytest.mark.long
+def test_the_reference_survives_every_moment() -> None:
+    report = _crash("trainer")
+    assert not report.failing and len(report.points) == report.num_found > 90
+    assert max(point.lost_steps or 0 for point in report.points) == 2  # what is between two checkpoints
+
+
+def steps(saves: bool) -> float:
+    """Train for three steps, from what was saved where there is something."""
+    torch.manual_seed(0)
+    value = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([value], lr=0.5)
+    saved = Path("saved.pt")
+    begin = 0
+    if saves and saved.exists():
+        begin, found = torch.load(saved)
+        value.data.copy_(found)
+    for step in range(begin, 3):
+        value.grad = value.detach() + step
+        optimizer.step()
+        if saves:
+            torch.save((step + 1, value.detach()), saved)
+    return float(value.sum())
+
+
+def test_a_function_that_starts_over_survives_and_one_that_writes_in_place_cannot_start() -> None:
+    alone = labkit.virtual(1)
+    over = labkit.crash_points(steps, False, on=alone)
+    assert [point.lost_steps for point in over.points] == [0, 1, 2] and not over.failing
+    assert over.counts() == {"survived": 3, "wrong": 0, "stuck": 0, "cannot_start": 0}
+    report = labkit.crash_points(steps, True, on=alone, power_cuts=False, kinds=("file",))
+    assert report.shortest is not None and report.shortest.at == "write saved.pt"
+    assert report.shortest.verdict == "cannot_start" and "EOFError" in report.shortest.why
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    import os
+
+    def nothing() -> None:
+        pass
+
+    def drawn() -> bytes:
+        return os.urandom(4)
+
+    alone = labkit.virtual(1)
+    with pytest.raises(ConfigError, match="has no end to compare"):
+        labkit.crash_points(nothing, on=alone)
+    with pytest.raises(ConfigError, match=r"Two runs without a crash .* \(rank 0: returned value\)"):
+        labkit.crash_points(drawn, on=alone)
+    with pytest.raises(ConfigError, match="cannot be crashed: crash_points needs"):
+        labkit.crash_points(nothing, on=labkit.virtual(1, restarts=1))
+    with pytest.raises(ConfigError, match="are no moments of a program"):
+        labkit.crash_points(nothing, on=alone, kinds=("steps",))
+
+
+def test_the_command_writes_each_verdict_and_ends_with_1_where_one_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(PROGRAMS)
+    out = tmp_path / "crashes.json"
+    arguments = [
+        "crash-test",
+        "rate_not_restored.py",
+        "--on",
+        "virtual:2",
+        "--no-cuda",
+        "--limit",
+        "8",
+        "--json",
+        str(out),
+    ]
+    ended = CliRunner().invoke(cli.app, arguments)
+    assert ended.exit_code == 1, ended.output
+    report = json.loads(out.read_text())
+    assert report["num_tried"] == 8 < report["num_found"] and report["wrong"] >= 1
+    verdicts = {point["verdict"] for point in report["points"]}
+    assert verdicts == {"survived", "wrong"} and "wrong" in ended.output
+
+
+def test_launch_kills_and_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = str(PROGRAMS / "trainer.py")
+    arguments = ["launch", script, "--on", "virtual:2", "--no-cuda", "--kill", "1@step:4", "--restarts", "1"]
+    ended = CliRunner().invoke(cli.app, arguments)
+    assert ended.exit_code == 0, ended.output
+    assert "attempt 1           killed by SIGKILL as step 4 begins" in ended.output
+    assert "attempt 2           came to its end" in ended.output and (tmp_path / "step-4").is_dir()
+    for kill, words in (("3@step:1", "names rank 3"), ("1@steps:4", "cannot be read")):
+        refused = CliRunner().invoke(cli.app, ["launch", script, "--on", "virtual:2", "--kill", kill])
+        assert refused.exit_code == 2 and words in refused.output
