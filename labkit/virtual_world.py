@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.errors import ConfigError
 from labkit.failures.records import Failure, check
 from labkit.failures.settings import Disk, Restarts
 from labkit.hardware import Device, Hardware, Link
@@ -27,11 +28,13 @@ class VirtualWorld:
         cluster: What it is made of.
         cuda: Whether ranks find their accelerators as CUDA devices; None is for scripts alone.
         suffers: What breaks, and how ranks are started again; None where nothing may.
+        shapes: Whether tensors on those have no values.
     """
 
     cluster: Cluster
     cuda: bool | None = None
     suffers: Suffering | None = None
+    shapes: bool = False
 
     @property
     def world_size(self) -> int:
@@ -45,8 +48,8 @@ class VirtualWorld:
         try:
             outcome = simulate(
                 order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
-                echo=order.echo, cuda=is_script if self.cuda is None else self.cuda,
-                suffers=self.suffers,
+                echo=order.echo, cuda=is_script or self.shapes if self.cuda is None else self.cuda,
+                suffers=self.suffers, shapes=self.shapes,
             )  # fmt: skip
         finally:
             set_span_recorder(None)
@@ -79,6 +82,7 @@ def virtual(
     failures: Sequence[Failure] | None = None,
     restarts: int | Restarts | None = None,
     disk: Disk | None = None,
+    shapes: bool = False,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
 
@@ -129,18 +133,23 @@ def virtual(
             labkit.failures.Restarts says how long that takes.
         disk: What ranks write to (labkit.failures.Disk). With any of these three, they begin in a folder of their own,
             whose files are lost with a power cut unless they were synced.
+        shapes: Compute no values of what is on the CUDA devices: tensors have shapes, dtypes and bytes there, so that
+            models run that no host has room for. Time and memory are the same. A value that the program asks for is a
+            stand-in, and ``timeline.problems`` names each line that read one or decided something by it.
 
     Raises:
         ConfigError: If a number or a name is not allowed.
     """
+    if shapes and cuda is False:
+        raise ConfigError("shapes=True leaves out the values on CUDA devices, and cuda=False has none; leave one out.")
     cluster = describe(
         world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
         slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
         join_operators=join_operators, stream=stream,
     )  # fmt: skip
     if failures is None and restarts is None and disk is None:
-        return VirtualWorld(cluster, cuda)
+        return VirtualWorld(cluster, cuda, shapes=shapes)
     suffered = tuple(failures or ())
     check(suffered, cluster.world_size, cluster.num_nodes)
     again = restarts if isinstance(restarts, Restarts) else Restarts(0 if restarts is None else restarts)
-    return VirtualWorld(cluster, cuda, Suffering(suffered, again, disk or Disk()))
+    return VirtualWorld(cluster, cuda, Suffering(suffered, again, disk or Disk()), shapes)

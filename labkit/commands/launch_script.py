@@ -9,6 +9,7 @@ from typing import Any
 from labkit.errors import ConfigError, RunError
 from labkit.failures import Disk, Kill
 from labkit.scripts import script
+from labkit.simulator.stand_ins import SHAPES_ONLY
 from labkit.timeline import Timeline
 from labkit.timeline.training import training
 from labkit.virtual_world import virtual
@@ -67,6 +68,9 @@ def launch(
     for number, cause in enumerate(attempts):
         say(f"attempt {number + 1}           {cause or 'came to its end'}")
     say(timeline.summary())
+    for problem in timeline.problems[3:]:  # the summary has said three
+        if problem.text.startswith(SHAPES_ONLY):
+            say(problem.text)
     for line in training(timeline).lines():
         say(line)
     if out is not None:

@@ -104,6 +104,9 @@ def launch(
         list[str] | None, typer.Option(help="Kill a rank: 3@step:100, 3@call:20, 3@file:2 or 3@1.5s; may be repeated.")
     ] = None,
     restarts: Annotated[int, typer.Option(help="Start all ranks again so often, as torchrun does.")] = 0,
+    shapes: Annotated[
+        bool, typer.Option("--shapes", help="Compute no values: a model needs no memory of this host.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
     out: Annotated[
@@ -112,6 +115,7 @@ def launch(
 ) -> None:
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
     hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}
+    hardware["shapes"] = shapes or None
     run = load("labkit.commands.launch_script", "launch")
     run(
         script, args or [], on, hardware, kills=kill or [], restarts=restarts, timeout=timeout, seed=seed, out=out,

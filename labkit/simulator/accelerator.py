@@ -15,15 +15,16 @@ from typing import Any
 import torch
 
 from labkit.simulator.cluster import Cluster
-from labkit.simulator.storages import storages_of
+from labkit.simulator.stand_ins import forget, is_stand_in
+from labkit.simulator.storages import ON_DEVICE, holds, storages_of
 from labkit.torch_port.operators import TO_COPY
 
-_ON, _PINNED = "labkit_on_device", "labkit_pinned"
+_PINNED = "labkit_pinned"
 UNUSED = (
     "No rank put a tensor on its CUDA device. What a host computes takes no virtual time; with cuda=False every tensor "
     "is on the accelerator."
 )
-HOST = torch.device("cpu")
+HOST, META = torch.device("cpu"), torch.device("meta")
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MAY_MIX = (
     "copy_", TO_COPY, "set_", "index", "_index_put", "_unsafe_index", "_foreach", "_fused", "_amp", "lift",
@@ -43,10 +44,14 @@ class Accelerator:
         asked: Whether the program did what starts CUDA in a process: from then on the environment counts no more.
         target: Where a call under way puts what it makes: True on the device, False on the host, None where its
             arguments are.
+        shapes: Whether tensors on it have no values (labkit.simulator.stand_ins).
+        makes_meta: Whether a call under way asks for tensors on meta.
+        casts: Parameters that autocast has cast, where they have no values.
+        loads_to: What a call of torch.load under way says of places.
         streams: Streams made so far; default_stream: the one there is without a choice (labkit.simulator.cuda_events).
     """
 
-    def __init__(self, rank: int, number: int, count: int, notes: dict[str, int]) -> None:
+    def __init__(self, rank: int, number: int, count: int, notes: dict[str, int], *, shapes: bool = False) -> None:
         """Begin with an empty device.
 
         Args:
@@ -54,7 +59,10 @@ class Accelerator:
             number: Its number in the node.
             count: Devices of the node.
             notes: What is not modelled and was asked for -> the rank that asked first; shared by all ranks.
+            shapes: Whether tensors on it have no values.
         """
+        self.shapes, self.makes_meta, self.loads_to = shapes, False, None
+        self.casts: dict[int, tuple[Any, Any]] = {}
         self.rank, self._number, self._count = rank, number, count
         self.current, self.used, self.asked = 0, False, False
         self.target: bool | None = None
@@ -97,7 +105,7 @@ class Accelerator:
 
     def is_on(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor is on the device."""
-        return any(_ON in vars(storage) for storage in storages_of(tensor))
+        return any(holds(storage) for storage in storages_of(tensor))
 
     def index(self, device: Any) -> int:
         """Return which device is meant; raises as CUDA does where there is none such."""
@@ -141,8 +149,8 @@ class Accelerator:
         return True
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the tensor, now on the device; one on meta has no place."""
-        if tensor.is_meta:
+        """Return the tensor, now on the device; one on meta has no place, unless no tensor there has values."""
+        if tensor.is_meta and not self.shapes:
             return tensor
         for storage in storages_of(tensor):
             self.put_storage(storage)
@@ -150,7 +158,7 @@ class Accelerator:
 
     def put_storage(self, storage: Any) -> None:
         """Count a storage as on the device."""
-        setattr(storage, _ON, True)
+        setattr(storage, ON_DEVICE, True)
         self.used = True
 
     @contextmanager
@@ -162,6 +170,15 @@ class Accelerator:
         finally:
             self.target = before
 
+    @contextmanager
+    def making_meta(self) -> Iterator[None]:
+        """Let the body make the program's own tensors on meta."""
+        before, self.makes_meta = self.makes_meta, True
+        try:
+            yield
+        finally:
+            self.makes_meta = before
+
     def runs(self, name: str, func: Any, args: Any, kwargs: Any, out: Any) -> tuple[bool, bool]:
         """Return whether an operator ran on the device, and whether it moved values between device and host.
 
@@ -170,17 +187,11 @@ class Accelerator:
         Raises:
             RuntimeError: If its tensors are on both, as CUDA does.
         """
-        on = off = meta = given = False
-        for tensor in _tensors(args, kwargs):
-            given = True
-            if tensor.is_meta:
-                meta = True
-            elif self.is_on(tensor):
-                on = True
-            elif tensor.dim():
-                off = True  # numbers may come from the host
+        on, off, meta, given = self.places(args, kwargs)
         target = self.target
         if target is None:
+            if self.makes_meta or (meta and not on):
+                return False, False  # the program's own tensors on meta
             # What has no arguments was made by C++, as DDP's buckets are, or from data.
             target = on or meta or not (given or name.startswith("lift") or not self.used)
         if on and off and not name.startswith(_MAY_MIX):
@@ -191,8 +202,27 @@ class Accelerator:
         if target and not func.is_view and not name.endswith("_"):  # those yield what is in place already
             for tensor in _tensors(out if isinstance(out, list | tuple) else (out,), {}):
                 self.put(tensor)
+        elif self.shapes and not func.is_view:
+            for tensor in _tensors(out if isinstance(out, list | tuple) else (out,), {}):
+                if tensor.is_meta:
+                    forget(tensor)
+        if self.shapes and name == TO_COPY and kwargs.get("device") == META and not args[0].is_meta:
+            return False, False  # C++ brings numbers to where the parameters are, which are on the host with values
         moves = (name == TO_COPY and on != bool(target)) or (name == "copy_" and on and off)
         return bool(on or target), moves
+
+    def places(self, args: Any, kwargs: Any) -> tuple[bool, bool, bool, bool]:
+        """Return whether tensors are on the device, on the host, on meta, and whether there are any."""
+        on = off = meta = given = False
+        for tensor in _tensors(args, kwargs):
+            given = True
+            if self.is_on(tensor):
+                on = True
+            elif tensor.is_meta and not (self.shapes and is_stand_in(tensor)):
+                meta = True
+            elif tensor.dim():
+                off = True  # numbers may come from the host
+        return on, off, meta, given
 
     def copies(self, args: Any, kwargs: Any, out: Any) -> tuple[bool, bool]:
         """Return whether a copy between host and device goes to the device, and whether the host waits for it.
@@ -220,18 +250,19 @@ def _listed(count: int) -> str:
     return "" if count < 1 else ", cuda:0" if count == 1 else f", cuda:0 to cuda:{count - 1}"
 
 
-def add_accelerators(ranks: Iterable[Any], cluster: Cluster, notes: dict[str, int]) -> None:
+def add_accelerators(ranks: Iterable[Any], cluster: Cluster, notes: dict[str, int], *, shapes: bool = False) -> None:
     """Give every rank of a cluster its device.
 
     Args:
         ranks: The ranks, before they run.
         cluster: The hardware.
         notes: Takes what is not modelled and was asked for, and the rank that asked first.
+        shapes: Whether tensors on it have no values.
     """
     in_node = Counter(cluster.node(rank) for rank in range(cluster.world_size))
     for rank in ranks:
         count = in_node[cluster.node(rank.rank)]
-        rank.process.accelerator = Accelerator(rank.rank, cluster.local_rank(rank.rank), count, notes)
+        rank.process.accelerator = Accelerator(rank.rank, cluster.local_rank(rank.rank), count, notes, shapes=shapes)
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
@@ -244,11 +275,6 @@ def pin(tensor: torch.Tensor) -> torch.Tensor:
     for storage in storages_of(tensor):
         setattr(storage, _PINNED, True)
     return tensor
-
-
-def holds(storage: Any) -> bool:
-    """Return whether a storage is on a device."""
-    return _ON in vars(storage)
 
 
 def _tensors(args: Iterable[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:

@@ -62,7 +62,11 @@ def carrier(
 
 
 def _by_place(accelerator: Accelerator, backends: Mapping[str, str], kind: str, tensors: Iterable[torch.Tensor]) -> str:
-    places = {"cuda" if accelerator.is_on(tensor) else "cpu" for tensor in tensors if not tensor.is_meta}
+    places = {
+        "cuda" if accelerator.is_on(tensor) else "cpu"
+        for tensor in tensors
+        if not tensor.is_meta or accelerator.is_on(tensor)
+    }
     if len(places) > 1:
         raise RuntimeError(
             f"{kind} got tensors of {accelerator.device} and of the host; all tensors of a call must be on one device."

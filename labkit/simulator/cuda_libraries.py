@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from labkit.simulator.accelerator import Accelerator, holds
+from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.state import current_rank
-from labkit.torch_port.devices import backward_within, located
+from labkit.simulator.storages import holds
+from labkit.torch_port.devices import backward_within, grouped_by_place, located
 from labkit.torch_port.sharded_random import drawn_by_shard
 
 NO_WORKERS = (
@@ -63,6 +64,7 @@ def installed() -> Iterator[None]:
             setattr(owner, name, functools.wraps(real)(changed))
         stack.enter_context(located(_tag, _place))
         stack.enter_context(backward_within(_devices))
+        stack.enter_context(grouped_by_place(_place_of))
         stack.enter_context(drawn_by_shard(_on_the_device))
         yield
 
@@ -72,6 +74,11 @@ def _on_the_device(tensor: torch.Tensor) -> torch.Tensor:
     if accelerator is None:
         raise LookupError
     return accelerator.put(tensor)
+
+
+def _place_of(tensor: torch.Tensor) -> torch.device | None:
+    accelerator = _mine()
+    return accelerator.device if accelerator is not None and accelerator.is_on(tensor) else None
 
 
 def _true(real: Any) -> Any:

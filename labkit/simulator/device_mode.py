@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from labkit.simulator import shapes_mode
 from labkit.simulator.accelerator import HOST, Accelerator, is_pinned, pin
-from labkit.simulator.cuda_autocast import in_the_dtype_of_cuda
+from labkit.simulator.cuda_autocast import in_lower_precision, in_the_dtype_of_cuda
 from labkit.simulator.memory_error import beyond_the_host
+from labkit.simulator.stand_ins import forget, is_stand_in
 from labkit.simulator.state import VirtualRank
 from labkit.torch_port.devices import FunctionMode, answering, default_device, makes_from_nothing, parse_to
 
@@ -26,24 +28,32 @@ class DeviceMode(FunctionMode):  # type: ignore[misc]
         """Answer for this device."""
         super().__init__()
         self.accelerator = accelerator
+        self.of_devices: dict[Any, Answer] = ANSWERS
+        self._answers = ANSWERS | shapes_mode.ANSWERS if accelerator.shapes else ANSWERS
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what the call returns on a host with CUDA."""
         kwargs = kwargs or {}
-        answer = _ANSWERS.get(func)
+        answer = self._answers.get(func)
         if answer is not None:
             return answer(self, func, args, kwargs)
+        if self.accelerator.shapes:
+            return shapes_mode.taints(func, args, kwargs, self._made(func, args, kwargs))
+        return self._made(func, args, kwargs)
+
+    def _made(self, func: Any, args: Any, kwargs: Any) -> Any:
         device = kwargs.get("device")
         if device is None:
             if func not in _MAKERS:
                 if torch.is_autocast_enabled("cuda"):
                     args, kwargs = in_the_dtype_of_cuda(func, args, kwargs)
+                    if self.accelerator.shapes:
+                        args, kwargs = in_lower_precision(func, args, kwargs, self.accelerator.casts)
                 return func(*args, **kwargs)
             device = default_device() or HOST
-        elif torch.device(device).type == "meta" if not isinstance(device, int) else False:
-            return func(*args, **kwargs)
-        if device == "meta" or getattr(device, "type", "") == "meta":
-            return func(*args, **kwargs)
+        if not isinstance(device, int) and torch.device(device).type == "meta":
+            with self.accelerator.making_meta():
+                return func(*args, **kwargs)
         on_device = self.accelerator.wants(device)
         pinned = bool(kwargs.get("pin_memory"))
         with self.accelerator.placing(on_device):
@@ -54,13 +64,16 @@ class DeviceMode(FunctionMode):  # type: ignore[misc]
         if isinstance(made, torch.Tensor):
             if on_device:
                 self.accelerator.put(made)
+                if self.accelerator.shapes:
+                    made = shapes_mode.placed(self.accelerator, made)
             if pinned:
                 pin(made)
         return made
 
     def moved(self, tensor: torch.Tensor, on_device: bool, options: dict[str, Any]) -> torch.Tensor:
         """Return the tensor on the device or on the host: itself where it is there and nothing else changes."""
-        if tensor.is_meta or self.accelerator.is_on(tensor) == on_device:
+        lies_nowhere = tensor.is_meta and not (self.accelerator.shapes and is_stand_in(tensor))
+        if lies_nowhere or self.accelerator.is_on(tensor) == on_device:
             moved: torch.Tensor = _Tensor.to(tensor, **options) if options else tensor
             return moved
         with self.accelerator.placing(on_device):
@@ -76,14 +89,18 @@ def devices_of(rank: VirtualRank) -> AbstractContextManager[Any]:
 
 def _where(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor = args[0]
-    return mode.accelerator.device if not tensor.is_meta and mode.accelerator.is_on(tensor) else func(*args)
+    if mode.accelerator.is_on(tensor):
+        return mode.accelerator.device
+    return HOST if mode.accelerator.shapes and is_stand_in(tensor) else func(*args)
 
 
 def _is_cuda(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
-    return mode.accelerator.is_on(args[0]) and not args[0].is_meta
+    return mode.accelerator.is_on(args[0])
 
 
 def _is_cpu(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if mode.accelerator.shapes and is_stand_in(args[0]):
+        return not mode.accelerator.is_on(args[0])
     return func(*args) and not mode.accelerator.is_on(args[0])
 
 
@@ -113,7 +130,8 @@ def _to(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
         device = rest.pop(0)
     options |= {name: value for name, value in zip(names, rest, strict=False) if value is not None}
     if device is None or (not isinstance(device, int) and torch.device(device).type not in ("cuda", "cpu")):
-        return func(tensor, **options | ({} if device is None else {"device": device}))
+        with mode.accelerator.making_meta() if device is not None else nullcontext():
+            return func(tensor, **options | ({} if device is None else {"device": device}))
     return mode.moved(tensor, mode.accelerator.wants(device), options)
 
 
@@ -169,10 +187,12 @@ def _numbered(device: Any) -> Any:
 def _deepcopy(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
     """A copy of the storage, which no operator makes."""
     made = func(*args, **kwargs)
+    if mode.accelerator.shapes and is_stand_in(args[0]) and not is_stand_in(made):
+        forget(made)
     return mode.accelerator.put(made) if mode.accelerator.is_on(args[0]) else made
 
 
-_ANSWERS: dict[Any, Answer] = {
+ANSWERS: dict[Any, Answer] = {
     _Tensor.device.__get__: _where,
     _Tensor.is_cuda.__get__: _is_cuda,
     _Tensor.is_cpu.__get__: _is_cpu,

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as functional
 
 from labkit.simulator import linear
+from labkit.simulator.stand_ins import is_stand_in
 from labkit.simulator.state import current_rank
 from labkit.torch_port.operators import flash_attention, rms_norm_backward, stand_in
 
@@ -52,10 +53,15 @@ class _RmsNorm(torch.autograd.Function):
         return rms_norm_backward(grads[0], given, shape, scale, weight, wanted)
 
 
+def _lacks_values(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is on meta, also where it says that it is on a device."""
+    return tensor.is_meta or (current_rank() is not None and is_stand_in(tensor))
+
+
 def _rms_norm(
     input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> Any:
-    fits = input.is_meta and input.dtype in _HALVES and weight is not None and len(normalized_shape) == 1
+    fits = _lacks_values(input) and input.dtype in _HALVES and weight is not None and len(normalized_shape) == 1
     if not fits or current_rank() is None:
         return _real_rms_norm(input, normalized_shape, weight, eps)
     apply: Any = _RmsNorm.apply
@@ -66,9 +72,12 @@ def _attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    fits = attn_mask is None and query.is_meta and query.dtype in _FUSED and query.dim() == 4
+    fits = attn_mask is None and _lacks_values(query) and query.dtype in _FUSED and query.dim() == 4
     if not fits or current_rank() is None:
         return _real_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     if enable_gqa and key.shape[1] != query.shape[1]:
         size, heads, _, _ = query.shape
         key, value = (

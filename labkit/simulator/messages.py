@@ -15,6 +15,7 @@ import torch
 
 from labkit.simulator.clock import Event
 from labkit.simulator.record import Noted, Row, at
+from labkit.simulator.stand_ins import forget, is_stand_in
 from labkit.simulator.state import Simulation, VirtualRank, memory_of
 from labkit.simulator.streams import Talk
 from labkit.torch_port.operators import uncounted
@@ -141,6 +142,8 @@ class Posted(Event):
             with uncounted():  # the device may come here later, and the program has its buffer back
                 self.tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
         if payload is None:
+            if not tensor.is_meta and not self.sends:
+                forget(tensor)
             return
         if type(payload) is bytes and self.raw and tensor.data_ptr() == self.start and tensor.nbytes == len(payload):
             memmove(self.start, payload, len(payload))
@@ -306,7 +309,10 @@ class Exchange:
 
 
 def _taken(send: Posted) -> torch.Tensor | bytes | None:
-    """Return what is in the buffer of a send now."""
+    """Return what is in the buffer of a send now, None where it has no values."""
+    accelerator = send.rank.process.accelerator
+    if accelerator is not None and accelerator.shapes and is_stand_in(send.tensor):
+        return None
     if send.raw and send.tensor.data_ptr() == send.start:
         return string_at(send.start, send.end - send.start)
     if send.tensor.is_meta:

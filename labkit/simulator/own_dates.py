@@ -13,6 +13,7 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import Any
 
@@ -99,6 +100,23 @@ def installed(clocks: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     module: Any = dates
     _look(clocks)
     before = {kind: copyreg.dispatch_table.get(kind) for kind in (_DateTime, _Date)}
+    loader: Any = ExtensionFileLoader
+    real_load = loader.create_module, loader.exec_module
+
+    def loading(load: Any) -> Any:
+        """What is compiled takes the types of datetime as it is loaded, and needs those that C knows."""
+
+        def loaded(*args: Any) -> Any:
+            mine = module.datetime, module.date
+            module.datetime, module.date = _DateTime, _Date
+            try:
+                return load(*args)
+            finally:
+                module.datetime, module.date = mine
+
+        return loaded
+
+    loader.create_module, loader.exec_module = map(loading, real_load)
     module.datetime, module.date = _VirtualDateTime, _VirtualDate
     for kind in before:
         copyreg.pickle(kind, _reduced)
@@ -112,6 +130,7 @@ def installed(clocks: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
             if names.get(name) is clocks[real]:
                 names[name] = real
         module.datetime, module.date = _DateTime, _Date
+        loader.create_module, loader.exec_module = real_load
         for kind, reducer in before.items():
             if reducer is None:
                 del copyreg.dispatch_table[kind]

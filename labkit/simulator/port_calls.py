@@ -18,6 +18,7 @@ from labkit.simulator.on_streams import is_on_device, issue, talk
 from labkit.simulator.payload import check_layout, check_payload, layouts
 from labkit.simulator.rounds import Compute, Group, Part, Round
 from labkit.simulator.shared_groups import refuse
+from labkit.simulator.stand_ins import forget
 from labkit.simulator.state import VirtualRank, communication_row, the_rank
 from labkit.simulator.stream_work import StreamWork, settle
 from labkit.simulator.virtual_work import VirtualWork
@@ -205,9 +206,12 @@ class PortCalls(Port):
             if observer is not None:
                 observer.completed(rank, part)
             if not round_.has_values:
-                return
+                for output in outputs:
+                    if not output.is_meta:
+                        forget(output)
             with uncounted():
-                for output, value in zip(outputs, round_.result_of(self._group_rank), strict=True):
+                results = round_.result_of(self._group_rank) if round_.has_values else ()
+                for output, value in zip(outputs, results, strict=round_.has_values):
                     if sparse:
                         with torch.no_grad():
                             output.copy_(value)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from labkit.hardware import find_link
+from labkit.simulator import shapes
 from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature
 from labkit.simulator.record import JOINED, Row, short
@@ -69,6 +70,7 @@ class Roofline(DispatchMode):
         self._observer = rank.simulation.observer
         self._beside = rank.process.device
         self._accelerator: Accelerator | None = rank.process.accelerator
+        self._shapes = self._accelerator if self._accelerator is not None and self._accelerator.shapes else None
         self._unwraps: dict[type, bool] = {}
         self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
 
@@ -115,6 +117,8 @@ class Roofline(DispatchMode):
                 parts += *kwargs, *named
                 meta = meta and named_meta
             parts += default_dtype(), float32_matmul_precision()
+            if self._shapes is not None:
+                parts += self._shapes.target, self._shapes.makes_meta
             key = tuple(parts)
             try:
                 remembered = known.results.get(key)
@@ -124,7 +128,10 @@ class Roofline(DispatchMode):
                 out = remembered.result(args)
             else:
                 num_modules = len(sys.modules)
-                out = known.call(*args, **kwargs)
+                if self._shapes is None:
+                    out = known.call(*args, **kwargs)
+                else:
+                    out = shapes.call(self._shapes, known, args, kwargs)
                 if len(sys.modules) != num_modules:
                     gc.collect()  # what torch loads on first use leaves cycles, and tensors of the call in them
                 if key is not None:

@@ -15,6 +15,7 @@ import torch
 from labkit.simulator.clock import Event
 from labkit.simulator.network import Traffic
 from labkit.simulator.record import Row, at
+from labkit.simulator.stand_ins import is_stand_in
 from labkit.simulator.state import Simulation, VirtualRank
 from labkit.simulator.streams import Talk
 from labkit.torch_port.operators import uncounted
@@ -189,7 +190,7 @@ class Rounds:
 
     def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
         parts = [round_.parts[place] for place in range(len(round_.group.ranks))]
-        round_.has_values = not all(_is_meta(part) for part in parts)
+        round_.has_values = not (all(map(_is_meta, parts)) or any(map(_stands_in, parts)))
         if round_.has_values or round_.checks:
             try:
                 with uncounted(), torch.no_grad():
@@ -235,6 +236,12 @@ class Rounds:
 def _is_meta(part: Part) -> bool:
     tensors = part.inputs if part.inputs is part.outputs else (*part.inputs, *part.outputs)
     return bool(tensors) and all(tensor.is_meta for tensor in tensors)
+
+
+def _stands_in(part: Part) -> bool:
+    """Return whether a part has no values that it should have: its rank's run has shapes only."""
+    accelerator = part.rank.process.accelerator
+    return accelerator is not None and accelerator.shapes and any(map(is_stand_in, part.inputs))
 
 
 def _mismatch_text(group: Group, number: int, first: Part, part: Part) -> str:

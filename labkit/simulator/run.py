@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -20,18 +19,27 @@ import torch.distributed as dist
 
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.known_classes import loads_in_notebook
-from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
-from labkit.simulator.accelerator import UNUSED, add_accelerators, holds
+from labkit.simulator import (
+    cuda_functions,
+    cuda_libraries,
+    fused_kernels,
+    locks,
+    own_warnings,
+    rpc,
+    shapes_mode,
+    threads,
+)
+from labkit.simulator.accelerator import UNUSED, add_accelerators
 from labkit.simulator.asked_groups import AskedGroups, monitored_barrier
 from labkit.simulator.assembled import assemble
 from labkit.simulator.by_value import dump_call, dump_result, loads_in_rank
-from labkit.simulator.caching_allocator import CachingAllocator
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.conclusions import raise_what_ended
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.endings import DeadlockError, RankError, StandstillError, TimeIsUpError
-from labkit.simulator.garbage import Garbage, collected_by_us
+from labkit.simulator.garbage import collected_by_us
+from labkit.simulator.ledgers import add_memories
 from labkit.simulator.left_open import groups_of_some, left_open
 from labkit.simulator.memory import RankMemory
 from labkit.simulator.memory_hooks import memory_watched
@@ -51,9 +59,10 @@ from labkit.simulator.standstill import WHAT_IS_VIRTUAL, Standstill
 from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.stream_work import settle
-from labkit.simulator.streams import DeviceStreams, Mark
+from labkit.simulator.streams import DeviceStreams
 from labkit.simulator.suffering import Suffering
 from labkit.simulator.trials import Trial
+from labkit.simulator.virtual_deadlock import describe as describe_deadlock
 from labkit.simulator.virtual_port import make_port
 from labkit.simulator.work_done import marked_at_steps, work_table
 from labkit.timeline import Timeline
@@ -107,6 +116,7 @@ def simulate(
     cuda: bool = False,
     observer: Observer | None = None,
     suffers: Suffering | None = None,
+    shapes: bool = False,
 ) -> Outcome:
     """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
 
@@ -121,6 +131,7 @@ def simulate(
         cuda: The ranks find their devices as CUDA devices.
         observer: Is told what ranks do.
         suffers: What breaks, and how ranks are started again; None where nothing may.
+        shapes: Tensors on those have no values.
 
     Raises:
         ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
@@ -138,7 +149,7 @@ def simulate(
         with nullcontext() if trial is None else trial.with_disk(cluster):
             while True:
                 with collected_by_us():  # to the end: a run recorded millions of objects, none of them in a cycle
-                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial)
+                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial, shapes)
                     attempt.carry_out(timeout)
                     if trial is None or not trial.next_after(*attempt.ended()):
                         return attempt.conclude()
@@ -151,7 +162,7 @@ class _Run:
 
     def __init__(
         self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool, observer: Observer | None,
-        trial: Trial | None,
+        trial: Trial | None, shapes: bool,
     ) -> None:  # fmt: skip
         self._trial = trial
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
@@ -167,13 +178,13 @@ class _Run:
         if trial is not None:
             trial.begin(self._simulation, self._silence)
         self._notes: dict[str, int] = {}
-        self._cuda = cuda
+        self._cuda, self._shapes = cuda, shapes
         if cluster.computes_beside(cuda=cuda):
             for rank in self._simulation.ranks:
                 rank.process.device = DeviceStreams(scheduler)
         if cuda:
-            add_accelerators(self._simulation.ranks, cluster, self._notes)
-        self._memories = self._add_memories()
+            add_accelerators(self._simulation.ranks, cluster, self._notes, shapes=shapes)
+        self._memories = add_memories(self._simulation, cuda=cuda)
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         show = self._events.put if echo else None
         for rank in self._simulation.ranks:
@@ -220,7 +231,9 @@ class _Run:
             for context in (rules_found_quickly(), self._hub.installed(), self._one_core.hidden()):
                 stack.enter_context(context)
             devices = (cuda_functions, cuda_libraries) if self._cuda else ()
-            for part in (fused_kernels, *devices, locks, threads, rpc):
+            if self._shapes:
+                stack.enter_context(shapes_mode.installed())
+            for part in (fused_kernels, *devices, locks, own_warnings, threads, rpc):
                 stack.enter_context(part.installed())
             stack.enter_context(memory_watched(self._memory))
             stack.enter_context(
@@ -343,18 +356,6 @@ class _Run:
             self._trial.raised(rank, error)
             scheduler.leave(rank.rank)
 
-    def _add_memories(self) -> list[RankMemory]:
-        simulation, garbage, device = self._simulation, Garbage(), self._cluster.device
-        for rank in simulation.ranks:
-            allocator = None
-            if self._cuda and rank.process.device is not None:
-                allocator = CachingAllocator(device.memory_bytes, partial(_marked, rank))
-            rank.record.memory = RankMemory(
-                rank.rank, rank.clock, device.memory_bytes, device.name, simulation.sources, garbage,
-                holds if self._cuda else None, allocator,
-            )  # fmt: skip
-        return [rank.record.memory for rank in simulation.ranks if rank.record.memory is not None]
-
     def _memory(self) -> RankMemory | None:
         rank = current_rank()
         return None if rank is None else rank.record.memory
@@ -365,7 +366,7 @@ class _Run:
         return self._stores.setdefault(name, VirtualStore(name)) if name else VirtualStore()
 
     def _deadlocked(self) -> BaseException:
-        text, reports = virtual_deadlock.describe(self._simulation.scheduler.clocks)
+        text, reports = describe_deadlock(self._simulation.scheduler.clocks)
         return DeadlockError(text, reports) if self._trial is None else self._trial.stands_still(text, reports)
 
     def conclude(self) -> Outcome:
@@ -393,7 +394,3 @@ class _Run:
         raise_what_ended(simulation, ends_ns, {"output": tuple(output), "timeline": timeline})
         results = [loads_in_notebook(data) for data in self._packed if data is not None]
         return Outcome(results, timeline, output, max(ends_ns), simulation.scheduler.switches)
-
-
-def _marked(rank: VirtualRank, queue: Any) -> Mark:
-    return rank.device.mark(queue, rank.now_ns)

@@ -10,6 +10,8 @@ import torch
 from labkit.torch_port.tensors import sparse_parts
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
+ON_DEVICE = "labkit_on_device"
+"""Attribute of the storages that are on a virtual CUDA device."""
 
 
 def storages_of(tensor: torch.Tensor) -> Sequence[Any]:
@@ -38,3 +40,8 @@ def tensors_in(values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
         elif isinstance(value, dict):
             yield from tensors_in(value.values())
+
+
+def holds(storage: Any) -> bool:
+    """Return whether a storage is on a virtual CUDA device."""
+    return ON_DEVICE in vars(storage)

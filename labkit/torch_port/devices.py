@@ -83,12 +83,39 @@ def backward_within(context: Callable[[], AbstractContextManager[Any]]) -> Itera
         module._engine_run_backward = real
 
 
+@contextmanager
+def grouped_by_place(place: Callable[[torch.Tensor], torch.device | None]) -> Iterator[None]:
+    """Group the tensors of optimizers and of gradient clipping by where they are said to be.
+
+    Args:
+        place: Returns that of a tensor, None to leave it to torch.
+    """
+    module: Any = torch._C
+    real = module._group_tensors_by_device_and_dtype
+
+    def group(lists: Any, with_indices: bool = False) -> Any:
+        grouped = real(lists, with_indices)
+        return {(_said(found[0], place) or device, dtype): found for (device, dtype), found in grouped.items()}
+
+    module._group_tensors_by_device_and_dtype = group
+    try:
+        yield
+    finally:
+        module._group_tensors_by_device_and_dtype = real
+
+
+def _said(lists: Any, place: Callable[[torch.Tensor], torch.device | None]) -> torch.device | None:
+    first = next((one for tensors in lists for one in tensors if one is not None), None)
+    return None if first is None else place(first)
+
+
 NEEDED: dict[str, Callable[[], object]] = {
     "torch._C._nn._parse_to": lambda: torch._C._nn._parse_to,
     "torch.utils._device._device_constructors": makes_from_nothing,
     "torch.utils._device.DeviceContext": lambda: _context.DeviceContext,
     "torch.overrides._get_current_function_mode_stack": lambda: _overrides._get_current_function_mode_stack(),
     "torch.autograd._engine_run_backward": lambda: vars(torch.autograd)["_engine_run_backward"],
+    "torch._C._group_tensors_by_device_and_dtype": lambda: vars(torch._C)["_group_tensors_by_device_and_dtype"],
     "torch.serialization._package_registry": lambda: _serialization._package_registry,
 }
 """Name -> how it is reached; a test calls each."""

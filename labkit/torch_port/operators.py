@@ -162,6 +162,9 @@ NAMES_OF_ITS_OWN = ("_c10d_functional", "_c10d_functional_autograd")
 TO_COPY = "_to_copy"
 """What a tensor's `to` is where it copies."""
 
+READS_ONE = "_local_scalar_dense"
+"""What a tensor's `item` is."""
+
 VIEWS = ("_unsafe_view", "_reshape_alias")
 """Operators that view a tensor and do not say so."""
 

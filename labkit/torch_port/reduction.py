@@ -20,6 +20,9 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "BXOR": torch.bitwise_xor,
 }
 
+_SCALED = "PREMUL_SUM"
+"""NCCL's sum of what is multiplied by a number first, as FSDP2 reduces with a divide factor."""
+
 
 def op_name(options: Any, backend: str) -> str:
     """Return "SUM", "AVG", ... from options or an op; `backend` says whose words an error is.
@@ -30,6 +33,9 @@ def op_name(options: Any, backend: str) -> str:
     op = getattr(options, "reduceOp", options)
     if op is None:
         return "SUM"
+    if op == dist.ReduceOp.PREMUL_SUM:
+        _, factor = op.__getstate__()
+        return f"{_SCALED}({float(factor)!r})"
     for name in _FUNCTIONS:
         if op == getattr(dist.ReduceOp, name):
             return name
@@ -38,6 +44,9 @@ def op_name(options: Any, backend: str) -> str:
 
 def reduce_tensors(tensors: Sequence[torch.Tensor], op: str) -> torch.Tensor:
     """Return the reduction of one tensor per rank, in order of ranks, as a new tensor."""
+    if op.startswith(_SCALED):
+        factor = float(op.removeprefix(_SCALED)[1:-1])
+        return reduce_tensors([tensor.detach() * factor for tensor in tensors], "SUM")
     first = tensors[0].detach()
     if op == "AVG" and first.dtype is torch.bool:
         raise RuntimeError("booleans have no mean; reduce with BAND, BOR or MAX")

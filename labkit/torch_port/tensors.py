@@ -39,3 +39,8 @@ def own_buffers(module: nn.Module) -> Mapping[str, Any]:
 
 CHECKPOINT_PARTS = ("CheckpointFunction", "_checkpoint_without_reentrant_generator")
 """What torch.utils.checkpoint.checkpoint calls: a class for reentrant backward passes, a function for the others."""
+
+
+def is_view(tensor: Tensor) -> bool:
+    """Return whether autograd knows a tensor as a view of another."""
+    return tensor._base is not None

@@ -8,6 +8,7 @@ import faulthandler
 import os
 import sys
 import time
+import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -239,3 +240,16 @@ def test_a_function_may_set_what_torch_keeps_in_modules_of_classes_of_their_own(
 
     assert labkit.run(faster, on=on, echo=False).results == [True, True]
     assert not torch.backends.cudnn.benchmark
+
+
+def test_warnings_name_the_line_that_led_to_them_and_none_of_labkit() -> None:
+    def warned() -> int:
+        warnings.simplefilter("always")
+        torch.ones(3, 3, 1).T.sum()  # C++ warns
+        torch.cuda.amp.GradScaler()  # Python warns of its caller
+        return warned.__code__.co_firstlineno
+
+    with warnings.catch_warnings(record=True) as said:
+        first = _run(warned, 1, cuda=True).results[0]
+    for offset, what in ((2, "x.T"), (3, "GradScaler")):
+        assert [(one.filename, one.lineno) for one in said if what in str(one.message)] == [(__file__, first + offset)]

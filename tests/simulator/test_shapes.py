@@ -1,0 +1,188 @@
+"""Runs with shapes only: what takes time and memory is what it is with values, and nothing is decided unseen."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+import labkit
+from labkit.errors import ConfigError, RankFailed
+
+
+def _run(fn: Any, *args: Any, world_size: int = 2, **more: Any) -> Any:
+    return labkit.run(fn, *args, on=labkit.virtual(world_size, cuda=True, **more), echo=False)
+
+
+def _mine() -> int:
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    return torch.cuda.current_device()
+
+
+def _steps(model: Any, optimizer: Any, batch: tuple[int, ...], num_steps: int = 2) -> None:
+    for _ in range(num_steps):
+        loss = model(torch.randn(*batch, device="cuda")).float().pow(2).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+
+
+def data_parallel() -> None:
+    mine = _mine()
+    embedding = torch.nn.Embedding(32, 16)
+    head = torch.nn.Linear(16, 32, bias=False)
+    head.weight = embedding.weight
+    model = torch.nn.Sequential(embedding, torch.nn.LayerNorm(16), torch.nn.Dropout(0.1), head).to(mine)
+    assert head.weight is embedding.weight
+    wrapped = DistributedDataParallel(model, device_ids=[mine])
+    optimizer = torch.optim.AdamW(wrapped.parameters())
+    scaler = torch.amp.GradScaler("cuda")
+    for _ in range(2):
+        tokens = torch.randint(0, 32, (2, 8)).to(mine)
+        loss = torch.nn.functional.cross_entropy(wrapped(tokens).view(-1, 32), tokens.view(-1))
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(wrapped.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def fully_sharded() -> None:
+    _mine()
+    mesh = init_device_mesh("cuda", (dist.get_world_size(),))
+    with torch.device("meta"):
+        model = torch.nn.Sequential(
+            *[torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.GELU(), torch.nn.Linear(64, 16)) for _ in range(2)]
+        )
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in model:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh)
+    model.to_empty(device="cuda")
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    _steps(model, torch.optim.AdamW(model.parameters(), fused=True), (4, 16))
+
+
+def tensor_parallel() -> None:
+    _mine()
+    mesh = init_device_mesh("cuda", (dist.get_world_size(),))
+    model = torch.nn.Sequential(
+        torch.nn.LayerNorm(16), torch.nn.Linear(16, 64), torch.nn.GELU(), torch.nn.Linear(64, 16)
+    ).cuda()
+    plan = {
+        "0": SequenceParallel(),
+        "1": ColwiseParallel(input_layouts=Shard(1)),
+        "3": RowwiseParallel(output_layouts=Shard(1)),
+    }
+    parallelize_module(model, mesh, plan)  # type: ignore[arg-type]
+    _steps(model, torch.optim.Adam(model.parameters()), (2, 4, 16))
+
+
+def _record(timeline: Any) -> tuple[Any, ...]:
+    columns = (timeline.rank, timeline.name, timeline.bytes, timeline.start_ns, timeline.end_ns)
+    memory = {
+        name: [column.tolist() for column in timeline.tables[name].values()] for name in ("memory", "memory_peak")
+    }
+    return (
+        list(zip(*(column.tolist() for column in columns), strict=True)),
+        memory,
+        timeline.tables["work"]["flops"].tolist(),
+    )
+
+
+@pytest.mark.parametrize("program", [data_parallel, fully_sharded, tensor_parallel])
+def test_operators_times_bytes_and_memory_are_those_with_values(program: Any) -> None:
+    with_values, shapes = (_record(_run(program, shapes=shapes).timeline) for shapes in (False, True))
+    assert shapes == with_values
+    assert len(shapes[0]) > 50
+
+
+def decisions() -> tuple[Any, ...]:
+    _mine()
+    model = torch.nn.Linear(4, 4).cuda()
+    loss = model(torch.ones(2, 4, device="cuda")).sum()
+    value = loss.item()
+    best = 10.0 if value < 2 * value + 5 else 0.0
+    if (loss > 3).any():
+        best = -1.0
+    numbers = torch.zeros(3)
+    numbers[1] = value
+    kept = torch.arange(6, device="cuda").view(2, 3)
+    return value, f"{loss:.1f}", best, numbers.tolist(), kept.sum().item(), (kept > 2).nonzero().tolist()
+
+
+def test_lines_that_read_or_decide_are_named() -> None:
+    run = _run(decisions, shapes=True)
+    assert run.results[0] == (1.0, "1.0", 10.0, [1.0] * 3, 15, [[1, 0], [1, 1], [1, 2]])
+    said = [problem.text for problem in run.timeline.problems]
+    begin = decisions.__code__.co_firstlineno
+    for offset, what in ((4, "(item)"), (5, "decided"), (6, "decided"), (11, "(format)")):
+        assert any(f"test_shapes.py, line {begin + offset} " in text and what in text for text in said), (offset, said)
+    assert not any("nonzero" in text for text in said)
+
+
+def test_a_shape_that_hangs_on_values_is_refused() -> None:
+    def choose() -> None:
+        _mine()
+        x = torch.randn(8, device="cuda")
+        x[x > 0].sum()
+
+    with pytest.raises(RankFailed, match="mask of values that were not computed"):
+        _run(choose, shapes=True)
+    with pytest.raises(ConfigError, match="cuda=False"):
+        labkit.virtual(2, shapes=True, cuda=False)
+
+
+def test_a_model_larger_than_this_host_is_built_on_the_host_and_moved() -> None:
+    def build() -> tuple[Any, ...]:
+        _mine()
+        model = torch.nn.Sequential(*[torch.nn.Linear(65536, 65536, bias=False) for _ in range(4)]).to(torch.bfloat16)
+        before = torch.cuda.memory_allocated()
+        model.cuda()
+        return before, torch.cuda.memory_allocated(), model[0].weight.device, model[0].weight.is_meta
+
+    results = _run(build, shapes=True).results
+    assert results == [(0, 4 * 65536**2 * 2, torch.device("cuda", rank), False) for rank in range(2)]
+
+
+def checkpoint() -> tuple[Any, ...]:
+    mine = _mine()
+    model = torch.nn.Linear(4, 3).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(2, 4, device="cuda")).sum().backward()
+    optimizer.step()
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 7}, file)
+    file.seek(0)
+    here = torch.load(file)
+    file.seek(0)
+    host = torch.load(file, map_location="cpu")
+    model.load_state_dict(host["model"])
+    optimizer.load_state_dict(here["optimizer"])
+    weight = here["model"]["weight"]
+    return (
+        here["step"], tuple(weight.shape), weight.device.index == mine, str(host["model"]["weight"].device),
+        optimizer.state[model.weight]["step"].item(), str(optimizer.state[model.weight]["exp_avg"].device)[:4],
+    )  # fmt: skip
+
+
+def test_checkpoints_hold_shapes_and_come_back() -> None:
+    assert _run(checkpoint, shapes=True).results[1] == (7, (3, 4), True, "cpu", 1.0, "cuda")
