@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,24 +12,9 @@ from torch.nn import functional
 
 from labkit.launch.rank import span
 from labkit.models import GPT, VOCABULARY, Block
+from labkit.plans.mesh_weights import CUT, WHOLE, Weight
 
-CUT, WHOLE, TOKENS = "cut", "whole", "tokens"
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A parameter of a stage, and who else holds it.
-
-    Attributes:
-        parameter: What this rank holds of it.
-        tensor: What the other tensor ranks hold. "cut": other pieces of it. "whole": the same, and each has computed
-            its whole gradient. "tokens": the same, but each has seen its own tokens only (sequence parallelism).
-        tied: Whether the first and the last stage both hold it, as the embedding and the output layer.
-    """
-
-    parameter: nn.Parameter
-    tensor: str
-    tied: bool = False
+__all__ = ["HybridStage", "Weight", "adamw_over", "group_of_ends", "mean_losses", "one_f_one_b", "played_step"]
 
 
 class HybridStage(nn.Module):

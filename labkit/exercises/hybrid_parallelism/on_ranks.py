@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Values
 from labkit.checks.values import listed
 from labkit.exercises.hybrid_parallelism.meshes import along, ends, places, sizes_of
-from labkit.hybrid_gpt import Weight
+from labkit.plans.mesh_weights import Weight
 
 
 class Mesh:

@@ -14,7 +14,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.draws import normal, part_of
 from labkit.checks.values import integer, listed, tensor
 from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, as_value, ends, of_rank, places, world_size
-from labkit.hybrid_gpt import CUT, TOKENS, WHOLE
+from labkit.plans.mesh_weights import CUT, TOKENS, WHOLE
 
 REPLICAS = ("data", "shard")
 

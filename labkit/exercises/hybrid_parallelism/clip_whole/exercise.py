@@ -17,7 +17,7 @@ from labkit.checks.values import listed, number, tensor
 from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
 from labkit.exercises.hybrid_parallelism.meshes import Sizes, sizes_of
 from labkit.exercises.hybrid_parallelism.stages import Kind, norm_of, stage_case
-from labkit.hybrid_gpt import CUT
+from labkit.plans.mesh_weights import CUT
 
 Place = Mapping[str, int]
 _CLOSE = 1e-5

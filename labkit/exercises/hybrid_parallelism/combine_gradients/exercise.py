@@ -16,7 +16,7 @@ from labkit.checks.structure import NOTHING, WRONG_LENGTH, WRONG_SHAPE
 from labkit.exercises.hybrid_parallelism.combine_gradients.driver import drive
 from labkit.exercises.hybrid_parallelism.meshes import along, of_rank
 from labkit.exercises.hybrid_parallelism.stages import REPLICAS, combined, kinds_at, stage_case
-from labkit.hybrid_gpt import CUT, TOKENS, WHOLE
+from labkit.plans.mesh_weights import CUT, TOKENS, WHOLE
 
 EQUAL_SHARES = {
     "each alike": lambda own, everybody, count: 1 / count,
