@@ -68,7 +68,7 @@ def steps(saves: bool) -> float:
         optimizer.step()
         if saves:
             torch.save((step + 1, value.detach()), saved)
-    return float(value.sum())
+    return float(value.detach().sum())
 
 
 def test_a_function_that_starts_over_survives_and_one_that_writes_in_place_cannot_start() -> None:
