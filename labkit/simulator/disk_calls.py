@@ -68,8 +68,13 @@ class DiskCalls:
     # ---- one operation
 
     def looks(self, path: Any, folder: int | None = None) -> None:
-        """Let those that stand earlier in time go first, where a rank looks at its disk."""
+        """Let those that stand earlier in time go first, where a rank looks at its disk.
+
+        Not at a source: Python looks at those for a traceback, and torch holds a lock of the process meanwhile.
+        """
         rank = current_rank()
+        if isinstance(path, str) and path.endswith(".py"):
+            return
         if rank is not None and self.place(rank, path, folder) is not None:
             rank.turn()
             rank.spend(max(1, round(self._about.latency_s * 1e9)))

