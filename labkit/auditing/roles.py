@@ -109,10 +109,9 @@ def averages_parameters(seen: Seen, ranks: tuple[int, ...]) -> bool:
     apart = False
     for step in [*sorted(seen.steps, key=lambda one: one.number), *seen.ends]:  # they part, and are one again
         names = [name for name in step.parameters if name not in step.sharded]
-        splits_now = any(splits(step.parameters[name], ranks) for name in names)
-        if apart and not splits_now:
+        if apart and names and all(any(members <= set(same) for same in step.parameters[name]) for name in names):
             return True
-        apart = apart or splits_now
+        apart = apart or any(splits(step.parameters[name], ranks) for name in names)
     return False
 
 
