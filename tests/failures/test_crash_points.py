@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from typer.testing import CliRunner
 
 import labkit
@@ -79,6 +80,26 @@ def test_a_function_that_starts_over_survives_and_one_that_writes_in_place_canno
     report = labkit.crash_points(steps, True, on=alone, power_cuts=False, kinds=("file",))
     assert report.shortest is not None and report.shortest.at == "write saved.pt"
     assert report.shortest.verdict == "cannot_start" and "EOFError" in report.shortest.why
+
+
+def waits_for_the_other() -> None:
+    """Take a step; after a restart rank 0 waits for a word that rank 1 never says."""
+    begun = Path("begun").exists()
+    dist.barrier()
+    if dist.get_rank() == 0:
+        Path("begun").touch()
+        if begun:
+            dist.recv(torch.zeros(1), 1)
+    dist.barrier()
+    value = torch.nn.Parameter(torch.ones(2))
+    value.grad = torch.ones(2)
+    torch.optim.SGD([value], lr=0.5).step()
+
+
+def test_ranks_that_wait_for_each_other_after_a_restart_are_stuck() -> None:
+    report = labkit.crash_points(waits_for_the_other, kinds=("step",))
+    assert report.counts() == {"survived": 0, "wrong": 0, "stuck": 1, "cannot_start": 0}
+    assert "Watchdog caught" in report.points[0].why
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

@@ -3,7 +3,7 @@ import trainer
 
 class Training(trainer.Training):
     def load(self, state):
-        super().load(state | {"optimizer": self.optimizer.state_dict() | {"state": {}}})
+        super().load(state | {"optimizer": state["optimizer"] | {"state": {}}})
 
 
 trainer.run(make=Training)
