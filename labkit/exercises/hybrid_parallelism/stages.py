@@ -44,28 +44,29 @@ def stage_case(
     for rank, place in enumerate(places(sizes)):
         weights: list[Value] = []
         for number, kind in enumerate(kinds_at(place, sizes)):
-            drawn = normal(part_of(seed, *_whose(rank, place, kind, bool(num_targets)), number), *kind.shape,
-                           dtype=torch.float64)  # fmt: skip
+            holders = [_whose(*each, kind, bool(num_targets)) for each in enumerate(places(sizes))]
+            whose = holders[rank] if holders.count(holders[rank]) > 1 else ("rank", rank)
+            drawn = normal(part_of(seed, *whose, number), *kind.shape, dtype=torch.float64)
             about: dict[str, Value] = {"shape": list(kind.shape), "tensor": kind.tensor, "tied": kind.tied}
             what: dict[str, Value] = {"gradient": drawn} if num_targets else {"shard": shard(drawn, sizes, place)}
             weights.append({**about, **what})
         about = {"num_targets": num_targets[replica(place, sizes)]} if num_targets else {"max_norm": max_norm}
-        inputs.append({"sizes": as_value(sizes), "weights": weights, **about})
+        inputs.append({"rank": rank, "sizes": as_value(sizes), "weights": weights, **about})
     return Case(name, world_size(sizes), tuple(inputs))
 
 
 def _whose(rank: int, place: Mapping[str, int], kind: Kind, is_own: bool) -> tuple[object, ...]:
     """Return which ranks are given the same numbers.
 
-    Gradients are each rank's own, but for tensor ranks that have all computed the whole one. Combined gradients are the
-    same on replicas, on both ends of a pipeline, and on tensor ranks but for pieces.
+    Gradients are each rank's own, but for tensor ranks that have all computed the whole one. Shards are the same along
+    "data", on both ends of a pipeline, and on tensor ranks but for pieces.
     """
     if is_own and kind.tensor != WHOLE:
         return ("rank", rank)
     if is_own:
         return ("replica", *(place.get(axis, 0) for axis in (*REPLICAS, "pipeline")))
     stage = "ends" if kind.tied else place.get("pipeline", 0)
-    return ("piece", stage, place.get("tensor", 0) if kind.tensor == CUT else 0)
+    return ("piece", stage, place.get("tensor", 0) if kind.tensor == CUT else 0, place.get("shard", 0))
 
 
 def replica(place: Mapping[str, int], sizes: Mapping[str, int]) -> int:

@@ -12,10 +12,11 @@ from torch import Tensor
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake, Result, declared
+from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOTHING
 from labkit.checks.values import listed, number, tensor
 from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
-from labkit.exercises.hybrid_parallelism.meshes import Sizes, sizes_of
+from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, sizes_of
 from labkit.exercises.hybrid_parallelism.stages import Kind, norm_of, stage_case
 from labkit.plans.mesh_weights import CUT
 
@@ -66,6 +67,15 @@ def expected(case: Case) -> list[Values]:
     return [{"norm": norm(case, rank), "shards": list(clipped(case, rank))} for rank in range(case.world_size)]
 
 
+def least(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: what a rank is told of the others' squares."""
+    return {
+        rank: Bytes(0, MOST_PACKED)
+        for rank in range(case.world_size)
+        if len(along(rank, sizes_of(case.inputs[rank]), ("shard", "pipeline", "tensor"))) > 1
+    }
+
+
 def _close(came: float, wanted: float) -> bool:
     return abs(came - wanted) <= _CLOSE * wanted
 
@@ -101,6 +111,7 @@ EXERCISE = declared(
     functions=("clip_whole",),
     driver=drive,
     oracle=expected,
+    least=least,
     looks=(
         Result("norm", "{ranks}: the norm of the whole gradient is wrong. On rank {rank} it is {got}, not {wanted}.",
                same=_close),

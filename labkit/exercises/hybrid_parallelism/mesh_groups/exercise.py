@@ -10,6 +10,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import ANYTHING
 from labkit.checks.values import integers, listed, tensor
 from labkit.checks.wire import Wire
@@ -43,6 +44,16 @@ def mesh_case(name: str, seed: int, sizes: Mapping[str, int], axes: Asked, asked
 def expected(case: Case) -> list[Values]:
     """Return places, ranks along axes, and sums (the oracle)."""
     return [_found(case, rank, places, along) for rank in range(case.world_size)]
+
+
+def least(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: each sum is of all ranks of its group."""
+    found: dict[int, Bytes] = {}
+    for rank, inputs in enumerate(case.inputs):
+        axes = listed(inputs, "axes")
+        shared = sum(len(along(rank, sizes_of(inputs), each)) > 1 for each in axes)
+        found |= {rank: both_ways([rank, -1], shared * len(tensor(inputs, "x")))[rank]} if shared else {}
+    return found
 
 
 def _found(case: Case, rank: int, placed: object, ranks_along: object) -> Values:
@@ -131,6 +142,7 @@ EXERCISE = declared(
     functions=("coordinates", "ranks_along", "group_along"),
     driver=drive,
     oracle=expected,
+    least=least,
     structure=lambda case: [
         {"places": ANYTHING, "along": ANYTHING, "members": ANYTHING, "sums": right["sums"]} for right in expected(case)
     ],
