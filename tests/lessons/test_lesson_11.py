@@ -66,8 +66,8 @@ def answers() -> dict[str, Any]:
     return namespace(number="11")
 
 
-def test_the_core_takes_no_more_than_an_hour_and_five_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 65
+def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
+    assert budget(lesson).promise <= 75
 
 
 def test_what_compression_saves_is_what_the_bonus_printed() -> None:

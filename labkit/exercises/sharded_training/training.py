@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.declared import Result, Way
+from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
@@ -179,3 +180,17 @@ def own_gradients(case: Case, got: Got, wire: Wire) -> bool:
         parts = [each[name].reshape(-1)[rank * size : (rank + 1) * size] for rank, each in enumerate(alike)]
         found[name] = torch.cat(parts).view(first.shape)
     return any(not wrong_names(came, found) for came in first_steps(got))
+
+
+EVERYTHING = "everything on every rank"
+
+
+def keeps_its_share(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield which rank's optimizer keeps more than a share of the state."""
+    sizes = num_trained(case)
+    share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
+    for rank, values in enumerate(got):
+        kept = integer(values, "kept")
+        if kept > share:
+            text = f"The values are right, but rank {rank}'s optimizer keeps {kept} elements; all ranks' together need "
+            yield Finding(EVERYTHING, f"{text}{2 * sum(sizes)}.", f"at most {share}", str(kept), rank)

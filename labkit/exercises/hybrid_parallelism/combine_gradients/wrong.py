@@ -43,3 +43,4 @@ changed(
     "keeps the shape of a row", "shape lost", ('rows[mesh.place["shard"]].clone()', 'rows[mesh.place["shard"]][None]')
 )
 changed("returns nothing", "nothing returned", ("    return shards\n", ""))
+changed("returns the last one alone", "wrong length", ("    return shards\n", "    return shards[-1:]\n"))

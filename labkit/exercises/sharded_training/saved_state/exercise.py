@@ -19,8 +19,7 @@ from labkit.checks.values import flag, integer
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, steps_of, values_of
 from labkit.exercises.sharded_training.saved_state.driver import as_data, drive, take, trained_alone
-from labkit.exercises.sharded_training.sharded_optimizer.exercise import EVERYTHING, keeps_its_share
-from labkit.exercises.sharded_training.training import STEPS, training_case
+from labkit.exercises.sharded_training.training import EVERYTHING, STEPS, keeps_its_share, training_case
 
 Saved = dict[str, Any]
 

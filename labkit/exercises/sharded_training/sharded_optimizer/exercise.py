@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 from torch import Tensor
@@ -10,18 +9,18 @@ from torch import Tensor
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Got, Values
 from labkit.checks.declared import Mistake, declared, flag_result
-from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
-from labkit.checks.values import integer, listed
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.sharded_optimizer.driver import drive
 from labkit.exercises.sharded_training.training import (
+    EVERYTHING,
     STEPS,
     alone,
     begun,
     first_steps,
-    num_trained,
+    keeps_its_share,
     trained,
     training_case,
 )
@@ -66,19 +65,6 @@ def _tail(case: Case, got: Got, wire: Wire) -> bool:
 def _unsharded(case: Case, rank: int) -> list[dict[str, Tensor]] | None:
     return alone(case, unsharded=rank) if "beside" in case.inputs[rank] else None
 
-
-def keeps_its_share(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield which rank's optimizer keeps more than a share of the state."""
-    sizes = num_trained(case)
-    share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
-    for rank, values in enumerate(got):
-        kept = integer(values, "kept")
-        if kept > share:
-            text = f"The values are right, but rank {rank}'s optimizer keeps {kept} elements; all ranks' together need "
-            yield Finding(EVERYTHING, f"{text}{2 * sum(sizes)}.", f"at most {share}", str(kept), rank)
-
-
-EVERYTHING = "everything on every rank"
 
 EXERCISE = declared(
     id="sharded_optimizer",
