@@ -23,10 +23,11 @@ def check_local(failures: tuple[Failure, ...], world_size: int) -> None:
     """
     check(failures, world_size, 1)
     for one in failures:
-        if not isinstance(one, Kill | Hang | Slow) or (one.step is None and one.at_s is None) or one.attempt:
+        can_be = isinstance(one, Slow) or (isinstance(one, Kill | Hang) and hasattr(signal, "SIGSTOP"))
+        if not can_be or (one.step is None and one.at_s is None) or one.attempt:
             raise ConfigError(
-                f"{one!r} needs virtual time; on labkit.local a process can be killed, stand still or be slow, at "
-                "at_s= or step=. Use labkit.virtual for the others."
+                f"{one!r} needs virtual time; on labkit.local a process can be killed, stand still (neither on Windows) "
+                "or be slow, at at_s= or step=. Use labkit.virtual for the others."
             )
 
 

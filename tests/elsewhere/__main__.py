@@ -14,7 +14,18 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FOLDERS = (
-    *("board", "calibration", "checks", "gpu_report", "launch", "lessons", "planner", "plans", "repository"),
+    *(
+        "board",
+        "calibration",
+        "checks",
+        "gpu_report",
+        "launch",
+        "lessons",
+        "failures",
+        "planner",
+        "plans",
+        "repository",
+    ),
     *("scripts", "simulator", "timeline", "torch_port", "widgets"),
 )
 """Of tests/."""
