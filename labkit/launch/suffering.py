@@ -26,8 +26,8 @@ def check_local(failures: tuple[Failure, ...], world_size: int) -> None:
         can_be = isinstance(one, Slow) or (isinstance(one, Kill | Hang) and hasattr(signal, "SIGSTOP"))
         if not can_be or (one.step is None and one.at_s is None) or one.attempt:
             raise ConfigError(
-                f"{one!r} needs virtual time; on labkit.local a process can be killed or stand still, not on Windows, or "
-                "be slow, at at_s= or step=. Use labkit.virtual for the others."
+                f"{one!r} needs virtual time; on labkit.local a process can be killed or stand still, not on Windows, "
+                "or be slow, at at_s= or step=. Use labkit.virtual for the others."
             )
 
 
