@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from labkit.worlds import local as local
     from labkit.worlds import run as run
 
-__version__ = "0.2.1"
+__version__ = "0.3.0"
 
 _HOME = {
     "Run": "labkit.worlds",
