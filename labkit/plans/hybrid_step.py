@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 AXES = ("data", "pipeline", "tensor")
 _HALF = 2
@@ -65,6 +66,37 @@ SEVENTY_BILLION = Job(
     flops=794e12, peak_flops=989e12, memory_bytes=80e9, link_bytes_s=360e9, nic_bytes_s=48e9, link_s=3e-6, nic_s=14e-6,
 )  # fmt: skip
 """Layers of Llama 3 70B on 64 nodes of eight H100s; each GPU has a port of 400 Gbit/s."""
+
+A100 = {"flops": 250e12, "peak_flops": 312e12, "link_bytes_s": 230e9}
+"""Fields of a job on A100s in nodes with NVLink."""
+
+
+def job_of(width: int, num_layers: int, num_gpus: int, batch: int, **more: Any) -> Job:
+    """Return a job of a GPT of this width, 12 width^2 parameters a layer, 2048 tokens a sequence.
+
+    Args:
+        width: Numbers of an activation.
+        num_layers: How many layers.
+        num_gpus: How many GPUs.
+        batch: Sequences of a step.
+        **more: Other fields of Job; what is not said is as in SEVENTY_BILLION.
+    """
+    return replace(
+        SEVENTY_BILLION, width=width, layer_params=12 * width**2, num_tokens=2048, num_layers=num_layers,
+        num_gpus=num_gpus, batch=batch, **more,
+    )  # fmt: skip
+
+
+JOBS = {
+    "70 B on 512 H100s, 8 in a node": SEVENTY_BILLION,
+    "13 B on 64 A100s of 40 GB, 100 Gbit/s for a whole node": job_of(
+        5120, 40, 64, 512, memory_bytes=40e9, nic_bytes_s=12e9 / 8, **A100
+    ),
+    "30 B on 64 A100s, 4 in a node, over PCIe": job_of(
+        7168, 48, 64, 256, gpus_per_node=4, nic_bytes_s=12e9, **{**A100, "link_bytes_s": 22e9}
+    ),
+}
+"""The jobs of the lesson's design, by what they are."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ held against virtual ranks."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import runpy
 from collections.abc import Callable
@@ -17,8 +18,8 @@ import labkit
 from labkit.hybrid_gpt import mean_losses
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
-from labkit.models import GPT, Addition, train
-from labkit.plans.hybrid_step import SEVENTY_BILLION, MeshPlan, cost
+from labkit.models import GPT, IGNORED, Addition, train
+from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, MeshPlan, cost, every_plan
 from labkit.torchs_hybrid import train_torchs
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -95,7 +96,21 @@ def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:
 )
 def test_on_a_mesh_the_losses_are_those_of_one_process(answers: dict[str, Any], sizes: dict[str, int]) -> None:
     ranks = sizes["data"] * sizes["shard"] * sizes["pipeline"] * sizes["tensor"]
-    assert together(answers, 3, labkit.virtual(ranks), sizes) == pytest.approx(alone(3), abs=2e-4)
+    assert together(answers, 4, labkit.virtual(ranks), sizes) == pytest.approx(alone(4), abs=2e-4)
+
+
+def test_without_the_clip_the_third_loss_is_another(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
+    kinds: set[str] = set()
+    monkeypatch.setitem(answers, "clip_whole", lambda weights, *more: kinds.update(each.tensor for each in weights))
+    sizes = {"data": 1, "shard": 1, "pipeline": 1, "tensor": 2}
+    assert together(answers, 4, labkit.virtual(2), sizes)[2] == pytest.approx(2.731, abs=2e-4)
+    assert alone(4)[2] == pytest.approx(2.7626, abs=2e-4)
+    assert kinds == {"cut", "whole"}  # what this run cannot show: no "tokens"
+
+
+def test_both_replicas_have_equally_many_targets() -> None:
+    for _, targets in Addition().loader(4, 64):
+        assert len({(half != IGNORED).sum().item() for half in targets.chunk(2)}) == 1
 
 
 @pytest.mark.long
@@ -124,9 +139,26 @@ def test_twice_the_machines_are_not_twice_as_fast_and_twice_the_batch_keeps_the_
     after = cost(replace(SEVENTY_BILLION, num_gpus=1024), plan)
     both = cost(replace(SEVENTY_BILLION, num_gpus=1024, batch=1024), plan)
     assert after.compute == pytest.approx(before.compute / 2)
-    assert after.bubble == pytest.approx(before.bubble)
+    assert after.tensor == pytest.approx(before.tensor / 2)
+    assert (after.bubble, after.exchange) == pytest.approx((before.bubble, before.exchange))
+    assert before.gradients < after.gradients < 1.1 * before.gradients
     assert after.seconds / before.seconds == pytest.approx(0.56, abs=0.02)
     assert both.seconds / before.seconds == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_fastest_plans_have_pipeline_first_then_data_then_tensor() -> None:
+    for name, job in JOBS.items():
+        best = {
+            order: min(cost(job, plan).seconds for plan in every_plan(job, [order]))
+            for order in itertools.permutations(("data", "pipeline", "tensor"))
+        }
+        assert best["pipeline", "data", "tensor"] == min(best.values()) < best["data", "pipeline", "tensor"], name
+
+
+def test_with_eight_on_each_axis_partial_sums_cost_most_and_messages_least() -> None:
+    for order in ("data pipeline tensor", "pipeline data tensor"):
+        found = cost(SEVENTY_BILLION, MeshPlan(tuple((axis, 8) for axis in order.split())))
+        assert found.tensor > found.gradients > found.exchange
 
 
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -15,26 +14,9 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.lay_out.driver import drive
-from labkit.plans.hybrid_step import AXES, SEVENTY_BILLION, Job, MeshPlan, cost, every_plan, fault, peak_bytes
+from labkit.plans.hybrid_step import AXES, JOBS, Job, MeshPlan, cost, every_plan, fault, peak_bytes
 
-A100 = {"flops": 250e12, "peak_flops": 312e12, "link_bytes_s": 230e9}
 GB = 1e9
-
-
-def job_of(width: int, num_layers: int, num_gpus: int, batch: int, **more: Any) -> Job:
-    """Return a job of a GPT of this width, 12 width^2 parameters a layer, 2048 tokens a sequence.
-
-    Args:
-        width: Numbers of an activation.
-        num_layers: How many layers.
-        num_gpus: How many GPUs.
-        batch: Sequences of a step.
-        **more: Other fields of Job; what is not said is as in SEVENTY_BILLION.
-    """
-    return replace(
-        SEVENTY_BILLION, width=width, layer_params=12 * width**2, num_tokens=2048, num_layers=num_layers,
-        num_gpus=num_gpus, batch=batch, **more,
-    )  # fmt: skip
 
 
 def lay_out_case(name: str, job: Job) -> Case:
@@ -140,13 +122,7 @@ EXERCISE = declared(
                 "cost(job, plan).peak_bytes is more than a GPU has. More stages or tensor ranks hold less each; a "
                 "smaller microbatch keeps fewer activations."),
     ),
-    visible=(
-        lay_out_case("70 B on 512 H100s, 8 in a node", SEVENTY_BILLION),
-        lay_out_case("13 B on 64 A100s of 40 GB, 100 Gbit/s for a whole node",
-                     job_of(5120, 40, 64, 512, memory_bytes=40e9, nic_bytes_s=12e9 / 8, **A100)),
-        lay_out_case("30 B on 64 A100s, 4 in a node, over PCIe",
-                     job_of(7168, 48, 64, 256, gpus_per_node=4, nic_bytes_s=12e9, **{**A100, "link_bytes_s": 22e9})),
-    ),
+    visible=tuple(lay_out_case(name, job) for name, job in JOBS.items()),
     hints=(
         "Print cost() of the naive plan: which of compute, tensor, bubble, exchange and gradients is largest? What "
         "makes it "
@@ -159,5 +135,5 @@ EXERCISE = declared(
         "seconds.",
     ),
     distributed=False,
-    challenge=Challenge("s", seconds, pars, plan="plan"),
+    challenge=Challenge("s", seconds, pars, plan="plan", reference="Megatron-LM's rule"),
 )  # fmt: skip
