@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.declared import said
 from labkit.checks.draws import normal, part_of
 from labkit.checks.values import integer, listed, tensor
 from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, as_value, ends, of_rank, places, world_size
@@ -81,6 +82,24 @@ def shard(whole: Tensor, sizes: Mapping[str, int], place: Mapping[str, int]) -> 
     return rows[place.get("shard", 0)].clone()
 
 
+def same_shards(came: list[Tensor], wanted: list[Tensor]) -> bool:
+    """Return whether these are the same shards, up to rounding."""
+    return len(came) == len(wanted) and all(_same_shard(*pair) for pair in zip(came, wanted, strict=True))
+
+
+def _same_shard(came: Tensor, wanted: Tensor) -> bool:
+    return came.shape == wanted.shape and torch.allclose(came, wanted, rtol=1e-5, atol=1e-9)
+
+
+def first_wrong(came: list[Tensor], wanted: list[Tensor]) -> dict[str, str]:
+    """Return which shard is the first wrong one, by number and kind of its weight, and both of them as text."""
+    pairs = list(zip(came, wanted, strict=True))
+    number = next((n for n, pair in enumerate(pairs) if not _same_shard(*pair)), 0)
+    kind = KINDS[number]
+    which = f'number {number}, of a weight that is "{kind.tensor}"' + (" and tied" if kind.tied else "")
+    return {"which": which, "got": said(came[number]), "wanted": said(wanted[number])}
+
+
 Share = Callable[[int, int, int], float]
 """The weight of a replica: (its targets, everybody's, how many replicas)."""
 
@@ -88,7 +107,7 @@ Share = Callable[[int, int, int], float]
 def combined(
     case: Case, rank: int, *, share: Share = lambda own, everybody, count: own / everybody,
     also_tensor: Sequence[str] = (), not_tokens: bool = False, not_ends: bool = False, all_stages: bool = False,
-    replicas: Sequence[str] = REPLICAS, cut: bool = True,
+    replicas: Sequence[str] = REPLICAS, targets: Sequence[str] = REPLICAS, of_tied: float = 1.0, cut: bool = True,
 ) -> list[Tensor]:  # fmt: skip
     """Return a rank's shards of the combined gradients, or what comes of a mistake.
 
@@ -101,10 +120,12 @@ def combined(
         not_ends: What is tied is not summed.
         all_stages: Everything is summed over the pipeline, too.
         replicas: The axes that replicas are summed along.
+        targets: The axes that numbers of targets are summed along.
+        of_tied: What the sum over both ends is multiplied by.
         cut: Whether shards are cut; else whole gradients.
     """
     sizes, place = of_rank(case, rank)
-    counts = {n: integer(case.inputs[n], "num_targets") for n in along(rank, sizes, REPLICAS)}
+    count = len(along(rank, sizes, REPLICAS))
     found = []
     for number, kind in enumerate(kinds_at(place, sizes)):
         axes = list(replicas)
@@ -118,7 +139,9 @@ def combined(
         whole = torch.zeros(kind.shape, dtype=torch.float64)
         for each in sources:
             weights, own = listed(case.inputs[each], "weights"), integer(case.inputs[each], "num_targets")
-            whole = whole + share(own, sum(counts.values()), len(counts)) * tensor(weights[number], "gradient")
+            everybody = sum(integer(case.inputs[n], "num_targets") for n in along(each, sizes, targets))
+            whole = whole + share(own, everybody, count) * tensor(weights[number], "gradient")
+        whole = whole * (of_tied if kind.tied and ends(rank, sizes) else 1.0)
         found.append(shard(whole, sizes, place) if cut else whole)
     return found
 

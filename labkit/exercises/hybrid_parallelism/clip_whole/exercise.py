@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from labkit.checks.blame import HANGS
@@ -17,7 +16,7 @@ from labkit.checks.structure import NOTHING
 from labkit.checks.values import listed, number, tensor
 from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
 from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, sizes_of
-from labkit.exercises.hybrid_parallelism.stages import Kind, norm_of, stage_case
+from labkit.exercises.hybrid_parallelism.stages import Kind, first_wrong, norm_of, same_shards, stage_case
 from labkit.plans.mesh_weights import CUT
 
 Place = Mapping[str, int]
@@ -80,12 +79,6 @@ def _close(came: float, wanted: float) -> bool:
     return abs(came - wanted) <= _CLOSE * wanted
 
 
-def _same(came: list[Tensor], wanted: list[Tensor]) -> bool:
-    return len(came) == len(wanted) and all(
-        a.shape == b.shape and torch.allclose(a, b, rtol=_CLOSE, atol=1e-9) for a, b in zip(came, wanted, strict=True)
-    )
-
-
 def _by(**mistake: Any) -> Callable[[Case, int], float]:
     return partial(norm, **mistake)
 
@@ -115,8 +108,8 @@ EXERCISE = declared(
     looks=(
         Result("norm", "{ranks}: the norm of the whole gradient is wrong. On rank {rank} it is {got}, not {wanted}.",
                same=_close),
-        Result("shards", "{ranks}: the norm is right, the scaled shards are not. On rank {rank} came {got}.",
-               same=_same),
+        Result("shards", "{ranks}: the norm is right, the scaled shards are not. On rank {rank} the first wrong "
+               "one is {which}: {got}.", same=same_shards, shown=first_wrong),
     ),
     mistakes=(
         Mistake("every copy counted",
@@ -141,6 +134,8 @@ EXERCISE = declared(
                 {"norm": _by(only="shard")}),
         Mistake("no root", "The norm is the root of the sum of squares.",
                 {"norm": lambda case, rank: norm(case, rank) ** 2}),
+        Mistake("norm after clipping", "Return the norm as it was before clipping.",
+                {"norm": lambda case, rank: min(norm(case, rank), number(case.inputs[rank], "max_norm"))}),
         Mistake("always scaled", "A gradient that is short enough stays as it is: the factor is at most 1.",
                 {"shards": partial(clipped, always=True)}),
         Mistake("each by its own norm", "All shards are scaled by one factor: max_norm over the norm of the whole.",

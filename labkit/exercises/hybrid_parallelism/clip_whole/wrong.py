@@ -28,6 +28,9 @@ changed("leaves stages out", "not over pipeline", (AXES, 'for axis in ("shard", 
 changed("leaves shards out", "not over shard", (AXES, 'for axis in ("pipeline", "tensor"):'))
 changed("asks nobody", "not over tensor", (AXES, "for axis in ():"), (ONCE, "counts_here = True"), (FIRST, "True"))
 changed("takes no root", "no root", ("squares.sqrt()", "squares"))
+changed(
+    "returns the clipped norm", "norm after clipping", ("    return norm\n", "    return norm.clamp(max=max_norm)\n")
+)
 changed("scales short ones", "always scaled", (".clamp(max=1.0)", ""))
 changed("clips each", "each by its own norm", ("(norm + 1e-6)", "(shard.norm() + 1e-6)"))
 changed("scales copies", "not in place", (SCALE, "        shard = shard * (max_norm / (norm + 1e-6)).clamp(max=1.0)\n"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from labkit.checks.blame import HANGS
@@ -14,8 +13,15 @@ from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING, WRONG_LENGTH, WRONG_SHAPE
 from labkit.exercises.hybrid_parallelism.combine_gradients.driver import drive
-from labkit.exercises.hybrid_parallelism.meshes import along, of_rank
-from labkit.exercises.hybrid_parallelism.stages import REPLICAS, combined, kinds_at, stage_case
+from labkit.exercises.hybrid_parallelism.meshes import along, ends, of_rank
+from labkit.exercises.hybrid_parallelism.stages import (
+    REPLICAS,
+    combined,
+    first_wrong,
+    kinds_at,
+    same_shards,
+    stage_case,
+)
 from labkit.plans.mesh_weights import CUT, TOKENS, WHOLE
 
 EQUAL_SHARES = {
@@ -57,10 +63,26 @@ def _other_place(case: Case, rank: int) -> list[Tensor]:
     return combined(case, ring[(ring.index(rank) + 1) % len(ring)])
 
 
-def _same(came: list[Tensor], wanted: list[Tensor]) -> bool:
-    return len(came) == len(wanted) and all(
-        a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-9) for a, b in zip(came, wanted, strict=True)
-    )
+def _whole_world(case: Case, rank: int) -> list[Tensor] | None:
+    """Return what comes of a sum over mesh.ends where that is None, which means everybody."""
+    sizes, _ = of_rank(case, rank)
+    if ends(rank, sizes):
+        return None
+    mixed = combined(case, rank, also_tensor=[CUT])
+    return [*combined(case, rank)[:-1], mixed[-1] * len(along(rank, sizes, REPLICAS))]
+
+
+def _targets_along(axis: str) -> Callable[[Case, int], list[Tensor] | None]:
+    """Return what comes of counting targets along one axis of replicas.
+
+    None along "shard" where it has one rank: there it is no other than not to weigh at all.
+    """
+
+    def way(case: Case, rank: int) -> list[Tensor] | None:
+        sizes, _ = of_rank(case, rank)
+        return None if axis == "shard" and sizes["shard"] == 1 else combined(case, rank, targets=[axis])
+
+    return way
 
 
 _SIZES = {"data": 2, "shard": 1, "pipeline": 1, "tensor": 2}
@@ -71,7 +93,8 @@ EXERCISE = declared(
     oracle=expected,
     least=least,
     looks=(
-        Result("shards", "{ranks}: a shard of the combined gradient is wrong. On rank {rank} came {got}.", same=_same),
+        Result("shards", "{ranks}: a shard of the combined gradient is wrong. On rank {rank} the first wrong one is "
+               "{which}: {got}.", same=same_shards, shown=first_wrong),
     ),
     mistakes=(
         Mistake("copies summed",
@@ -89,14 +112,25 @@ EXERCISE = declared(
         Mistake("tied on one stage",
                 "A tied weight is on the first and on the last stage, and each has computed a part of its gradient: "
                 "all-reduce it over mesh.ends, where there is one.", _as(not_ends=True)),
+        Mistake("tied averaged",
+                "Each end has computed a part of the tied weight's gradient, and the whole is their sum. Do not divide "
+                "it by two.", _as(of_tied=0.5)),
+        Mistake("no ends, everybody",
+                "With one stage mesh.ends is None, and group=None means every rank there is. Sum over mesh.ends only "
+                "where it is not None.", _way(_whole_world)),  # type: ignore[arg-type]
         Mistake("each replica alike",
                 "Replicas have different numbers of targets. Each gradient is a mean over its own: weigh it by "
                 "num_targets over everybody's.", _as(share=EQUAL_SHARES["each alike"])),
         Mistake("averaged twice",
                 "The shares num_targets / everybody's add up to 1: the sum is the mean already. Do not divide by the "
                 "number of replicas as well.", _as(share=EQUAL_SHARES["twice"])),
+        Mistake("some replicas' targets",
+                "The number of everybody's targets is summed over \"data\" and over \"shard\": yours is over one "
+                "of the two.",
+                {"shards": (_targets_along("data"), _targets_along("shard"))}),
         Mistake("not weighed",
-                "The gradients were added up as they are: weigh each by num_targets over everybody's.",
+                "The gradients were added up as they are: weigh each by num_targets over everybody's, of all replicas "
+                "along \"data\" and \"shard\".",
                 {"shards": (partial(combined, share=EQUAL_SHARES["not weighed"]),
                             partial(combined, share=EQUAL_SHARES["by targets"]))}),
         Mistake("one axis of replicas",

@@ -27,6 +27,14 @@ changed(
     "divides by replicas too", "averaged twice",
     (SHARE, '(num_targets / everybody.item() / mesh.sizes["data"] / mesh.sizes["shard"])'),
 )  # fmt: skip
+changed(
+    "averages tied weights", "tied averaged",
+    (TIED, TIED + "        gradient = gradient / (2 if weight.tied and mesh.ends is not None else 1)\n"),
+)  # fmt: skip
+changed("sums tied weights over everybody", "no ends, everybody", (" and mesh.ends is not None", ""))
+changed(
+    "counts targets along data", "some replicas' targets", ('for axis in ("data", "shard"):', 'for axis in ("data",):')
+)
 changed("adds up", "not weighed", (SHARE, "1.0"))
 changed("weighs by targets", "not weighed", (SHARE, "num_targets"))
 changed("forgets shard", "one axis of replicas", (REPLICAS, '[mesh.groups["data"]]'))

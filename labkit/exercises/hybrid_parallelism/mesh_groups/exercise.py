@@ -172,7 +172,8 @@ EXERCISE = declared(
         Mistake("only its own group",
                 "dist.new_group is a call for everybody: each rank makes every group along these axes, in the same "
                 "order, "
-                "also those it is not in. Then it returns its own.",
+                "also those it is not in. All ranks of a list return the same group: make one for each different list, "
+                "not one for each rank.",
                 says=(*HANGS, "new_group", "group", "members", "refused", "ranks")),
     ),
     visible=(

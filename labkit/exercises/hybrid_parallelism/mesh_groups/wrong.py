@@ -39,3 +39,8 @@ changed(
     "makes its own group alone", "only its own group",
     ("    own = None\n", "    return dist.new_group(ranks_along(dist.get_rank(), sizes, *axes))\n"),
 )  # fmt: skip
+changed(
+    "makes a group for each rank", "only its own group",
+    ("        if ranks[0] == rank:\n", "        if ranks:\n"),
+    ("if dist.get_rank() in ranks", "if dist.get_rank() == rank"),
+)  # fmt: skip

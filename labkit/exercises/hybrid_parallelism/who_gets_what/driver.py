@@ -11,7 +11,7 @@ from labkit.exercises.hybrid_parallelism.meshes import places, sizes_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Ask for samples and seeds. Inputs: sizes (of the mesh), batch, microbatch, seed."""
+    """Ask for samples and seeds, those of the next run too. Inputs: sizes (of the mesh), batch, microbatch, seed."""
     sizes = sizes_of(inputs)
     samples: list[Value] = []
     seeds: dict[str, Value] = {}
@@ -23,12 +23,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
             samples.append(_plain(came))
         except ValueError as error:
             samples.append({"raised": str(error)[:200]})
-    for is_cut in (False, True):
+    for key, is_cut, run in (("whole", False, 0), ("cut", True, 0), ("another_run", False, 1)):
         asked = [
-            functions["dropout_seed"](integer(inputs, "seed"), dict(sizes), dict(each), is_cut)
+            functions["dropout_seed"](integer(inputs, "seed") + run, dict(sizes), dict(each), is_cut)
             for each in places(sizes)
         ]
-        seeds["cut" if is_cut else "whole"] = [each if type(each) is int else f"{each!r:.60}" for each in asked]
+        seeds[key] = [each if type(each) is int else f"{each!r:.60}" for each in asked]
     return {"samples": samples, **seeds}
 
 

@@ -68,6 +68,17 @@ def _strided(batch: int, microbatch: int, sizes: Sizes, place: Place) -> Value:
     return [mine[at : at + microbatch] for at in range(0, len(mine), microbatch)]
 
 
+def _dealt_microbatches(batch: int, microbatch: int, sizes: Sizes, place: Place) -> Value:
+    first, step = replica(place, sizes) * microbatch, _replicas(sizes) * microbatch
+    return [list(range(at, at + microbatch)) for at in range(first, batch, step)]
+
+
+def _striped(batch: int, microbatch: int, sizes: Sizes, place: Place) -> Value:
+    share = batch // _replicas(sizes)
+    first, count = replica(place, sizes) * share, share // microbatch
+    return [list(range(first + m, first + share, count)) for m in range(count)]
+
+
 def _shard_first(batch: int, microbatch: int, sizes: Sizes, place: Place) -> Value:
     share = batch // _replicas(sizes)
     first = (place.get("shard", 0) * sizes.get("data", 1) + place.get("data", 0)) * share
@@ -104,17 +115,27 @@ def _seeds(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]
     """Yield two ranks that draw the same and should not, or that should and do not."""
     sizes = sizes_of(case.inputs[0])
     everybody = places(sizes)
-    for kind in ("whole", "cut"):
+    for kind in ("whole", "cut", "another_run"):
         seeds = listed(got[0], kind)
         if any(type(each) is not int for each in seeds):
             yield Finding(_NO_SEED, f"dropout_seed returned {next(s for s in seeds if type(s) is not int)}.")
-            continue
+            return
+    for kind in ("whole", "cut"):
+        seeds = listed(got[0], kind)
         for one, first in enumerate(everybody):
             for other in range(one):
                 differ = [axis for axis in sizes if first[axis] != everybody[other][axis]]
                 same = kind == "whole" and differ == ["tensor"]
                 if (seeds[one] == seeds[other]) != same:
                     yield Finding(_of_seeds(kind, differ), _said(kind, other, one, differ, same))
+    whole, cut, another = (listed(got[0], kind) for kind in ("whole", "cut", "another_run"))
+    if both := set(whole) & set(cut):
+        seed = both.pop()
+        ranks = f"rank {whole.index(seed)} with is_cut=False and rank {cut.index(seed)} with is_cut=True"
+        yield Finding(_BOTH, f"{ranks} have the same seed, and must not.")
+    if any(one == other for one, other in zip(whole, another, strict=True)):
+        seed = integer(case.inputs[0], "seed")
+        yield Finding(_ALL_RUNS, f"A rank has the same seed for seed={seed} and for seed={seed + 1}.")
 
 
 def _of_seeds(kind: str, differ: list[str]) -> str:
@@ -129,9 +150,9 @@ def _said(kind: str, one: int, other: int, differ: list[str], same: bool) -> str
     return f"is_cut={kind == 'cut'}: {where}; {have}."
 
 
-_UNEVEN, _NEEDLESS, _NO_SEED, _APART, _ALIKE, _REPEATS = (
+_UNEVEN, _NEEDLESS, _NO_SEED, _APART, _ALIKE, _REPEATS, _BOTH, _ALL_RUNS = (
     "does not divide", "a needless refusal", "no seed", "tensor ranks drift apart", "pieces drop alike",
-    "replicas drop alike",
+    "replicas drop alike", "cut as uncut", "one seed for all runs",
 )  # fmt: skip
 
 
@@ -164,6 +185,12 @@ EXERCISE = declared(
                 "microbatch is how many samples one microbatch has, not how many microbatches there are.",
                 _way(_by_count)),  # type: ignore[arg-type]
         Mistake("dealt out", "A replica gets a run of consecutive samples, not every so-manieth.", _way(_strided)),  # type: ignore[arg-type]
+        Mistake("microbatches dealt out",
+                "You deal whole microbatches out in turn. A replica takes one run of consecutive samples, then cuts "
+                "that into microbatches.", _way(_dealt_microbatches)),  # type: ignore[arg-type]
+        Mistake("striped microbatches",
+                "A microbatch, too, is a run of consecutive samples, not every so-manieth of its replica's.",
+                _way(_striped)),  # type: ignore[arg-type]
         Mistake("shard before data", "Replicas are counted along \"shard\" first: data place x shard ranks + shard "
                 "place.", _way(_shard_first)),  # type: ignore[arg-type]
         Mistake(_UNEVEN,
@@ -181,20 +208,25 @@ EXERCISE = declared(
         Mistake(_REPEATS,
                 "Other samples and other layers need other masks: places on \"data\", \"shard\" and \"pipeline\" all "
                 "count, and no two combinations of places may end in the same number."),
+        Mistake(_BOTH,
+                "A cut layer and an uncut one are other layers and need other masks: is_cut itself counts in the "
+                "seed."),
+        Mistake(_ALL_RUNS, "Another run draws other masks: the seed you were given counts, too."),
     ),
     visible=(
         who_case("2 replicas of 2 tensor ranks, 8 samples", _MESH, 8, 2),
         who_case("2 x 2 replicas of 2 stages", {"data": 2, "shard": 2, "pipeline": 2, "tensor": 1}, 12, 3),
         who_case("6 samples in microbatches of 2 for 2 replicas", _MESH, 6, 2),
+        who_case("9 samples in microbatches of 2 for 2 replicas", _MESH, 9, 2),
         who_case("3 stages of 2 tensor ranks, one replica", {"data": 1, "shard": 1, "pipeline": 3, "tensor": 2}, 10, 5),
     ),
     hints=(
         "Which axes see other samples? Which ranks hold the very same activations?",
         "The replica's number is its place on data times the shard ranks plus its place on shard. A rank's number in "
         "the mesh without the tensor axis tells apart all that must be apart.",
-        "share = batch // replicas; range(first, first + share, microbatch). Seed: seed * 1009 + the place counted "
-        "over "
-        "(data, shard, pipeline) and, if is_cut, tensor: number = number * sizes[axis] + place[axis].",
+        "share = batch // replicas; range(first, first + share, microbatch). Seed: number = int(is_cut); for each of "
+        "the four axes number = number * sizes[axis] + place[axis], with place 0 on tensor unless is_cut; "
+        "seed * 1009 + number.",
     ),
     distributed=False,
 )  # fmt: skip

@@ -37,8 +37,19 @@ changed(
     (RUNS, "    mine = list(range(batch))[first // share :: replicas]\n"
            "    return [mine[at : at + microbatch] for at in range(0, share, microbatch)]\n"),
 )  # fmt: skip
+changed(
+    "deals microbatches out", "microbatches dealt out",
+    (RUNS, "    turns = range(first // share * microbatch, batch, replicas * microbatch)\n"
+           "    return [list(range(at, at + microbatch)) for at in turns]\n"),
+)  # fmt: skip
+changed(
+    "stripes microbatches", "striped microbatches",
+    (RUNS, "    count = share // microbatch\n"
+           "    return [list(range(first + m, first + share, count)) for m in range(count)]\n"),
+)  # fmt: skip
 changed("counts shards first", "shard before data", (PLACE, 'place["shard"] * sizes["data"] + place["data"]'))
 changed("never refuses", "does not divide", (REFUSE, "    if batch % replicas:\n"))
+changed("rounds down", "does not divide", (REFUSE, "    if (batch // microbatch) % replicas:\n"))
 changed(
     "refuses tensor ranks", "a needless refusal",
     (REFUSE, '    if batch % (replicas * microbatch * sizes["tensor"] * sizes["pipeline"]):\n'),
@@ -47,4 +58,6 @@ changed("a mask for each rank", "tensor ranks drift apart", (TURN, "if True"))
 changed("one mask for all pieces", "pieces drop alike", (TURN, 'if axis != "tensor"'))
 changed("adds places up", "replicas drop alike", ("number * sizes[axis] +", "number +"))
 changed("one seed for all", "replicas drop alike", ("seed * 10_007 + number", "seed + place['tensor'] * is_cut"))
+changed("counts cut ranks as uncut ones", "cut as uncut", ("number = int(is_cut)", "number = 0"))
+changed("ignores the run", "one seed for all runs", ("seed * 10_007 + number", "number"))
 changed("returns a generator", "no seed", ("seed * 10_007 + number", "torch.Generator().manual_seed(seed)"))
