@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 import labkit
-from labkit.hybrid_gpt import mean_losses
+from labkit.hybrid_gpt import Weight, mean_losses
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from labkit.models import GPT, IGNORED, Addition, train
@@ -100,12 +100,13 @@ def test_on_a_mesh_the_losses_are_those_of_one_process(answers: dict[str, Any], 
 
 
 def test_without_the_clip_the_third_loss_is_another(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
-    kinds: set[str] = set()
-    monkeypatch.setitem(answers, "clip_whole", lambda weights, *more: kinds.update(each.tensor for each in weights))
+    def no_clip(weights: list[Weight], *more: object) -> None:
+        assert {each.tensor for each in weights} == {"cut", "whole"}, "the lesson says that none is tokens"
+
+    monkeypatch.setitem(answers, "clip_whole", no_clip)
     sizes = {"data": 1, "shard": 1, "pipeline": 1, "tensor": 2}
     assert together(answers, 4, labkit.virtual(2), sizes)[2] == pytest.approx(2.731, abs=2e-4)
     assert alone(4)[2] == pytest.approx(2.7626, abs=2e-4)
-    assert kinds == {"cut", "whole"}  # what this run cannot show: no "tokens"
 
 
 def test_both_replicas_have_equally_many_targets() -> None:
