@@ -38,8 +38,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import labkit
-from labkit.hybrid_gpt import Weight, group_of_ends
 from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, Job, MeshPlan, cost, fault
+from labkit.plans.mesh_weights import Weight
 
 # %%
 for order in ("tensor data pipeline", "data pipeline tensor"):
@@ -342,7 +342,7 @@ labkit.check("clip_whole", clip_whole)
 # %% tags=["given"]
 from types import SimpleNamespace
 
-from labkit.hybrid_gpt import HybridStage, adamw_over, mean_losses, one_f_one_b, played_step
+from labkit.hybrid_gpt import HybridStage, adamw_over, group_of_ends, mean_losses, one_f_one_b, played_step
 from labkit.models import GPT, IGNORED, Addition, train
 
 PARTS = {"two_operators": "enter", "parallel_block": "ParallelMLP ParallelAttention", "run_schedule": "run_schedule",

@@ -172,7 +172,8 @@ def find_course(lesson: str, course: str | Path | None = None, handed_in: Iterab
             number, slug = found[0].stem[:2], lesson_slug(found[0].stem)
             own, keys = root.resolve() / "exercises" / slug, root.resolve() / "solutions" / "hidden" / slug
             one = Course(root.resolve(), number, found[0], keys, own if own.is_dir() else None)
-            is_a_course = course is not None or (root / "solutions").is_dir()  # a learner's folder has none
+            named = course is not None or one.exercises is not None
+            is_a_course = named or (root / "solutions").is_dir()  # a learner's folder has none
             if is_a_course and any(one.rooms.glob(f"*/{HIDDEN}")):
                 return one
     root = roots[0]

@@ -17,6 +17,8 @@ from tests.submissions.making import HERE as SUBMISSIONS
 
 needs_sandbox = pytest.mark.skipif(SANDBOX == "none", reason="needs a sandbox: bubblewrap (labkit doctor says why not)")
 SEEN = frozenset(runtime())
+NEEDED_BY_NO_ANSWER = {"labkit.hybrid_gpt"}
+"""What only a lesson's own run imports; this one holds a schedule, which is lesson 09's answer."""
 IMPORTS = "def double(x):\n    from {module} import {name}\n    return 2 * x\n"
 LISTS = """
 import os
@@ -36,7 +38,8 @@ def test_a_rank_reads_of_labkit_what_the_list_names_and_no_file_beside(probe: Pr
 
 
 def test_the_list_names_no_room_of_judges_answers_or_pictures() -> None:
-    names = ("__init__", "matrix_splits", "sharded_step", "offloaded_step", "compressed_steps", "policies", "staleness")
+    names = ("__init__", "matrix_splits", "sharded_step", "offloaded_step", "compressed_steps", "policies", "staleness",
+             "hybrid_step", "mesh_weights")  # fmt: skip
     costs = {PACKAGE / "plans" / f"{name}.py" for name in names}
     named = {path.relative_to(PACKAGE).parts[0] for path in runtime() if path not in costs}
     assert not named & {"checks", "exercises", "plans", "widgets", "lessons", "grading", "board"}
@@ -51,7 +54,7 @@ def test_what_a_lessons_cells_import_of_labkit_is_there_where_points_are_earned(
     seen = {
         module: {path.with_suffix(".py"), path / "__init__.py", path, *path.parents} for module, path in files.items()
     }
-    assert not {module for module, paths in seen.items() if not paths & SEEN}
+    assert not {module for module, paths in seen.items() if not paths & SEEN} - NEEDED_BY_NO_ANSWER
 
 
 def _imported(source: str) -> Iterator[str]:

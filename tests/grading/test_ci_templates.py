@@ -22,7 +22,9 @@ Job = Callable[..., Ended]
 def pushed(tmp_path: Path) -> Path:
     """A student's repository with one right answer and a wrong one."""
     folder = tmp_path / "pushed"
-    write_submission(folder / "notebooks" / "90_small.ipynb", {"double": RIGHT["double"], "total": RIGHT["shift"]})
+    write_submission(
+        folder / "notebooks" / "90_small.ipynb", {"double": RIGHT["double"], "total": "def total(x):\n    return x\n"}
+    )
     return folder
 
 

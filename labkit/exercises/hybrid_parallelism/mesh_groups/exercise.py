@@ -119,8 +119,9 @@ def _in_groups(ranks_along: object) -> dict[str, object]:
 
 def _no_groups(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, came in enumerate(got):
-        for members in listed(came, "members"):
-            if isinstance(members, str):
+        there = came["members"]
+        for members in there if isinstance(there, list) else [there]:
+            if not isinstance(members, list):
                 yield Finding(_NO_GROUP, f"On rank {rank} group_along returned {members}.", "a ProcessGroup", rank=rank)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
-from labkit.checks.values import integer, listed
+from labkit.checks.values import integer
 from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.meshes import Sizes, as_value, places, sizes_of, world_size
 from labkit.exercises.hybrid_parallelism.stages import replica
@@ -97,9 +98,15 @@ def expected(case: Case) -> list[Values]:
     return [{"samples": _all(_split, case, 0)}] if None not in _all(_split, case, 0) else [{}]
 
 
+def _of_each(case: Case, got: tuple[Values, ...], key: str) -> list[Any]:
+    """Return what came for each rank's place; None for all where it is no list of as many."""
+    found, count = got[0].get(key), len(places(sizes_of(case.inputs[0])))
+    return found if isinstance(found, list) and len(found) == count else [None] * count
+
+
 def _refusals(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what was refused without need, and what was not."""
-    inputs, came = case.inputs[0], listed(got[0], "samples")
+    inputs, came = case.inputs[0], _of_each(case, got, "samples")
     sizes = sizes_of(inputs)
     must = None in _all(_split, case, 0)
     numbers = f"batch {inputs['batch']}, microbatch {inputs['microbatch']}, {_replicas(sizes)} replicas"
@@ -116,19 +123,19 @@ def _seeds(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]
     sizes = sizes_of(case.inputs[0])
     everybody = places(sizes)
     for kind in ("whole", "cut", "another_run"):
-        seeds = listed(got[0], kind)
+        seeds = _of_each(case, got, kind)
         if any(type(each) is not int for each in seeds):
             yield Finding(_NO_SEED, f"dropout_seed returned {next(s for s in seeds if type(s) is not int)}.")
             return
     for kind in ("whole", "cut"):
-        seeds = listed(got[0], kind)
+        seeds = _of_each(case, got, kind)
         for one, first in enumerate(everybody):
             for other in range(one):
                 differ = [axis for axis in sizes if first[axis] != everybody[other][axis]]
                 same = kind == "whole" and differ == ["tensor"]
                 if (seeds[one] == seeds[other]) != same:
                     yield Finding(_of_seeds(kind, differ), _said(kind, other, one, differ, same))
-    whole, cut, another = (listed(got[0], kind) for kind in ("whole", "cut", "another_run"))
+    whole, cut, another = (_of_each(case, got, kind) for kind in ("whole", "cut", "another_run"))
     if both := set(whole) & set(cut):
         seed = both.pop()
         ranks = f"rank {whole.index(seed)} with is_cut=False and rank {cut.index(seed)} with is_cut=True"
