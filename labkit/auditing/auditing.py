@@ -34,7 +34,7 @@ class Audit:
         world_size: On how many ranks.
         num_steps: Training steps that were seen, those of the rank that made most.
         findings: What is wrong, the gravest first.
-        held: The rules that were looked at and held.
+        held: The rules that were looked at and held, as far as these steps went: what comes later was not seen.
         seconds: How long the run took, of the host's time.
     """
 
@@ -78,7 +78,7 @@ class Audit:
             ]  # fmt: skip
         if not self.findings:
             lines += ["", "Nothing found."]
-        lines += ["", f"Looked at and held: {', '.join(self.held)}."]
+        lines += ["", f"Looked at in these steps, and held: {', '.join(self.held)}."]
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -30,7 +30,7 @@ def page(audit: Audit) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
         f"<h1>{escape(title)}</h1><p>{audit.num_steps} training steps on {audit.world_size} virtual ranks.</p>{notes}"
-        f"{found}<h2>Looked at and held</h2><dl>{held}</dl></body></html>\n"
+        f"{found}<h2>Looked at in these steps, and held</h2><dl>{held}</dl></body></html>\n"
     )
 
 
