@@ -77,7 +77,8 @@ def secrets_of(course: Path, package: Path) -> Secrets:
     own, labkits = course / "exercises", package / "exercises"
     kept = [path for path in sorted(labkits.rglob("*")) if is_kept_back(path.name)]
     searched = [path for path in kept if path.suffix == ".py" and path.name != WRONG]  # wrong answers are half right
-    for path in [*searched, *sorted(file for file in own.rglob("*.py") if file.name not in ("driver.py", WRONG))]:
+    courses = [path for folder in (own, course / "solutions" / "hidden") for path in sorted(folder.rglob("*.py"))]
+    for path in [*searched, *(path for path in courses if path.name not in ("driver.py", WRONG))]:
         above = package.parent if path.is_relative_to(package) else course
         fragments |= _fragments(path.read_text(encoding="utf-8"), path.relative_to(above).as_posix())
     whole = [own, course / "solutions", package / "grading"]
