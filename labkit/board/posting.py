@@ -24,7 +24,7 @@ def post(membership: Membership, what: str, body: dict[str, object]) -> tuple[st
 
     Args:
         membership: Who, and where to.
-        what: "result", "join", "say" or "guess".
+        what: "result", "join", "say", "guess" or "measured".
         body: The rest of what is sent.
     """
     whole = {"nickname": membership.nickname, "key": membership.key, **body}

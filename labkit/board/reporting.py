@@ -87,6 +87,13 @@ def report_guess(guess_id: str, value: object, unit: str) -> None:
         _SENDER.tell(membership, "guess", guess_id, {"guess": guess_id, "value": value, "unit": unit})
 
 
+def report_measured(guess_id: str, value: object) -> None:
+    """Send what came out where the learner has guessed; the wall shows it when the instructor reveals it."""
+    membership = member()
+    if membership is not None:
+        _SENDER.tell(membership, "measured", guess_id, {"guess": guess_id, "value": value})
+
+
 def wait() -> None:
     """Return when the results so far were sent or failed."""
     _SENDER.wait()

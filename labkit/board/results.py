@@ -248,22 +248,26 @@ class Results:
     def standing(self, exercises: Exercises) -> dict[str, Any]:
         """Return what the page shows, as plain JSON values.
 
-        ``learners``: nickname -> exercise -> [passed, tries]; ``lessons``: per lesson its exercises with how many
-        passed, how many are on it (their last check, not yet passed) and the median minutes these have been on it;
-        ``holdup``: the exercise most learners are on, None if nobody is on any; ``rankings``: of each design the
-        nicknames and scores, best first.
+        ``learners``: nickname -> exercise -> [passed, tries]; ``where``: nickname -> the exercise they are on, of those
+        who are on one: what they checked last or, once that has passed, the next of its lesson that has not;
+        ``lessons``: per lesson its exercises with how many passed, how many are on it and the median minutes these have
+        been on it; ``holdup``: the exercise most learners are on, None if nobody is on any; ``rankings``: of each
+        design the nicknames and scores, best first.
         """
         rows = self._base.execute(
             "SELECT nickname, exercise, passed, tries, first_s, last_s FROM result ORDER BY last_s"
         ).fetchall()
         names = [name for (name,) in self._base.execute("SELECT nickname FROM learner")]
         learners: dict[str, dict[str, list[int]]] = {name: {} for name in names}
-        latest: dict[str, tuple[str, float]] = {}
-        for nickname, exercise, passed, tries, first_s, _ in rows:
+        newest: dict[str, tuple[str, float]] = {}
+        for nickname, exercise, passed, tries, first_s, last_s in rows:
             learners.setdefault(nickname, {})[exercise] = [passed, tries]
-            latest.pop(nickname, None)
-            if not passed:
-                latest[nickname] = (exercise, (self._now() - first_s) / 60)
+            newest[nickname] = exercise, last_s if passed else first_s
+        now_on = {name: (_now_on(at, learners[name], exercises), since) for name, (at, since) in newest.items()}
+        on = {name: (where, since) for name, (where, since) in now_on.items() if where}
+        minutes: dict[str, list[float]] = {}
+        for where, since in on.values():
+            minutes.setdefault(where, []).append((self._now() - since) / 60)
         lessons: dict[str, list[dict[str, Any]]] = {
             lesson: [
                 {
@@ -271,8 +275,8 @@ class Results:
                     "number": number,
                     "title": title,
                     "passed": sum(own.get(each, [0])[0] for own in learners.values()),
-                    "on_it": len(minutes := [since for where, since in latest.values() if where == each]),
-                    "minutes": round(median(minutes)) if minutes else 0,
+                    "on_it": len(minutes.get(each, ())),
+                    "minutes": round(median(minutes[each])) if each in minutes else 0,
                 }
                 for each, number, title in listed
             ]
@@ -282,6 +286,7 @@ class Results:
         holdup = max(every, key=lambda entry: entry["on_it"], default=None)
         return {
             "learners": dict(sorted(learners.items(), key=lambda pair: _natural(pair[0]))),
+            "where": {name: where for name, (where, _) in on.items()},
             "lessons": lessons,
             "holdup": holdup["id"] if holdup and holdup["on_it"] else None,
             "rankings": self._rankings(),
@@ -293,6 +298,17 @@ class Results:
         for exercise, nickname, score in rows:
             rankings.setdefault(exercise, []).append((nickname, round(score, 4)))
         return {exercise: ranked[:_RANKED] for exercise, ranked in rankings.items()}
+
+
+def _now_on(newest: str, own: Mapping[str, Sequence[int]], exercises: Exercises) -> str:
+    """Return the exercise that a learner is on whose newest check was of this one; "" if their lesson is done."""
+    passed = {each for each, (has_passed, _) in own.items() if has_passed}
+    if newest not in passed:
+        return newest
+    lesson = next((listed for listed in exercises.values() if newest in [each for each, _, _ in listed]), ())
+    listed = [each for each, _, _ in lesson]
+    following = listed[listed.index(newest) + 1 :] if listed else []
+    return next((each for each in following if each not in passed), "")
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -11,6 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median_low
 from time import time
 from typing import Any
 
@@ -29,6 +30,8 @@ _TABLES = {
     "mistake": "nickname TEXT NOT NULL, exercise TEXT NOT NULL, mistake TEXT NOT NULL,"
     " PRIMARY KEY (nickname, exercise)",
     "instructor": "token TEXT NOT NULL",
+    "measured": "nickname TEXT NOT NULL, guess TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (nickname, guess)",
+    "revealed": "guess TEXT PRIMARY KEY",
 }
 
 
@@ -41,7 +44,7 @@ class Room(Results):
         predictions: What the course has guessed, with its unit; None for a board that has no course.
     """
 
-    of_a_learner = ("saying", "guess", "mistake", *Results.of_a_learner)
+    of_a_learner = ("saying", "guess", "measured", "mistake", *Results.of_a_learner)
 
     def __init__(
         self, path: Path, now: Callable[[], float] = time, predictions: Mapping[str, str] | None = None
@@ -87,27 +90,67 @@ class Room(Results):
             ConfigError: If it is no number, word or flag.
         """
         nickname, key, rest = _fields(plain, ("guess", "value", "unit"))
-        value, unit = rest["value"], rest["unit"]
+        unit = self._asked(rest, rest["unit"])
+        if not isinstance(unit, str) or len(unit) > 20:
+            raise ConfigError("a guess has a unit of at most 20 characters")
+        with self.changing():
+            nickname = self.admitted(nickname, key, address)
+            self._has_room(nickname, "guess")
+            self._base.execute(
+                "INSERT OR REPLACE INTO guess VALUES (?, ?, ?, ?, ?)",
+                (nickname, rest["guess"], json.dumps(rest["value"]), unit, self._now()),
+            )
+
+    def measured(self, plain: object, address: str = "") -> None:
+        """Write down what came out on a learner's machine where they had guessed, for the wall once it is revealed.
+
+        Raises:
+            ConfigError: As for `guess`.
+        """
+        nickname, key, rest = _fields(plain, ("guess", "value"))
+        self._asked(rest, "")
+        with self.changing():
+            nickname = self.admitted(nickname, key, address)
+            self._has_room(nickname, "measured")
+            self._base.execute(
+                "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", (nickname, rest["guess"], json.dumps(rest["value"]))
+            )
+
+    def reveal(self, guess: str) -> None:
+        """Show on the wall what came out, beside everybody's guesses.
+
+        Raises:
+            ConfigError: If nobody's machine has said what came out.
+        """
+        if self._came_out(guess) is None:
+            raise ConfigError("nobody's machine has measured it yet; run its cell in a notebook that joined")
+        with self.changing():
+            self._base.execute("INSERT OR IGNORE INTO revealed VALUES (?)", (guess,))
+
+    def _asked(self, said: Mapping[str, Any], unit: object) -> object:
+        """Return the unit of a guess, or of what came out, that can stand on the wall.
+
+        Raises:
+            ConfigError: If it cannot.
+        """
+        value = said["value"]
         finite = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, int | float | str | bool) or not finite or len(str(value)) > 60:
             raise ConfigError("a guess is a number, a short word, true or false")
         if isinstance(value, str) and (not value.isprintable() or len(value) > _LONGEST_WORD):
             raise ConfigError(f"a guess in words has at most {_LONGEST_WORD} printable characters")
-        if not is_slug(rest["guess"]) or not isinstance(unit, str) or len(unit) > 20:
-            raise ConfigError("a guess has the name of what is guessed, and a unit of at most 20 characters")
-        if self._predictions is not None:
-            if rest["guess"] not in self._predictions:
-                raise ConfigError("the course on the board's machine does not ask for this guess")
-            unit = self._predictions[rest["guess"]]
-        with self.changing():
-            nickname = self.admitted(nickname, key, address)
-            count = self._base.execute("SELECT count(*) FROM guess WHERE nickname = ?", (nickname,)).fetchone()[0]
-            if count >= MOST_GUESSES:
-                raise ConfigError(f"a learner can send at most {MOST_GUESSES} guesses")
-            self._base.execute(
-                "INSERT OR REPLACE INTO guess VALUES (?, ?, ?, ?, ?)",
-                (nickname, rest["guess"], json.dumps(value), unit, self._now()),
-            )
+        if not is_slug(said["guess"]):
+            raise ConfigError("a guess has the name of what is guessed")
+        if self._predictions is None:
+            return unit
+        if said["guess"] not in self._predictions:
+            raise ConfigError("the course on the board's machine does not ask for this guess")
+        return self._predictions[said["guess"]]
+
+    def _has_room(self, nickname: str, table: str) -> None:
+        count = self._base.execute(f"SELECT count(*) FROM {table} WHERE nickname = ?", (nickname,)).fetchone()[0]
+        if count >= MOST_GUESSES:
+            raise ConfigError(f"a learner can send at most {MOST_GUESSES} guesses")
 
     def _noted(self, nickname: str, result: Reported) -> None:
         self._base.execute("DELETE FROM mistake WHERE nickname = ? AND exercise = ?", (nickname, result.exercise))
@@ -150,7 +193,8 @@ class Room(Results):
         """Return what the class's page shows, names of who wants help not among it.
 
         Beside what `Results.standing` has: ``help`` and ``done``, how many; ``poll``, the newest question that was
-        guessed at in the last half hour: its name, unit and everybody's guesses without names, or None.
+        guessed at in the last half hour: its name, unit, everybody's guesses without names and, once the instructor has
+        revealed it, what came out (the median of the machines'), or None.
         """
         count = Counter(what for (what,) in self._base.execute("SELECT what FROM saying"))
         return {
@@ -161,10 +205,11 @@ class Room(Results):
         }
 
     def instructors_view(self, exercises: Exercises) -> dict[str, Any]:
-        """Return what the instructor's page shows: the class's, and ``helped``, ``finished`` and ``mistakes``.
+        """Return what the instructor's page shows: the class's, and what it alone may know.
 
-        ``helped`` are nicknames and minutes, longest first; ``finished`` nicknames; ``mistakes`` by exercise the
-        mistakes that were recognised in what learners have now, with how many, commonest first.
+        ``helped`` are nicknames, minutes, the exercise they are on and the mistake that was recognised in it ("" for
+        none), longest first; ``finished`` nicknames; ``mistakes`` by exercise the mistakes that were recognised in what
+        learners have now, with how many, commonest first; ``came_out`` what `reveal` would show, None for nothing yet.
         """
         now = self._now()
         said = self._base.execute("SELECT nickname, what, since_s FROM saying ORDER BY since_s").fetchall()
@@ -174,9 +219,17 @@ class Room(Results):
         )
         for exercise, mistake, count in rows:
             mistakes.setdefault(exercise, []).append((mistake, count))
+        own = {(name, each): what for name, each, what in self._base.execute("SELECT * FROM mistake")}
+        standing = self.standing(exercises)
+        on: dict[str, str] = standing["where"]
         return {
-            **self.standing(exercises),
-            "helped": [(name, int((now - since) / 60)) for name, what, since in said if what == "help"],
+            **standing,
+            "helped": [
+                (name, int((now - since) / 60), at := on.get(name, ""), own.get((name, at), ""))
+                for name, what, since in said
+                if what == "help"
+            ],
+            "came_out": self._came_out(standing["poll"]["guess"]) if standing["poll"] else None,
             "finished": [name for name, what, _ in said if what == "done"],
             "mistakes": mistakes,
         }
@@ -187,7 +240,18 @@ class Room(Results):
             return None
         rows = self._base.execute("SELECT value FROM guess WHERE guess = ?", (newest[0],)).fetchall()
         values = sorted((json.loads(value) for (value,) in rows), key=_in_order)
-        return {"guess": newest[0], "unit": newest[1], "values": values}
+        shown = self._base.execute("SELECT 1 FROM revealed WHERE guess = ?", (newest[0],)).fetchone()
+        came_out = self._came_out(newest[0]) if shown else None
+        return {"guess": newest[0], "unit": newest[1], "values": values, "came_out": came_out}
+
+    def _came_out(self, guess: str) -> int | float | str | bool | None:
+        """Return what most machines found: of numbers the median, else the commonest; None for nothing yet."""
+        rows = self._base.execute("SELECT value FROM measured WHERE guess = ? ORDER BY rowid", (guess,)).fetchall()
+        found = [json.loads(value) for (value,) in rows]
+        numbers = [each for each in found if isinstance(each, int | float) and not isinstance(each, bool)]
+        if numbers:
+            return median_low(numbers)
+        return Counter(found).most_common(1)[0][0] if found else None
 
 
 def _in_order(value: object) -> tuple[bool, float, str]:

@@ -3,7 +3,7 @@
 Whoever has the class link can see the page and send results; it holds a token, so keep it in the room. Everything else
 is refused. A result is nickname, exercise, passed or not, the name of a known mistake and, of a design, plans: data
 that the board scores again itself. There is no field that could hold code. The instructor's link shows more, and can
-remove or rename a learner; keep it to yourself.
+remove or rename a learner and reveal what came out where all have guessed; keep it to yourself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ from labkit.errors import ConfigError, EnvironmentProblem
 
 MOST_BYTES = 64 << 10
 Score = Callable[[str, object], float]
-PAGE = Path(__file__).with_name("page.html")
+HERE = Path(__file__).parent
+
+
+def page() -> str:
+    """Return the board's page, with its style and script in it: one answer, and nothing loaded from elsewhere."""
+    whole = (HERE / "page.html").read_text(encoding="utf-8")
+    for part in ("page.css", "page.js"):
+        whole = whole.replace(f"/* {part} */", (HERE / part).read_text(encoding="utf-8"))
+    return whole
 
 
 class _Handler(GuardedHandler):
@@ -56,7 +64,7 @@ class _Handler(GuardedHandler):
 
 class _Page(_Handler):
     def get(self, _: str) -> None:
-        self.finish(PAGE.read_text(encoding="utf-8"))
+        self.finish(page())
 
 
 class _Standing(_Handler):
@@ -128,33 +136,37 @@ class Board:
         self._standing = None
 
     def take(self, what: str, plain: object, address: str = "") -> None:
-        """Write down what was sent: a result, a learner who joins, says or guesses something, a name to change.
+        """Write down what was sent: a result, a learner who joins, says, guesses or measured something.
 
         Raises:
             ConfigError: If it cannot be, in words for who sent it.
         """
         if what == "result":
             self.results.record(self.scored(reported(plain, self.exercises)), address)
-        elif what in ("join", "say", "guess"):
-            {"join": self.results.join, "say": self.results.say, "guess": self.results.guess}[what](plain, address)
+        elif what in ("join", "say", "guess", "measured"):
+            getattr(self.results, what)(plain, address)
         else:
             raise ConfigError(f"the board has no message {what!r}")
         self._standing = None
 
     def change(self, what: str, plain: object) -> None:
-        """Do what the instructor asks for: remove or rename a learner.
+        """Do what the instructor asks for: remove or rename a learner, reveal what came out where all have guessed.
 
         Raises:
             ConfigError: If it cannot be done.
         """
         if not isinstance(plain, dict) or not all(isinstance(each, str) for each in plain.values()):
-            raise ConfigError("a change has the field nickname and, for a new name, the field to; both are text")
+            raise ConfigError("a change has fields of text: nickname and, for a new name, to; or guess")
         if what == "remove" and set(plain) == {"nickname"}:
             self.results.remove(plain["nickname"])
         elif what == "rename" and set(plain) == {"nickname", "to"}:
             self.results.rename(plain["nickname"], plain["to"])
+        elif what == "reveal" and set(plain) == {"guess"}:
+            self.results.reveal(plain["guess"])
         else:
-            raise ConfigError("the changes are remove, with nickname, and rename, with nickname and to")
+            raise ConfigError(
+                "the changes are remove, with nickname, rename, with nickname and to, and reveal, with guess"
+            )
         self._standing = None
 
     def standing(self) -> str:
@@ -170,10 +182,10 @@ class Board:
             [
                 (r"/c/([a-z0-9-]{1,32})", _Page, own),
                 (r"/c/([a-z0-9-]{1,32})/standing", _Standing, own),
-                (r"/c/([a-z0-9-]{1,32})/(result|join|say|guess)", _Posted, own),
+                (r"/c/([a-z0-9-]{1,32})/(result|join|say|guess|measured)", _Posted, own),
                 (r"/i/([\w-]{1,32})", _Page, own),
                 (r"/i/([\w-]{1,32})/standing", _View, own),
-                (r"/i/([\w-]{1,32})/(remove|rename)", _Changed, own),
+                (r"/i/([\w-]{1,32})/(remove|rename|reveal)", _Changed, own),
             ],
             default_handler_class=_Nothing,
             default_handler_args=own,

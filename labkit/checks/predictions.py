@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
 
-from labkit.board.reporting import report_guess
+from labkit.board.reporting import report_guess, report_measured
 from labkit.slugs import is_slug
 from labkit.widgets.live import is_live
 
@@ -133,6 +133,8 @@ def predict(guess_id: str, guess: Plain, *, unit: str = "") -> Prediction:
 def reveal(guess_id: str, result: Any, figure: Any = None) -> Revealed:
     """Return your guess beside what came out, as a line and a small picture; in words if there is no guess yet.
 
+    If you joined a class board, the instructor can show there what came out, beside everybody's guesses.
+
     Args:
         guess_id: As in :func:`predict`.
         result: The number (a tensor of one element counts as one), word or flag that came out, in the guess's unit.
@@ -152,6 +154,7 @@ def reveal(guess_id: str, result: Any, figure: Any = None) -> Revealed:
             f"{' with your guess in place of None' if written else ''}, then this one."
         )
         return Revealed(guess_id, None, None, problem=problem)
+    report_measured(guess_id, value)
     return Revealed(guess_id, written.guess, value, written.unit, figure=figure)  # type: ignore[arg-type]
 
 

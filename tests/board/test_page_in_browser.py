@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.board.test_server import Running, start, stop
 
@@ -56,7 +58,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     page.wait_for_function("document.querySelector('#help .wants') !== null")
-    assert page.inner_text("#help .wants") == "learner 3, just now"
+    assert page.inner_text("#help .wants") == "learner 3: just now"
     said = page.get_attribute("#poll svg", "aria-label")
     assert said.endswith("twice: 2, true: 1, half: 1")
     assert sum(int(bar.rpartition(": ")[2]) for bar in said.split(", ")) == len(GUESSES) == 22
@@ -70,8 +72,8 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     [
         ("poll", {"guess": None, "values": [1]}, "poll"),
         ("rankings", {"count_bytes": 3}, "ranked"),
-        ("mistakes", {"count_bytes": 3}, "mistakes"),
-        ("finished", None, "done"),
+        ("mistakes", {"count_bytes": 3}, "lanes"),
+        ("finished", 3, "names"),
         ("lessons", None, "nav"),
         ("helped", None, "help"),
     ],
@@ -86,10 +88,55 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     page.evaluate("chosen = '02'; refresh.last = null; once()")
     page.wait_for_function("document.getElementById('note').textContent.includes('Not drawn')")
     assert f"{where}: " in page.inner_text("#note")
-    if where != "help":
-        assert page.inner_text("#help .wants") == "learner 3, just now"
-    if where != "nav":
-        assert page.locator("table tbody tr").count() >= 9 and page.locator("#names li").count() >= 9
+    if where not in ("help", "nav"):
+        assert page.inner_text("#help .wants") == "learner 3: just now"
+    if where not in ("nav", "names"):
+        assert page.locator("#names tr").count() >= 9
     page.unroute("**/standing")
     page.close()
     assert not [each for each in wrong if not each.startswith(("TypeError", "Error"))]
+
+
+@pytest.fixture
+def own_board(tmp_path: Path) -> Iterator[Running]:
+    running = start(tmp_path)
+    yield running
+    stop(running)
+
+
+def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> None:
+    """The lobby's link, everybody as a dot where they are, what came out once revealed: nothing below the fold."""
+    board = own_board
+    wrong: list[str] = []
+    path = board.link[board.link.index("/c/") :]
+    for number in range(200):
+        body = {"nickname": f"learner {number}", "key": f"key of {number}"}
+        assert board.call("POST", f"{path}/join", json.dumps(body).encode())[0] == 204
+    page = browser.new_page(viewport={"width": 1920, "height": 1080})
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(board.link)
+    expect(page.locator("#lobby .came span")).to_have_count(200, timeout=60_000)
+    assert page.inner_text("#lobby code") == board.link
+    assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('#lobby code')).fontSize)") > 60
+
+    def told(message: str, number: int, **fields: object) -> None:
+        body = {"nickname": f"learner {number}", "key": f"key of {number}", **fields}
+        assert board.call("POST", f"{path}/{message}", json.dumps(body).encode())[0] == 204
+
+    for number in range(60):
+        told("result", number, exercise="naive_all_reduce", passed=number >= 50)
+        told("guess", number, guess="ring_speedup", value=1 + number % 4, unit="times")
+    told("measured", 3, guess="ring_speedup", value=3.5)
+    expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(60, timeout=60_000)
+    expect(page.locator("[data-id=chunk_bounds] circle.here")).to_have_count(10)
+    assert page.locator("[data-id=naive_all_reduce].held circle.here").count() == 50
+    assert page.inner_text("#say") == "50 of 200 are on 2.1 Reduce to rank 0, then send back."
+    assert page.locator("#lobby").is_hidden() and page.locator("#poll line").count() == 0
+    assert board.call("POST", f"{board.instructors}/reveal", b'{"guess": "ring_speedup"}')[0] == 204
+    expect(page.locator("#poll text.out")).to_have_text("it is 3.5 times", timeout=60_000)
+    bars = page.locator("#poll rect")
+    line = float(page.get_attribute("#poll line", "x1"))
+    assert float(bars.nth(2).get_attribute("x")) < line < float(bars.nth(3).get_attribute("x")) + 1
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    page.close()
+    assert not wrong

@@ -53,6 +53,35 @@ def test_nobody_is_on_what_they_passed_last(results: Results) -> None:
     assert results.standing(COURSE)["holdup"] is None
 
 
+def test_who_has_passed_is_on_the_next_of_the_lesson_that_they_have_not(results: Results) -> None:
+    results.record(Reported("ada", KEY + " ada", "naive_all_reduce", True))
+    results.record(Reported("bo", KEY + " bo", "halving_doubling", True))
+    results.record(Reported("cy", KEY + " cy", "halving_doubling", True))
+    results.record(Reported("cy", KEY + " cy", "naive_all_reduce", True))
+    standing = results.standing(COURSE)
+    assert standing["where"] == {"ada": "halving_doubling"}
+    assert (standing["holdup"], standing["lessons"]["02"][1]["on_it"]) == ("halving_doubling", 1)
+
+
+def test_what_came_out_is_shown_when_it_is_revealed_and_is_the_rooms_median(tmp_path: Path) -> None:
+    room = Room(tmp_path / "class.sqlite", predictions={"ring_speedup": "times"})
+    own = {"nickname": "ada", "key": KEY, "guess": "ring_speedup"}
+    room.guess({**own, "value": 4, "unit": ""})
+    with pytest.raises(ConfigError, match="nobody's machine has measured it yet"):
+        room.reveal("ring_speedup")
+    assert room.instructors_view(COURSE)["came_out"] is None
+    for number, value in enumerate([3.5, 3.4, 90.0]):
+        learner = {"nickname": f"table {number}", "key": f"{KEY} {number}"}
+        room.measured({**learner, "guess": "ring_speedup", "value": value})
+    assert room.standing(COURSE)["poll"]["came_out"] is None
+    assert room.instructors_view(COURSE)["came_out"] == 3.5
+    room.reveal("ring_speedup")
+    assert room.standing(COURSE)["poll"]["came_out"] == 3.5
+    with pytest.raises(ConfigError, match="does not ask for this guess"):
+        room.measured({**own, "guess": "our_teacher_is_a_fool", "value": 1})
+    room.close()
+
+
 def test_learners_are_in_the_order_people_count(results: Results) -> None:
     for name in ("table 10", "Zoe", "table 2", "2"):
         results.record(Reported(name, f"{KEY} of {name}", "naive_all_reduce", True))
@@ -123,7 +152,7 @@ def test_only_what_the_course_asks_for_comes_onto_the_wall(tmp_path: Path) -> No
     ):
         with pytest.raises(ConfigError):
             room.guess({**own, **wrong})
-    assert room.standing(COURSE)["poll"] == {"guess": "ring_speedup", "unit": "times", "values": [4]}
+    assert room.standing(COURSE)["poll"] == {"guess": "ring_speedup", "unit": "times", "values": [4], "came_out": None}
     room.close()
 
 

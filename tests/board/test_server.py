@@ -210,10 +210,12 @@ def test_help_guesses_and_mistakes_reach_the_instructor_and_the_wall_has_no_name
     reporting.wait()
     wall: Any = board.standing()
     assert (wall["help"], wall["done"]) == (1, 0)
-    assert wall["poll"] == {"guess": "tree_wins_below", "unit": "MB", "values": [12.5]}
+    assert wall["poll"] == {"guess": "tree_wins_below", "unit": "MB", "values": [12.5], "came_out": None}
     assert "helped" not in wall and "mistakes" not in wall
     own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
-    assert own["helped"] == [["ada", 0]] and own["mistakes"] == {"count_bytes": [["forgot the root", 1]]}
+    assert own["helped"] == [["ada", 0, "count_bytes", "forgot the root"]] and own["mistakes"] == {
+        "count_bytes": [["forgot the root", 1]]
+    }
     labkit.i_am_done()
     own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
     assert own["helped"] == [] and own["finished"] == ["ada"]
