@@ -80,18 +80,23 @@ def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMM
 
 
 @cached_with_timeline
+def stood_of_ranks(timeline: Timeline) -> list[Intervals]:
+    """Return for each rank when it was in a call that it could not leave, or in ``wait()``."""
+    stands = of_kind(timeline, "wait")
+    calls = timeline.tables.get("call")
+    if calls is not None and "blocking" in calls:
+        stands[calls["span"][calls["blocking"].astype(bool)]] = True
+    return [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, stands)]
+
+
+@cached_with_timeline
 def blocked_of_ranks(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when it stood still: in a call or in ``wait()``, with nothing of its calls moving.
 
     Where another thread of the rank computes meanwhile it does not stand still.
     """
-    stands = of_kind(timeline, "wait")
-    calls = timeline.tables.get("call")
-    if calls is not None and "blocking" in calls:
-        stands[calls["span"][calls["blocking"].astype(bool)]] = True
-    stood = [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, stands)]
     busy = worked(timeline)
-    return [without(each, work) for each, work in zip(stood, busy, strict=True)]
+    return [without(each, work) for each, work in zip(stood_of_ranks(timeline), busy, strict=True)]
 
 
 def wait_ns(timeline: Timeline) -> npt.NDArray[np.int64]:

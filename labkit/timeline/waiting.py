@@ -28,6 +28,8 @@ _WAITS = 0.35
 """Of what any of the others waits: a late rank that waits longer is late because of somebody else."""
 _CLEAR = 2.0
 """By how many standard deviations the mean lead of the late ones is above nothing."""
+_TOGETHER = 0.05
+"""Of how far apart ranks come to most collectives: to one to which they come closer they were sent by another."""
 _APART = 3.0
 """How many times as far from the others as these are from each other the late ones are, where there are few."""
 
@@ -55,6 +57,8 @@ def come_last(timeline: Timeline) -> Late | None:
     arrival = _arrivals(timeline)
     if not len(arrival) or not _same_calls(timeline):
         return None
+    apart = np.ptp(arrival, axis=1)
+    arrival = arrival[apart >= _TOGETHER * np.median(apart)]
     waits = (arrival.max(axis=1, keepdims=True) - arrival).mean(axis=0)
     order = np.argsort(waits, kind="stable")
     gaps = np.diff(waits[order])[: timeline.num_ranks // 2]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from labkit.timeline.metrics import LaneTimes, lane_times
+from labkit.timeline.metrics import lane_times
+from labkit.timeline.staircase import idle_ns, is_pipeline
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.waiting import Stuck, come_last, stuck
 from labkit.units import format_percent
@@ -18,7 +19,7 @@ _NOTED = 0.1
 _FOR_SOME = 0.05
 """Of the time: the same of waiting for the ranks that come last, who make a step slow."""
 _WORKS = 0.9
-"""Of the time: a rank that computes or moves bytes for so long is what the others wait for."""
+"""Of the time: a rank that is not blocked for so long is what the others wait for."""
 _MOST = 0.6
 """Of the time the others stand still, at least, where they wait for those that come last."""
 _NONE, _SOME = 0.05, 0.95
@@ -28,7 +29,8 @@ _NONE, _SOME = 0.05, 0.95
 def finding(timeline: Timeline) -> str:
     """Return what matters most in a run, in a sentence; "" where nothing is sure.
 
-    First who waits when it is over, then who holds up the others, how long ranks stand still, what communication costs.
+    First who waits when it is over, then a pipeline's bubble, who holds up the others, how long ranks stand still, what
+    communication costs.
     A rank is named only where the same program names it again with other noise: tests/widgets/known_runs.py holds runs
     of known kind to that. Of a run that an exercise asks about no rank is named: that is for the learner to find.
     """
@@ -39,9 +41,10 @@ def finding(timeline: Timeline) -> str:
         return _stuck(waits, timeline.num_ranks, is_asked_about=timeline.is_asked_about)
     times = lane_times(timeline)
     still = times.blocked_ns / timeline.makespan_ns
-    named = "" if timeline.is_asked_about else _last(timeline, still) or _alone(times, still, timeline.makespan_ns)
-    if named:
-        return named
+    idle = idle_ns(timeline) / timeline.makespan_ns
+    told = "" if timeline.is_asked_about else _bubble(timeline, idle) or _last(timeline, still) or _alone(idle, still)
+    if told:
+        return told
     if still.mean() >= _NOTED:
         return _standing_still(still)
     if not times.compute_ns.any():
@@ -57,7 +60,8 @@ def _stuck(waits: Stuck, num_ranks: int, *, is_asked_about: bool) -> str:
         (rank, kind), (other, another) = waits.differ
         return f"Rank {rank} calls {kind} where rank {other} calls {another}"
     if len(waits.circle) > 1:
-        rest = ", the others for them" if len(waits.circle) < len(waits.ranks) else ""
+        others = [rank for rank in waits.ranks if rank not in waits.circle]
+        rest = f", {ranks_in_words(others) if len(others) == 1 else 'the others'} for them" if others else ""
         return f"Deadlock: {ranks_in_words(waits.circle)} wait for each other{rest}"
     wait = "wait" if len(waits.ranks) > 1 else "waits"
     whom = f" for {ranks_in_words(waits.for_whom)}" if waits.for_whom else ""
@@ -81,9 +85,16 @@ def _last(timeline: Timeline, still: npt.NDArray[np.float64]) -> str:
     return f"{words} for {them}"
 
 
-def _alone(times: LaneTimes, still: npt.NDArray[np.float64], makespan_ns: int) -> str:
-    """Return which rank computes or moves bytes all the time while the others stand still; "" where none does."""
-    works = np.flatnonzero(times.either_ns >= _WORKS * makespan_ns)
+def _bubble(timeline: Timeline, idle: npt.NDArray[np.float64]) -> str:
+    """Return how long the stages of a pipeline stand idle; "" where it is little, or the ranks are no stages."""
+    if idle.mean() < _NOTED or not is_pipeline(timeline):
+        return ""
+    return f"The pipeline's bubble: stages stand idle {format_percent(float(idle.mean()))} of the time"
+
+
+def _alone(idle: npt.NDArray[np.float64], still: npt.NDArray[np.float64]) -> str:
+    """Return which rank works or moves bytes all the time while the others stand still; "" where none does."""
+    works = np.flatnonzero(idle <= 1 - _WORKS)
     if len(works) != 1 or len(still) < 3:
         return ""
     others = np.delete(still, works)

@@ -12,19 +12,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 import labkit
 from labkit.errors import LabkitError
 from labkit.timeline import Timeline
+from tests.widgets import known_messages as messages
+from tests.widgets import known_steps as steps
+from tests.widgets.known_messages import Works
 
-Works = Callable[..., None]
-"""Called with a number of milliseconds, works about so long."""
-NAMES_A_RANK = r"^Ranks? .*(last|works)|[Dd]eadlock|still wait"
-"""Sentences that blame somebody."""
 SILENT = r"^$|^(Ranks are|Every rank is) blocked|^Communication takes|^Computation hides"
 """Sentences that blame nobody."""
+WRONG = {
+    "pipeline": r" last;| works;|^Deadlock|still wait",
+    "deadlock": r" last;| works;|bubble|blocked|^$|^Communication|^Computation",
+    "server": r" last;|bubble|^Deadlock|still wait|^Rank [^0]",
+    "ring": r"^Ranks? \d|bubble|^Deadlock",
+    "late": r"^Ranks \d|bubble|^Deadlock|still wait",
+    "alike": r"^Rank \d|bubble|^Deadlock|still wait",
+    "noise": r"^Ranks? \d|bubble|^Deadlock",
+    "link": r"^Ranks? \d|bubble|^Deadlock",
+}
+"""Sentences that are wrong over every run of a kind, whatever its noise."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class Known:
     """A program of known kind.
 
     Attributes:
-        kind: "pipeline", "deadlock", "alike", "server", "late", "link" or "noise".
+        kind: One of those of WRONG.
         program: Called on every rank with its Works.
         ranks: How many.
         right: What the sentence must match.
@@ -50,7 +59,7 @@ class Known:
     @property
     def name(self) -> str:
         """Return the program's name, in words, and how many ranks run it."""
-        return f"{self.program.__name__.strip('_')}_{self.ranks}"
+        return f"{self.program.__name__}_{self.ranks}"
 
 
 def timeline_of(known: Known, seed: int) -> Timeline:
@@ -74,349 +83,66 @@ def timeline_of(known: Known, seed: int) -> Timeline:
     return timeline
 
 
-def _me() -> tuple[int, int]:
-    return dist.get_rank(), dist.get_world_size()
-
-
-def _sum(size: int = 1000) -> None:
-    dist.all_reduce(torch.ones(size))
-
-
-def _pass_on(works: Works, takes: Callable[[int], float], back: float) -> None:
-    """Take a microbatch through all stages, and back where a backward takes `back` forwards."""
-    rank, size = _me()
-    value = torch.ones(1000)
-    if rank > 0:
-        dist.recv(value, rank - 1)
-    works(takes(rank))
-    if rank < size - 1:
-        dist.send(value, rank + 1)
-    if not back:
-        return
-    if rank < size - 1:
-        dist.recv(value, rank + 1)
-    works(back * takes(rank))
-    if rank > 0:
-        dist.send(value, rank - 1)
-
-
-# A staircase is the bubble of a pipeline: no stage is late, and none of them works for the others.
-
-
-def _one_microbatch(works: Works) -> None:
-    _pass_on(works, lambda _: 10, back=2)
-
-
-def _forward_only(works: Works) -> None:
-    for _ in range(4):
-        _pass_on(works, lambda _: 10, back=0)
-
-
-def _one_microbatch_then_a_barrier(works: Works) -> None:
-    for _ in range(3):
-        _pass_on(works, lambda _: 10, back=1)
-        dist.barrier()
-
-
-def _a_long_stage(works: Works) -> None:
-    for _ in range(4):
-        _pass_on(works, lambda rank: 30 if rank == 2 else 10, back=0)
-
-
-def _gpipe(works: Works) -> None:
-    rank, size = _me()
-    value = torch.ones(1000)
-    for _ in range(4):
-        if rank > 0:
-            dist.recv(value, rank - 1)
-        works(10)
-        if rank < size - 1:
-            dist.isend(value, rank + 1).wait()
-    for _ in range(4):
-        if rank < size - 1:
-            dist.recv(value, rank + 1)
-        works(20)
-        if rank > 0:
-            dist.isend(value, rank - 1).wait()
-    _sum()
-
-
-def _twice_round(works: Works) -> None:
-    """Take a microbatch round twice: every stage has two chunks of layers."""
-    rank, size = _me()
-    value = torch.ones(1000)
-    for turn in range(2):
-        if rank or turn:
-            dist.recv(value, (rank - 1) % size)
-        works(10)
-        if rank < size - 1 or not turn:
-            dist.send(value, (rank + 1) % size)
-
-
-# A deadlock, or a rank that never comes, is said before anything else.
-
-
-def _all_receive_first(works: Works) -> None:
-    rank, size = _me()
-    works(10)
-    dist.recv(torch.ones(10), (rank - 1) % size)
-    dist.send(torch.ones(10), (rank + 1) % size)
-
-
-def _orders_differ(works: Works) -> None:
-    works(10)
-    if _me()[0] == 1:
-        dist.broadcast(torch.ones(10), 0)
-        _sum()
-    else:
-        _sum()
-        dist.broadcast(torch.ones(10), 0)
-
-
-def _two_wait_for_each_other(works: Works) -> None:
-    rank, _ = _me()
-    works(30 if rank == 3 else 10)
-    if rank in (1, 2):
-        dist.recv(torch.ones(10), 3 - rank)
-    dist.barrier()
-
-
-def _one_leaves_early(works: Works) -> None:
-    rank, _ = _me()
-    for step in range(4):
-        if step == 3 and rank == 2:
-            return
-        works(10)
-        _sum()
-
-
-def _one_fails(works: Works) -> None:
-    rank, _ = _me()
-    for step in range(3):
-        works(20 if rank == 1 else 10)
-        if step == 2 and rank == 1:
-            raise ValueError("nan")
-        _sum()
-
-
-def _nobody_sends(works: Works) -> None:
-    rank, _ = _me()
-    works(10)
-    if rank:
-        dist.recv(torch.ones(10), rank - 1)
-        works(10)
-
-
-# Several ranks are late together, or early.
-
-
-def _upper_half_late(works: Works) -> None:
-    rank, size = _me()
-    for _ in range(5):
-        works(15 if rank >= size // 2 else 10)
-        _sum()
-
-
-def _one_early(works: Works) -> None:
-    for _ in range(5):
-        works(5 if _me()[0] == 1 else 10)
-        _sum()
-
-
-def _each_as_late_as_its_number(works: Works) -> None:
-    for _ in range(5):
-        works(10 + _me()[0])
-        _sum()
-
-
-# A server that stands between its workers is what they talk to, not what they wait for.
-
-
-def _serve(works: Works, worker_ms: Callable[[int], float], *, at_once: bool, server_ms: float = 0.0) -> None:
-    rank, size = _me()
-    value = torch.ones(1000)
-    for _ in range(4):
-        if rank:
-            works(worker_ms(rank))
-            dist.send(value, 0)
-            dist.recv(value, 0)
-            continue
-        for worker in range(1, size):
-            dist.recv(value, worker)
-            works(server_ms)
-            if at_once:
-                dist.send(value, worker)
-        for worker in range(1, size):
-            if not at_once:
-                dist.send(value, worker)
-
-
-def _workers_of_a_late_one(works: Works) -> None:
-    _serve(works, lambda rank: 30 if rank == 4 else 10, at_once=False)
-
-
-def _equal_workers(works: Works) -> None:
-    _serve(works, lambda _: 10, at_once=True)
-
-
-def _a_busy_server(works: Works) -> None:
-    _serve(works, lambda _: 1, at_once=False, server_ms=10)
-
-
-def _sum_at_rank_0(works: Works) -> None:
-    rank, size = _me()
-    value = torch.ones(1_000_000)
-    works(0.001)
-    if rank:
-        dist.send(value, 0)
-        dist.recv(value, 0)
-        return
-    for worker in range(1, size):
-        dist.recv(value, worker)
-    for worker in range(1, size):
-        dist.send(value, worker)
-
-
-# One rank is late, each time.
-
-
-def _one_late(works: Works) -> None:
-    for _ in range(6):
-        works(20 if _me()[0] == 1 else 10)
-        _sum()
-
-
-def _one_a_little_late(works: Works) -> None:
-    for _ in range(10):
-        works(12 if _me()[0] == 1 else 10)
-        _sum()
-
-
-def _late_to_scatter_and_gather(works: Works) -> None:
-    rank, size = _me()
-    part, parts = torch.ones(10), [torch.ones(10) for _ in range(size)]
-    for _ in range(5):
-        works(15 if rank == 1 else 10)
-        dist.reduce_scatter(part, parts)
-        works(6 if rank == 1 else 3)
-        dist.all_gather(parts, part)
-
-
-def _late_in_a_ring(works: Works) -> None:
-    """Pass on by messages: who waits for whom is a chain, and of that nothing is said."""
-    rank, size = _me()
-    for _ in range(4):
-        works(20 if rank == 1 else 10)
-        got = torch.ones(100)
-        for handle in dist.batch_isend_irecv(
-            [
-                dist.P2POp(dist.isend, torch.ones(100), (rank + 1) % size),
-                dist.P2POp(dist.irecv, got, (rank - 1) % size),
-            ]
-        ):
-            handle.wait()
-
-
-def _writes_a_checkpoint(works: Works) -> None:
-    """Rank 0 writes a checkpoint in one step of four, so it is late in few."""
-    for step in range(8):
-        works(30 if _me()[0] == 0 and step % 4 == 3 else 10)
-        _sum()
-
-
-# One link is slow: all wait for bytes, and nobody for a rank.
-
-
-def _bytes_round(works: Works) -> None:
-    rank, size = _me()
-    works(0.01)
-    value, got = torch.ones(1_000_000), torch.ones(1_000_000)
-    for _ in range(size - 1):
-        for handle in dist.batch_isend_irecv(
-            [dist.P2POp(dist.isend, value, (rank + 1) % size), dist.P2POp(dist.irecv, got, (rank - 1) % size)]
-        ):
-            handle.wait()
-
-
-def _steps_over_a_slow_link(works: Works) -> None:
-    for _ in range(4):
-        works(0.2)
-        _sum(1_000_000)
-
-
-# Noise: somebody comes last each time, and each time somebody else.
-
-
-def _equal_steps(works: Works) -> None:
-    for _ in range(6):
-        works(10)
-        _sum()
-
-
-def _few_equal_steps(works: Works) -> None:
-    for _ in range(2):
-        works(10)
-        _sum()
-
-
-def _a_slow_start(works: Works) -> None:
-    for step in range(6):
-        works(60 if _me()[0] == 1 and not step else 10)
-        _sum()
-
-
-def _in_turn_late(works: Works) -> None:
-    rank, size = _me()
-    for step in range(2 * size):
-        works(20 if step % size == rank else 10)
-        _sum()
-
-
-def _groups_of_two(works: Works) -> None:
-    """Sum in pairs, of which one rank is late, and then over all."""
-    rank, size = _me()
-    pairs = [dist.new_group([first, first + 1]) for first in range(0, size, 2)]
-    for _ in range(4):
-        works(14 if rank == 1 else 10)
-        dist.all_reduce(torch.ones(10), group=pairs[rank // 2])
-    _sum()
-
-
 _DEADLOCK = "^Deadlock: ranks {} wait for each other{}$"
+_BUBBLE = "^The pipeline's bubble: stages stand idle "
+_LATE = "^Rank {} comes last; the others? waits? .* for it$|^Rank {} comes last; rank . waits .* for it$"
+_GROUP = "^Ranks {} come last; the others wait .* for them$"
+_ALONE = "^Rank 0 works; the others are blocked "
+_SLOW: Mapping[str, Any] = {"slow_links": {(1, 2): 5.0}}
 KNOWN = (
-    *(Known("pipeline", _one_microbatch, ranks) for ranks in (2, 4, 8)),
-    *(Known("pipeline", _forward_only, ranks) for ranks in (2, 4)),
-    *(Known("pipeline", _one_microbatch_then_a_barrier, ranks) for ranks in (2, 4)),
-    *(Known("pipeline", _gpipe, ranks) for ranks in (2, 4)),
-    Known("pipeline", _twice_round, 4),
-    Known("pipeline", _a_long_stage, 4),
-    Known("deadlock", _all_receive_first, 2, _DEADLOCK.format("0 and 1", "")),
-    Known("deadlock", _all_receive_first, 4, _DEADLOCK.format("0, 1, 2 and 3", "")),
-    Known("deadlock", _orders_differ, 3, "^Rank 0 calls all_reduce where rank 1 calls broadcast$"),
-    Known("deadlock", _two_wait_for_each_other, 4, _DEADLOCK.format("1 and 2", ", the others for them")),
-    Known("deadlock", _one_leaves_early, 4, "^Ranks 0, 1 and 3 still wait for rank 2 at the end$"),
-    Known("deadlock", _one_fails, 2, "^Rank 0 still waits for rank 1 at the end$"),
-    Known("deadlock", _nobody_sends, 4, "^Ranks 1, 2 and 3 still wait for rank 0 at the end$"),
-    Known("alike", _upper_half_late, 8, "^Ranks 4, 5, 6 and 7 come last; the others wait .* for them$"),
-    Known("alike", _upper_half_late, 4, "^Ranks 2 and 3 come last; the others wait .* for them$"),
-    *(Known("alike", _one_early, ranks) for ranks in (4, 8)),
-    Known("alike", _each_as_late_as_its_number, 8),
-    *(Known("server", _workers_of_a_late_one, ranks) for ranks in (5, 8)),
-    Known("server", _equal_workers, 5),
-    Known("server", _a_busy_server, 5),
-    Known("server", _sum_at_rank_0, 6, "^Rank 0 works; the others are blocked"),
-    *(Known("late", _one_late, ranks, "^Rank 1 comes last; ") for ranks in (2, 4, 8)),
-    *(Known("late", _one_late, ranks, "^Rank 1 comes last; ", noise=0.2) for ranks in (2, 4)),
-    Known("late", _one_a_little_late, 4, "^Rank 1 comes last; "),
-    Known("late", _late_to_scatter_and_gather, 4, "^Rank 1 comes last; "),
-    Known("late", _late_in_a_ring, 4),
-    *(Known("late", _writes_a_checkpoint, ranks) for ranks in (2, 4)),
-    Known("link", _bytes_round, 4, world={"slow_links": {(1, 2): 5.0}}),
-    Known("link", _bytes_round, 8, world={"slow_links": {(1, 2): 5.0}}),
-    Known("link", _steps_over_a_slow_link, 4, world={"slow_links": {(1, 2): 5.0}}),
-    *(Known("noise", _equal_steps, ranks, noise=noise) for ranks in (2, 4, 8) for noise in (0.05, 0.4)),
-    *(Known("noise", _few_equal_steps, ranks, noise=0.3) for ranks in (2, 4, 8)),
-    *(Known("noise", _a_slow_start, ranks) for ranks in (2, 4)),
-    *(Known("noise", _in_turn_late, ranks) for ranks in (2, 4)),
-    Known("noise", _groups_of_two, 4),
+    *(Known("pipeline", messages.one_microbatch, ranks, _BUBBLE) for ranks in (4, 8)),
+    *(Known("pipeline", messages.forward_only, ranks, _BUBBLE) for ranks in (3, 4)),
+    Known("pipeline", messages.one_microbatch_then_a_barrier, 4, _BUBBLE),
+    *(Known("pipeline", messages.gpipe, ranks, _BUBBLE) for ranks in (3, 4)),
+    Known("pipeline", messages.one_forward_one_backward, 4, _BUBBLE),
+    Known("pipeline", messages.twice_round, 4, _BUBBLE),
+    Known("pipeline", messages.two_pipelines, 8, _BUBBLE),
+    Known("pipeline", messages.a_long_stage, 4, _BUBBLE),
+    *(Known("pipeline", program, 2) for program in (messages.one_microbatch, messages.forward_only, messages.gpipe)),
+    Known("deadlock", messages.all_receive_first, 2, _DEADLOCK.format("0 and 1", "")),
+    Known("deadlock", messages.all_receive_first, 4, _DEADLOCK.format("0, 1, 2 and 3", "")),
+    Known("deadlock", messages.all_send_first, 3, _DEADLOCK.format("0, 1 and 2", "")),
+    Known("deadlock", messages.all_wait_for_what_nobody_sent, 3, _DEADLOCK.format("0, 1 and 2", "")),
+    Known("deadlock", messages.orders_differ, 3, "^Rank 0 calls all_reduce where rank 1 calls broadcast$"),
+    Known("deadlock", messages.two_wait_for_each_other, 4, _DEADLOCK.format("1 and 2", ", the others for them")),
+    Known("deadlock", messages.forgets_to_send, 3, _DEADLOCK.format("0 and 1", ", rank 2 for them")),
+    Known("deadlock", messages.one_leaves_early, 4, "^Ranks 0, 1 and 3 still wait for rank 2 at the end$"),
+    Known("deadlock", messages.one_skips_the_barrier, 3, "^Ranks 0 and 2 still wait for rank 1 at the end$"),
+    Known("deadlock", messages.one_fails, 2, "^Rank 0 still waits for rank 1 at the end$"),
+    Known("deadlock", messages.nobody_sends, 4, "^Ranks 1, 2 and 3 still wait for rank 0 at the end$"),
+    Known("server", messages.workers_of_a_late_one, 5),
+    Known("server", messages.equal_workers, 5),
+    Known("server", messages.who_comes_first_is_served, 5),
+    Known("server", messages.a_busy_server, 5, _ALONE),
+    Known("server", messages.sum_at_rank_0, 6, _ALONE),
+    Known("ring", messages.late_in_a_ring, 4),
+    *(Known("ring", messages.round_the_ring, ranks) for ranks in (4, 8)),
+    Known("ring", messages.odd_ranks_work_longer, 4),
+    Known("ring", messages.up_a_tree, 8),
+    *(Known("late", steps.one_late, ranks, _LATE.format(1, 1)) for ranks in (2, 4, 8)),
+    *(Known("late", steps.one_late, ranks, _LATE.format(1, 1), noise=0.2) for ranks in (2, 4)),
+    Known("late", steps.one_a_little_late, 4, _LATE.format(1, 1)),
+    Known("late", steps.late_to_scatter_and_gather, 4, _LATE.format(1, 1)),
+    Known("late", steps.late_with_sharded_layers, 4, _LATE.format(3, 3)),
+    Known("late", steps.late_with_buckets, 4, _LATE.format(2, 2)),
+    Known("late", steps.late_to_all_to_all, 4, _LATE.format(1, 1)),
+    Known("late", steps.rank_0_alone_first, 4, _ALONE),
+    Known("alike", steps.upper_half_late, 8, _GROUP.format("4, 5, 6 and 7")),
+    Known("alike", steps.upper_half_late, 4, _GROUP.format("2 and 3")),
+    Known("alike", steps.two_late, 8, _GROUP.format("1 and 5")),
+    Known("alike", steps.two_late_by_different_times, 8),
+    *(Known("alike", steps.one_early, ranks) for ranks in (4, 8)),
+    Known("alike", steps.each_as_late_as_its_number, 8),
+    *(Known("noise", steps.equal_steps, ranks, noise=noise) for ranks in (2, 4, 8) for noise in (0.05, 0.4)),
+    *(Known("noise", steps.few_equal_steps, ranks, noise=0.3) for ranks in (2, 4, 8)),
+    *(Known("noise", steps.a_slow_start, ranks) for ranks in (2, 4)),
+    *(Known("noise", steps.in_turn_late, ranks) for ranks in (2, 4)),
+    *(Known("noise", steps.writes_a_checkpoint, ranks) for ranks in (2, 4)),
+    Known("noise", steps.late_from_the_middle_on, 4),
+    Known("noise", steps.two_late_by_turns, 4),
+    Known("noise", steps.groups_of_two, 4),
+    *(Known("link", messages.bytes_round, ranks, world=_SLOW) for ranks in (4, 8)),
+    Known("link", steps.steps_over_a_slow_link, 4, world=_SLOW),
+    Known("link", steps.sums_alone, 4),
+    Known("link", steps.hidden_sums, 4),
 )
