@@ -20,6 +20,8 @@ from labkit.timeline.columns import Table
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
 
+_CHANGES = 0.1
+"""Of the most a rank held: less of a change is not worth a picture."""
 CATEGORIES = ("other", "activations", "communication", "gradients", "optimizer state", "buffers", "parameters")
 """What the numbers of the column "category" stand for."""
 
@@ -48,6 +50,22 @@ class Peak:
 def has_memory(timeline: Timeline) -> bool:
     """Return whether the timeline says anything about memory."""
     return "memory" in timeline.tables
+
+
+def changing_memory(timeline: Timeline) -> list[int]:
+    """Return the ranks that held noticeably more at some time than at another, their first and last moments apart."""
+    if not has_memory(timeline):
+        return []
+    first, last = timeline.extent_ns
+    begin, end = first + (last - first) // 50, last - (last - first) // 50
+    found = []
+    for rank in range(timeline.num_ranks):
+        times, held = memory_curve(timeline, rank)
+        at_begin = held[: np.searchsorted(times, begin, side="right")][-1:]
+        during = np.append(at_begin, held[(times > begin) & (times < end)])
+        if len(during) and np.ptp(during) > _CHANGES * during.max():
+            found.append(rank)
+    return found
 
 
 def peak_memory_bytes(timeline: Timeline, rank: int | None = None, category: str | None = None) -> int:

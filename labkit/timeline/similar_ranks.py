@@ -19,13 +19,14 @@ _FEWEST = 3
 _MANY = 8
 
 
-def similar_ranks(timeline: Timeline, shown: Sequence[int]) -> list[list[int]]:
+def similar_ranks(timeline: Timeline, shown: Sequence[int], *, even_few: bool = False) -> list[list[int]]:
     """Return groups of at least three ranks, of those shown, that made the same calls and ran the same operators.
 
     They did so at the same time, to half a percent of the whole, and held as much memory at their peaks. Up to eight
-    ranks that exchange messages are no group: which of them sends to which is what their picture tells.
+    ranks that exchange messages are no group: which of them sends to which is what their picture tells, unless even few
+    are asked for, as where two runs stand beside each other.
     """
-    if not len(timeline) or (timeline.num_ranks <= _MANY and bool((timeline.flow >= 0).any())):
+    if not len(timeline) or (not even_few and timeline.num_ranks <= _MANY and bool((timeline.flow >= 0).any())):
         return []
     _, kind = timeline.kind_codes
     rows_of = by_rank(timeline, timeline.lane != Lane.REGION)

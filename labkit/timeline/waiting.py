@@ -55,7 +55,7 @@ def come_last(timeline: Timeline) -> Late | None:
     fewer than three they come long after the others, who come together.
     """
     arrival = _arrivals(timeline)
-    if not len(arrival) or not _same_calls(timeline):
+    if not len(arrival) or not same_calls(timeline):
         return None
     apart = np.ptp(arrival, axis=1)
     arrival = arrival[apart >= _TOGETHER * np.median(apart)]
@@ -93,7 +93,7 @@ def _arrivals(timeline: Timeline) -> npt.NDArray[np.int64]:
     return np.asarray(timeline.start_ns[rows].reshape(-1, timeline.num_ranks).astype(np.int64))
 
 
-def _same_calls(timeline: Timeline) -> bool:
+def same_calls(timeline: Timeline) -> bool:
     """Return whether every rank made calls of the same kinds, in the same order."""
     _, kind = timeline.kind_codes
     calls = by_rank(timeline, is_call(timeline))

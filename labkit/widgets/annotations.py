@@ -12,9 +12,11 @@ from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import busy_ns
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
+from labkit.units import format_time
 from labkit.widgets.axis_and_legend import SMALL, TEXT
 from labkit.widgets.canvas import CLEAR, Canvas, width_of
-from labkit.widgets.colours import ARROW, GREY, RED, ink_on
+from labkit.widgets.colours import ARROW, GREY, INK, RED, ink_on
+from labkit.widgets.language import CLAIM
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
 from labkit.widgets.palette import BLOCKED, CATEGORIES, categories_of
 
@@ -161,14 +163,18 @@ def draw_seams(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
                 canvas.line(x, TOP + top, x, TOP + top + layout.bar_height - 1, CLEAR)
 
 
-def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLayout) -> None:
+def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLayout) -> bool:
     """Draw a red edge with a sign under communication that nothing hides, where some of a run's is hidden.
 
     Args:
         canvas: Where the rows are painted.
         shares: What they are painted from, shape (rows, categories, columns).
         layout: Where the rows lie.
+
+    Returns:
+        Whether any is drawn.
     """
+    drawn = False
     rows = {place: number for number, place in enumerate(layout.rows)}
     pairs = [
         (number, rows.get((rank, Lane.COMPUTE))) for (rank, lane), number in rows.items() if lane == Lane.COMMUNICATION
@@ -177,20 +183,33 @@ def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLay
     moves = {call: (np.delete(shares[call], BLOCKED, axis=0).sum(0) > 0.5)[pixel] for call, _ in pairs}
     covered = {call: (shares[at].sum(0) > 0.5)[pixel] for call, at in pairs if at is not None}
     if not any((moves[call] & hides).any() for call, hides in covered.items()):
-        return
+        return False
     for call, hides in covered.items():
         bare = np.concatenate(([False], moves[call] & ~hides, [False])).astype(np.int8)
         begins, ends = np.flatnonzero(np.diff(bare) == 1), np.flatnonzero(np.diff(bare) == -1)
         low = TOP + layout.tops[call] + layout.bar_height - 2
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             canvas.box(LEFT + begin, low, end - begin, 2, edge=RED, fill=RED)
+            drawn = True
             if end - begin >= _SIGNED and layout.bar_height >= _LINE_OF_TEXT:
                 middle = TOP + layout.tops[call] + layout.bar_height / 2
                 canvas.words(LEFT + end + 1, middle, "!", SMALL, colour=RED, bold=True)
+    return drawn
+
+
+def draw_end(canvas: Canvas, length_ns: int, span_ns: int, layout: RowLayout) -> None:
+    """Draw a line where a run ends on an axis that is longer, or as long, with the run's length beside it."""
+    x = LEFT + NUM_COLUMNS * length_ns / max(span_ns, 1)
+    canvas.line(x, TOP - 10, x, TOP + layout.height, INK)
+    words = format_time(length_ns)
+    right = x + 6 + width_of(words, CLAIM) < LEFT + NUM_COLUMNS
+    canvas.words(
+        x + (6 if right else -6), TOP - 3, words, CLAIM, bold=True, across="left" if right else "right", down="bottom"
+    )
 
 
 def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool:
-    """Draw an arrow from each send to the end of its receive, and from each remote call to where it is executed.
+    """Draw an arrow from where a message leaves to where it has come, and from each remote call to its callee.
 
     Returns:
         False where they are too many.
@@ -200,7 +219,7 @@ def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool
         return False
     top_of = dict(zip(layout.rows, layout.tops, strict=True))
     first, span = window_of(timeline)
-    scale = NUM_COLUMNS / span
+    scale, moves = NUM_COLUMNS / span, bars_of(timeline)
     arrows = []
     for flow in messages.tolist():
         ends = np.flatnonzero(timeline.flow == flow).tolist()
@@ -209,10 +228,11 @@ def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool
         if not sends or not receives:
             continue
         remote = timeline.kind[receives[0]] == SERVED  # its reply has no arrow: the call's span ends there
-        arrives = int((timeline.start_ns if remote else timeline.end_ns)[receives[0]])
+        leaves_ns = moves.get(sends[0], (int(timeline.start_ns[sends[0]]), 0))[0]
+        arrives = int(timeline.start_ns[receives[0]]) if remote else int(timeline.end_ns[receives[0]])
         src, dst = (top_of[int(timeline.rank[row]), Lane(timeline.lane[row])] for row in (sends[0], receives[0]))
         down = dst > src
-        leaves = LEFT + (int(timeline.start_ns[sends[0]]) - first) * scale
+        leaves = LEFT + (leaves_ns - first) * scale
         from_y, to_y = (src + layout.bar_height, dst) if down else (src, dst + layout.bar_height)
         arrows.append((leaves, TOP + from_y, LEFT + (arrives - first) * scale, TOP + to_y))
     canvas.arrows(arrows, ARROW, 1.0)

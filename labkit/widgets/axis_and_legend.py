@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from labkit.widgets.canvas import Canvas, width_of
-from labkit.widgets.colours import ARROW, GREY, INK, rgb
+from labkit.widgets.colours import ARROW, GREY, INK, RED, rgb
 from labkit.widgets.layout import BOTTOM, LEFT, NUM_COLUMNS, RIGHT
 from labkit.widgets.palette import HATCH, PALE, Category
 
@@ -37,16 +37,22 @@ def draw_axis(canvas: Canvas, span: float, label: str) -> None:
     canvas.words(12, canvas.height - 4, label, TEXT, down="bottom")
 
 
-def draw_legend(canvas: Canvas, categories: Sequence[Category], *, has_arrows: bool) -> None:
-    """Name the colours in use, from the right end of the bars leftwards, idle last."""
+def draw_legend(
+    canvas: Canvas, categories: Sequence[Category], *, has_arrows: bool, is_exposed: bool = False, is_idle: bool = True
+) -> None:
+    """Name what was drawn and nothing else, from the right end of the bars leftwards, idle last."""
     entries: list[tuple[str, Category | None]] = [(category.name, category) for category in categories]
+    entries += [("exposed", None)] if is_exposed else []
     entries += [("message", None)] if has_arrows else []
+    entries += [("idle: empty", _IDLE)] if is_idle else []
     x, y = canvas.width - RIGHT, canvas.height - 11
-    for name, category in reversed([*entries, ("idle: empty", _IDLE)]):
+    for name, category in reversed(entries):
         x -= round(width_of(name, SMALL))
         canvas.words(x, y, name, SMALL)
         x -= _PATCH + 5
-        if category is None:
+        if name == "exposed":
+            canvas.words(x + _PATCH - 2, y, "!", SMALL, colour=RED, bold=True, across="right")
+        elif category is None:
             canvas.arrows([(x, y + 0.5, x + _PATCH, y + 0.5)], ARROW, 1.0)
         else:
             canvas.box(x, y - 4, _PATCH, 9, edge=INK, fill=None if category is _IDLE else category.dark)

@@ -13,12 +13,19 @@ from labkit.errors import ConfigError
 from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.widgets import display as _display
+from labkit.widgets.canvas import Canvas
 from labkit.widgets.deck_data import metadata
+from labkit.widgets.language import CLAIM
 from labkit.widgets.layout import window_of
 from labkit.widgets.live import is_live
 from labkit.widgets.static_timeline import of_few_colours, to_png
 from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import TimelineView, check_ranks
+
+_HEAD = 34
+"""Pixels of the claim above two pictures."""
+_SAME = 0.005
+"""Lengths that differ by a smaller share are the same in words."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,22 +57,37 @@ class Comparison:
             Image.open(io.BytesIO(to_png(timeline, f"{name}: {headline(timeline)}", lasting_ns=span))).convert("RGBA")
             for timeline, name in zip(self.timelines, self.names, strict=True)
         ]
+        head = Canvas(parts[0].width, _HEAD if self._claim() else 0)
+        head.words(12, 10, self._claim(), CLAIM, bold=True, down="top")
+        parts = [head.finished(), *parts] if self._claim() else parts
         both = Image.new("RGBA", (max(part.width for part in parts), sum(part.height for part in parts)))
-        for number, part in enumerate(parts):
-            both.paste(part, (0, number * parts[0].height))
+        top = 0
+        for part in parts:
+            both.paste(part, (0, top))
+            top += part.height
         return of_few_colours(both)
 
     def __repr__(self) -> str:
-        first, second = self.timelines
         lines = [f"{name}: {timeline.summary()}" for name, timeline in zip(self.names, self.timelines, strict=True)]
-        if first.makespan_ns and second.makespan_ns:
-            times = second.makespan_ns / first.makespan_ns
-            lines.append(f"{self.names[1]} takes {times:.3g} times as long as {self.names[0]}.")
+        if claim := self._claim():
+            lines.append(f"{claim}.")
         return "\n".join(lines)
+
+    def _claim(self) -> str:
+        """Return how long the second takes beside the first, in words; "" where one of them took no time."""
+        first, second = (timeline.makespan_ns for timeline in self.timelines)
+        if not first or not second:
+            return ""
+        name, other = self.names
+        if abs(second / first - 1) < _SAME:
+            return f"{other} takes as long as {name}"
+        if second < first:
+            return f"{other} is {_times(first / second)} times faster than {name}"
+        return f"{other} takes {_times(second / first)} times as long as {name}"
 
     def _view(self) -> TimelineView:
         pairs = zip(self.timelines, self.names, strict=True)
-        packed = [pack(timeline, name=name, ranks=self.ranks) for timeline, name in pairs]
+        packed = [pack(timeline, name=name, ranks=self.ranks, is_beside=True) for timeline, name in pairs]
         packed[0]["overlay"] = self.how == "outline"
         return TimelineView(packed, f"{self.names[0]} beside {self.names[1]}, to play with")
 
@@ -79,6 +101,11 @@ class Comparison:
         shown = {"image/png": self.to_png(), "text/plain": repr(self)}
         kept = metadata(self.timelines, names=self.names, ranks=self.ranks, overlay=self.how == "outline")
         return (shown, kept) if kept else shown
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio as it is said: 3.5, or 1.08 where a tenth would hide it."""
+    return f"{float(f'{ratio:.2g}' if ratio >= 1.95 else f'{ratio:.3g}'):g}"
 
 
 def compare(

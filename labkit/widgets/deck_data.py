@@ -40,7 +40,7 @@ def metadata(timelines: Sequence[Timeline], **packed: Any) -> dict[str, Any]:
     names = packed.get("names", [""] * len(timelines))
     runs = []
     for timeline, name in zip(timelines, names, strict=True):
-        run = for_page(timeline, name, packed.get("ranks"))
+        run = for_page(timeline, name, packed.get("ranks"), is_beside=len(timelines) > 1)
         run["labels"] = [[*label[:4], "", ""] for label in run["labels"]]
         runs.append(run)
     runs[0]["overlay"] = packed.get("overlay", False)

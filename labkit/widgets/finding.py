@@ -8,7 +8,7 @@ import numpy.typing as npt
 from labkit.timeline.metrics import lane_times
 from labkit.timeline.staircase import idle_ns, is_pipeline
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.waiting import Stuck, come_last, stuck
+from labkit.timeline.waiting import Stuck, come_last, same_calls, stuck
 from labkit.units import format_percent
 from labkit.words import ranks_in_words
 
@@ -42,7 +42,11 @@ def finding(timeline: Timeline) -> str:
     times = lane_times(timeline)
     still = times.blocked_ns / timeline.makespan_ns
     idle = idle_ns(timeline) / timeline.makespan_ns
-    told = "" if timeline.is_asked_about else _bubble(timeline, idle) or _last(timeline, still) or _alone(idle, still)
+    told = (
+        ""
+        if timeline.is_asked_about
+        else _bubble(timeline, idle) or _last(timeline, still) or _alone(timeline, idle, still)
+    )
     if told:
         return told
     if still.mean() >= _NOTED:
@@ -92,10 +96,13 @@ def _bubble(timeline: Timeline, idle: npt.NDArray[np.float64]) -> str:
     return f"The pipeline's bubble: stages stand idle {format_percent(float(idle.mean()))} of the time"
 
 
-def _alone(idle: npt.NDArray[np.float64], still: npt.NDArray[np.float64]) -> str:
-    """Return which rank works or moves bytes all the time while the others stand still; "" where none does."""
+def _alone(timeline: Timeline, idle: npt.NDArray[np.float64], still: npt.NDArray[np.float64]) -> str:
+    """Return which rank works or moves bytes all the time while the others stand still; "" where none does.
+
+    Where all make the same calls, who is waited for comes last to them, or was late once.
+    """
     works = np.flatnonzero(idle <= 1 - _WORKS)
-    if len(works) != 1 or len(still) < 3:
+    if len(works) != 1 or len(still) < 3 or same_calls(timeline):
         return ""
     others = np.delete(still, works)
     if others.min() < _STILL:

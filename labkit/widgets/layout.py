@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from labkit.timeline.memory import has_memory
+from labkit.timeline.memory import changing_memory
 from labkit.timeline.messages import of_kind
 from labkit.timeline.similar_ranks import similar_ranks
 from labkit.timeline.span import Lane
@@ -60,15 +60,16 @@ def shown_ranks(timeline: Timeline, needed: int = -1) -> list[int]:
     return spaced
 
 
-def folded(timeline: Timeline, needed: int = -1) -> list[tuple[int, int]]:
+def folded(timeline: Timeline, needed: int = -1, *, is_beside: bool = False) -> list[tuple[int, int]]:
     """Return each rank that has rows in a picture, and how many it stands for: one of those that are alike, if many.
 
     Args:
         timeline: What was recorded.
         needed: A rank that has rows of its own in any case; -1 for none.
+        is_beside: Whether another run stands beside it: then few ranks that exchange messages are folded, too.
     """
     shown = shown_ranks(timeline, needed)
-    groups = similar_ranks(timeline, shown) if len(timeline) <= _MOST_COMPARED else []
+    groups = similar_ranks(timeline, shown, even_few=is_beside) if len(timeline) <= _MOST_COMPARED else []
     groups = [[rank for rank in group if rank != needed] for group in groups]
     stands_for = {group[0]: len(group) for group in groups}
     hidden = {rank for group in groups for rank in group[1:]}
@@ -89,20 +90,20 @@ def used_lanes(timeline: Timeline) -> list[Lane]:
     return [lane for lane in (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST) if seen[lane]]
 
 
-def row_layout(timeline: Timeline, needed: int = -1) -> RowLayout:
+def row_layout(timeline: Timeline, needed: int = -1, *, is_beside: bool = False) -> RowLayout:
     """Return bars of 3 to 16 pixels, so that all rows together stay below about 900.
 
-    Where rows are high enough for a line of text each, a rank whose memory was recorded gets one more for it. A rank
-    that is needed has rows, however many there are.
+    Where rows are high enough for a line of text each, a rank gets one more for its memory, if that of any
+    changes; beside another run none does. A rank that is needed has rows, however many there are.
     """
-    told = folded(timeline, needed)
+    told = folded(timeline, needed, is_beside=is_beside)
     used, ranks = used_lanes(timeline), len(told)
     rows = [(rank, lane) for rank, _ in told for lane in used]
     names = {rank: f"{many} alike" for rank, many in told if many > 1}
     lanes = max(len(rows) // max(ranks, 1), 1)
     bar = max(3, min(16, 760 // max(len(rows), 1) - 2))
     lane_gap, rank_gap = (2, 9) if bar >= 12 else (1, 5) if bar >= 6 else (0, 3)
-    memory = bar + lane_gap if has_memory(timeline) and bar >= 12 and len(rows) else 0
+    memory = bar + lane_gap if bar >= 12 and len(rows) and not is_beside and changing_memory(timeline) else 0
     rank_height = lanes * bar + (lanes - 1) * lane_gap + memory
     step = rank_height + rank_gap
     tops = [rank * step + lane * (bar + lane_gap) for rank in range(ranks) for lane in range(lanes)]

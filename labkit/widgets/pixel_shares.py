@@ -44,3 +44,29 @@ def share_matrix(
         mine = owner == number if len(present) > 1 else slice(None)
         shares[number] = np.diff(covered_before((begin[mine], finish[mine]), edges)) / width
     return np.clip(shares, 0.0, 1.0)
+
+
+_WHOLE = 0.999
+
+
+def snap_edges(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the shares with the edges of bars on pixels: a column that parts two of them goes to the larger.
+
+    Columns with more in them than their neighbours keep their shares, so what is narrower than a pixel is still seen by
+    its exact share. labkit/widgets/js/timeline/snapping.js does the same.
+
+    Args:
+        shares: Of one row, shape (num_categories, num_columns).
+    """
+    parts = np.vstack((shares, 1 - shares.sum(0)))  # with what nobody has
+    full = parts >= _WHOLE
+    owner = np.where(full.any(0), full.argmax(0), -1)
+    at = np.flatnonzero((owner[1:-1] < 0) & (owner[:-2] >= 0) & (owner[2:] >= 0) & (owner[:-2] != owner[2:])) + 1
+    before, after = owner[at - 1], owner[at + 1]
+    left, right = parts[before, at], parts[after, at]
+    edges = left + right >= _WHOLE
+    winner = np.where(left >= right, before, after)[edges]
+    snapped = parts.copy()
+    snapped[:, at[edges]] = 0
+    snapped[winner, at[edges]] = 1
+    return np.asarray(snapped[:-1])

@@ -49,7 +49,7 @@ def schedule_explorer(
             "microbatches are shown."
         )
     given = {str(getattr(each, "__name__", f"schedule {at}")): each for at, each in enumerate(schedules)} | named
-    given = given or {form: FORMS[form] for form in ("gpipe", "one_f_one_b")}
+    given = given or {"GPipe": FORMS["gpipe"], "1F1B": FORMS["one_f_one_b"]}
     sizes = sorted({*_STAGES, num_stages}), sorted({*_MICROBATCHES, num_microbatches})
     shown, entries = [], []
     for name, each in given.items():

@@ -22,6 +22,7 @@ from labkit.timeline.summary import headline, summary
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.transfers import moving
 from labkit.widgets.annotations import (
+    draw_end,
     draw_exposed,
     draw_messages,
     draw_regions,
@@ -51,7 +52,7 @@ from labkit.widgets.layout import (
 )
 from labkit.widgets.memory_rows import draw_memory
 from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, PALE, categories_of
-from labkit.widgets.pixel_shares import share_matrix
+from labkit.widgets.pixel_shares import share_matrix, snap_edges
 
 MAX_BYTES = 60_000
 _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
@@ -143,7 +144,7 @@ def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int) -> npt
     x = np.arange(width)
     image = np.zeros((layout.height, width, 4), dtype=np.uint8)
     for top, row in zip(layout.tops, shares, strict=True):
-        share = row[:, x * row.shape[1] // width].T
+        share = snap_edges(row)[:, x * row.shape[1] // width].T
         plain = share[:, plain_ones] @ colours[plain_ones]
         solid, light = (_of_pattern(share, hatched, shade) for shade in (colours, pale))
         full, spots = (_of_pattern(share, dotted, shade) for shade in (colours, pale))
@@ -184,8 +185,8 @@ def draw(
         return canvas.finished()
     says = note or numbers_under(title, summary(timeline).splitlines()[0])
     makespan = timeline.makespan_ns
+    layout = row_layout(timeline, int(timeline.rank[event]) if event >= 0 else -1, is_beside=lasting_ns is not None)
     timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
-    layout = row_layout(timeline, int(timeline.rank[event]) if event >= 0 else -1)
     shares = picture_shares(timeline, num_columns, layout.rows)
     canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
     canvas.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS))
@@ -196,16 +197,20 @@ def draw(
     busy = np.delete(shares, BLOCKED, axis=1)
     label_rows(canvas, timeline, layout, busy.sum((1, 2)) / num_columns, makespan)
     draw_seams(canvas, timeline, layout)
-    draw_exposed(canvas, shares, layout)
+    is_exposed = draw_exposed(canvas, shares, layout)
     draw_regions(canvas, timeline, layout)
     label_bars(canvas, timeline, layout)
     has_arrows = draw_messages(canvas, timeline, layout)
+    if lasting_ns is not None:
+        draw_end(canvas, makespan, lasting_ns, layout)
     canvas.words(12, 10, title, CLAIM, bold=True, down="top")
-    canvas.words(12, 34, fitting(says, SMALL, canvas.width - 24), SMALL, colour=RED if note else GREY, down="top")
+    if lasting_ns is None or note:  # of two runs each has its length at its end
+        canvas.words(12, 34, fitting(says, SMALL, canvas.width - 24), SMALL, colour=RED if note else GREY, down="top")
     if event >= 0:
         frame_event(canvas, timeline, layout, event)
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
-    draw_legend(canvas, present, has_arrows=has_arrows)
+    is_idle = bool((shares.sum(1) < 1 - 1 / layout.bar_height).any())
+    draw_legend(canvas, present, has_arrows=has_arrows, is_exposed=is_exposed, is_idle=is_idle)
     return canvas.finished()
 
 

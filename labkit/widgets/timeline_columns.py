@@ -17,7 +17,7 @@ import numpy.typing as npt
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
 from labkit.timeline.distinct import distinct_rows
-from labkit.timeline.memory import has_memory, memory_curve
+from labkit.timeline.memory import changing_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import blocked_of_ranks, busbw_factor, lane_times
 from labkit.timeline.similar_ranks import similar_ranks
@@ -44,6 +44,7 @@ def pack(
     focus: int = -1,
     origin_ns: int | None = None,
     has_met: bool = False,
+    is_beside: bool = False,
 ) -> dict[str, Any]:
     """Return what the page needs to show a timeline, for a trait that carries bytes as they are.
 
@@ -55,6 +56,7 @@ def pack(
         origin_ns: The time that becomes 0; the first begin if None. It is given of a run under way, of which nobody
             knows yet which calls met and when its ranks stood still.
         has_met: Whether it is known all the same, as far as it has come.
+        is_beside: Whether another run stands beside it: then few ranks that exchange messages are folded, too.
     """
     needed = int(timeline.rank[focus]) if focus >= 0 else -1
     shown = shown_ranks(timeline, needed) if ranks is None else sorted(set(ranks))
@@ -68,13 +70,11 @@ def pack(
         "bytes": timeline.bytes[order].astype(np.float64),
     }
     columns |= _collectives(timeline, t0)
-    memory = []
-    if has_memory(timeline):
-        for rank in shown:
-            times, held = memory_curve(timeline, rank)
-            columns |= {f"memory_time_{rank}": (times - t0).astype(np.float64)}
-            columns |= {f"memory_held_{rank}": held.astype(np.float64)}
-            memory.append(rank)
+    memory = sorted(set(changing_memory(timeline)) & set(shown))
+    for rank in memory:
+        times, held = memory_curve(timeline, rank)
+        columns |= {f"memory_time_{rank}": (times - t0).astype(np.float64)}
+        columns |= {f"memory_held_{rank}": held.astype(np.float64)}
     place = np.full(len(timeline), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     flows = _flows(timeline, place)
@@ -99,7 +99,7 @@ def pack(
         "blocked": counts,
         "measured": _measured(timeline, t0),
         **({"hides": bool(lane_times(timeline).hidden_ns[shown].any())} if origin_ns is None else {}),
-        "alike": similar_ranks(timeline, shown) if origin_ns is None else [],
+        "alike": similar_ranks(timeline, shown, even_few=is_beside) if origin_ns is None else [],
         "labels": labels,
         "memory": memory,
         "clock": errors,
@@ -131,9 +131,11 @@ def pack_path(timeline: Timeline, ranks: Sequence[int] | None = None) -> dict[st
     return {"columns": data, "layout": layout, "text": text}
 
 
-def for_page(timeline: Timeline, name: str = "", ranks: Sequence[int] | None = None) -> dict[str, Any]:
+def for_page(
+    timeline: Timeline, name: str = "", ranks: Sequence[int] | None = None, *, is_beside: bool = False
+) -> dict[str, Any]:
     """Return a run as ``showPage`` takes it: packed with its path, columns in base 64, for JSON; see pack."""
-    run = pack(timeline, name=name, ranks=ranks)
+    run = pack(timeline, name=name, ranks=ranks, is_beside=is_beside)
     del run["focus"]
     return _as_text(run) | {"path": _as_text(pack_path(timeline, ranks))}
 

@@ -14,7 +14,7 @@ import pytest
 from labkit.timeline import COMMUNICATION, COMPUTE, REGION, Timeline, metrics
 from labkit.timeline.transfers import moving
 from labkit.widgets.palette import BLOCKED
-from labkit.widgets.pixel_shares import share_matrix
+from labkit.widgets.pixel_shares import share_matrix, snap_edges
 
 LEFT, RIGHT = 124, 54
 READ = """(root) => {
@@ -139,7 +139,7 @@ def _check_row(row: dict[str, Any], run: Columns, read: dict[str, Any]) -> None:
         return
     shift = read["offset"] if row["run"] else 0
     window = (round(read["view"][0] - shift), round(read["view"][1] - shift))
-    shares = share_matrix(*_bars(row, run), run.num_categories, window, len(row["top"]))
+    shares = snap_edges(share_matrix(*_bars(row, run), run.num_categories, window, len(row["top"])))
     filled, pixel = shares.sum(axis=0), 1 / row["bar"]
     for line, needed in (("top", 1 - pixel), ("bottom", 2 * pixel)):
         sure = np.abs(filled - needed) > 1.5 * pixel  # a column that ends within this line of pixels is half painted

@@ -44,6 +44,7 @@ def opened(open_timeline: Open, tmp_path: Path) -> Open:
 
 
 def _numbers(page: Any) -> dict[str, list[str]]:
+    open_more(page)
     rows = [row.split("\t") for row in page.locator(".labkit-numbers tbody tr").all_inner_texts()]
     return {row[0]: row[1:] for row in rows}
 
@@ -61,7 +62,7 @@ def test_two_runs_are_told_apart_in_numbers_strip_cursor_table_and_files(opened:
     numbers = _numbers(page)
     assert numbers["length"][:3] == ["8 ms", "8 ms", "0 ns"]
     assert numbers["computing"][:3] == ["50 %", "75 %", "+25.0 points"]
-    assert numbers["time in compute"] == ["4 ms", "6 ms", "+2 ms", "4 ms", "6 ms"]
+    assert numbers["time in compute"] == ["4 ms", "6 ms", "+2 ms"]
     assert numbers["time in collective"][:3] == ["4 ms", "2 ms", "−2 ms"]
 
     page.evaluate(f"() => {VIEW}.setOffset({2 * MS})")
@@ -112,7 +113,7 @@ def test_of_a_run_in_which_nothing_was_recorded_the_view_says_so(opened: Any, tm
     assert page.inner_text(".labkit-detail") == "Nothing recorded."
     assert page.get_attribute("canvas", "aria-label") == "2 ranks, nothing recorded. Press ? for keys."
     numbers = _numbers(page)
-    assert (numbers["length"], numbers["busy"], numbers["bubble"]) == (["0 ns"] * 2, ["–"] * 2, ["–"] * 2)
+    assert (numbers["length"], numbers["busy"], numbers["bubble"]) == (["0 ns"], ["–"], ["–"])
     page.press("canvas", "t")
     page.wait_for_function("() => document.querySelector('.labkit-table caption')?.innerText === 'Nothing recorded.'")
     assert _words(page, tmp_path / "view.svg") == []  # no axis over no time

@@ -126,7 +126,7 @@ KNOWN = (
     Known("late", steps.late_with_sharded_layers, 4, _LATE.format(3, 3)),
     Known("late", steps.late_with_buckets, 4, _LATE.format(2, 2)),
     Known("late", steps.late_to_all_to_all, 4, _LATE.format(1, 1)),
-    Known("late", steps.rank_0_alone_first, 4, _ALONE),
+    Known("late", steps.rank_0_alone_first, 4),
     Known("alike", steps.upper_half_late, 8, _GROUP.format("4, 5, 6 and 7")),
     Known("alike", steps.upper_half_late, 4, _GROUP.format("2 and 3")),
     Known("alike", steps.two_late, 8, _GROUP.format("1 and 5")),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit.widgets.pixel_shares import owned_segments, share_matrix
+from labkit.widgets.pixel_shares import owned_segments, share_matrix, snap_edges
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15), st.integers(0, 2)), max_size=9)
 
@@ -56,3 +56,12 @@ def test_an_inner_region_lies_on_top_of_an_outer_one() -> None:
 def test_a_thousandth_of_a_column_is_a_thousandth() -> None:
     shares = share_matrix(np.array([500]), np.array([501]), np.array([0]), 1, (0, 10_000), 10)
     assert shares[0].tolist() == pytest.approx([0.001] + [0] * 9)
+
+
+def test_the_edge_of_a_bar_is_one_whole_pixel_and_what_is_narrower_keeps_its_share() -> None:
+    edge = np.array([[1, 1, 0.7, 0, 0, 0.4, 1], [0, 0, 0, 0, 0, 0.6, 0]], dtype=float)
+    assert snap_edges(edge)[0].tolist() == [1, 1, 1, 0, 0, 0.4, 1]  # what nobody beside it has stays in its column
+    meets = np.array([[1, 0.3, 0], [0, 0.7, 1]])
+    assert snap_edges(meets).tolist() == [[1, 0, 0], [0, 1, 1]]
+    narrow = np.array([[0, 0.3, 0, 0.2, 0.2, 0]])
+    assert snap_edges(narrow).tolist() == narrow.tolist()

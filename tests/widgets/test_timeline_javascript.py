@@ -11,7 +11,7 @@ import pytest
 from labkit.timeline import Timeline
 from labkit.timeline.span import Lane
 from labkit.widgets.palette import BLOCKED, CATEGORIES
-from labkit.widgets.pixel_shares import share_matrix
+from labkit.widgets.pixel_shares import share_matrix, snap_edges
 from labkit.widgets.static_timeline import picture_bars
 from labkit.widgets.timeline_columns import pack, pack_path
 from tests.timeline.small_timelines import exchange
@@ -56,7 +56,8 @@ SHARES = """asked.map(([packed, windows]) => {
   return windows.map(([t0, t1, columns]) => {
     const empty = () => new Float64Array(columns * categories);
     const shares = run.rows.map((row) => [...shareMatrix(run, row, t0, t1, columns, categories, empty())]);
-    return { numbers: numbers(run, t0, t1), shares };
+    const snapped = shares.map((row) => [...snapEdges(row.slice(), columns, categories)]);
+    return { numbers: numbers(run, t0, t1), shares, snapped };
   });
 })"""
 PATH = """((path) => [[...path.path_end], [...path.path_to], path.text])(
@@ -80,11 +81,14 @@ def test_its_shares_and_numbers_are_those_of_the_static_picture(evaluate: Evalua
             covered = {0: 0.0, 1: 0.0}
             places = [(rank, Lane(lane)) for rank, lane, _ in packed["rows"]]
             bars = picture_bars(timeline, places)
-            for (_, lane, _), shares, shown in zip(packed["rows"], found["shares"], bars, strict=True):
+            rows = zip(packed["rows"], found["shares"], found["snapped"], bars, strict=True)
+            for (_, lane, _), shares, snapped, shown in rows:
                 window = (t0 + origin, t1 + origin)
                 expected = share_matrix(*shown, len(CATEGORIES), window, columns)
                 painted = np.array(shares).reshape(columns, -1).T
                 assert painted == pytest.approx(expected, abs=1e-6)
+                on_pixels = np.array(snapped).reshape(columns, -1).T
+                assert on_pixels == pytest.approx(snap_edges(painted), abs=1e-6)
                 if lane in covered:
                     covered[lane] += np.delete(expected, BLOCKED, axis=0).sum() * (t1 - t0) / columns
             assert found["numbers"]["compute"] == pytest.approx(covered[0], abs=1e-3)

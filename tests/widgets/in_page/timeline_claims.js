@@ -6,7 +6,8 @@ import { hit, nextEdge, snap } from "/js/timeline/edges.js";
 import { merge } from "/js/timeline/merge.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
-import { bytesText, percentText, tickStep, timeText } from "/js/timeline/words.js";
+import { stripOf, stripShares } from "/js/timeline/strips.js";
+import { bytesText, percentText, tickStep, timeText, titleOf } from "/js/timeline/words.js";
 import { assert, test } from "./claims.js";
 
 const C = 3;
@@ -385,4 +386,22 @@ test("a run that grew part by part is the run that came at once", () => {
     assert.deepEqual([...grown.end], [...whole.end]);
     assert.equal(grown.span, whole.span);
   }
+});
+
+test("of two runs the title says how much faster the second is, or how much longer it takes", () => {
+  const of = (name, span) => ({ name, title: name, span });
+  const said = (a, b) => titleOf([of("naive", a), of("ring", b)]);
+  assert.equal(said(797, 225), "ring is 3.5 times faster than naive");
+  assert.equal(said(100, 102), "ring takes 1.02 times as long as naive");
+  assert.equal(said(1000, 1001), "ring takes as long as naive");
+});
+
+test("a run in one row holds the share of its ranks that compute, and of their calls what that does not hide", () => {
+  const run = runOf([
+    [0, 0, [[0, 10, 0]]],
+    [0, 1, [[5, 20, 1]]],
+    [1, 0, [[10, 20, 0]]],
+  ]);
+  const shares = stripShares(run, stripOf(run), 0, 20, 4, C, new Float64Array(4 * C));
+  assert.deepEqual([...shares], [0.5, 0, 0, 0.5, 0, 0, 0.5, 0.5, 0, 0.5, 0.5, 0]);
 });

@@ -1,7 +1,7 @@
 // The schedules that are shown: placed for the sliders' values, edited by their reader, with one operation chosen.
 
 import { range } from "../figure/numbers.js";
-import { FORMS, inForm, parse } from "./operations.js";
+import { FORMS, inForm, parse, proseOf } from "./operations.js";
 import { place } from "./placing.js";
 
 const numbersIn = (words) => words.split(",").map(Number);
@@ -41,7 +41,8 @@ export class Editor {
   }
 
   made(values) {
-    const compared = this.forms.includes(values.and) ? [{ name: values.and, form: values.and }] : [];
+    const forms = this.forms.filter((form) => proseOf(form) === values.and);
+    const compared = forms.map((form) => ({ name: values.and, form }));
     return [...this.data.schedules, ...compared].map((schedule) =>
       schedule.placed ? this.measured(schedule) : this.planned(schedule, values),
     );

@@ -5,13 +5,15 @@ import { most, range } from "../figure/numbers.js";
 import { choice, slider } from "../figure/sliders.js";
 import { percent } from "../figure/units.js";
 import { Editor } from "./editor.js";
+import { proseOf } from "./operations.js";
 import { drawSchedule, layOut, longestOf } from "./picture.js";
 import { claim, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
 const LEFT = 58;
 const RIGHT = 62;
 const LEGEND =
-  "F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: " +
+  "F: forward; B: backward, split into I and W. Stripes: bubble, leaning right in the warm-up, upright in between, " +
+  "leaning left in the drain. Grey curve: " +
   "activations held, dot: peak; red line: memory limit. Dots: W. Dark foot: odd chunk.";
 
 function slidersOf(data, forms, isFree) {
@@ -20,7 +22,7 @@ function slidersOf(data, forms, isFree) {
     sliders.push(
       choice("p", "stages P", data.at[0], data.p),
       choice("m", "microbatches M", data.at[1], data.m),
-      choice("and", "compare with", "–", ["–", ...forms]),
+      choice("and", "compare with", "–", ["–", ...forms.map(proseOf)]),
     );
   }
   if (isFree) {

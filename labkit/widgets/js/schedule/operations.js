@@ -37,6 +37,16 @@ function interleaved(s, p, m) {
   });
 }
 
+/** What a form of schedule is called in prose. */
+const PROSE = {
+  gpipe: "GPipe",
+  one_f_one_b: "1F1B",
+  interleaved: "interleaved 1F1B",
+  zb_h1: "ZB-H1",
+  zb_v: "ZB-V",
+};
+export const proseOf = (form) => PROSE[form] ?? form;
+
 // What stage s of p does how many times with m microbatches: words of a kind and a chunk.
 const PLANS = {
   gpipe: (s, p, m) => [

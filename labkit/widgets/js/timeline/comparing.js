@@ -1,9 +1,12 @@
 // Two runs on one axis: by how much the second is shifted.
 
 import { rowOf, twinOf } from "./complete.js";
-import { choice, element } from "./element.js";
+import { button, choice, element } from "./element.js";
 import { unitOf } from "./words.js";
 
+const AROUND = 290; // pixels of a window that are not the rows of two runs
+const SLACK = 4; // pixels
+const ROOM = [200, 640]; // pixels that rows have, at least and at most
 const ALIGNMENTS = ["begin", "end", "event in focus"];
 
 /** Put the offset's box and the list of alignments beside the buttons. */
@@ -16,6 +19,27 @@ export function buildComparing(view, other) {
   const list = choice("align the runs at", ALIGNMENTS, (at) => view.align(at));
   view.comparing.append("align ", list, " offset ", view.offsetBox, ` ${unit}`);
   view.unit = size;
+}
+
+/** How many pixels the rows of two runs may take in a window. */
+export const roomOf = (window) => Math.min(Math.max(window - AROUND, ROOM[0]), ROOM[1]);
+
+/** Say where the rows of two runs have no room, and offer one row for each run. */
+export function tellRoom(view) {
+  const { state, notice } = view;
+  const isFolded = state.strips;
+  const fits = state.runs.length < 2 || state.overlay || state.layout.height <= state.room + SLACK;
+  notice.hidden = fits && !isFolded;
+  if (notice.hidden) return;
+  const fold = () => {
+    state.strips = !isFolded;
+    state.focus = null;
+    view.resize();
+  };
+  const told = isFolded
+    ? "Each run is one row: in every column, the part of its ranks that compute, communicate, are blocked."
+    : `The window is too low for both runs: ${state.runs[1].name} ends below.`;
+  notice.replaceChildren(told, " ", button(isFolded ? "All ranks" : "One row a run", "fold, unfold both runs", fold));
 }
 
 /** Shift the second run; the view stays where it is, unless it showed the whole. */

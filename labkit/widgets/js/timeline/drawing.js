@@ -1,9 +1,10 @@
 // One frame of the view: the picture, and what stands below it.
 
 import { writeEvents } from "./event_table.js";
-import { showButtons } from "./frame.js";
+import { showButtons, showLegend } from "./frame.js";
 import { paintOverview } from "./overview.js";
 import { paint } from "./paint.js";
+import { writeTiles } from "./tiles.js";
 
 /** Draw all there is; the first picture is seen before anything is counted for what stands below it. */
 export function draw(view) {
@@ -17,6 +18,7 @@ export function draw(view) {
   if (view.incoming) view.grow();
   paint(view.canvas.getContext("2d"), state);
   showButtons(view.buttons, state, !view.table.hidden);
+  showLegend(view.legend, state);
   if (view.isSeen) {
     drawRest(view);
     return;
@@ -29,7 +31,9 @@ export function draw(view) {
 function drawRest(view) {
   const { state } = view;
   paintOverview(view.strip.getContext("2d"), state);
-  view.root.dataset.numbers = JSON.stringify(view.numberTable.write(state));
+  const numbers = view.numberTable.write(state);
+  [view.root.dataset.numbers] = numbers.map((each) => JSON.stringify(each));
+  writeTiles(view.tiles, numbers, String(state.view) !== String(state.whole));
   if (!view.table.hidden) writeEvents(view.table, state, view.said);
   view.root.dataset.painted = String(++view.frames);
 }

@@ -3,7 +3,6 @@
 import { isCluster } from "./cluster.js";
 import { button, choice, element } from "./element.js";
 import { asCluster } from "./layout.js";
-import { hidesSome } from "./paint_exposed.js";
 
 const KEYS = [
   ["← →", "previous, next event in the row"],
@@ -61,11 +60,11 @@ function switches(key) {
   };
 }
 
-/** The button that shows what is seldom wanted, and hides it again. */
-function moreButton(more) {
-  const made = button("More", "more controls", () => {
-    more.hidden = !more.hidden;
-    made.setAttribute("aria-expanded", String(!more.hidden));
+/** The button that shows what is seldom wanted, controls and numbers, and hides it again. */
+function moreButton(...more) {
+  const made = button("More", "more controls, and all numbers", () => {
+    for (const part of more) part.hidden = !part.hidden;
+    made.setAttribute("aria-expanded", String(!more[0].hidden));
   });
   made.setAttribute("aria-expanded", "false");
   return made;
@@ -84,8 +83,10 @@ export function buildFrame(root, { press, save }) {
   const further = [arrows, cluster, memory, table, comparing, exportList(save), key("Keys", "?", "what the keys do")];
   const more = element("div", { class: "labkit-head labkit-more", hidden: true }, ...further);
   const zoom = element("span", { class: "labkit-zoom", role: "group", "aria-label": "zoom" }, ...zooms);
-  const main = element("span", { class: "labkit-main" }, zoom, path, outline, moreButton(more));
+  const numbers = element("table", { class: "labkit-numbers", tabindex: "0", "aria-label": "numbers", hidden: true });
+  const main = element("span", { class: "labkit-main" }, zoom, path, outline, moreButton(more, numbers));
   const head = element("div", { class: "labkit-head" }, title, source, main);
+  const tiles = element("dl", { class: "labkit-tiles" });
   const canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline" });
   const region = { hidden: true, tabindex: "0", role: "region", "aria-label": "events in view" };
   const parts = {
@@ -93,34 +94,51 @@ export function buildFrame(root, { press, save }) {
     plot: element("div", { class: "labkit-plot" }, canvas),
     strip: element("canvas", { class: "labkit-strip", "aria-hidden": "true" }),
     detail: element("div", { class: "labkit-detail" }),
-    numbers: element("table", { class: "labkit-numbers", tabindex: "0", "aria-label": "numbers" }),
+    notice: element("div", { class: "labkit-notice", role: "status", hidden: true }),
+    numbers,
     help: element("div", { class: "labkit-help", hidden: true }),
     table: element("div", { class: "labkit-table", ...region }),
     tip: element("div", { class: "labkit-tip", hidden: true, "aria-hidden": "true" }),
     spoken: element("div", { class: "labkit-spoken", "aria-live": "polite", role: "status" }),
   };
   root.classList.add("labkit-timeline");
-  root.append(head, more, ...Object.values(parts));
-  return { title, source, buttons, comparing, canvas, ...parts };
+  root.append(head, tiles, more, ...Object.values(parts));
+  return { title, source, buttons, comparing, canvas, tiles, ...parts };
 }
 
 function categoryPatch([name, , , isHatched, isDotted], c) {
   const kind = (isHatched && "labkit-hatched") || (isDotted && "labkit-dotted") || "";
   const patch = element("i", { "data-category": c, class: kind });
-  return element("span", {}, patch, name);
+  return element("span", { "data-mark": c }, patch, name);
 }
 
-/** What colours, emptiness, arrows and outlines mean, as far as they are seen. */
+/** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
+const MARKS = [
+  ["exposed", "!", "exposed: nothing hides it"],
+  ["message", "↗", "message"],
+  ["early", "↗", "message that arrives before it left"],
+  ["path", "▭", "critical path"],
+  ["clock", "├┤", "how far clocks may be off"],
+];
+
+/** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
 export function legendOf([run, other], present) {
   const patches = run.categories.flatMap((category, c) => (present.has(c) ? [categoryPatch(category, c)] : []));
-  patches.push(element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"));
-  if (hidesSome(run)) patches.push(element("span", { class: "labkit-exposed" }, element("b", {}, "!"), " exposed"));
-  if (run.flow_from.length) patches.push(element("span", {}, element("b", {}, "↗"), " message"));
+  const idle = element("i", { "data-category": "idle" });
+  patches.push(element("span", { "data-mark": "idle" }, idle, "idle: empty"));
+  for (const [mark, sign, words] of MARKS) {
+    patches.push(element("span", { "data-mark": mark, hidden: true }, element("b", {}, sign), ` ${words}`));
+  }
   if (other) {
     const words = `${other.name}; ratio: busy time, ${run.name} / ${other.name}`;
     patches.push(element("span", { class: "labkit-dashed" }, element("i"), words));
   }
   return patches;
+}
+
+/** Show those entries of the legend whose marks were drawn, and no other. */
+export function showLegend(legend, { marks }) {
+  for (const entry of legend.querySelectorAll("[data-mark]")) entry.hidden = !marks.has(entry.dataset.mark);
 }
 
 function showSwitch(place, isOn, isThere) {
@@ -135,7 +153,7 @@ export function showButtons(buttons, state, isTableShown) {
   showSwitch(buttons.arrows, state.arrows, true);
   showSwitch(buttons.path, state.showPath, run.path);
   showSwitch(buttons.outline, state.overlay, other);
-  showSwitch(buttons.cluster, asCluster(state), runs.length === 1 && isCluster(run.ranks.size));
+  showSwitch(buttons.cluster, asCluster(state), runs.length > 1 || isCluster(run.ranks.size));
   showSwitch(
     buttons.memory,
     state.memory,

@@ -86,6 +86,7 @@ function toggleCluster(view) {
   const { state } = view;
   const before = asCluster(state);
   state.cluster = !before;
+  state.strips = false;
   if (asCluster(state) === before) return;
   state.focus = null;
   view.resize();

@@ -2,6 +2,7 @@
 
 import { isCluster, standouts } from "./cluster.js";
 import { COMMUNICATION, COMPUTE } from "./kinds.js";
+import { stripOf } from "./strips.js";
 
 export const LEFT = 124;
 export const RIGHT = 54;
@@ -38,6 +39,9 @@ export function ranksText(ranks) {
   if (isRow) return `${ranks[0]}-${ranks.at(-1)}`;
   return ranks.length > 4 ? `${ranks.slice(0, 3).join(", ")}, ...` : ranks.join(", ");
 }
+
+/** Pixels of the row that stands for a run. */
+const STRIP_BAR = 72;
 
 /** The most pixels of any bar; how many all ranks may take. */
 const TALLEST = 64;
@@ -105,6 +109,18 @@ class Stack {
     }
   }
 
+  /** One row a rank, and nothing apart. */
+  plain(run, number, isFolded) {
+    const hidden = isFolded ? hiddenRanks(run) : new Set();
+    for (const rank of run.ranks.keys()) if (!hidden.has(rank)) this.rank(run, number, rank, this.bar);
+  }
+
+  /** One row for all ranks. */
+  strip(run, number) {
+    this.put(number, stripOf(run), STRIP_BAR, true);
+    this.y += this.gaps.rank;
+  }
+
   rank(run, number, rank, bar) {
     const { lanes } = run.ranks.get(rank);
     const [work, calls] = [lanes[COMPUTE], lanes[COMMUNICATION]];
@@ -119,32 +135,60 @@ class Stack {
 const countOf = (run, isFolded) => run.ranks.size - (isFolded ? hiddenRanks(run).size : 0);
 
 /** Whether a run is shown as a cluster: its reader's wish, else where there are many ranks. */
-export const asCluster = ({ runs, cluster }) => runs.length === 1 && isCluster(runs[0].ranks.size) && (cluster ?? true);
+export const asCluster = ({ runs, cluster }) =>
+  runs.length === 1 ? isCluster(runs[0].ranks.size) && (cluster ?? true) : Boolean(cluster);
+
+/** Rows of a cluster, high enough for all ranks to be seen at once. */
+function ofCluster({ runs, folded, memory }, high) {
+  const apart = standouts(runs[0]);
+  const room = ROOM - 24 * apart.length - 24 * apart.flatMap(([, ranks]) => ranks).length;
+  const each = room / countOf(runs[0], folded) - 2;
+  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor((each * 3) / 4)))), memory);
+  stack.cluster(runs[0], 0, folded);
+  return stack;
+}
+
+/** Rows of a run, lane under lane. */
+function ofLanes({ runs, folded, memory }, high) {
+  const hidden = folded ? hiddenRanks(runs[0]) : new Set();
+  const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
+  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), memory);
+  stack.run(runs[0], 0, folded);
+  return stack;
+}
+
+/** Two runs, one under the other: as high as both have room, in lanes, else one row a rank, else one row a run. */
+function ofTwo({ runs, folded, memory, cluster, strips, room }, high) {
+  const stackOf = (bar, put) => {
+    const stack = new Stack(high(bar), memory);
+    runs.forEach((run, number) => {
+      stack.head(run.name);
+      put(stack, run, number);
+    });
+    return stack;
+  };
+  const lanes = (stack, run, number) => stack.run(run, number, folded);
+  const ranks = (stack, run, number) => stack.plain(run, number, folded);
+  if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
+  const ways = [...(cluster ? [] : [lanes]), ...((cluster ?? true) ? [ranks] : [])];
+  let stack;
+  for (const way of ways) {
+    for (let bar = PLAIN; bar >= (way === lanes ? NAMED : BESIDE); bar--) {
+      stack = stackOf(bar, way);
+      if (stack.y <= room) return stack;
+    }
+  }
+  return stack;
+}
 
 /** Where every row lies; `tall` times as high as they are at first. */
 export function layOut(state) {
-  const { runs, overlay, folded, tall, memory } = state;
-  const shown = overlay ? runs.slice(0, 1) : runs;
+  const { runs, overlay, tall } = state;
   const high = (bar) => Math.round(Math.min(bar * tall, TALLEST));
-  let stack;
-  if (asCluster(state)) {
-    const apart = standouts(runs[0]);
-    const room = ROOM - 24 * apart.length - 24 * apart.flatMap(([, ranks]) => ranks).length;
-    const each = room / countOf(runs[0], folded) - 2;
-    stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor((each * 3) / 4)))), memory);
-    stack.cluster(runs[0], 0, folded);
-  } else {
-    const count = shown.reduce((sum, run) => {
-      const hidden = folded ? hiddenRanks(run) : new Set();
-      return sum + run.rows.filter(({ rank }) => !hidden.has(rank)).length;
-    }, 0);
-    stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), memory);
-    shown.forEach((run, number) => {
-      if (shown.length > 1) stack.head(run.name);
-      stack.run(run, number, folded);
-    });
-  }
-  const { rows, memories, heads, bar, y } = stack;
+  let way = ofLanes;
+  if (runs.length > 1 && !overlay) way = ofTwo;
+  else if (asCluster(state) && runs.length === 1) way = ofCluster;
+  const { rows, memories, heads, bar, y } = way(state, high);
   return { rows, memories, heads, bar, height: Math.max(y, TOP + 24) };
 }
 

@@ -24,7 +24,7 @@ const NUMBERS = [
     "exposed communication",
     "bytes moving while the same rank does not compute",
     timeText,
-    ({ exposedShare }) => `, ${percentText(exposedShare)}`,
+    ({ exposedShare }) => `, ${percentText(exposedShare)} of communication`,
   ],
   [
     "sent",
@@ -67,16 +67,19 @@ export class NumberTable {
       : ["in view", "whole run"];
     const kinds = isBeside ? [...NUMBERS, ...categoriesOf(runs)] : NUMBERS;
     this.rows = kinds.map(([name, label, title, text, after = () => ""]) => {
-      const cells = heads.map(() => element("td"));
+      const cells = heads.map((_, i) => element("td", { class: i >= heads.length - runs.length && "labkit-whole" }));
       const head = element("th", { scope: "row", title }, label);
       return { name, text, after, cells, row: element("tr", { "data-number": name }, head, ...cells) };
     });
     const rows = this.rows.map(({ row }) => row);
     for (const { name, row } of this.rows) row.hidden = CALLS.has(name) && !this.wholes.some((whole) => whole[name]);
     this.table.replaceChildren(...tableOf(["", ...heads], rows));
+    const columns = [...this.table.querySelectorAll("thead th")];
+    for (const head of columns.slice(-runs.length)) head.classList.add("labkit-whole");
+    if (!isBeside) [this.head] = columns;
   }
 
-  /** Write the numbers of what is in view, and return those of the first run. */
+  /** Write the numbers of what is in view, and return those of each run; of the whole only beside those of a part. */
   write(state) {
     const { runs } = state;
     const isBeside = runs.length > 1;
@@ -85,6 +88,9 @@ export class NumberTable {
       this.key = key;
       this.begin(runs);
     }
+    const isZoomed = String(state.view) !== String(state.whole);
+    this.table.dataset.zoomed = String(isZoomed);
+    if (!isBeside) this.head.textContent = isZoomed ? "in view" : "whole run";
     const here = runs.map((run, number) => this.of(run, ...ownWindow(state, number), isBeside));
     for (const { name, text, after, cells } of this.rows) {
       const shown = [...here, ...this.wholes].map((found) => text(found[name]) + after(found));
@@ -93,7 +99,7 @@ export class NumberTable {
         cells[i].textContent = words;
       });
     }
-    return here[0];
+    return here;
   }
 }
 

@@ -11,10 +11,12 @@ import { paintClockErrors, paintMarks, paintNames, paintOutline, paintSeams } fr
 import { paintPath } from "./paint_path.js";
 import { paintShares } from "./paint_shares.js";
 import { memoryColumns, rowBusy } from "./shares.js";
-import { bytesText, tickStep, unitOf } from "./words.js";
+import { bytesText, tickStep, timeText, unitOf } from "./words.js";
 
 export const LANES = ["compute", "comm", "host", "named"];
 const FONT = "11px system-ui, sans-serif";
+const END_FONT = "600 16px system-ui, sans-serif";
+const PUNCHLINE_FONT = "700 22px system-ui, sans-serif"; // 40 pixels on a slide
 const TICK = 90; // pixels between two ticks, at least
 const NAME_ROOM = 63; // pixels left of the names of lanes
 const NAME = 12; // pixels from one rank's name to the next, at least
@@ -34,6 +36,7 @@ export function begin(context, state, height, pixels) {
 /** Paint all there is; `shares` paints the bars. */
 export function paint(context, state, shares = paintShares) {
   const { layout, width, runs } = state;
+  state.marks.clear();
   begin(context, state, layout.height, shares);
   paintAxis(context, state);
   paintRowNames(context, state);
@@ -49,9 +52,11 @@ export function paint(context, state, shares = paintShares) {
   if (state.overlay) paintOutline(context, state);
   if (state.arrows) paintArrows(context, state);
   if (state.showPath) runs.forEach((run, number) => run.path && paintPath(context, state, number));
+  if (state.showPath && runs.some((run) => run.path)) state.marks.add("path");
   paintClockErrors(context, state);
   paintMarks(context, state);
   context.restore();
+  paintEnds(context, state);
 }
 
 /** One line of the grid with its time, where that has room. */
@@ -78,7 +83,8 @@ function paintAxis(context, state) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  if (layout.rows.some(({ bar }) => holdsWords(bar))) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  if (layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of))
+    context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
@@ -99,13 +105,34 @@ function paintRowNames(context, state) {
     if (!holdsWords(bar)) continue;
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
-    context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
-    if (row.lane !== REGION) context.fillText(busyText(state, place), width - 6, y + bar / 2);
+    if (!row.of) context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
+    if (row.lane !== REGION && !row.of) context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }
 
+/** Where each of two runs ends, a line with its length. */
+function paintEnds(context, state) {
+  const { runs, layout, theme, width, overlay } = state;
+  if (runs.length < 2 || overlay) return;
+  context.font = state.strips ? PUNCHLINE_FONT : END_FONT;
+  context.fillStyle = theme.ink;
+  layout.heads.forEach(({ y }, number) => {
+    const run = runs[number];
+    const bottom = (layout.heads[number + 1]?.y ?? layout.height) - 4;
+    const x = Math.round(xOf(state, (run.measured?.[1] ?? run.span) + shiftOf(state, number)));
+    if (x < LEFT || x > width - RIGHT + 1) return;
+    const words = timeText(run.measured ? run.measured[1] - run.measured[0] : run.span);
+    context.fillRect(x, y + 2, 1.5, bottom - y - 2);
+    const isRight = x + 8 + context.measureText(words).width < width;
+    context.textAlign = isRight ? "left" : "right";
+    context.fillText(words, x + (isRight ? 6 : -5), y + 8);
+  });
+  context.font = FONT;
+}
+
 /** The name of a rank, or of those it stands for. */
-function nameOf({ runs, folded }, { row: { rank }, run }) {
+function nameOf({ runs, folded }, { row: { rank, of }, run }) {
+  if (of) return `all ${runs[run].ranks.size} ranks`;
   const group = folded && (runs[run].alike ?? []).find(([first]) => first === rank);
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
@@ -130,22 +157,25 @@ function mostHeld(runs) {
 /** Draw what a rank held over time, all to one scale, with an arrow to the most it held. */
 function paintMemory(context, state, { y, height, rank, run }) {
   const { width, theme, runs } = state;
-  const columns = Math.round(width - LEFT - RIGHT);
+  const [t0, t1] = ownWindow(state, run);
+  const from = xOf(state, t0 + shiftOf(state, run));
+  const columns = Math.round(xOf(state, t1 + shiftOf(state, run)) - from);
+  if (columns < 1) return;
   const base = y + height;
   const scale = (height - 1) / mostHeld(runs);
   const memory = runs[run].held.get(rank);
   context.fillStyle = theme.memory;
   context.beginPath();
-  context.moveTo(LEFT, base);
-  memoryColumns(memory, ...windowOf(state, run), columns).forEach((value, x) => {
-    for (const side of [0, 1]) context.lineTo(LEFT + x + side, base - value * scale);
+  context.moveTo(from, base);
+  memoryColumns(memory, t0, t1, columns).forEach((value, x) => {
+    for (const side of [0, 1]) context.lineTo(from + x + side, base - value * scale);
   });
-  context.lineTo(LEFT + columns, base);
+  context.lineTo(from + columns, base);
   context.fill();
   context.strokeStyle = theme.ink;
   context.fillStyle = theme.ink;
   const peak = xOf(state, memory.peak + shiftOf(state, run));
-  if (peak >= LEFT && peak <= LEFT + columns) arrow(context, peak, base, peak, base - memory.most * scale, 1);
+  if (peak >= from && peak <= from + columns) arrow(context, peak, base, peak, base - memory.most * scale, 1);
   context.fillStyle = theme.quiet;
   context.textAlign = "right";
   context.fillText("memory, ↑ peak", LEFT - 5, y + height / 2);

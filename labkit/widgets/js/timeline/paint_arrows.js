@@ -1,6 +1,7 @@
 // Messages, as arrows from where they leave to where they arrive.
 
 import { placeOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { lowerBound } from "./search.js";
 
 const MOST = 300;
 
@@ -30,6 +31,18 @@ function messagesInView(state, number) {
   return found;
 }
 
+/** When bytes of a call began to move and when the last had come; all of its time where nothing else is known. */
+function solidOf(run, event) {
+  const { cut_event: cuts = [], cut_start: starts, cut_end: ends } = run;
+  let [from, until] = [Infinity, -Infinity];
+  for (let cut = lowerBound(cuts, 0, cuts.length, event); cuts[cut] === event; cut++) {
+    if (ends[cut] <= starts[cut]) continue;
+    from = Math.min(from, starts[cut]);
+    until = Math.max(until, ends[cut]);
+  }
+  return from < until ? [from, until] : [run.start[event], run.end[event]];
+}
+
 /** Grey where a message would go back in time by less than the clocks' error, red where by more. */
 function colourOf(theme, back, error) {
   if (back > error) return theme.alarm;
@@ -43,10 +56,11 @@ function paintMessage(context, state, number, f, thick) {
   const to = placeOf(state, number, target);
   if (!from || !to) return;
   const isServed = run.labels[run.label[target]][1] === "rpc_serve";
-  const leaves = run.start[source];
-  const arrives = isServed ? run.start[target] : run.end[target];
+  const [leaves] = solidOf(run, source);
+  const arrives = isServed ? run.start[target] : solidOf(run, target)[1];
   const error = Math.max(run.errorOf(from.row.rank), run.errorOf(to.row.rank));
   const colour = colourOf(state.theme, leaves - arrives, error);
+  state.marks.add(colour === state.theme.alarm ? "early" : "message");
   context.strokeStyle = colour;
   context.fillStyle = colour;
   const shift = shiftOf(state, number);

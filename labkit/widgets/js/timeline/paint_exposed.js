@@ -54,6 +54,7 @@ export function paintExposed(context, state) {
         if (wide < 1) return;
         const x = LEFT + (from - t0) / pixel;
         context.fillRect(x, y + bar - EDGE, wide, EDGE);
+        state.marks.add("exposed");
         if (wide >= SIGNED && holdsNames(bar)) context.fillText("!", x + wide + 1, y + bar / 2);
       });
     }

@@ -6,6 +6,7 @@ import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf 
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
+const LETTERS = 3; // of a name that is cut, at least
 const MOST_OUTLINES = 1500;
 const SEAM = 6; // pixels of a bar, at least, whose begin is parted from the one before
 
@@ -31,11 +32,13 @@ export function widthOf(context, state, text) {
   return width;
 }
 
-/** The longest of an event's names that fits into the room: with its peer, alone, its first letter. */
+/** The longest of an event's names that fits into the room: with its peer, alone, or its first letters, at least three. */
 function nameFor(context, state, [name, , , peer], room) {
-  const letter = /^[A-Za-z]+/.exec(name)?.[0].slice(0, 1) ?? "";
-  const names = [peer >= 0 ? `${name} ${peer}` : name, name, letter];
-  return names.find((each) => each && widthOf(context, state, each) <= room);
+  const whole = [peer >= 0 ? `${name} ${peer}` : name, name];
+  const found = whole.find((each) => each && widthOf(context, state, each) <= room);
+  if (found || !name) return found;
+  const letters = Math.floor((name.length * room) / widthOf(context, state, name)) - 1;
+  return letters >= LETTERS ? `${name.slice(0, letters)}…` : undefined;
 }
 
 /** Part calls that follow each other at once: a line of ground where one begins, in bars that are wide enough. */
@@ -108,6 +111,7 @@ export function paintClockErrors(context, state) {
   for (const place of state.layout.rows) {
     const reach = state.runs[place.run].errorOf(place.row.rank) / pixelOf(state);
     if (reach < 1.5) continue;
+    state.marks.add("clock");
     const y = place.y + (holdsNames(place.bar) ? place.bar - 2 : place.bar / 2); // under the name
     eachWide(state, place, Math.min(reach, 12), (event, x, wide) => {
       for (const edge of [x, x + wide]) whisker(context, edge, reach, y);

@@ -1,9 +1,13 @@
-// The bars: in every pixel column each category has its exact share of the column's height, and idle stays empty.
+// The bars: in every pixel column each category has its exact share of the column's height, and idle stays empty. The
+// edges of bars lie on pixels.
 
 import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, windowOf } from "./layout.js";
 import { shareMatrix } from "./shares.js";
+import { snapEdges } from "./snapping.js";
+import { stripShares } from "./strips.js";
 
+const IDLE = 0.5; // pixels of a column that are seen as empty
 const PALE = 0.1; // of the colour between the stripes of a hatched category, and in the dots of a dotted one
 const HATCH = [6, 1]; // pixels from one stripe to the next, and of a stripe; labkit/widgets/palette.py
 const DOTS = [5, 2]; // the same of dots
@@ -63,21 +67,27 @@ function paintPixel(pixels, at, part, { blend }, solid, colour) {
 
 /** Paint the columns of one row: category on category, from the bottom up. */
 function paintColumns(state, inks, categories, present) {
-  const { shares, image, pixels, hatched, dotted } = state;
+  const { shares, image, pixels, hatched, dotted, marks } = state;
   const { width, height } = image;
   const isPlain = hatched.map((each, c) => !each && !dotted[c]);
+  const seen = new Uint8Array(categories);
+  let isIdle = false;
   pixels.fill(inks.empty);
   for (let x = 0; x < width; x++) {
     let bottom = height;
     for (const c of present) {
       const share = shares[x * categories + c];
       if (share <= 0) continue;
+      seen[c] = 1;
       const top = Math.max(bottom - share * height, 0);
       if (isPlain[c]) paintPlain(pixels, width, inks, c, x, top, bottom);
       else paintPattern(state, inks, c, x, top, bottom);
       bottom = top;
     }
+    if (bottom > IDLE) isIdle = true;
   }
+  for (const c of present) if (seen[c]) marks.add(String(c));
+  if (isIdle) marks.add("idle");
 }
 
 /** Paint a plain category's part of a column: its whole pixels, and parts of those at its ends. */
@@ -93,6 +103,12 @@ function paintPlain(pixels, width, inks, c, x, top, bottom) {
   }
 }
 
+/** What is painted of a row: its shares, with the edges of bars on pixels; of a strip those of all its run's ranks. */
+export function sharesOf(run, row, [t0, t1], columns, categories, shares) {
+  if (row.of) return stripShares(run, row, t0, t1, columns, categories, shares);
+  return snapEdges(shareMatrix(run, row, t0, t1, columns, categories, shares), columns, categories);
+}
+
 /** Paint every row's pixel columns into one image. */
 export function paintShares(context, state) {
   const { layout, runs, ratio, theme, width } = state;
@@ -105,7 +121,7 @@ export function paintShares(context, state) {
     if (place.row.lane === REGION) continue;
     prepare(state, columns, Math.round(place.bar * ratio), categories);
     state.shares.fill(0);
-    shareMatrix(runs[place.run], place.row, ...windowOf(state, place.run), columns, categories, state.shares);
+    sharesOf(runs[place.run], place.row, windowOf(state, place.run), columns, categories, state.shares);
     paintColumns(state, inks, categories, present[place.run]);
     context.putImageData(state.image, Math.round(LEFT * ratio), Math.round(place.y * ratio));
   }

@@ -25,6 +25,9 @@ export const emptyState = () => ({
   widths: new Map(), // of texts, pixels
   hatched: [], // of each category
   dotted: [],
+  marks: new Set(), // names of what was drawn last: categories, and what lies over the bars
+  strips: false, // whether each of two runs is one row
+  room: 640, // pixels that rows may take without being scrolled
 });
 
 /** A run from what Python packed, with its memory, its clocks' errors and its critical path. */
@@ -42,10 +45,10 @@ export function addPath(run, packed) {
   run.path = packed && unpack(packed);
 }
 
-/** Whether some rank of a run held more memory at its peak than another: then it is worth a row. */
+/** Whether the memory of some ranks changes and that of others does not, or less: then it is worth a row. */
 export function holdsUnequally(run) {
   const most = [...run.held.values()].map((held) => held.most);
-  return Math.max(...most) > 1.02 * Math.min(...most);
+  return most.length > 0 && (most.length < run.ranks.size || Math.max(...most) > 1.02 * Math.min(...most));
 }
 
 /** What a rank held over time, the most of it, and when that was. */

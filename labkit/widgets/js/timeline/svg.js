@@ -3,7 +3,7 @@
 import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, windowOf } from "./layout.js";
 import { paint } from "./paint.js";
-import { shareMatrix } from "./shares.js";
+import { sharesOf } from "./paint_shares.js";
 
 const NAMES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 const ANCHORS = { right: "end", center: "middle" };
@@ -116,7 +116,7 @@ function shareRects(pen, state) {
   for (const { run, row, y, bar } of layout.rows) {
     if (row.lane === REGION) continue;
     const empty = new Float64Array(columns * categories);
-    const shares = shareMatrix(runs[run], row, ...windowOf(state, run), columns, categories, empty);
+    const shares = sharesOf(runs[run], row, windowOf(state, run), columns, categories, empty);
     for (const [x, next, here] of alikeColumns(shares, columns, categories)) {
       let bottom = y + bar;
       here.forEach((share, c) => {
@@ -144,7 +144,7 @@ function definitions({ layout, theme, width, hatched, dotted }) {
 /** The part in view as SVG. */
 export function toSvg(state) {
   const pen = new SvgPen();
-  paint(pen, { ...state, ratio: 1 }, shareRects);
+  paint(pen, { ...state, ratio: 1, marks: new Set() }, shareRects);
   const { layout, width } = state;
   const size = `width="${width}" height="${layout.height}" font-family="sans-serif" font-size="11"`;
   const title = `<title>${escapeXml(state.summary)}</title>`;

@@ -26,6 +26,6 @@ export function dress(root, categories) {
   const dark = isDark(root);
   root.dataset.theme = dark ? "dark" : "light";
   const theme = themeOf(root, dark, categories);
-  for (const name of ["arrow", "alarm"]) root.style.setProperty(`--${name}`, theme[name]);
+  for (const name of ["arrow", "alarm", "path"]) root.style.setProperty(`--${name}`, theme[name]);
   return theme;
 }

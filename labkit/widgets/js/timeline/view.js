@@ -1,7 +1,7 @@
 // The timeline's view: one or two runs on a canvas, what stands around it, and what its reader does with it.
 
 import { decode } from "./columns.js";
-import { align, buildComparing, setOffset } from "./comparing.js";
+import { align, buildComparing, roomOf, setOffset, tellRoom } from "./comparing.js";
 import { rowOf, twinOf } from "./complete.js";
 import { describe, hover, showDetail } from "./details.js";
 import { draw } from "./drawing.js";
@@ -96,7 +96,7 @@ export class TimelineView {
     state.runs = runs;
     [state.lit, this.over] = [new Set(), undefined]; // events have other numbers now
     [state.hatched, state.dotted] = [3, 4].map((at) => run.categories.map((category) => category[at]));
-    if (!before) state.memory = runs.some(holdsUnequally);
+    if (!before) state.memory = !other && holdsUnequally(run); // beside another run it takes the room of rows
     if (before !== runs.length) state.overlay = Boolean(other && run.overlay);
     this.writeWords(runs);
     if (!before && other) buildComparing(this, other);
@@ -204,6 +204,7 @@ export class TimelineView {
   resize() {
     const { state, plot } = this;
     state.ratio = window.devicePixelRatio || 1;
+    state.room = roomOf(window.innerHeight);
     state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
     state.layout = layOut(state);
     this.root.dataset.outline = String(state.overlay);
@@ -216,6 +217,7 @@ export class TimelineView {
       canvas.style.width = `${state.width}px`;
       canvas.style.height = `${height}px`;
     }
+    tellRoom(this);
     this.invalidate();
   }
 

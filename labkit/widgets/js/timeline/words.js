@@ -55,13 +55,17 @@ export const named = ({ name }, words, mark = " ") => [name, words].filter((each
 
 const lasted = ({ measured, span }) => (measured ? measured[1] - measured[0] : span);
 
+/** A ratio as it is said: 3.5, or 1.08 where a tenth would hide it. */
+const timesText = (ratio) => String(Number(ratio.toPrecision(ratio < 1.95 ? 3 : 2)));
+
 /** What one run shows; of two how long they take beside each other. */
 export function titleOf([run, other]) {
   if (!other) return named(run, run.title, ": ");
   const ratio = lasted(other) / lasted(run);
   if (!Number.isFinite(ratio) || !ratio) return [run, other].map((each) => named(each, each.title, ": ")).join("; ");
-  const times = Math.abs(ratio - 1) < 0.005 ? "" : `${Number(ratio.toPrecision(3))} times `;
-  return `${other.name} takes ${times}as long as ${run.name}`;
+  if (Math.abs(ratio - 1) < 0.005) return `${other.name} takes as long as ${run.name}`;
+  if (ratio < 1) return `${other.name} is ${timesText(1 / ratio)} times faster than ${run.name}`;
+  return `${other.name} takes ${timesText(ratio)} times as long as ${run.name}`;
 }
 
 /** The 1-2-5 step that puts at most `most` ticks on a length. */

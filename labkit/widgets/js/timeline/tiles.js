@@ -1,0 +1,37 @@
+// What is read first under the sentence: how long, how much of it ranks wait, how much communication nothing hides.
+
+import { element } from "./element.js";
+import { timeText } from "./words.js";
+
+const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} %` : "–");
+
+/** Label, what it is, and how it is read off a run's numbers; undefined where nobody knows. */
+const TILES = [
+  ["length", "time in view", ({ window }) => timeText(window)],
+  [
+    "waiting",
+    "share of the ranks' time in which they stand in a call or in wait() and nothing moves",
+    ({ blockedShare, calls, messages }) => (calls || messages || blockedShare ? share(blockedShare) : undefined),
+  ],
+  [
+    "exposed",
+    "share of the ranks' time in which bytes move and the rank does not compute",
+    ({ exposedOfTime, communication, bubble }) =>
+      communication && Number.isFinite(bubble) ? share(exposedOfTime) : undefined,
+  ],
+];
+
+/** Write the tiles of what is in view: of one run a value each, of two "797 µs → 225 µs". */
+export function writeTiles(place, numbers, isZoomed) {
+  const tiles = TILES.flatMap(([label, title, read]) => {
+    const values = numbers.map(read);
+    if (values.every((value) => value === undefined)) return [];
+    const words = isZoomed ? `${label} in view` : label;
+    const value = values.map((each) => each ?? "–").join(" → ");
+    return [element("div", { title }, element("dd", {}, value), element("dt", {}, words))];
+  });
+  const key = tiles.map((tile) => tile.textContent).join("|");
+  if (place.dataset.tiles === key) return;
+  place.dataset.tiles = key;
+  place.replaceChildren(...tiles);
+}
