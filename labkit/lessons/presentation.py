@@ -9,6 +9,7 @@ slides is the notes of the first.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from labkit.widgets import deck_data
 from labkit.words import plainly
 
 DRAWN = "labkit-figure"
+_EXERCISE = re.compile(r"^Exercise \d+\.\d+:? *")
+_SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
 _BOARD = "`labkit board` prints the link. Put its page on the wall if the room agrees."
 _CLOSING = "Ask what was hardest; the board shows where the room was stuck longest. Say how to hand in."
@@ -44,6 +47,7 @@ class Slide:
         answer: What came out, shown with it.
         minutes: What its countdown begins with, of an exercise or a break; 0 for none.
         runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.deck_data), else "".
+        folded: Whether each of two runs is one row, with its length in large type.
         notes: Markdown for the speaker.
     """
 
@@ -54,6 +58,7 @@ class Slide:
     question: str = ""
     answer: str = ""
     runs: str = ""
+    folded: bool = False
     minutes: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -85,7 +90,23 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
             asked[predicted_name(cell.source)] = _question(prose)
         elif cell.role not in ("check", "solution") and "no-slide" not in cell.tags:
             slides += filter(None, (_drawn(output, heading, asked) for output in outputs.get(cell.id, ())))
-    return slides
+    return _with_punchline(slides)
+
+
+def _with_punchline(slides: list[Slide]) -> list[Slide]:
+    """Return the slides, and after the last comparison of two runs one that shows how long each takes and no more."""
+    last = max((at for at, slide in enumerate(slides) if len(_runs(slide)) > 1), default=None)
+    if last is None:
+        return slides
+    both = slides[last]
+    claim = _claim(both.runs, both.notes[0]) if both.notes else both.title
+    punchline = Slide("figure", both.body, title=claim, runs=both.runs, folded=True, notes=[f"{claim}."])
+    return [*slides[: last + 1], punchline, *slides[last + 1 :]]
+
+
+def _runs(slide: Slide) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(slide.runs) if slide.runs else []
+    return found
 
 
 def _question(prose: str) -> str:
@@ -133,6 +154,7 @@ def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
     data = output.get("data", {})
     sentence = str(data.get("text/plain", ""))
     about = output.get("metadata", {}).get("labkit", {})
+    title = _EXERCISE.sub("", title)
     question = answer = ""
     if "prediction" in about:
         sentence = sentence.partition("\n")[2]
@@ -151,10 +173,21 @@ def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
         picture = "".join(data["image/png"].split())
         html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
         runs = deck_data.runs(output.get("metadata", {})) or ""
+        title = title if question else _claim(runs, sentence) or title
         if not runs and sentence and notes:  # a timeline too long to be live: its still is too small to read in a room
             html = f'<p class="words">{_attribute(sentence)}</p>'
         return Slide("figure", html, title=title, question=question, answer=answer, runs=runs, notes=notes)
     return None
+
+
+def _claim(runs: str, sentence: str) -> str:
+    """Return what a timeline shows, in its own words; of two how much faster one is; "" of one that only has a size."""
+    shown = json.loads(runs) if runs else []
+    if len(shown) > 1:
+        claim = sentence.rstrip().rpartition("\n")[2].removesuffix(".")
+        return claim[:1].upper() + claim[1:]
+    title = str(shown[0]["title"]) if shown else ""
+    return "" if _SIZE.match(title) else title
 
 
 def _no_section(html: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from labkit.errors import EnvironmentProblem
+from labkit.errors import EnvironmentProblem, LessonError
 from labkit.lessons.presentation import Slide
 from labkit.widgets.timeline_view import program, style
 
@@ -38,6 +38,25 @@ _AS_PICTURE = """(svg, data) => {
   picture.src = `data:image/png;base64,${data}`;
   svg.replaceWith(picture);
   return picture.decode().then(() => null);
+}"""
+# A canvas is printed empty now and then: each becomes a picture of itself. Returns the pages of those that are blank.
+_PICTURES = """async () => {
+  const blank = [];
+  for (const view of document.querySelectorAll(".live .labkit-timeline")) {
+    view.labkit.draw();
+    const canvas = view.querySelector(".labkit-plot canvas"), picture = new Image();
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colours = new Set(new Uint32Array(data.buffer));
+    const pages = [...document.querySelectorAll(".pdf-page")];
+    if (colours.size < 4) blank.push(pages.indexOf(view.closest(".pdf-page")) + 1);
+    picture.style.cssText = `display:block;width:${canvas.style.width};height:${canvas.style.height}`;
+    picture.alt = canvas.getAttribute("aria-label") ?? "";
+    picture.src = canvas.toDataURL();
+    await picture.decode();
+    canvas.replaceWith(picture);
+    view.dataset.printed = "";
+  }
+  return blank;
 }"""
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/reset.css", "plugin/notes", "LICENSE")
 
@@ -73,7 +92,7 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
 def deck_html(slides: Iterable[Slide], title: str) -> str:
     """Return the deck as a page; the engine's files lie beside it."""
     shown = list(slides)
-    runs = {number: slide.runs for number, slide in enumerate(shown, 1) if slide.runs}
+    runs = {number: (slide.runs, slide.folded) for number, slide in enumerate(shown, 1) if slide.runs}
     beside = FileSystemLoader(Path(__file__).parent)
     templates = Environment(
         loader=beside, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -93,6 +112,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
 
     Raises:
         EnvironmentProblem: If Playwright is missing, or the browser does not print.
+        LessonError: If a timeline is blank in print.
     """
     try:
         from playwright.sync_api import Error, sync_playwright
@@ -109,6 +129,10 @@ def write_pdf(deck: Path, browser: str) -> Path:
             page.goto(f"{deck.resolve().as_uri()}?print-pdf")
             page.wait_for_function(_LAID_OUT, arg=HEIGHT)
             page.evaluate("fitAll()")
+            if blank := page.evaluate(_PICTURES):
+                raise LessonError(
+                    f"{deck.name}: the timeline on page {blank[0]} is blank in print, so there is no PDF."
+                )
             for drawing in page.query_selector_all(".live svg"):
                 if drawing.evaluate(_HATCHED):
                     drawing.evaluate(_AS_PICTURE, base64.b64encode(drawing.screenshot()).decode())
@@ -129,7 +153,7 @@ def _engine() -> Path:
         ) from error
 
 
-def _timelines(runs: dict[int, str]) -> str:
+def _timelines(runs: dict[int, tuple[str, bool]]) -> str:
     """Return style and program of timelines, once for all in the deck, and the runs that each shows.
 
     They are the first style and the first module of the page, for that is what a timeline takes along that a reader
@@ -138,7 +162,8 @@ def _timelines(runs: dict[int, str]) -> str:
     if not runs:
         return ""
     calls = "\n".join(
-        f'labkit.showPage(document.getElementById("timeline-{at}"), {data});' for at, data in runs.items()
+        f'labkit.showPage(document.getElementById("timeline-{at}"), {data}, {str(is_folded).lower()});'
+        for at, (data, is_folded) in runs.items()
     )
     return f'<style>{style()}</style>\n<script type="module">{program()}\n{calls}\n</script>'
 

@@ -80,6 +80,18 @@ def test_a_kept_timeline_holds_its_columns_and_no_line_of_code(ring: tuple[Lesso
         assert all(source == code == "" for *_, source, code in run["labels"])
 
 
+def test_a_picture_is_titled_by_what_it_shows_and_the_last_comparison_has_a_slide_of_two_rows(
+    ring: tuple[Lesson, list[Slide]],
+) -> None:
+    titles = [slide.title for slide in ring[1] if slide.kind == "figure"]
+    assert any(title.startswith("Rank 0 works; ") for title in titles)
+    assert not [title for title in titles if re.match(r"Exercise \d", title)]
+    (at,) = (at for at, slide in enumerate(ring[1]) if slide.folded)
+    assert len(json.loads(ring[1][at - 1].runs)) == 2 and ring[1][at].runs == ring[1][at - 1].runs
+    assert ring[1][at].title == "Ring is 3.5 times faster than through rank 0"
+    assert re.search(r'"timeline-\d+"\), .*, true\);', deck_html(ring[1], "Ring"))
+
+
 @pytest.mark.parametrize("source", sorted(SOLUTIONS.glob("[0-9][0-9]_*.py")), ids=lambda path: path.stem)
 def test_hardly_a_slide_leaves_its_speaker_without_a_word(source: Path) -> None:
     lesson = load(source)
