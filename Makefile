@@ -25,7 +25,7 @@ ifneq ($(shell test "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd -P)" && $(BIN)/pyth
 STALE := stale
 endif
 
-.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-elsewhere test-browser build slides docs dist grade bench lock clean stale
+.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-elsewhere test-browser looks build slides docs dist grade bench lock clean stale
 .DELETE_ON_ERROR:
 
 help:  ## List the targets
@@ -105,6 +105,9 @@ test-elsewhere: setup  ## What macOS and Windows run, here with fork, memfd, bub
 
 test-browser: setup  ## Only the tests that drive a real Chromium
 	$(BIN)/python -m pytest -m browser $(ARGS)
+
+looks: setup  ## Every view at 400, 700 and 1440 pixels, light and dark, on one page: build/looks/index.html (ARGS="ring bucket")
+	@$(BIN)/python -m tests.browser.gallery build/looks $(ARGS) && echo "build/looks/index.html"
 
 build: setup  ## Write notebooks/, solutions/*.ipynb and slides/ from solutions/*.py; the views' programs, where node is
 	$(BIN)/labkit build $(ARGS)

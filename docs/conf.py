@@ -25,7 +25,7 @@ from labkit.lessons.played import write_played  # noqa: E402
 project = "labkit"
 copyright = "the labkit authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "made/lesson_map.md", "made/played.md", "gpu_reports/README.md"]
+exclude_patterns = ["_build", "made/lesson_map.md", "made/door.md", "made/played.md", "gpu_reports/README.md"]
 html_theme = "furo"
 html_title = "labkit"
 html_static_path = ["site"]

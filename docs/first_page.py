@@ -40,6 +40,7 @@ def pages() -> dict[str, str]:
     return {
         "lesson_map.md": _lesson_map(),
         "played.md": _played(),
+        "door.md": _door(),
         "gallery.md": "\n".join(_gallery()),
         "pictures/ring.html": _html(labkit.figure("ring", num_ranks=4)),
         "pictures/schedules.html": _html(labkit.schedule_explorer()),
@@ -55,12 +56,65 @@ def write_timelines(folder: Path) -> None:
     """Write a page for each timeline that is shown: a step of DDP, and the gallery's."""
     folder.mkdir(parents=True, exist_ok=True)
     timelines = {shown.program.__name__: gallery_runs.run(shown)[0] for shown in gallery_runs.RUNS}
+    for door in (late, mended):
+        timelines[door.__name__] = labkit.run(door, on=labkit.virtual(4, gpu="h100"), echo=False).timeline
     timelines["step"] = labkit.run(_a_step, on=labkit.virtual(8, gpu="h100"), echo=False).timeline
     for name, timeline in timelines.items():
         path = folder / f"{name}.html"
         timeline.to_html(path)
         with path.open("a", encoding="utf-8") as page:
             page.write(_TELLS_ITS_HEIGHT)
+
+
+def late() -> None:
+    """Run three steps; rank 2 has twice as much to compute as the others."""
+    weight, gradients = torch.ones(2048, 2048), torch.ones(4_000_000)
+    for _ in range(3):
+        for _ in range(8 if dist.get_rank() == 2 else 4):
+            weight @ weight
+        dist.all_reduce(gradients)
+
+
+def mended() -> None:
+    """Run the same, each rank with its share."""
+    weight, gradients = torch.ones(2048, 2048), torch.ones(4_000_000)
+    for _ in range(3):
+        for _ in range(5):
+            weight @ weight
+        dist.all_reduce(gradients)
+
+
+def _door() -> str:
+    """Return what the site opens with: a run with a late rank, the same mended, and the lines that made it."""
+    frames = "".join(
+        f'<iframe class="labkit-page" data-run="{door.__name__}" src="made/timelines/{door.__name__}.html" '
+        f'title="Timeline: {title}" style="height: 420px"></iframe>'
+        for door, title in ((late, "one of four ranks is late"), (mended, "each of four ranks has its share"))
+    )
+    choices = "".join(
+        f'<label><input type="radio" name="door" value="{value}"{checked}> {words}</label>'
+        for value, words, checked in (("late", "rank 2 is late", " checked"), ("mended", "mended", ""))
+    )
+    body = inspect.getsource(late).replace(
+        '    """Run three steps; rank 2 has twice as much to compute as the others."""\n', ""
+    )
+    return "\n".join(
+        [
+            "```{raw} html",
+            f'<div class="door"><p class="switch">{choices}</p>{frames}</div>',
+            "```",
+            "",
+            "These lines made it, on four virtual H100s. Mended, every rank computes five products.",
+            "",
+            "```python",
+            "import torch, torch.distributed as dist, labkit",
+            "",
+            body.replace(" -> None", "").rstrip(),
+            "",
+            'labkit.run(late, on=labkit.virtual(4, gpu="h100")).timeline',
+            "```",
+        ]
+    )
 
 
 def _a_step() -> None:

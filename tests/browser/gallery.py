@@ -1,7 +1,8 @@
-"""Every view in every state, light and dark, 700 and 1440 pixels wide, as one sheet for each state.
+"""Every view in every state, light and dark, 400, 700 and 1440 pixels wide: a sheet for each state, all on one page.
 
-For people to look at: ``python -m tests.browser.gallery FOLDER [NAME...]``. A sheet has light beside dark, narrow above
-wide; a line is printed for each thing that lies outside its view.
+For people to look at: ``make looks``, or ``python -m tests.browser.gallery FOLDER [NAME...]``. A sheet has light beside
+dark, narrow above wide; a line is printed for each thing that lies outside its view. The folder's index.html shows all
+sheets at once.
 """
 
 from __future__ import annotations
@@ -33,9 +34,19 @@ from labkit.widgets.staleness_view import staleness_view
 from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_page import view
 from tests.browser.figure_pages import ILLEGAL, PAGE, set_slider
+from tests.widgets import known_messages as messages
+from tests.widgets import known_steps as steps
 from tests.widgets import ring_programs
+from tests.widgets.known_runs import Known, timeline_of
 
-WIDTHS, THEMES = (700, 1440), ("light", "dark")
+GROUND = "#808080"
+WIDTHS, THEMES = (400, 700, 1440), ("light", "dark")
+_KNOWN = (
+    Known("late", steps.one_late, 4),
+    Known("late", steps.late_with_buckets, 4),
+    Known("pipeline", messages.one_forward_one_backward, 4),
+    Known("deadlock", messages.two_wait_for_each_other, 4),
+)
 GAP = [(0, 0, 0, 0), (1, 1, 0, 1), (4, 0, 1, 4), (5, 2, 1, 5)]
 Do = tuple[Any, ...]
 """Keys to press in the picture, or (slider, position)."""
@@ -74,7 +85,9 @@ def _many(num_ranks: int, num_events: int) -> Timeline:
 
 def timelines(*runs: Timeline, names: tuple[str, ...] = ("",), overlay: bool = False) -> str:
     """Return the body of a page with these runs."""
-    return view([for_page(run, name) | {"overlay": overlay} for run, name in zip(runs, names, strict=True)])
+    beside = len(runs) > 1
+    pairs = zip(runs, names, strict=True)
+    return view([for_page(run, name, is_beside=beside) | {"overlay": overlay} for run, name in pairs])
 
 
 def states() -> dict[str, tuple[Callable[[], Explorer | str], tuple[Do | str, ...]]]:
@@ -92,6 +105,7 @@ def states() -> dict[str, tuple[Callable[[], Explorer | str], tuple[Do | str, ..
         "timeline-tables": (one, ("t", "?")),
         "timeline-many": (lambda: timelines(_many(64, 40)), plain),
         "timeline-100k": (lambda: timelines(_many(8, 12_500)), ("c",)),
+        **{f"timeline-{known.name}": (partial(timelines, timeline_of(known, 0)), plain) for known in _KNOWN},
         "timeline-empty": (lambda: timelines(here.spans(rank=99)), plain),
         "compare-below": (below, ("c", "ArrowRight")),
         "compare-outline": (outline, plain),
@@ -155,18 +169,49 @@ def shoot(browser: Any, folder: Path, name: str, body: str, doing: tuple[Do | st
                 else:
                     page.press("canvas, [data-part=stage]", each)
             page.wait_for_timeout(60)
-            shots[width, theme] = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+            down = page.evaluate("Math.ceil(document.body.getBoundingClientRect().bottom) + 8")
+            seen = page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": width, "height": down})
+            shots[width, theme] = Image.open(io.BytesIO(seen))
             for fault in (*page.evaluate(OUTSIDE), *page.evaluate(OVERLAPS)):
                 print(f"{name} {theme} {width}: {fault}", flush=True)
         context.close()
     (folder / "page.html").unlink()
-    rows = [[shots[width, theme] for theme in THEMES] for width in WIDTHS]
-    heights = [max(each.height for each in row) for row in rows]
-    sheet = Image.new("RGB", (sum(each.width for each in rows[-1]) + 10, sum(heights) + 10), "#808080")
-    for down, row in zip((0, heights[0] + 10), rows, strict=True):
-        for number, each in enumerate(row):
-            sheet.paste(each, (number * (rows[-1][0].width + 10), down))
+    themes = [
+        _under(_beside([shots[width, theme] for width in WIDTHS[:2]]), shots[WIDTHS[2], theme]) for theme in THEMES
+    ]
+    sheet = _beside(themes)
     sheet.save(folder / f"{name}.png")
+
+
+def _beside(pictures: list[Image.Image]) -> Image.Image:
+    sheet = Image.new("RGB", (sum(each.width + 10 for each in pictures), max(each.height for each in pictures)), GROUND)
+    across = 0
+    for each in pictures:
+        sheet.paste(each, (across, 0))
+        across += each.width + 10
+    return sheet
+
+
+def _under(above: Image.Image, below: Image.Image) -> Image.Image:
+    sheet = Image.new("RGB", (max(above.width, below.width), above.height + below.height + 10), GROUND)
+    sheet.paste(above, (0, 0))
+    sheet.paste(below, (0, above.height + 10))
+    return sheet
+
+
+def write_index(folder: Path) -> None:
+    """Write the page that shows all sheets of a folder, small; a click shows one as large as it is."""
+    sheets = "".join(
+        f'<figure><a href="{path.name}"><img loading="lazy" src="{path.name}" alt=""></a>'
+        f"<figcaption>{path.stem}</figcaption></figure>"
+        for path in sorted(folder.glob("*.png"))
+    )
+    style = (
+        "body{font:14px system-ui,sans-serif;margin:12px;display:grid;gap:12px;background:#808080;"
+        "grid-template-columns:repeat(auto-fill,minmax(420px,1fr))}figure{margin:0}img{width:100%}"
+    )
+    page = f'<!doctype html><meta charset="utf-8"><title>All views</title><style>{style}</style>{sheets}'
+    (folder / "index.html").write_text(page, encoding="utf-8")
 
 
 def main(folder: Path, *names: str) -> None:
@@ -181,6 +226,7 @@ def main(folder: Path, *names: str) -> None:
                 made = make()
                 shoot(browser, folder, name, made if isinstance(made, str) else made.to_html(), doing)
         browser.close()
+    write_index(folder)
 
 
 if __name__ == "__main__":
