@@ -99,13 +99,16 @@ def test_memory_and_clock_errors_are_sent_where_the_record_has_them() -> None:
     def _work() -> None:
         import torch
 
-        torch.ones(1000)
+        first = torch.ones(100_000)
+        second = first * 2
+        del first
+        second.sum()
 
     timeline = labkit.run(_work, on=labkit.virtual(2), echo=False).timeline
     assert timeline is not None
     packed = pack(timeline)
     assert packed["memory"] == [0, 1] and packed["source"] == "simulated"
-    assert _column(packed, "memory_held_1").max() == 4000
+    assert _column(packed, "memory_held_1").max() == 800_000
     timeline.tables["clock"]["err_ns"] = np.array([0, 38_000])
     assert pack(timeline)["clock"] == [[1, 38_000]]
 
