@@ -68,7 +68,7 @@ def write_timelines(folder: Path) -> None:
 
 def late() -> None:
     """Run three steps; rank 2 has twice as much to compute as the others."""
-    weight, gradients = torch.ones(2048, 2048), torch.ones(4_000_000)
+    weight, gradients = torch.ones(512, 512), torch.ones(1_000_000)
     for _ in range(3):
         for _ in range(8 if dist.get_rank() == 2 else 4):
             weight @ weight
@@ -77,7 +77,7 @@ def late() -> None:
 
 def mended() -> None:
     """Run the same, each rank with its share."""
-    weight, gradients = torch.ones(2048, 2048), torch.ones(4_000_000)
+    weight, gradients = torch.ones(512, 512), torch.ones(1_000_000)
     for _ in range(3):
         for _ in range(5):
             weight @ weight
