@@ -4,7 +4,8 @@ import { rowOf, twinOf } from "./complete.js";
 import { button, choice, element } from "./element.js";
 import { unitOf } from "./words.js";
 
-const AROUND = 290; // pixels of a window that are not the rows of two runs
+const AROUND = 200; // pixels of a view that are not the rows of two runs
+const PANELS = ".jp-WindowedPanel-outer, .jp-Notebook"; // what a notebook is scrolled in
 const SLACK = 4; // pixels
 const ROOM = [200, 640]; // pixels that rows have, at least and at most
 const ALIGNMENTS = ["begin", "end", "event in focus"];
@@ -21,8 +22,11 @@ export function buildComparing(view, other) {
   view.unit = size;
 }
 
-/** How many pixels the rows of two runs may take in a window. */
-export const roomOf = (window) => Math.min(Math.max(window - AROUND, ROOM[0]), ROOM[1]);
+/** How many pixels the rows of two runs may take, so that all of the view is seen at once. */
+export function roomOf(root) {
+  const height = root.closest(PANELS)?.clientHeight || window.innerHeight;
+  return Math.min(Math.max(height - AROUND, ROOM[0]), ROOM[1]);
+}
 
 /** Say where the rows of two runs have no room, and offer one row for each run. */
 export function tellRoom(view) {
@@ -38,7 +42,7 @@ export function tellRoom(view) {
   };
   const told = isFolded
     ? "Each run is one row: in every column, the part of its ranks that compute, communicate, are blocked."
-    : `The window is too low for both runs: ${state.runs[1].name} ends below.`;
+    : "The window is too low for both runs at once.";
   notice.replaceChildren(told, " ", button(isFolded ? "All ranks" : "One row a run", "fold, unfold both runs", fold));
 }
 

@@ -83,8 +83,8 @@ function paintAxis(context, state) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  if (layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of))
-    context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  const hasShares = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
+  if (hasShares) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
 /** Names of runs, ranks and lanes, and how busy each row is. */

@@ -204,7 +204,7 @@ export class TimelineView {
   resize() {
     const { state, plot } = this;
     state.ratio = window.devicePixelRatio || 1;
-    state.room = roomOf(window.innerHeight);
+    state.room = roomOf(this.root);
     state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
     state.layout = layOut(state);
     this.root.dataset.outline = String(state.overlay);
