@@ -82,7 +82,6 @@ unit notebooks test-all test-elsewhere: export OMP_NUM_THREADS := 1
 
 unit: setup  ## pytest and the solutions' cells: everything that is neither long nor in need of a GPU; prints the slowest
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not long and not gpu1 and not gpu2" $(ARGS)
-	@$(BIN)/python -m tests.checks.mistake_table
 
 notebooks: setup  ## Execute solutions/*.ipynb whole and compare each output with the stored one
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) solutions

@@ -67,21 +67,6 @@ def execute(
             output holds what differs from run to run; the message names file, line and cell.
     """
     import nbclient
-    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-    from jupyter_client.manager import AsyncKernelManager
-
-    class ThisPython(KernelSpecManager):
-        """Knows one kernel, that of the running interpreter, whatever kernelspecs this user has installed."""
-
-        def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-            argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
-            return KernelSpec(argv=argv, display_name=kernel_name, language="python")
-
-    class ThisKernel(AsyncKernelManager):
-        """A kernel that nbclient owns, and therefore ends."""
-
-        def _kernel_spec_manager_default(self) -> KernelSpecManager:
-            return ThisPython()
 
     notebook = unexecuted(lesson)
     _insert(notebook, parameters or {})
@@ -106,18 +91,7 @@ def execute(
             at_start = Path(ipython_folder, "profile_default", "startup", "first.py")
             at_start.parent.mkdir(parents=True)
             at_start.write_text(first, encoding="utf-8")
-        client = nbclient.NotebookClient(
-            notebook,
-            timeout_func=patience,
-            kernel_name="python3",
-            kernel_manager_class=ThisKernel,
-            resources={"metadata": {"path": str(folder)}},
-            record_timing=False,
-            store_widget_state=False,
-            coalesce_streams=True,
-            on_cell_execute=note,
-            shutdown_kernel="graceful" if until_s is None else "immediate",
-        )
+        client = _client(notebook, folder, patience, note, at_once=until_s is not None)
         try:
             settings = {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1", "LABKIT_VIEWS": "kept"}
             client.execute(env=os.environ | {OWN: str(own or "")} | settings)
@@ -132,13 +106,61 @@ def execute(
         except nbclient.exceptions.DeadKernelError as error:
             raise LessonError(f"{_at(lesson, running)} ended the kernel (killed, or out of memory).") from error
     notebook["metadata"] = plain_metadata
+    _drop_widgets(notebook)
+    if steady and (troubles := list(problems(notebook))):
+        raise LessonError("\n".join(f"{_at(lesson, identity)}: {why}." for identity, why in troubles))
+    return notebook
+
+
+def _client(
+    notebook: Any, folder: Path, patience: Callable[[Any], int], note: Callable[..., None], *, at_once: bool
+) -> Any:
+    """Return what runs a notebook in a kernel of this Python.
+
+    Args:
+        notebook: What is run; its outputs are put into it.
+        folder: The kernel's working directory.
+        patience: Returns how long a cell may take, in seconds.
+        note: Called before each code cell.
+        at_once: Whether the kernel is ended at once when all is done, and not asked to end.
+    """
+    import nbclient
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    class ThisPython(KernelSpecManager):
+        """Knows one kernel, that of the running interpreter, whatever kernelspecs this user has installed."""
+
+        def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+            argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
+            return KernelSpec(argv=argv, display_name=kernel_name, language="python")
+
+    class ThisKernel(AsyncKernelManager):
+        """A kernel that nbclient owns, and therefore ends."""
+
+        def _kernel_spec_manager_default(self) -> KernelSpecManager:
+            return ThisPython()
+
+    return nbclient.NotebookClient(
+        notebook,
+        timeout_func=patience,
+        kernel_name="python3",
+        kernel_manager_class=ThisKernel,
+        resources={"metadata": {"path": str(folder)}},
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+        on_cell_execute=note,
+        shutdown_kernel="immediate" if at_once else "graceful",
+    )
+
+
+def _drop_widgets(notebook: Any) -> None:
+    """Take out the views of live widgets, which a stored notebook cannot draw."""
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
             if _WIDGET in output.get("data", {}):
                 del output["data"][_WIDGET]
-    if steady and (troubles := list(problems(notebook))):
-        raise LessonError("\n".join(f"{_at(lesson, identity)}: {why}." for identity, why in troubles))
-    return notebook
 
 
 def refreshed(lesson: Lesson, executed: Any) -> Any | None:

@@ -118,7 +118,6 @@ def installed(
         agree: Told of each group that a rank asks for, before it is made; raises where others asked for another.
         made: Told of each group that a rank is a member of, and what it asked for.
     """
-    helper, rendezvous, real_barrier = c10d._new_process_group_helper, c10d.rendezvous, c10d.monitored_barrier
     saved = {
         name: getattr(c10d, name)
         for name in (
@@ -130,6 +129,7 @@ def installed(
     }
 
     def new_group(*args: Any, **kwargs: Any) -> Any:
+        helper = saved["_new_process_group_helper"]
         if current() is None:
             return helper(*args, **kwargs)
         named = dict(zip(_HELPERS, args, strict=False)) | kwargs
@@ -148,16 +148,45 @@ def installed(
             made(found[0], asked)
         return found
 
+    replaced = {"_new_process_group_helper": new_group, **_by_rank(saved, current, store, monitored_barrier)}
+    for name, value in replaced.items():
+        setattr(c10d, name, value)
+    dist.monitored_barrier = replaced["monitored_barrier"]
+    _compiled._set_thread_isolation_mode(True)
+    try:
+        yield
+    finally:
+        _compiled._set_thread_isolation_mode(False)
+        for name, value in saved.items():
+            setattr(c10d, name, value)
+        dist.monitored_barrier = saved["monitored_barrier"]
+
+
+def _by_rank(
+    saved: dict[str, Any],
+    current: Callable[[], dict[str, Any] | None],
+    store: Callable[[], Any],
+    monitored_barrier: Callable[..., None],
+) -> dict[str, Any]:
+    """Return what stands in for torch's own functions and its table: theirs for a rank's thread, torch's for others.
+
+    Args:
+        saved: torch's own, by name.
+        current: As `installed` has it, and so the others.
+        store: Returns the store that ranks meet at.
+        monitored_barrier: What ranks call under that name.
+    """
+
     def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[Any]:
         if current() is None:
-            yield from rendezvous(url, rank, world_size, **kwargs)
+            yield from saved["rendezvous"](url, rank, world_size, **kwargs)
         else:
             ranks = int(os.environ["RANK"]) if rank < 0 else rank
             size = int(os.environ["WORLD_SIZE"]) if world_size < 0 else world_size
             yield store(), ranks, size
 
     def barrier(*args: Any, **kwargs: Any) -> None:
-        (real_barrier if current() is None else monitored_barrier)(*args, **kwargs)
+        (saved["monitored_barrier"] if current() is None else monitored_barrier)(*args, **kwargs)
 
     def attach(*args: Any) -> None:
         if current() is None:
@@ -174,9 +203,8 @@ def installed(
             return default_group()
         return group if current() is not None else saved["_group_or_default_group"](group)
 
-    replaced = {
+    found = {
         "_world": RankWorlds(saved["_world"], current),
-        "_new_process_group_helper": new_group,
         "rendezvous": meet,
         "monitored_barrier": barrier,
         "_get_default_group": default_group,
@@ -185,19 +213,7 @@ def installed(
             asked if current() is None else dist.Backend.GLOO  # torch built without NCCL warns of that backend's
         ),
     }
-    if _FLIGHT_RECORDER in saved:
-        replaced[_FLIGHT_RECORDER] = attach
-    for name, value in replaced.items():
-        setattr(c10d, name, value)
-    dist.monitored_barrier = barrier
-    _compiled._set_thread_isolation_mode(True)
-    try:
-        yield
-    finally:
-        _compiled._set_thread_isolation_mode(False)
-        for name, value in saved.items():
-            setattr(c10d, name, value)
-        dist.monitored_barrier = real_barrier
+    return found | ({_FLIGHT_RECORDER: attach} if _FLIGHT_RECORDER in saved else {})
 
 
 def entry_codes() -> dict[int, str]:

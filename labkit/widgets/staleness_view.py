@@ -74,28 +74,10 @@ def staleness_view(
     Raises:
         ConfigError: If there are no updates or more than 400, or something is not a record.
     """
-    data: dict[str, Any]
     if updates is None:
         bound = "async" if bound is None else bound
-        if bound not in _BOUNDS or not 1 <= num_workers <= 8:
-            raise ConfigError(
-                f"bound={bound!r} with {num_workers} workers was asked for; the simulation has 1 to 8 workers and "
-                f"bounds {', '.join(map(repr, _BOUNDS))}."
-            )
-        if divided not in _DIVISORS:
-            raise ConfigError(f"divided={divided!r} is not known; use one of {', '.join(map(repr, _DIVISORS))}.")
-        if drop not in _DROPS or law not in _LAWS:
-            raise ConfigError(
-                f"drop={drop!r} and law={law!r} were asked for; drop is one of {', '.join(map(repr, _DROPS))}, and law "
-                f"one of {', '.join(map(repr, _LAWS))}."
-            )
-        runs: list[ServerRun] = []
-        for each in dict.fromkeys((bound, "sync", 2, "async")):
-            count = _SHOWN if each == bound else 4 * _SHOWN
-            made = tuple(simulate(num_workers, each, straggler, delay, seed, count, drop, law))
-            found = losses(made, num_workers, lr, seed, divided)
-            end = runs[0].updates[-1].end if runs else made[-1].end
-            runs.append(ServerRun(_name(each), made, True, tuple(point for point in found if point[0] <= end)))
+        _refuse(bound, num_workers, divided, drop, law)
+        runs = _simulated(bound, num_workers, straggler, delay, lr, divided, drop, law, seed)
         data = {"source": "simulated", "bound": bound, "workers": num_workers, "straggler": straggler}
         data |= {"delay": delay, "lr": lr, "divided": divided, "seed": seed, "law": law}
         data |= {"drop": "–" if drop is None else drop, "size": num_bytes or 4e6}
@@ -114,6 +96,44 @@ def staleness_view(
         sentence += "".join(f" {run.name}: {_sentence(run)}" for run in runs[1:])
     scene = _still(runs, sentence)
     return Explorer(sentence, numbers, "staleness_view.js", "stalenessView", data, scene)
+
+
+def _refuse(bound: int | str, num_workers: int, divided: str, drop: int | None, law: str) -> None:
+    """Raise ConfigError for what the simulation does not have."""
+    if bound not in _BOUNDS or not 1 <= num_workers <= 8:
+        raise ConfigError(
+            f"bound={bound!r} with {num_workers} workers was asked for; the simulation has 1 to 8 workers and "
+            f"bounds {', '.join(map(repr, _BOUNDS))}."
+        )
+    if divided not in _DIVISORS:
+        raise ConfigError(f"divided={divided!r} is not known; use one of {', '.join(map(repr, _DIVISORS))}.")
+    if drop not in _DROPS or law not in _LAWS:
+        raise ConfigError(
+            f"drop={drop!r} and law={law!r} were asked for; drop is one of {', '.join(map(repr, _DROPS))}, and law "
+            f"one of {', '.join(map(repr, _LAWS))}."
+        )
+
+
+def _simulated(
+    bound: int | str,
+    num_workers: int,
+    straggler: float,
+    delay: float,
+    lr: float,
+    divided: str,
+    drop: int | None,
+    law: str,
+    seed: int,
+) -> list[ServerRun]:
+    """Return the simulated run of a policy, and those it is compared with, which end when it does."""
+    runs: list[ServerRun] = []
+    for each in dict.fromkeys((bound, "sync", 2, "async")):
+        count = _SHOWN if each == bound else 4 * _SHOWN
+        made = tuple(simulate(num_workers, each, straggler, delay, seed, count, drop, law))
+        found = losses(made, num_workers, lr, seed, divided)
+        end = runs[0].updates[-1].end if runs else made[-1].end
+        runs.append(ServerRun(_name(each), made, True, tuple(point for point in found if point[0] <= end)))
+    return runs
 
 
 def _name(bound: int | str) -> str:

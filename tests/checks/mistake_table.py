@@ -1,4 +1,4 @@
-"""Print the table of mistakes against checks: python -m tests.checks.mistake_table; `make test` calls it.
+"""Print the table of mistakes against checks: python -m tests.checks.mistake_table.
 
 For each exercise: how many wrong answers it meets, how many mistakes its check names, and how many of those a wrong
 answer stands for. That each wrong answer fails with its mistake's name is proved by its lesson's test_answers_NN.

@@ -14,6 +14,7 @@ from labkit.checks.hidden import hidden_cases
 from labkit.checks.rooms import LABKIT, exercises
 from tests.checks.lesson_cells import lesson
 from tests.checks.malformed import same
+from tests.sampling import one_in
 from tests.submissions.making import LESSONS
 
 EVERY = [
@@ -29,14 +30,15 @@ def _hidden(slug: str, exercise: Exercise, secret: int) -> list[Case]:
     return hidden_cases(LABKIT, slug, exercise.id, secret)
 
 
-@pytest.mark.parametrize(("slug", "exercise"), EVERY)
-def test_who_knows_the_visible_cases_by_heart_does_not_know_the_hidden_ones(slug: str, exercise: Exercise) -> None:
+@pytest.mark.parametrize("each", one_in(3, EVERY, lambda each: str(each.id)))
+def test_who_knows_the_visible_cases_by_heart_does_not_know_the_hidden_ones(each: Any) -> None:
+    slug, exercise = each.values
     known = [dict(inputs) for case in exercise.visible for inputs in case.inputs]
     for secret in SECRETS:
         new = [
             case
             for case in _hidden(slug, exercise, secret)
-            if not any(same(dict(inputs), each) for inputs in case.inputs for each in known)
+            if not any(same(dict(inputs), shown) for inputs in case.inputs for shown in known)
         ]
         assert new, f"every hidden case is a visible one for secret {secret}"
 

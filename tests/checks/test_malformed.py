@@ -17,8 +17,10 @@ OWN = ".parts"
 """Where the parts of a packet lie: how they look is the learner's own affair. What is unpacked of them counts."""
 ON_RANKS = frozenset({"average"})
 """Exercises on processes that are tried every time."""
-SLOW = frozenset({"compression_plan"})
-"""Exercises whose judge trains anew for each result."""
+SLOW = frozenset({"compression_plan", "unequal_links", "offload_plan"})
+"""Exercises whose judge trains, or plays a plan, anew for each result."""
+ONE_IN = 3
+"""So many exercises without ranks make one that is tried every time."""
 MOST = 60
 """How many malformed results of an exercise are tried, spread over all of them."""
 
@@ -37,13 +39,10 @@ def _results(exercise: Exercise, number: str, monkeypatch: pytest.MonkeyPatch) -
 
 def _asked() -> list[object]:
     rooms = [(number, each) for number in NUMBERS for each in exercises(lesson(number).slug).values()]
+    quick = [each.id for _, each in rooms if not each.distributed and each.id not in SLOW]
+    often = {*quick[::ONE_IN], *ON_RANKS}
     return [
-        pytest.param(
-            number,
-            each,
-            id=each.id,
-            marks=[pytest.mark.long] * (each.id in SLOW or (each.distributed and each.id not in ON_RANKS)),
-        )
+        pytest.param(number, each, id=each.id, marks=[] if each.id in often else [pytest.mark.long])
         for number, each in rooms
     ]
 

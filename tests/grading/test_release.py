@@ -21,7 +21,7 @@ import labkit
 from labkit.cli import app
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.release import release
-from labkit.grading.handout.release_search import search, secrets_of
+from labkit.grading.handout.release_search import Secrets, search, secrets_of
 
 ROOT = Path(__file__).parents[2]
 ANSWER = "    # BEGIN SOLUTION count_bytes\n"
@@ -36,6 +36,12 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for path in [*(ROOT / name).glob("00_*"), *(ROOT / name).glob("02_*")]:
             shutil.copy(path, folder / name)
     return folder
+
+
+@pytest.fixture(scope="module")
+def secrets(course: Path) -> Secrets:
+    """What the search looks for: reading it takes seconds."""
+    return secrets_of(course, ROOT / "labkit")
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +218,7 @@ def test_a_release_is_made_anew_over_an_earlier_one_and_never_over_other_files(c
     ],
 )
 def test_the_search_finds_what_must_not_be_there(
-    bundle: Path, course: Path, tmp_path: Path, name: str, leak: str | bytes, why: str
+    course: Path, secrets: Secrets, tmp_path: Path, name: str, leak: str | bytes, why: str
 ) -> None:
     folder = tmp_path / "bundle"
     (folder / name).parent.mkdir(parents=True)
@@ -226,7 +232,7 @@ def test_the_search_finds_what_must_not_be_there(
     elif leak == "whole hidden file":
         leak = hidden
     (folder / name).write_bytes(leak if isinstance(leak, bytes) else leak.encode())
-    found = search(folder, secrets_of(course, ROOT / "labkit"))
+    found = search(folder, secrets)
     assert any(why in str(each) for each in found), found
 
 
@@ -253,7 +259,9 @@ def test_a_notebook_that_was_run_or_shows_an_answer_is_not_released(course: Path
 @pytest.mark.parametrize(
     "place", ["metadata", "attachment", "comment", "base64", "compressed", "hexadecimal", "output"]
 )
-def test_the_search_reads_what_stands_beside_the_text(course: Path, tmp_path: Path, place: str) -> None:
+def test_the_search_reads_what_stands_beside_the_text(
+    course: Path, secrets: Secrets, tmp_path: Path, place: str
+) -> None:
     source = (course / "solutions" / "02_ring_all_reduce.py").read_text()
     answer = textwrap.dedent(source.split("# BEGIN SOLUTION ring_sum")[1].split("# END SOLUTION")[0])
     encoded = base64.b64encode(answer.encode()).decode()
@@ -275,5 +283,5 @@ def test_the_search_reads_what_stands_beside_the_text(course: Path, tmp_path: Pa
         cell["source"] = [answer.encode().hex()]
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks" / "02_ring_all_reduce.ipynb").write_text(json.dumps(content))
-    found = search(tmp_path, secrets_of(course, ROOT / "labkit"))
+    found = search(tmp_path, secrets)
     assert any("holds lines of the answer to exercise ring_sum" in str(each) for each in found), found

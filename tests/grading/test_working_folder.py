@@ -93,6 +93,7 @@ def test_where_a_pythonpath_names_the_working_folder_nothing_that_labkit_starts_
     assert ran(theirs) == ""
 
 
+@pytest.mark.long
 def test_looking_for_copies_in_a_students_folder_runs_nothing_of_theirs(
     theirs: Path, course: Course, tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_jupyterlab_starts_in_a_students_folder_without_anything_of_theirs(their
     assert ran(theirs) == ""
 
 
+@pytest.mark.long
 def test_a_program_is_launched_from_a_students_folder_without_anything_of_theirs(theirs: Path) -> None:
     (theirs.parent / "train.py").write_text(TRAINS)
     done = run([str(LABKIT), "launch", "../train.py", "--on", "local:2"], theirs)

@@ -75,8 +75,8 @@ def test_without_a_command_a_short_guide_names_commands_that_are_there() -> None
     ],
 )
 def test_a_command_that_is_called_wrongly_says_so_in_the_one_form(asked: list[str], said: str, command: str) -> None:
-    ended = _labkit(*asked)
-    assert ended.returncode == 2
+    ended = CliRunner().invoke(cli.app, asked, prog_name="labkit")
+    assert ended.exit_code == 2
     first, second = ended.stderr.splitlines()
     assert first.startswith(said)
     assert second == f"`{command} --help` shows how to call it, with an example."

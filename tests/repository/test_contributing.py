@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.cost import CPU_MINUTES, MINUTES, Cost, summary
+from tests.linux import forks
 from tests.repository.test_imports import LAYERS
 
 TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -38,3 +39,16 @@ def test_a_file_is_charged_for_the_processes_that_its_tests_wait_for() -> None:
     with pytest.raises(StopIteration):
         next(around)
     assert cost._of_files["tests/test_one.py"] > 0.2  # the system counts in hundredths
+
+
+@forks
+def test_a_file_is_charged_for_what_still_runs_when_its_tests_are_done() -> None:
+    cost, item = Cost(), SimpleNamespace(nodeid="tests/test_one.py::test_a_thing")
+    around = cost.pytest_runtest_protocol(item)  # type: ignore[arg-type]
+    next(around)
+    burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.read(1) == b"\n"
+        with pytest.raises(StopIteration):
+            next(around)
+    assert cost._of_files["tests/test_one.py"] > 0.2

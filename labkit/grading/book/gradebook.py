@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
@@ -13,39 +12,15 @@ from sqlalchemy.orm import Session, selectinload
 
 from labkit.errors import ConfigError
 from labkit.grading.book.class_time import shown, zone_named
-from labkit.grading.book.file_names import of_system
 from labkit.grading.book.headings import full_marks
 from labkit.grading.book.lateness import Lateness
-from labkit.grading.book.reports import report_of
+from labkit.grading.book.recording import About, Recorded, Recording
 from labkit.grading.book.roster import Roster, attempt_order
 from labkit.grading.book.standing import Grade, deadlines, standing
 from labkit.grading.book.tables import Adjustment, Attempt, Deadline, HandedIn, Mark, Setting
 from labkit.grading.reports.results import GradedSubmission
 
 KEEP = ("best", "latest")
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What recording a grading run brought.
-
-    Attributes:
-        new_attempts: Files seen for the first time.
-        regraded: Marks that changed for files seen before, as (student, exercise, points before, points now).
-        unchanged: Files whose marks are as they were.
-        times: Files seen before of which it is now said when they were handed in, or said otherwise.
-        unknown: Students of whose new files nobody knows when they were handed in; a team's are named for one file.
-        num_unknown: How many files that are.
-        nobodys: Files that were not recorded: of nobody in the roster, or of more than one.
-    """
-
-    new_attempts: int
-    regraded: tuple[tuple[str, str, float, float], ...]
-    unchanged: int
-    times: int = 0
-    unknown: tuple[str, ...] = ()
-    nobodys: tuple[str, ...] = ()
-    num_unknown: int = 0
 
 
 class Gradebook(Roster):
@@ -89,70 +64,10 @@ class Gradebook(Roster):
             )
 
         def add(session: Session) -> Recorded:
-            new, unchanged, times = 0, 0, 0
-            unknown: list[tuple[str, str]] = []
-            moved: list[tuple[str, datetime, datetime]] = []
-            changes: list[tuple[str, str, float, float]] = []
+            run = Recording(session, About(source, reason, exercises, folder, self._now()))
             for student, submission in turns:
-                attempt = session.scalar(
-                    select(Attempt).where(
-                        Attempt.lesson == submission.lesson,
-                        Attempt.student == student,
-                        Attempt.submission_sha256 == submission.submission_sha256,
-                    )
-                )
-                if attempt is None:
-                    attempt = self._new_attempt(student, submission, (handed_in or {}).get(submission.name), source)
-                    session.add(attempt)
-                    wanted = known
-                    new += 1
-                    unknown += [(student, submission.name)] if attempt.when is None else []
-                else:
-                    wanted = set(exercises) or known
-                    at, before_at = (handed_in or {}).get(submission.name), attempt.when
-                    if at is not None and at != before_at:
-                        attempt.times.append(
-                            HandedIn(handed_in_at=at, source=source, reason=reason, recorded_at=self._now())
-                        )
-                        times += 1
-                        moved += [(student, before_at, at)] if before_at else []
-                before = {mark.exercise: mark for mark in attempt.marks}
-                num_changes = len(changes)
-                for each in submission.exercises:
-                    old = before.get(each.id)
-                    same = old is not None and (old.points, old.state) == (each.points, each.state)
-                    if each.id not in wanted or same or (old is not None and old.state == "read"):
-                        continue  # what a person has read, grading has nothing to say of
-                    if old is not None:
-                        changes.append((student, each.id, old.points, each.points))
-                    attempt.marks.append(
-                        Mark(
-                            exercise=each.id, points=each.points, max_points=each.max_points, state=each.state,
-                            course_sha256=submission.course_sha256, reason=reason if old is not None else "",
-                            recorded_at=self._now(),
-                        )
-                    )  # fmt: skip
-                report = report_of(folder, submission, self._now()) if folder else None
-                if report and (not attempt.reports or attempt.reports[-1].findings != report.findings):
-                    attempt.reports.append(report)
-                unchanged += bool(before) and len(changes) == num_changes
-            if changes and not reason:
-                whom, exercise, old_points, points = changes[0]
-                raise ConfigError(
-                    f"{len(changes)} marks differ from those recorded (first: {whom}, {exercise}: {old_points:g} "
-                    f"before, {points:g} now), so nothing was recorded; to regrade, give --reason"
-                )
-            if moved and not reason:
-                whom, before_at, at = moved[0]
-                zone = self._zone(session)
-                raise ConfigError(
-                    f"{len(moved)} files have a different hand-in time than the one recorded (first: {whom}, "
-                    f"{shown(before_at, zone)} "
-                    f"before, {shown(at, zone)} now), so nothing was recorded; to correct them, give --reason"
-                )
-            students = tuple(dict.fromkeys(student for student, _ in unknown))
-            nobodys, untimed = (*whose.unknown, *whose.unclear), len({name for _, name in unknown})
-            return Recorded(new, tuple(changes), unchanged, times, students, nobodys, untimed)
+                run.add(student, submission, (handed_in or {}).get(submission.name))
+            return run.done((*whose.unknown, *whose.unclear), self._zone(session))
 
         return self._write(add)
 
@@ -340,18 +255,6 @@ class Gradebook(Roster):
             return sorted(found, key=lambda each: each[0])
 
     # ---- the database
-
-    def _new_attempt(self, student: str, submission: GradedSubmission, at: datetime | None, source: str) -> Attempt:
-        now = self._now()
-        named = of_system(submission.name)
-        late = at is None and named is not None and named.late
-        if at is None:
-            source = f"hand-in time unknown; {named.system} marks it late" if named and late else "hand-in time unknown"
-        time = HandedIn(handed_in_at=at, marked_late=late, source=source, reason="", recorded_at=now)
-        return Attempt(
-            lesson=submission.lesson, student=student, submission_sha256=submission.submission_sha256,
-            handed_in_at=at or now, recorded_at=now, marks=[], times=[time],
-        )  # fmt: skip
 
     @staticmethod
     def _zone(session: Session) -> tzinfo:

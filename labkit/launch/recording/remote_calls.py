@@ -51,61 +51,18 @@ class _Method(str):
     call: Any
 
 
+class _NumberedCall(PythonCall):  # type: ignore[misc]
+    """A call as torch takes it, and who made it."""
+
+    caller, record = -1, -1
+
+
 def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
     """Record remote calls from now on; return what undoes it."""
     invoke, call_method, remote, to_here = map(torchs, ("invoke", "call_method", "remote", "to_here"))
-    deserialize, run = map(torchs, ("deserialize", "run"))
     futures, thread = recorder.futures, _Thread()
     futures.completing = lambda: thread.serving
     made: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
-
-    class NumberedCall(PythonCall):  # type: ignore[misc]
-        """A call as torch takes it, and who made it."""
-
-        caller, record = -1, -1
-
-    def numbered(send: Any) -> Any:
-        def send_numbered(to: Any, pickled: Any, *args: Any, **kwargs: Any) -> Any:
-            if thread.record >= 0 and isinstance(pickled, bytes):
-                pickled += _TRAILER.pack(recorder.rank, thread.record, _SIGN)
-            return send(to, pickled, *args, **kwargs)
-
-        return send_numbered
-
-    def deserialize_numbered(pickled: Any, tensors: Any) -> Any:
-        value = deserialize(pickled, tensors)
-        if type(value) is PythonCall and pickled.endswith(_SIGN):
-            value = NumberedCall(*value)
-            value.caller, value.record, _ = _TRAILER.unpack_from(pickled, len(pickled) - _TRAILER.size)
-        return value
-
-    def begin(kind: str, name: str, peer: int, arguments: Any, link: int = -1) -> Call | None:
-        if not recorder.active or not name:
-            return None
-        log, blocking = recorder.log, kind in ("rpc_sync", "to_here")
-        source, _ = recorder.source_and_entry(sys._getframe(2), {})
-        word, num_bytes, start_ns = log.intern(kind), _bytes_of(arguments), time.monotonic_ns()
-        flags = layout.BLOCKING if blocking else 0
-        record = log.begin(
-            start_ns, _COMMUNICATION, word, log.intern(name), num_bytes=num_bytes, peer=peer, source=source, link=link,
-            flags=flags,
-        )  # fmt: skip
-        return Call(
-            recorder, record, word, num_bytes, peer, 0, 0, source, blocking, False, start_ns=start_ns, flags=flags,
-            remote=True,
-        )  # fmt: skip
-
-    @contextmanager
-    def sending_of(call: Call | None) -> Iterator[None]:
-        was, thread.record = thread.record, -1 if call is None else call.record
-        try:
-            yield
-        except BaseException:
-            if call is not None:
-                call.complete(flags=layout.FAILED)
-            raise
-        finally:
-            thread.record = was
 
     def followed(call: Call | None, future: Any) -> Any:
         futures.bind(future, () if call is None else (call,))
@@ -120,17 +77,17 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
             call = getattr(method, "call", thread.method)
             args = ((rref, str(method), *rest), *args[1:])
         if call is None:
-            call = begin(f"rpc_{rpc_type.value}", _name(func, args), _id_of(to), args[:2])
-        with sending_of(call):
+            call = _begin(recorder, f"rpc_{rpc_type.value}", _name(func, args), _id_of(to), args[:2])
+        with _sending(thread, call):
             return followed(call, invoke(to, func, rpc_type, *args, **kwargs))
 
     def method_called(rref: Any, rpc_api: Any, name: str, timeout: float, *args: Any, **kwargs: Any) -> Any:
         kind = rpc_api.__name__
-        call = begin(kind, name, int(rref.owner().id), (args, kwargs))
+        call = _begin(recorder, kind, name, int(rref.owner().id), (args, kwargs))
         if call is not None and kind == "rpc_async":
             name = _Method(name)
             name.call = call
-        with sending_of(call), futures.unwatched():
+        with _sending(thread, call), futures.unwatched():
             if kind == "rpc_async":
                 return followed(call, call_method(rref, rpc_api, name, timeout, *args, **kwargs))
             thread.method = call
@@ -151,8 +108,8 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
         return rref
 
     def remote_recorded(to: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        call = thread.method or begin("remote", _name(func, args), _id_of(to), (*args[:2], kwargs))
-        with sending_of(call):
+        call = thread.method or _begin(recorder, "remote", _name(func, args), _id_of(to), (*args[:2], kwargs))
+        with _sending(thread, call):
             return reference_followed(call, remote(to, func, *args, **kwargs))
 
     remote_recorded.__name__ = "remote"
@@ -161,12 +118,85 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
         maker = made.get(rref)
         if rref.is_owner() and (maker is None or maker.done):  # it is here
             return to_here(rref, *args, **kwargs)
-        call = begin("to_here", "to_here", int(rref.owner().id), (), -1 if maker is None else maker.record)
-        with sending_of(call):
+        link = -1 if maker is None else maker.record
+        call = _begin(recorder, "to_here", "to_here", int(rref.owner().id), (), link)
+        with _sending(thread, call):
             value = to_here(rref, *args, **kwargs)
         if call is not None:
             call.complete()
         return value
+
+    return replace(
+        invoke=invoke_rpc,
+        call_method=method_called,
+        remote=remote_recorded,
+        to_here=to_here_recorded,
+        send_call=_numbered(torchs("send_call"), recorder, thread),
+        send_remote=_numbered(torchs("send_remote"), recorder, thread),
+        deserialize=_read_number(torchs("deserialize")),
+        run=_serving(torchs("run"), recorder, thread),
+    )
+
+
+def _begin(recorder: Recorder, kind: str, name: str, peer: int, arguments: Any, link: int = -1) -> Call | None:
+    """Return the record of a call that begins, on the line that called what calls this; None where none is kept."""
+    if not recorder.active or not name:
+        return None
+    log, blocking = recorder.log, kind in ("rpc_sync", "to_here")
+    source, _ = recorder.source_and_entry(sys._getframe(2), {})
+    word, num_bytes, start_ns = log.intern(kind), _bytes_of(arguments), time.monotonic_ns()
+    flags = layout.BLOCKING if blocking else 0
+    record = log.begin(
+        start_ns, _COMMUNICATION, word, log.intern(name), num_bytes=num_bytes, peer=peer, source=source, link=link,
+        flags=flags,
+    )  # fmt: skip
+    return Call(
+        recorder, record, word, num_bytes, peer, 0, 0, source, blocking, False, start_ns=start_ns, flags=flags,
+        remote=True,
+    )  # fmt: skip
+
+
+@contextmanager
+def _sending(thread: _Thread, call: Call | None) -> Iterator[None]:
+    """Number what the thread sends meanwhile with this call."""
+    was, thread.record = thread.record, -1 if call is None else call.record
+    try:
+        yield
+    except BaseException:
+        if call is not None:
+            call.complete(flags=layout.FAILED)
+        raise
+    finally:
+        thread.record = was
+
+
+def _numbered(send: Any, recorder: Recorder, thread: _Thread) -> Any:
+    """Return what sends a call with its number behind it."""
+
+    def send_numbered(to: Any, pickled: Any, *args: Any, **kwargs: Any) -> Any:
+        if thread.record >= 0 and isinstance(pickled, bytes):
+            pickled += _TRAILER.pack(recorder.rank, thread.record, _SIGN)
+        return send(to, pickled, *args, **kwargs)
+
+    return send_numbered
+
+
+def _read_number(deserialize: Any) -> Any:
+    """Return what reads a call and the number behind it."""
+
+    def deserialize_numbered(pickled: Any, tensors: Any) -> Any:
+        value = deserialize(pickled, tensors)
+        if type(value) is PythonCall and pickled.endswith(_SIGN):
+            value = _NumberedCall(*value)
+            value.caller, value.record, _ = _TRAILER.unpack_from(pickled, len(pickled) - _TRAILER.size)
+        return value
+
+    return deserialize_numbered
+
+
+def _serving(run: Any, recorder: Recorder, thread: _Thread) -> Any:
+    """Return what carries out a call of another worker, on record."""
+    futures = recorder.futures
 
     def run_function(python_udf: Any) -> Any:
         name = _name(getattr(python_udf, "func", None), (getattr(python_udf, "args", ()),))
@@ -195,16 +225,7 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
         if by != serving:
             recorder.log.answered_by(serving, by)
 
-    return replace(
-        invoke=invoke_rpc,
-        call_method=method_called,
-        remote=remote_recorded,
-        to_here=to_here_recorded,
-        send_call=numbered(torchs("send_call")),
-        send_remote=numbered(torchs("send_remote")),
-        deserialize=deserialize_numbered,
-        run=run_function,
-    )
+    return run_function
 
 
 def _name(func: Any, args: Any) -> str:
