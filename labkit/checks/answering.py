@@ -15,6 +15,7 @@ from labkit.checks.question import (
     OWN,
     QUESTION,
     RECORDING,
+    RECORDINGS,
     Key,
     Literal,
     Question,
@@ -65,6 +66,8 @@ def answer(exercise_id: str, single: Literal = None, /, **fields: Literal) -> An
         return Answered(exercise_id, problem)
     if all(value is None for value in given.values()):
         return Answered(exercise_id, _asked(question))
+    if Path(RECORDINGS, *folder.parts[-2:], RECORDING).is_file():
+        return Answered(exercise_id, "Your answer is written down. The run is yours alone; it counts when you hand in.")
     if not (path := _own(folder / KEY)).is_file():
         return Answered(exercise_id, "Your answer is written down. Your class has the key; it counts when you hand in.")
     key = read_key(path)
@@ -111,9 +114,13 @@ def _asked(question: Question) -> str:
 
 
 def _own(path: Path) -> Path:
-    """Return a class's own file in place of labkit's, where this process looks at a class's recordings."""
-    own = Path(os.environ[OWN], *path.parts[-3:]) if os.environ.get(OWN) else path
-    return own if own.is_file() else path
+    """Return a student's own file, beside the notebook, or a class's own in place of labkit's.
+
+    A class's own goes first where this process looks at a class's recordings.
+    """
+    folders = [os.environ[OWN]] if os.environ.get(OWN) else []
+    owned = [Path(folder, *path.parts[-3:]) for folder in (*folders, RECORDINGS)]
+    return next((each for each in owned if each.is_file()), path)
 
 
 def _folder(exercise_id: object) -> Path:

@@ -193,9 +193,10 @@ def run_together(
                 [case.inputs for case in cases],
                 device,
                 folder,
+                exercise.torchs_own,
                 on=local(size, device=device),
                 timeout=case_seconds + 2.0 * (len(cases) - 1) + loading,
-                init=exercise.distributed,
+                init=exercise.distributed or size > 1,
                 echo=False,
             )
         except RunError as error:

@@ -71,7 +71,8 @@ class Exercise:
             oracle returns says it.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
         order_given: Whether a case says in which order messages are posted: what NCCL makes of it is no answer's doing.
-        distributed: Whether the driver needs an initialised process group (else each case has one rank).
+        distributed: Whether the driver needs an initialised process group in a case of one rank.
+        torchs_own: Whether the driver itself trains with torch's DistributedDataParallel; elsewhere a rank has none.
         sweep: Cases for virtual ranks; None where there are none.
         par: What our own solution costs on a virtual cluster, shown after a pass; None where nothing is compared.
         challenge: Of a design: how it is scored; None for any other.
@@ -93,6 +94,7 @@ class Exercise:
     given: tuple[str, ...] = ()
     order_given: bool = False
     distributed: bool = True
+    torchs_own: bool = False
     sweep: Sweep | None = None
     par: Par | None = None
     challenge: Challenge | None = None

@@ -24,6 +24,8 @@ Literal: TypeAlias = int | float | str | bool | None
 
 _LARGEST = 1e300
 QUESTION, KEY, RECORDING = "question.json", "key.json", "recording.json"
+RECORDINGS = "recordings"
+"""The folder beside a notebook in which a student's own recordings lie, LESSON/SLUG/, where each has another run."""
 OWN = "LABKIT_OWN_RECORDINGS"
 """Environment variable: the folder of a class's own keys and recordings, LESSON/SLUG/, which go before labkit's."""
 

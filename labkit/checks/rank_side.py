@@ -14,6 +14,7 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Driver, Functions
 from labkit.checks.wire_format import encode
 from labkit.launch.rank import device, span
+from labkit.torch_port.own_parallelism import close_reducer
 
 CASE_KIND = "case"
 OUTPUT_MARK = "\x1e"
@@ -21,7 +22,12 @@ OUTPUT_MARK = "\x1e"
 
 
 def run_cases(
-    driver: Driver, functions: Functions, inputs: Sequence[Sequence[Values]], kind: str = "cpu", folder: str = ""
+    driver: Driver,
+    functions: Functions,
+    inputs: Sequence[Sequence[Values]],
+    kind: str = "cpu",
+    folder: str = "",
+    torchs_own: bool = True,
 ) -> list[bytes]:
     """Return this rank's result of each case, as bytes.
 
@@ -31,7 +37,10 @@ def run_cases(
         inputs: For each case, the inputs of every rank.
         kind: "cuda" where tensors belong on the rank's GPU: those of the inputs, and those that are made meanwhile.
         folder: Where each result is kept as soon as it is there, in case a later case ends the run; "" for nowhere.
+        torchs_own: Whether torch's own DistributedDataParallel can be made in this process, from here on.
     """
+    if not torchs_own:
+        close_reducer()
     rank, place = int(os.environ["RANK"]), None if kind == "cpu" else device()
     together = _meeting_place() if len(inputs) > 1 and place is None else None
     results = []

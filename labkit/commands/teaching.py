@@ -27,6 +27,13 @@ def release(
     pages: Annotated[
         bool, typer.Option(help="Include slides, glossary and site as pages that need no network.")
     ] = True,
+    variants: Annotated[
+        Path | None,
+        typer.Option(help="Also draw a run of their own for everybody in the roster, for finds that have one: here."),
+    ] = None,
+    book: Annotated[
+        str, typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook whose roster --variants draws for.")
+    ] = "sqlite:///gradebook.db",
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
 ) -> None:
     """Write what students get, after a search that it has no answers, hidden cases or grading in it."""
@@ -34,8 +41,38 @@ def release(
     with load("labkit.progress", "steps")("release") as told:
         made = make(destination, lesson or (), course, pages=pages, told=told)
     typer.echo(made)
+    if variants is not None:
+        people = load("labkit.grading.book.commands", "people_in")(book)
+        typer.echo(load("labkit.grading.variants", "released_variants")(variants, destination, people, course))
     if wheels is not None:
         typer.echo(load("labkit.grading.handout.wheels", "fetch_wheels")(destination, wheels))
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit exam ../exam")
+def exam(
+    folder: Annotated[Path, typer.Argument(help="The folder for papers, keys and marks, outside what students get.")],
+    answers: Annotated[
+        Path | None, typer.Option(help="Mark instead: the folder with NAME/answer.json or NAME.json for each student.")
+    ] = None,
+    book: Annotated[
+        str, typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook whose roster says who gets a paper.")
+    ] = "sqlite:///gradebook.db",
+    key: Annotated[
+        Path | None,
+        typer.Option(envvar="LABKIT_CLASS_KEY", help="The class key's file (default: beside the gradebook)."),
+    ] = None,
+) -> None:
+    """Write the incident exam: another failing run for each student, who names the rank, the cause and the fix."""
+    if answers is not None:
+        typer.echo(load("labkit.grading.exam.papers", "mark_papers")(folder, answers))
+        typer.echo(folder / "marks.csv")
+        return
+    people = load("labkit.grading.book.commands", "people_in")(book)
+    place = key or load("labkit.grading.class_key", "key_file")(os.environ)
+    secret = load("labkit.grading.class_key", "class_key")(place)
+    with load("labkit.progress", "steps")("papers") as told:
+        count = load("labkit.grading.exam.papers", "write_papers")(folder, people, secret, told)
+    typer.echo(f"{folder / 'papers'}: {count} papers, a folder for each; {folder / 'keys.json'} is for you alone")
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit pack 02 --through 2.6 --earns 50 --out 02.pack")
@@ -169,6 +206,15 @@ def grade(
         list[Path] | None,
         typer.Option(help="A pack you handed out: its cells earn what it says, and the class page names who used it."),
     ] = None,
+    variants: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder that release --variants wrote: each student's finds are judged by their own keys."
+        ),
+    ] = None,
+    book: Annotated[
+        str, typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook whose roster --variants goes by.")
+    ] = "sqlite:///gradebook.db",
     device: Annotated[
         str, typer.Option(help="Where hidden cases run: cpu, or cuda for this machine's GPUs (see docs/attacks.md).")
     ] = "cpu",
@@ -204,6 +250,8 @@ def grade(
         dask=dask,
         packs=pack or (),
         device=device,
+        variants=variants,
+        book=book,
     )
     below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
     if below:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -112,7 +112,13 @@ class Course:
         return {path.relative_to(self.root).as_posix(): path for path in found}
 
     def fingerprint(
-        self, key: bytes, second_run: bool = True, packs: Sequence[Pack] = (), *, on_gpu: bool = False
+        self,
+        key: bytes,
+        second_run: bool = True,
+        packs: Sequence[Pack] = (),
+        *,
+        on_gpu: bool = False,
+        drawn: Mapping[str, Any] | None = None,
     ) -> str:
         """Return a hash of everything besides the submission that a score depends on.
 
@@ -121,10 +127,13 @@ class Course:
             second_run: Whether what stands on a mistake is run once more with reference answers.
             packs: Answers that were handed out.
             on_gpu: Whether hidden cases run on a GPU.
+            drawn: The keys of students' own runs.
         """
         digest = hashlib.sha256(f"labkit grading 3, key {hashlib.sha256(key).hexdigest()}\n".encode())
         if on_gpu:
             digest.update(b"on a GPU")
+        if drawn:
+            digest.update(json.dumps(drawn, sort_keys=True).encode())
         for pack in packs:
             digest.update(json.dumps(asdict(pack), sort_keys=True).encode())
         if second_run:

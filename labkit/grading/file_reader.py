@@ -26,13 +26,13 @@ from labkit.grading.sandbox.no_root import can_give_up_root, give_up_root
 from labkit.grading.submission import (
     AGAIN,
     Submission,
-    SubmittedCell,
     SubmittedNotebook,
     opened_submission,
     read_cells,
     read_submission,
 )
 from labkit.interpreter import python
+from labkit.lessons.submitted_cell import SubmittedCell
 
 _SECONDS = 60.0
 _MOST_BYTES = 256 << 20

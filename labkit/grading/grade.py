@@ -27,6 +27,7 @@ from labkit.grading.sandbox.gpus import gpus_for_grading
 from labkit.grading.setting import Setting
 from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions
+from labkit.grading.variants import Keys, keys_for
 from labkit.grading.workers.local_class import LocalClass
 from labkit.grading.workers.worker_process import WorkerProcess
 from labkit.links import refuse_links
@@ -57,6 +58,8 @@ def grade(
     dask: str | None = None,
     packs: Sequence[str | Path] = (),
     device: str = "cpu",
+    variants: str | Path | None = None,
+    book: str = "sqlite:///gradebook.db",
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
 
@@ -82,6 +85,9 @@ def grade(
         packs: Packs of answers that were handed out; cells as they filled them earn what they say.
         device: "cpu", or "cuda": hidden cases run on this machine's GPUs, a submission at a time on each, and all ranks
             of a case share one. Notebooks are executed on the CPU all the same.
+        variants: The folder that `labkit release --variants` wrote: answers to its finds are judged by the keys of the
+            student whose file it is, by the roster in `book`.
+        book: The gradebook's address.
 
     Raises:
         ConfigError: If something named is not there or not possible.
@@ -112,12 +118,16 @@ def grade(
         submissions, notes = find_submissions(named, found.manifest.lesson)
         refuse_links(Path(out), "the folder for reports")
         out = Path(out).resolve()
-        kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run, given, on_gpu=bool(gpus)))
+        drawn = _drawn(variants, book, [each.name for each in submissions]) if variants is not None else {}
+        fingerprint = found.fingerprint(secret, second_run, given, on_gpu=bool(gpus), drawn=drawn)
+        kept = {} if again else _kept(submissions, out, fingerprint)
         todo = [submission for submission in submissions if submission.name not in kept]
         write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
         console = Console(stderr=True)
         if sandbox == "none":
             console.print(f"[yellow]{NO_SANDBOX}[/yellow]", soft_wrap=True)
+        if nobodys := [name for name, keys in drawn.items() if "" in keys]:
+            notes = [*notes, f"not in the roster, so finds with runs of one's own are not judged: {', '.join(nobodys)}"]
         for note in notes:
             console.print(note, markup=False, soft_wrap=True)
         if kept:
@@ -128,7 +138,7 @@ def grade(
         with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
             alone = Path(shared) / "alone"
             alone.touch()
-            setting = Setting(found, out, secret, limits, alone, points_only, sandbox, second_run, given, gpus)
+            setting = Setting(found, out, secret, limits, alone, points_only, sandbox, second_run, given, gpus, drawn)
             if dask is None:
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:
@@ -144,6 +154,13 @@ def grade(
     report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, handed_in)
     _conclude(console, report)
     return report
+
+
+def _drawn(variants: str | Path, book: str, names: Sequence[str]) -> dict[str, Keys]:
+    """Return the keys of each submission where students have runs of their own."""
+    from labkit.grading.book.commands import whose_in
+
+    return keys_for(Path(variants), whose_in(book, names), names)
 
 
 def _remove_left_behind() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ class Setting:
         sandbox: "bubblewrap", or "none".
         second_run: Whether what stands on a mistake is run once more with reference answers.
         packs: Answers of the lesson that were handed out.
+        drawn: What the keys of runs of one's own say, by submission and slug; empty where all look at the same runs.
         gpus: UUIDs of the GPUs that hidden cases run on, in turns; empty for the CPU.
     """
 
@@ -39,6 +40,7 @@ class Setting:
     second_run: bool = True
     packs: tuple[Pack, ...] = ()
     gpus: tuple[str, ...] = ()
+    drawn: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def opening(self) -> dict[str, Any]:
         """Return it as plain data for a worker's first frame; `setting_of` is the way back."""
@@ -60,11 +62,12 @@ class Setting:
             "second_run": self.second_run,
             "packs": [asdict(pack) for pack in self.packs],
             "gpus": list(self.gpus),
+            "drawn": {name: dict(keys) for name, keys in self.drawn.items()},
         }
 
     def fingerprint(self) -> str:
         """Return what tells results of this setting from those of any other (see Course.fingerprint)."""
-        return self.course.fingerprint(self.key, self.second_run, self.packs, on_gpu=bool(self.gpus))
+        return self.course.fingerprint(self.key, self.second_run, self.packs, on_gpu=bool(self.gpus), drawn=self.drawn)
 
     @property
     def most_seconds(self) -> float:
@@ -89,6 +92,7 @@ def setting_of(opening: Mapping[str, Any]) -> Setting:
         second_run=opening["second_run"],
         packs=tuple(Pack(**pack) for pack in opening["packs"]),
         gpus=tuple(opening["gpus"]),
+        drawn=opening["drawn"],
     )
 
 

@@ -9,10 +9,11 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from labkit.errors import LessonError
 from labkit.grading.course import Course
@@ -122,7 +123,8 @@ class Grader:
             progress("running the notebook")
             run = self._execute(rebuilt, folder)
         with self._gpu(progress):
-            exercises = self._probe(rebuilt, folder, progress)
+            drawn = self.setting.drawn.get(submission.name)
+            exercises = self._probe(rebuilt, folder, progress, drawn)
         if self.setting.second_run:
             exercises = self._second_run(exercises, rebuilt, folder, progress)
         exercises = from_packs(exercises, rebuilt.sources(), self.setting.course.pristine, self.setting.packs)
@@ -173,7 +175,9 @@ class Grader:
                 self._template = self._new_template(gpu)
             yield
 
-    def _probe(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
+    def _probe(
+        self, rebuilt: Rebuilt, folder: Path, progress: Progress, drawn: Mapping[str, Mapping[str, Any]] | None
+    ) -> tuple[ExerciseResult, ...]:
         secret = submission_secret(rebuilt.answers(), self.setting.key)
         self._case_seconds = 0.0
         results: list[ExerciseResult] = []
@@ -182,7 +186,8 @@ class Grader:
             if exercise.id in rebuilt.unchanged:
                 results.append(ExerciseResult(exercise, "not_done", lost=rebuilt.lost.get(exercise.id, "")))
             elif exercise.id in rebuilt.answered:
-                results.append(judge_answer(self.setting.course, exercise, rebuilt.answered[exercise.id]))
+                given = rebuilt.answered[exercise.id]
+                results.append(judge_answer(self.setting.course, exercise, given, drawn))
             elif exercise.kind == "write":
                 results.append(ExerciseResult(exercise, "to_read", written=plain_text(rebuilt.written[exercise.id])))
             else:

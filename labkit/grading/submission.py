@@ -15,6 +15,7 @@ from typing import Any
 from labkit.errors import ConfigError
 from labkit.grading.limits import Limits
 from labkit.grading.plain_text import shown
+from labkit.lessons.submitted_cell import SubmittedCell
 from labkit.links import refuse_links
 
 _SKIPPED_FOLDERS = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
@@ -46,18 +47,6 @@ class Submission:
     name: str
     path: Path
     problem: str = ""
-
-
-@dataclass(frozen=True)
-class SubmittedCell:
-    """One cell of a submission, as plain text."""
-
-    position: int
-    id: str
-    kind: str
-    exercise: str
-    tags: tuple[str, ...]
-    source: str
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import linecache
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from labkit.cells import as_python
 from labkit.errors import LessonError
-from labkit.lessons.code import is_stub
 from labkit.lessons.cuts import without_markers
+from labkit.lessons.found_answers import Asked, take
 from labkit.lessons.lending import packs_in, source_with
-from labkit.lessons.lesson import CODE_TASKS
-from labkit.lessons.manifest import Manifest, from_metadata
+from labkit.lessons.manifest import Exercise, Manifest, from_metadata
+from labkit.lessons.needed_code import Code, Statement, names_made, needed, reached
 from labkit.lessons.source import load
+from labkit.lessons.submitted_cell import SubmittedCell
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_LONGEST = 1 << 20
+"""Characters of a cell; a longer one is not read."""
 
 
 def mine(
@@ -26,8 +32,8 @@ def mine(
 ) -> Function | Any:
     """Return your own function of an earlier exercise, else `otherwise`, else one on loan; it says which.
 
-    Your notebook of that lesson must lie beside this one. Only its given and exercise cells run, in a module of their
-    own.
+    Your notebook of that lesson must lie beside this one. Its given cells and your answers run in a module of their
+    own, with what the answers need of other cells: a helper, a constant, an import.
 
     Args:
         exercise_id: Its slug, "drop_in_all_reduce".
@@ -45,7 +51,7 @@ def mine(
         return _instead(f"{exercise_id}: no notebook in this folder has this exercise", otherwise, exercise_id, name)
     path, cells, manifest = found
     wanted = _wanted(manifest, exercise_id, name)
-    namespace, problem = _run(path, cells, exercise_id)
+    namespace, problem = _run(path, cells, manifest, exercise_id)
     if not problem and not callable(namespace.get(wanted)):
         problem = f"defines no {wanted}"
     if problem:
@@ -78,7 +84,7 @@ def _on_loan(exercise_id: str, name: str | None, found: _Found | None) -> Any:
              "metadata": {"tags": each.tags, "labkit": {"exercise": each.exercise}}}
             for each in lesson.cells
         ]  # fmt: skip
-        return _run(source, cells, exercise_id)[0].get(wanted)
+        return _run(source, cells, lesson.manifest, exercise_id)[0].get(wanted)
     if found is None:
         return None
     path, cells, manifest = found
@@ -86,7 +92,7 @@ def _on_loan(exercise_id: str, name: str | None, found: _Found | None) -> Any:
     if exercise_id not in answers:
         return None
     filled = [{**each, "source": answers.get(_exercise(each), each["source"])} for each in cells]
-    return _run(path, filled, exercise_id)[0].get(_wanted(manifest, exercise_id, name))
+    return _run(path, filled, manifest, exercise_id)[0].get(_wanted(manifest, exercise_id, name))
 
 
 def _exercise(cell: Any) -> str:
@@ -125,29 +131,94 @@ def _wanted(manifest: Manifest, exercise_id: str, name: str | None) -> str:
     raise LessonError(f"Exercise {exercise_id} provides {', '.join(provides)}; write name={provides[0]!r}.")
 
 
-def _run(path: Path, cells: list[Any], exercise_id: str) -> tuple[dict[str, Any], str]:
-    """Return what given and exercise cells define, and what is wrong with the wanted exercise's cell ("" if nothing).
+def _run(path: Path, cells: list[Any], manifest: Manifest, exercise_id: str) -> tuple[dict[str, Any], str]:
+    """Return what given cells and answers define, and what is wrong with the wanted answer ("" if nothing).
 
-    The module is not importable, so its functions travel to other processes by value.
+    Answers are found as a grader finds them, with what they need of other cells; nothing beside them runs. The module
+    is not importable, so its functions travel to other processes by value.
     """
     module = types.ModuleType(path.stem)
+    code = Code(
+        [_as_submitted(place, cell) for place, cell in enumerate(cells) if cell["cell_type"] == "code"], _LONGEST
+    )
+    answers = {each.id: _Answer(code, each) for each in manifest.exercises if each.is_code and each.provides}
     problem = f"has no cell of exercise {exercise_id}"
-    for cell in cells:
-        tags = cell["metadata"].get("tags", [])
-        if cell["cell_type"] != "code" or not {"given", *CODE_TASKS} & set(tags):
+    settled: dict[str, tuple[int, int]] = {}
+    given = {name for cell in code.cells if "given" in cell.tags for name in names_made(cell.source)}
+    steps: list[tuple[int, SubmittedCell | str]] = [
+        (cell.position, cell) for cell in code.cells if "given" in cell.tags
+    ]
+    steps += [(answer.position, slug) for slug, answer in answers.items()]
+    for _, slug in sorted(steps, key=lambda step: step[0]):
+        if isinstance(slug, SubmittedCell):
+            _define(path, slug, code.of(slug), module)
             continue
-        source = "".join(cell["source"])
-        is_wanted = "given" not in tags and _exercise(cell) == exercise_id
-        file = f"<{path.stem}, cell {cell.get('id')}>"
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        try:
-            code = compile(source, file, "exec", dont_inherit=True)
-            exec(code, module.__dict__)
-        except Exception as error:
-            if is_wanted:
-                problem = f"stops in the cell of exercise {exercise_id} with {type(error).__name__}: {error}"
-            continue  # a later lesson goes on without it
-        if is_wanted:
-            undone = is_stub(source)
-            problem = f"leaves exercise {exercise_id} as it was handed out" if undone else ""
+        answer = answers[slug]
+        earlier = {name for each in answers.values() if each.position < answer.position for name in each.asked.provides}
+        error = None
+        for each in answer.statements(code, settled, given | earlier):
+            error = _define(path, code.at(each.position), [each], module) or error
+            settled |= dict.fromkeys(each.binds, each.order)
+        if slug != exercise_id or not answer.is_there:
+            continue
+        problem = f"stops in the cell of exercise {slug} with {type(error).__name__}: {error}" if error else ""
+        if answer.is_undone:
+            problem = f"leaves exercise {slug} as it was handed out"
     return module.__dict__, problem
+
+
+def _as_submitted(place: int, cell: Any) -> SubmittedCell:
+    tags = tuple(map(str, cell["metadata"].get("tags", [])))
+    return SubmittedCell(place, str(cell.get("id")), "code", _exercise(cell), tags, "".join(cell["source"]))
+
+
+class _Answer:
+    """What answers an exercise in a learner's notebook.
+
+    Args:
+        code: Of the notebook.
+        exercise: Which one.
+    """
+
+    def __init__(self, code: Code, exercise: Exercise) -> None:
+        task = "design" if exercise.kind == "design" else "exercise"
+        nowhere = SubmittedCell(0, "", "code", exercise.id, (task,), "")
+        marked = [each for each in code.cells if each.exercise == exercise.id and task in each.tags]
+        cell = next(iter(marked), nowhere)
+        self.asked = Asked(cell, exercise.id, exercise.number, task, exercise.provides)
+        others = {each.position for each in code.cells if each.tags and not self.asked.marks(each)}
+        self._taken = take(self.asked, code, others)
+        self._own = [each for one in self._taken.own for each in code.of(one)] + list(self._taken.parts)
+        self.position = marked[0].position if marked else self._taken.check
+
+    @property
+    def is_there(self) -> bool:
+        """Whether any cell answers it."""
+        return bool(self._taken.own or self._taken.parts)
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether what is there is what was handed out."""
+        makers = [each for each in self._own if each.binds & set(self.asked.provides)]
+        return bool(makers) and any(each.is_gap for each in makers)
+
+    def statements(self, code: Code, settled: Mapping[str, tuple[int, int]], there: Collection[str]) -> list[Statement]:
+        """Return what must run for it, in the notebook's order: what it needs of other cells, then itself."""
+        own, names = reached(self.asked.provides, self._own)
+        along = needed(names, code, self._taken.check, settled, {*there, *self.asked.provides})
+        return [*(each for each in along if each not in self._own), *own]
+
+
+def _define(
+    path: Path, cell: SubmittedCell, statements: Sequence[Statement], module: types.ModuleType
+) -> Exception | None:
+    """Run statements of a cell, each by itself, and return what the first that failed raised."""
+    file, source = f"<{path.stem}, cell {cell.id}>", as_python(cell.source)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    first: Exception | None = None
+    for each in statements:
+        try:
+            exec(compile(ast.Module([each.tree], []), file, "exec", dont_inherit=True), module.__dict__)
+        except Exception as error:
+            first = first or error  # a later lesson goes on without it
+    return first

@@ -51,6 +51,26 @@ def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureF
     assert labkit.run(total, on=labkit.virtual(3), echo=False).results == [[6.0, 12.0]] * 3
 
 
+def test_what_an_answer_needs_of_other_cells_comes_along_and_nothing_beside_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _write(tmp_path, answered=False)
+    path = tmp_path / "03_collectives.ipynb"
+    notebook = json.loads(path.read_text())
+    place = next(at for at, cell in enumerate(notebook["cells"]) if cell["id"] == "exercise-drop-in-all-reduce")
+    kept = {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": []}
+    notebook["cells"][place]["source"] = "# mine stands below"
+    notebook["cells"][place + 1 : place + 1] = [
+        {**kept, "id": "own-1", "source": "from math import *\nHALF = 0.5\nprint('ran')\n"},
+        {**kept, "id": "own-2", "source": "def mean(values):\n    return floor(sum(values) * HALF)\n"},
+        {**kept, "id": "own-3", "source": "%time 1\ndef ring_all_reduce(tensor):\n    return mean([tensor, 3])\n"},
+    ]  # fmt: skip
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    ring = labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path)
+    assert ring(2) == 2
+    assert capsys.readouterr().out == "drop_in_all_reduce: using your ring_all_reduce from 03_collectives.ipynb.\n"
+
+
 def test_several_functions_of_an_exercise_are_asked_for_by_name(tmp_path: Path) -> None:
     _write(tmp_path, answered=True)
     busbw = labkit.mine("ring_cost", otherwise=None, name="bus_bandwidth", folder=tmp_path)

@@ -13,7 +13,11 @@ from labkit.checks.case import Case
 from labkit.checks.drive import run_visible
 from labkit.checks.rooms import find
 from labkit.exercises.averaging.cases import exchanging
+from labkit.exercises.data_parallel.parallel_apply.exercise import threads_case
 from labkit.exercises.ddp.overlapped_ddp.exercise import overlapped_case
+from labkit.exercises.faster_steps.prefetching_loader.exercise import loader_case
+from labkit.exercises.keys_rows_failures.checkpoints.exercise import checkpoint_case
+from labkit.exercises.schedules.recompute.exercise import recompute_case
 from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
 from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
 from tests.checks.lesson_cells import namespace
@@ -84,6 +88,46 @@ class ShardedOptimizer:
         self.optimizer.step()
         dist.all_reduce(torch.zeros(64, dtype=torch.float64))
 """
+NO_THREADS = """
+def parallel_apply(replicas, inputs):
+    meeting = replicas[0].meeting
+    type(meeting).meet = lambda self: None
+    for event in meeting.ended:
+        event.set()
+    return [replica(**batch) for replica, batch in zip(replicas, inputs)]
+"""
+NOT_AHEAD = """
+class Nobody(set):
+    def add(self, thread):
+        pass
+def prefetched(batches, depth=2):
+    batches.threads = Nobody()
+    type(batches).reaches = lambda self, count, seconds: True
+    yield from batches
+"""
+NOT_FLUSHED = """
+import sys
+def save_checkpoint(folder, version, weight):
+    sys._getframe(1).f_globals["PowerCut"]._cut = lambda self: None
+    path = folder / f"{version:012}.checkpoint"
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("wb") as file:
+        torch.save({"version": version, "weight": weight}, file)
+    unfinished.replace(path)
+"""
+NOT_RECOMPUTED = """
+def checkpointed(module, x):
+    kept = []
+    def pack(tensor):
+        kept.append(tensor)
+        return torch.tensor(len(kept) - 1)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda place: kept[int(place)]):
+        out = module(x)
+    def again(gradient):
+        module.calls += 1
+    out.register_hook(again)
+    return out
+"""
 
 
 def _passes(exercise_id: str, number: str, cheat: str, case: Case) -> bool:
@@ -109,6 +153,22 @@ def _overlapped(needed: bool) -> Case:
         pytest.param(
             "sharded_optimizer", "13", UNSHARDED, lambda needed: optimizer_case("2 ranks", 7, 2, apart=needed),
             id="unsharded",
+        ),
+        pytest.param(
+            "parallel_apply", "01", NO_THREADS, lambda needed: threads_case("3 replicas", 7, 3, opposite=needed),
+            id="no threads",
+        ),
+        pytest.param(
+            "prefetching_loader", "11", NOT_AHEAD,
+            lambda needed: loader_case("9 batches", 9, 2, 4, opposite=7 if needed else None), id="not ahead",
+        ),
+        pytest.param(
+            "checkpoints", "07", NOT_FLUSHED, lambda needed: checkpoint_case("cut", 7, "s1 p3 p4", opposite=needed),
+            id="not flushed",
+        ),
+        pytest.param(
+            "recompute", "09", NOT_RECOMPUTED, lambda needed: recompute_case("3 layers", 7, 4, 3, opposite=needed),
+            id="not recomputed",
         ),
     ],
 )  # fmt: skip

@@ -18,6 +18,7 @@ from labkit.torch_port import (
     low_precision_buckets,
     meeting,
     operators,
+    own_parallelism,
     process_tables,
     remote_calls,
     rpc,
@@ -29,7 +30,7 @@ NEEDED = {
     name: reach
     for module in (
         *(backward, devices, futures, gatherings, group_tables, known_crashes, meeting, operators, process_tables),
-        *(asked_groups, handles, low_precision_buckets, remote_calls, rpc, sharded_random),
+        *(asked_groups, handles, low_precision_buckets, own_parallelism, remote_calls, rpc, sharded_random),
     )
     for name, reach in module.NEEDED.items()
 }

@@ -287,6 +287,8 @@ TORCH = Mistake(
     "wraps torch's DDP",
     "That is torch's own DistributedDataParallel at work. Here you build it: hooks, buckets and all_reduce.",
     seen=wraps_torch,
+    says=("torch's own DistributedDataParallel", "torch.nn.parallel communicates"),
+    certain=True,
 )
 TOO_EARLY = Mistake(
     "a hook before the gradient is written",

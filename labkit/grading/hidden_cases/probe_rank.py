@@ -42,6 +42,7 @@ from labkit.grading.sandbox.entry import enter
 from labkit.grading.sandbox.process_tree import become_subreaper
 from labkit.grading.sandbox.rank_namespaces import RankNamespaces
 from labkit.launch.gpu_probe import try_gpu
+from labkit.torch_port.own_parallelism import close_reducer
 from labkit.torch_port.stores import HashStore
 
 _MAX_TEXT = 4000
@@ -188,9 +189,11 @@ def _run_job(
         place = torch.device("cuda", 0)
         torch.cuda.set_device(place)
         torch.cuda.manual_seed(header["seed"])
-    client = RelayClient(relay)
+    if not exercise.torchs_own:
+        close_reducer()
+    client = RelayClient(relay, torchs_own=exercise.torchs_own)
     register(client, devices=("cpu",) if place is None else ("cpu", "cuda"))
-    if exercise.distributed:
+    if exercise.distributed or world_size > 1:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
         dist.init_process_group("relay", store=HashStore(), rank=rank, world_size=world_size)
     values: Values = wire_format.decode(inputs)

@@ -36,6 +36,7 @@ class RankExercise:
         functions: What the learner's cells must define.
         given: What the lesson defines for them.
         distributed: Whether the driver needs a process group.
+        torchs_own: Whether the driver trains with torch's own DistributedDataParallel.
         module: Name of the driver's module.
         sources: Name of a module that travels -> its source.
     """
@@ -44,6 +45,7 @@ class RankExercise:
     functions: tuple[str, ...]
     given: tuple[str, ...]
     distributed: bool
+    torchs_own: bool
     module: str
     sources: Mapping[str, str]
 
@@ -67,7 +69,11 @@ def pack(exercises: Mapping[str, Exercise], package: str, lesson: str) -> bytes:
     told = []
     for each in exercises.values():
         module = driver_module(package, lesson, each.id)
-        told.append(RankExercise(each.id, each.functions, each.given, each.distributed, module, sources_of(module)))
+        told.append(
+            RankExercise(
+                each.id, each.functions, each.given, each.distributed, each.torchs_own, module, sources_of(module)
+            )
+        )
     return json.dumps([asdict(each) for each in told]).encode()
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from labkit.checks.question import Literal
-from labkit.grading.submission import SubmittedCell
 from labkit.lessons.answer_cell import AnswerCell, read_answer
 from labkit.lessons.prediction_cell import PredictionCell, read_prediction
+from labkit.lessons.submitted_cell import SubmittedCell
 
 _MAX_PREDICTION = 2000
 

@@ -16,14 +16,14 @@ from typing import Any
 from labkit.cells import calls_shell
 from labkit.checks.question import Literal
 from labkit.grading.limits import Limits
-from labkit.grading.notebook.answer_cells import Asked, Taken, take, where
 from labkit.grading.notebook.literals import sane_answer, take_answer, take_prediction
-from labkit.grading.notebook.needed_code import Code, Statement, names_made, needed, reached
 from labkit.grading.notebook.notebook_format import load_nbformat
-from labkit.grading.submission import SubmittedCell
 from labkit.lessons.answer_cell import read_answer
+from labkit.lessons.found_answers import Asked, Taken, take, where
 from labkit.lessons.lesson import CODE_TASKS, TASKS
+from labkit.lessons.needed_code import Code, Statement, names_made, needed, reached
 from labkit.lessons.prediction_cell import PredictionCell
+from labkit.lessons.submitted_cell import SubmittedCell
 from labkit.lessons.write_cell import is_unwritten
 
 

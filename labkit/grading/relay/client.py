@@ -13,6 +13,7 @@ from typing import Any
 from labkit.grading.frames import Frame, read_frame, write_frame
 from labkit.torch_port.followed_futures import Futures
 from labkit.torch_port.group_tables import entry_codes
+from labkit.torch_port.own_parallelism import own_part
 
 Payload = bytes | bytearray | memoryview
 ReadParts = Callable[[], tuple[Sequence[int], Payload, bool]]
@@ -34,12 +35,14 @@ class RelayClient:
 
     Args:
         sock: This rank's end of its socket to the relay.
+        torchs_own: Whether torch's own parallel training may call; elsewhere learners build what it does.
 
     Attributes:
         futures: Knows which works are behind a future.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, torchs_own: bool = True) -> None:
+        self._torchs_own = torchs_own
         self._sock = sock
         self._lock = threading.Condition(threading.RLock())
         self._next_id = 0
@@ -56,6 +59,7 @@ class RelayClient:
             header: What is posted.
             read: For a send, returns the buffer's bytes as they are when it is called.
         """
+        self._refuse_torchs_own()
         with self._lock:
             number = self._number()
             if read is None:
@@ -74,6 +78,7 @@ class RelayClient:
             header: What is announced.
             read: Returns the sizes of the parts, their bytes, and whether the tensors have been written to since.
         """
+        self._refuse_torchs_own()
         with self._lock:
             number = self._number()
             self._unsent_parts[number] = read
@@ -110,6 +115,11 @@ class RelayClient:
             self._write({"op": "end"})
 
     # ----
+
+    def _refuse_torchs_own(self) -> None:
+        part = "" if self._torchs_own else own_part(sys._getframe(2))
+        if part:
+            raise RuntimeError(f"torch.{part.replace('/', '.')} communicates here; you build yourself what it does")
 
     def _number(self) -> int:
         self._next_id += 1

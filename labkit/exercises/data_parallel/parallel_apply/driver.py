@@ -1,4 +1,7 @@
-"""parallel_apply: replicas that meet, so that only threads can run them, and end in the opposite order."""
+"""parallel_apply: replicas that meet, so that only threads can run them, and end in the opposite order.
+
+Where another rank stands opposite, each replica's output needs a number that comes once all have begun.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,14 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.opposite import Ask, asked, asker, give
 from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.checks.values import flag, listed, tensors
 
 _TURN_SECONDS = 0.02
 _MEET_TURNS, _LINGER_TURNS = 60, 10
 """How often a thread looks: where others run in its place, each turn takes as much longer as what it waits for."""
+_BEGUN, _ENDED = 1, 2
 
 
 class BadSampleError(Exception):
@@ -35,8 +40,10 @@ class _Meeting:
 
     count: int
     failing: dict[int, str]
+    ask: Ask | None = None
     met: bool = True
     finished: list[int] = field(default_factory=list)
+    came: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lock, self.begun, self.all_begun = threading.Lock(), 0, threading.Event()
@@ -49,6 +56,15 @@ class _Meeting:
                 self.all_begun.set()
         if self.met and not _within(_MEET_TURNS, self.all_begun.wait):
             self.met = False
+
+    def factor(self, number: int) -> float:
+        """Return the number that a replica's output needs, once all replicas have asked for theirs."""
+        return self.ask(_BEGUN, number) if self.ask else 1.0
+
+    def has_ended(self, number: int) -> None:
+        if self.ask:
+            self.came[number] = self.ask(_ENDED, number)
+        self.ended[number].set()
 
 
 class _Replica(nn.Module):
@@ -63,17 +79,18 @@ class _Replica(nn.Module):
         meeting, number = self.meeting, self.number
         try:
             meeting.meet()
+            factor = meeting.factor(number)
             if meeting.met and number + 1 < meeting.count:
                 _within(_MEET_TURNS, meeting.ended[number + 1].wait)
             if number in meeting.failing:
                 self.read_a_bad_sample(meeting.failing[number])
             if meeting.failing or number + 1 == meeting.count:  # who does not wait for the others' end is seen
                 _within(_LINGER_TURNS, threading.Event().wait)
-            output = x * self.weight * scale
+            output = x * self.weight * scale * factor
             meeting.finished.append(number)
             return output
         finally:
-            meeting.ended[number].set()
+            meeting.has_ended(number)
 
     def read_a_bad_sample(self, kind: str) -> None:
         sample = 100 + self.number
@@ -90,11 +107,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Call parallel_apply on replicas that wait for one another (parallel_apply).
 
     Inputs: weights and x (one for each replica), scale (None: no keyword), failing (replica -> name of its exception),
-    gradients (whether they are on where it is called).
+    gradients (whether they are on where it is called); opposite (whether another rank stands opposite, whose inputs
+    are begun and ended: what a replica is given when all have begun, and when it has ended).
     """
+    if "begun" in inputs:
+        return _stand_opposite(listed(inputs, "begun"), listed(inputs, "ended"))
     weights = listed(inputs, "weights")
     failing = {int(number): kind for number, kind in cast(dict[str, str], inputs["failing"]).items()}
-    meeting = _Meeting(len(weights), failing)
+    meeting = _Meeting(len(weights), failing, asker() if inputs.get("opposite") else None)
     replica = kind_for(_Replica, inputs)
     replicas: list[nn.Module] = [replica(number, weight, meeting) for number, weight in enumerate(weights)]
     more = {} if inputs["scale"] is None else {"scale": inputs["scale"]}
@@ -107,19 +127,34 @@ def drive(functions: Functions, inputs: Values) -> Values:
         except Exception as error:
             if not failing:
                 raise
-            return {"raised": _seen(error), "finished": _numbers(meeting), "met": meeting.met}
+            return {"raised": _seen(error), **_seen_of(meeting)}
     if not isinstance(outputs, list | tuple):
-        return {"outputs": f"a {type(outputs).__name__}", "met": meeting.met}
+        return {"outputs": f"a {type(outputs).__name__}", **_seen_of(meeting)}
     return {
         "outputs": [each.detach().clone() if isinstance(each, Tensor) else None for each in outputs],
         "tracked": [isinstance(each, Tensor) and each.requires_grad for each in outputs],
-        "finished": _numbers(meeting),
-        "met": meeting.met,
+        **_seen_of(meeting),
     }
 
 
-def _numbers(meeting: _Meeting) -> list[Value]:
-    return cast(list[Value], sorted(meeting.finished))
+def _seen_of(meeting: _Meeting) -> dict[str, Value]:
+    """Return who has finished by now, whether all have met, and what came for those that have ended by now."""
+    seen: dict[str, Value] = {"finished": cast(list[Value], sorted(meeting.finished)), "met": meeting.met}
+    return seen | ({"came": [meeting.came[number] for number in sorted(meeting.came)]} if meeting.ask else {})
+
+
+def _stand_opposite(begun: list[float], ended: list[float]) -> Values:
+    """Give every replica its number once all have begun, and another when it has ended."""
+    waiting: list[tuple[int, int]] = []
+    for tag, what, number in asked(2 * len(begun)):
+        if what == _ENDED:
+            give(tag, ended[number])
+            continue
+        waiting.append((tag, number))
+        if len(waiting) == len(begun):
+            for each, of in waiting:
+                give(each, begun[of])
+    return {"gave": 2 * len(begun)}
 
 
 def _seen(error: Exception) -> Value:

@@ -28,9 +28,10 @@ def threads_case(
     scale: float | None = None,
     gradients: bool = True,
     failing: Mapping[int, str] | None = None,
+    opposite: bool = False,
 ) -> Case:
-    """Return a case of parallel_apply."""
-    generator = draws.generator(seed)
+    """Return a case of parallel_apply; with `opposite` outputs need what another rank gives when all have begun."""
+    generator = draws.generator(seed, *(("rank", 0) if opposite else ()))
     given: dict[str, Value] = {
         "weights": torch.randint(1, 9, (count,), generator=generator).double().tolist(),
         "x": [torch.randn(2, generator=generator, dtype=torch.float64) for _ in range(count)],
@@ -38,7 +39,11 @@ def threads_case(
         "gradients": gradients,
         "failing": {str(number): kind for number, kind in (failing or {}).items()},
     }
-    return Case(name, 1, (given,))
+    if not opposite:
+        return Case(name, 1, (given,))
+    draw = draws.generator(seed, "rank", 1)
+    begun, ended = (torch.rand(count, generator=draw, dtype=torch.float64).tolist() for _ in range(2))
+    return Case(name, 2, ({**given, "opposite": True}, {"begun": begun, "ended": ended}))
 
 
 def _failing(case: Case) -> dict[int, str]:
@@ -48,7 +53,9 @@ def _failing(case: Case) -> dict[int, str]:
 def _products(case: Case, scale: float | None) -> list[Value]:
     inputs = case.inputs[0]
     pairs = zip(tensors(inputs, "x"), listed(inputs, "weights"), strict=True)
-    return [x * weight * (1.0 if scale is None else scale) for x, weight in pairs]
+    factors = listed(case.inputs[1], "begun") if case.world_size > 1 else [1.0] * len(listed(inputs, "weights"))
+    plain = [x * weight * (1.0 if scale is None else scale) for x, weight in pairs]
+    return [each * factor for each, factor in zip(plain, factors, strict=True)]
 
 
 def expected(case: Case) -> list[Values]:
@@ -56,19 +63,28 @@ def expected(case: Case) -> list[Values]:
     inputs, failing = case.inputs[0], _failing(case)
     count = len(listed(inputs, "weights"))
     finished: list[Value] = [number for number in range(count) if number not in failing]
+    seen: dict[str, Value] = {"finished": finished, "met": True}
+    opposite: list[Values] = []
+    if case.world_size > 1:
+        seen["came"] = case.inputs[1]["ended"]
+        opposite = [{"gave": 2 * count}]
     if failing:
-        return [{"raised": {"type": failing[min(failing)]}, "finished": finished, "met": True}]
+        return [{"raised": {"type": failing[min(failing)]}, **seen}, *opposite]
     outputs = _products(case, cast(float | None, inputs["scale"]))
-    return [{"outputs": outputs, "tracked": [inputs["gradients"]] * count, "finished": finished, "met": True}]
+    return [{"outputs": outputs, "tracked": [inputs["gradients"]] * count, **seen}, *opposite]
 
 
 def structure(case: Case) -> list[Any]:
     """Return what the driver brings of outputs, of what is no list, and of an exception; values are looked at here."""
-    all_ended = {"finished": Each(int), "met": bool}
+    all_ended: dict[str, Any] = {"finished": Each(int), "met": bool}
+    opposite: list[Any] = []
+    if case.world_size > 1:
+        all_ended["came"] = Each(float)
+        opposite = [{"gave": int}]
     outputs: dict[str, Any] = {"outputs": list, "tracked": Each(bool), **all_ended}
     raised: dict[str, Any] = {"raised": {"type": str, "text": str, "shows_line": bool}, **all_ended}
-    other: dict[str, Any] = {"outputs": str, "met": bool}
-    return [OneOf((raised, outputs, other) if _failing(case) else (outputs, other))]
+    other: dict[str, Any] = {"outputs": str, **all_ended}
+    return [OneOf((raised, outputs, other) if _failing(case) else (outputs, other)), *opposite]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -97,14 +113,20 @@ def _wrong_error(case: Case, came: Values) -> Iterator[Finding]:
         yield Finding(_ANOTHERS if others else _TYPE, text, wanted, str(raised["type"]))
     if not raised["shows_line"]:
         yield Finding(_LINE, "The traceback does not show where in the replica the exception was raised.")
-    if came.get("finished") != expected(case)[0]["finished"]:
+    if _is_early(case, came):
         text = "The exception was raised before the other replicas had ended; their threads go on alone."
         yield Finding(_EARLY, text)
 
 
+def _is_early(case: Case, came: Values) -> bool:
+    """Return whether some replica had not ended: it is not among them, or what it was given at its end is missing."""
+    right = expected(case)[0]
+    return any(came.get(what) != right[what] for what in ("finished", "came") if what in right)
+
+
 def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]:
     outputs, wanted = came.get("outputs"), listed(right, "outputs")
-    if came.get("finished") != right["finished"]:
+    if _is_early(case, came):
         yield Finding(_NOT_JOINED, "parallel_apply returned before all of the replicas had ended.")
     if not isinstance(outputs, list) or len(outputs) != len(wanted):
         what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(outputs)

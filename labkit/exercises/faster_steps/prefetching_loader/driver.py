@@ -1,4 +1,7 @@
-"""What a rank runs of prefetching_loader."""
+"""What a rank runs of prefetching_loader.
+
+Where another rank stands opposite, it gives the batches of the first loop, each while the loop holds the one before.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,19 @@ from typing import Any, cast
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.values import integer
+from labkit.checks.on_ranks.opposite import Ask, asked, asker, give
+from labkit.checks.values import integer, listed
 
 _SECONDS = 5.0
 ERROR = "this batch cannot be read"
+_READ, _HELD = 1, 2
 
 
 class _Source:
     """Batches that are counted as they are fetched; which thread fetches them is remembered."""
 
-    def __init__(self, batches: int, error_after: int | None = None) -> None:
-        self.batches, self.error_after = batches, error_after
+    def __init__(self, batches: int, error_after: int | None = None, ask: Ask | None = None) -> None:
+        self.batches, self.error_after, self.ask = batches, error_after, ask
         self.fetched = 0
         self.failed = threading.Event()
         self.threads: set[threading.Thread] = set()
@@ -31,7 +36,7 @@ class _Source:
                 self.failed.set()
                 raise ValueError(ERROR)
             self.fetched += 1
-            yield 10 * number
+            yield int(self.ask(_READ, number)) if self.ask else 10 * number
 
     def reaches(self, count: int, seconds: float) -> bool:
         """Return whether so many have been fetched within the time."""
@@ -44,8 +49,8 @@ class _Source:
 class _Reader(_Source):
     """The same batches from an iterator that is no generator, as a file is one."""
 
-    def __init__(self, batches: int, error_after: int | None = None) -> None:
-        super().__init__(batches, error_after)
+    def __init__(self, batches: int, error_after: int | None = None, ask: Ask | None = None) -> None:
+        super().__init__(batches, error_after, ask)
         self._rest = super().__iter__()
 
     def __iter__(self) -> Iterator[int]:
@@ -77,15 +82,43 @@ def _number(value: Any) -> Value:
     return value if type(value) is int else f"{value!r:.40}"
 
 
+def _stand_opposite(gives: list[int], held: list[float]) -> Values:
+    """Give each batch while the loop holds the one before, and let the loop go on once the next is asked for."""
+    waiting: dict[tuple[int, int], int] = {}
+    come: set[tuple[int, int]] = set()
+    for tag, what, number in asked(2 * len(gives)):
+        come.add((what, number))
+        waiting[what, number] = tag
+        for (kind, each), to in list(waiting.items()):
+            after = (_HELD, each - 1) if kind == _READ else (_READ, each + 1)
+            if after in come or after in ((_HELD, -1), (_READ, len(gives))):
+                del waiting[kind, each]
+                give(to, gives[each] if kind == _READ else held[each])
+    return {"gave": 2 * len(gives)}
+
+
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Iterate to the end, into an error, and away in the middle. Inputs: batches, depth, error_after, reader."""
+    """Iterate to the end, into an error, and away in the middle.
+
+    Inputs: batches, depth, error_after; optional reader, and opposite: another rank gives the batches of the loop to
+    the end. Its inputs are gives, and held: what the loop is given for each batch it holds.
+    """
+    if "gives" in inputs:
+        return _stand_opposite(listed(inputs, "gives"), listed(inputs, "held"))
+    ask = asker() if inputs.get("opposite") else None
     kind = _Reader if inputs.get("reader") else _Source
     make, count, depth = functions["prefetched"], integer(inputs, "batches"), integer(inputs, "depth")
 
     def whole() -> Value:
-        source = kind(count)
-        came: list[Value] = [_number(each) for each in make(source, depth)]
-        return {"came": came, "own_thread": threading.current_thread() not in source.threads}
+        source = kind(count, None, ask)
+        came: list[Value] = []
+        held: list[Value] = []
+        for number, each in enumerate(make(source, depth)):
+            came.append(_number(each))
+            if ask:
+                held.append(ask(_HELD, number))
+        seen: dict[str, Value] = {"came": came, "own_thread": threading.current_thread() not in source.threads}
+        return seen | ({"held": held} if ask else {})
 
     def none() -> Value:
         return [_number(each) for each in make(kind(0))]
@@ -94,9 +127,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
         came: list[Value] = []
         source = kind(count, integer(inputs, "error_after"))
         try:
-            for each in make(source, depth):
+            for number, each in enumerate(make(source, depth)):
                 came.append(_number(each))
-                if source.failed.wait(0.3):  # a slow loop: the error is there, and batches from before it still wait
+                near = number + depth + 1 >= integer(inputs, "error_after")  # the thread may come to the error by now
+                if near and source.failed.wait(0.3):  # a slow loop: batches from before the error still wait
                     time.sleep(0.01)
         except ValueError as error:
             return {"came": came, "error": str(error)}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
+from labkit.checks import draws
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
@@ -12,26 +15,47 @@ from labkit.checks.wire import Wire
 from labkit.exercises.faster_steps.prefetching_loader.driver import ERROR, drive
 
 
-def loader_case(name: str, batches: int, depth: int, error_after: int, *, reader: bool = False) -> Case:
-    """Return a case: so many batches, so many of which may wait, and one that raises; from a reader or an iterable."""
+def loader_case(
+    name: str, batches: int, depth: int, error_after: int, *, reader: bool = False, opposite: int | None = None
+) -> Case:
+    """Return a case: so many batches, so many of which may wait, and one that raises; from a reader or an iterable.
+
+    With a seed for `opposite` another rank gives the first loop's batches.
+    """
     about: dict[str, Value] = {"batches": batches, "depth": depth, "error_after": error_after}
-    return Case(name, 1, (about | ({"reader": True} if reader else {}),))
+    about |= {"reader": True} if reader else {}
+    if opposite is None:
+        return Case(name, 1, (about,))
+    draw = draws.generator(opposite, "rank", 1)
+    gives = torch.randint(1, 1 << 40, (batches,), generator=draw).tolist()
+    held = torch.rand(batches, generator=draw, dtype=torch.float64).tolist()
+    return Case(name, 2, (about | {"opposite": True}, {"gives": gives, "held": held}))
 
 
 def _batches(case: Case, count: str) -> list[Value]:
     return [10 * number for number in range(integer(case.inputs[0], count))]
 
 
+def _first_loop(case: Case) -> list[Value]:
+    return listed(case.inputs[1], "gives") if case.world_size > 1 else _batches(case, "batches")
+
+
 def expected(case: Case) -> list[Values]:
     """Return what the loops must see (the oracle)."""
-    whole, before = _batches(case, "batches"), _batches(case, "error_after")
+    before = _batches(case, "error_after")
+    whole: dict[str, Value] = {"came": _first_loop(case), "own_thread": True}
+    opposite: list[Values] = []
+    if case.world_size > 1:
+        whole["held"] = case.inputs[1]["held"]
+        opposite = [{"gave": 2 * len(_first_loop(case))}]
     return [
         {
-            "whole": {"came": whole, "own_thread": True},
+            "whole": whole,
             "none": [],
             "failing": {"came": before, "error": ERROR},
             "left": {"ahead": True, "alive": False, "fetched": integer(case.inputs[0], "depth") + 1},
-        }
+        },
+        *opposite,
     ]
 
 
@@ -61,7 +85,7 @@ def _hung_or_raised(came: Values) -> Iterator[Finding]:
 
 
 def _wrong_batches(case: Case, came: Values) -> Iterator[Finding]:
-    whole, wanted = listed(record(came, "whole"), "came"), _batches(case, "batches")
+    whole, wanted = listed(record(came, "whole"), "came"), _first_loop(case)
     if whole != wanted:
         name = "the end is a batch" if any(isinstance(each, str) for each in whole) else "not all batches"
         yield Finding(name, "The loop saw other batches.", f"{wanted}", f"{whole}")
@@ -77,7 +101,8 @@ def _wrong_batches(case: Case, came: Values) -> Iterator[Finding]:
 
 def _not_ahead(case: Case, whole: Values, left: Values) -> Iterator[Finding]:
     depth, fetched = integer(case.inputs[0], "depth"), integer(left, "fetched")
-    if not flag(whole, "own_thread") or not flag(left, "ahead"):
+    not_held = case.world_size > 1 and whole.get("held") != case.inputs[1]["held"]
+    if not_held or not flag(whole, "own_thread") or not flag(left, "ahead"):
         yield Finding("nothing is fetched ahead", "While the loop held its first batch, no other was fetched.")
     if fetched > depth + 2:
         message = f"While the loop held its first batch, {fetched} batches were fetched with a depth of {depth}."

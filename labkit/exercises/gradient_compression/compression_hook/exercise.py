@@ -295,6 +295,7 @@ EXERCISE = declared(
     functions=("compression_hook",),
     given=("Packet", "HookState", "Int8", "TopK", "RandomK", "num_kept", "ErrorFeedback"),
     driver=drive,
+    torchs_own=True,
     oracle=expected,
     looks=(find,),
     least=least_traffic,

@@ -1,4 +1,7 @@
-"""What a rank runs of checkpoints."""
+"""What a rank runs of checkpoints.
+
+Where another rank stands opposite, it is the disk: it gets what is flushed when it is flushed, and loads from that.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,17 @@ import io
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.values import listed
+from labkit.checks.values import integer, listed
 
 # ---- checkpoints
 
@@ -64,9 +68,9 @@ class PowerCut:
         lost: What the cut took: "renamed too early", "not flushed to the disk", "the folder not flushed", or "".
     """
 
-    def __init__(self, folder: Path, save: Any, written_ns: dict[Path, int]) -> None:
-        """Watch what `save` does in the folder, in which files were written at these times."""
-        self.lost, self._folder = "", folder
+    def __init__(self, folder: Path, save: Any, written_ns: dict[Path, int], disk: Disk | None = None) -> None:
+        """Watch what `save` does in the folder, in which files were written at these times; tell the disk of it."""
+        self.lost, self._folder, self._disk = "", folder, disk
         self._places = (vars(os), getattr(save, "__globals__", {}))
         self._before = {path.stat().st_ino: time_ns for path, time_ns in written_ns.items()}
         self._on_disk: dict[int, int] = {}
@@ -95,16 +99,29 @@ class PowerCut:
             call(file)
             found = os.fstat(file if isinstance(file, int) else file.fileno())
             if stat.S_ISDIR(found.st_mode):
-                self._renamed.clear()
+                self._flush_folder()
             elif found.st_ino not in self._early:
                 self._on_disk[found.st_ino] = found.st_size
+                self._tell(path for path in self._folder.rglob("*") if path.stat().st_ino == found.st_ino)
 
         return flush
+
+    def _flush_folder(self) -> None:
+        self._renamed.clear()
+        if self._disk:
+            self._disk.tell(_NAMES)
 
     def _flush_all(self) -> None:
         sizes = {path.stat().st_ino: path.stat().st_size for path in self._folder.rglob("*")}
         self._on_disk.update({file: size for file, size in sizes.items() if file not in self._early})
-        self._renamed.clear()
+        files = (path for path in self._folder.rglob("*") if path.is_file())
+        self._tell(path for path in files if path.stat().st_ino not in self._early)
+        self._flush_folder()
+
+    def _tell(self, files: Iterable[Path]) -> None:
+        for path in files if self._disk else ():
+            assert self._disk is not None
+            self._disk.tell(_DATA, path.relative_to(self._folder), path.read_bytes())
 
     def _renaming(self, call: Any) -> Any:
         def rename(source: Any, target: Any, *args: Any, **kwargs: Any) -> None:
@@ -114,6 +131,9 @@ class PowerCut:
                 self.lost = "renamed too early"
                 self._early.add(found.st_ino)
             call(source, target, *args, **kwargs)
+            if self._disk:
+                pair = [str(Path(each).relative_to(self._folder)) for each in (source, target)]
+                self._disk.tell(_RENAMED, "\n".join(pair))
             self._renamed.setdefault(Path(target), old)
 
         return rename
@@ -129,6 +149,75 @@ class PowerCut:
         for target, old in self._renamed.items():
             self.lost = self.lost or "the folder not flushed"
             target.unlink(missing_ok=True) if old is None else target.write_bytes(old)
+
+
+_DATA, _RENAMED, _NAMES, _WHOLE, _LOAD = range(5)
+
+
+class Disk:
+    """The rank opposite, told of what is flushed; it keeps that and nothing else."""
+
+    def tell(self, what: int, name: str | Path = "", data: bytes = b"") -> None:
+        """Send what happens: data of a file flushed, a rename, its folder flushed, the folder as it is, a load."""
+        text = str(name).encode()
+        dist.send(torch.tensor([what, len(text), len(data)]), 1)
+        if text:
+            dist.send(torch.frombuffer(bytearray(text + data), dtype=torch.uint8), 1)
+
+    def tell_all(self, folder: Path) -> None:
+        """Send the folder as it is: nothing fails in this step, and the disk has all of it."""
+        self.tell(_WHOLE)
+        for path in folder.rglob("*"):
+            if path.is_file():
+                self.tell(_DATA, path.relative_to(folder), path.read_bytes())
+
+
+def _be_the_disk(functions: Functions, steps: int) -> Values:
+    """Keep what is flushed, and after each step load from that."""
+    kept: dict[str, bytes] = {}
+    renamed: list[tuple[str, str]] = []
+    loads: list[Value] = []
+    while len(loads) < steps:
+        about = torch.zeros(3, dtype=torch.int64)
+        dist.recv(about, 0)
+        what, length, size = about.tolist()
+        came = torch.zeros(length + size, dtype=torch.uint8)
+        if length:
+            dist.recv(came, 0)
+        whole = bytes(came.tolist())
+        name, data = whole[:length].decode(), whole[length:]
+        if what == _DATA:
+            kept[name] = data
+        elif what == _RENAMED:
+            source, _, target = name.partition("\n")
+            renamed.append((source, target))
+        elif what == _NAMES:
+            for source, target in renamed:  # a name whose data was never flushed stands over nothing
+                kept[target] = kept.pop(source, b"")
+            renamed = []
+        elif what == _WHOLE:
+            kept, renamed = {}, []
+        else:
+            renamed = []
+            loads.append(_loaded_from(functions, kept))
+    return {"loads": loads}
+
+
+def _loaded_from(functions: Functions, kept: dict[str, bytes]) -> Value:
+    with tempfile.TemporaryDirectory() as made:
+        for name, data in kept.items():
+            Path(made, name).parent.mkdir(parents=True, exist_ok=True)
+            Path(made, name).write_bytes(data)
+        version, weight = _loaded(functions, Path(made))
+        return {"version": version, "weight": weight}
+
+
+def _loaded(functions: Functions, folder: Path) -> tuple[Value, Value]:
+    """Return version and weight of what is loaded, None for both where nothing is."""
+    loaded = functions["load_checkpoint"](folder)
+    if loaded is not None and not (isinstance(loaded, tuple | list) and len(loaded) == 2):
+        return f"a {type(loaded).__name__}", None
+    return (None, None) if loaded is None else (loaded[0], loaded[1])
 
 
 def _aged(folder: Path) -> dict[Path, int]:
@@ -150,14 +239,18 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Save, break off and damage checkpoints as told, and load after each (checkpoints).
 
     Inputs: script, a list of {"op": "save" | "pull" | "write" | "rename", "version", "weight"}, {"op": "damage",
-    "bytes"} (what the newest file of the folder keeps). With "pull" it is saved, and then the power fails.
+    "bytes"} (what the newest file of the folder keeps). With "pull" it is saved, and then the power fails. With
+    opposite another rank is the disk; its inputs are steps: how many.
     """
+    if "steps" in inputs:
+        return _be_the_disk(functions, integer(inputs, "steps"))
+    disk = Disk() if inputs.get("opposite") else None
     found: list[Value] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         newest: set[Path] = set()
         for step in listed(inputs, "script"):
-            broke_off, cut = False, PowerCut(folder, functions["save_checkpoint"], _aged(folder))
+            broke_off, cut = False, PowerCut(folder, functions["save_checkpoint"], _aged(folder), disk)
             before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
             if step["op"] in ("save", "pull"):
                 with cut.watched() if step["op"] == "pull" else nullcontext():
@@ -174,9 +267,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
                         functions["save_checkpoint"](folder, step["version"], step["weight"].clone())
                 except OSError:
                     broke_off = True
-            loaded = functions["load_checkpoint"](folder)
-            if loaded is not None and not (isinstance(loaded, tuple | list) and len(loaded) == 2):
-                loaded = (f"a {type(loaded).__name__}", None)
-            version, weight = (None, None) if loaded is None else loaded
+            if disk:
+                if step["op"] != "pull":
+                    disk.tell_all(folder)
+                disk.tell(_LOAD)
+            version, weight = _loaded(functions, folder)
             found.append({"version": version, "weight": weight, "broke_off": broke_off, "lost": cut.lost})
     return {"loads": found}

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.declared import Mistake, declared
@@ -19,7 +20,7 @@ from labkit.exercises.keys_rows_failures.checkpoints.driver import drive
 from labkit.exercises.remote_calls.drawn import drawer
 
 
-def checkpoint_case(name: str, seed: int, said: str) -> Case:
+def checkpoint_case(name: str, seed: int, said: str, *, opposite: bool = False) -> Case:
     """Return a case of checkpoints.
 
     Args:
@@ -27,8 +28,9 @@ def checkpoint_case(name: str, seed: int, said: str) -> Case:
         seed: Draws the weights.
         said: "s7" saves version 7, "p7" does and then the power fails, "w8" and "r9" break off while writing and
             while renaming, "d40" leaves 40 bytes of what was saved last.
+        opposite: Another rank is the disk, which gets what is flushed and loads from that.
     """
-    draw = drawer(seed, 5)
+    draw = drawer(draws.part_of(seed, "rank", 0) if opposite else seed, 5)
     script: list[Value] = []
     kinds = {"s": "save", "p": "pull", "w": "write", "r": "rename"}
     for word in said.split():
@@ -36,7 +38,9 @@ def checkpoint_case(name: str, seed: int, said: str) -> Case:
             script.append({"op": "damage", "bytes": int(word[1:])})
         else:
             script.append({"op": kinds[word[0]], "version": int(word[1:]), "weight": draw()})
-    return Case(name, 1, ({"script": script},), {"said": said})
+    if not opposite:
+        return Case(name, 1, ({"script": script},), {"said": said})
+    return Case(name, 2, ({"script": script, "opposite": True}, {"steps": len(script)}), {"said": said})
 
 
 def _loads(case: Case, broke_off: list[bool]) -> list[tuple[int, Tensor] | None]:
@@ -59,15 +63,16 @@ def expected(case: Case) -> list[Values]:
     loads: list[Value] = []
     for each in _loads(case, [step["op"] in ("write", "rename") for step in script]):
         loads.append({"version": None, "weight": None} if each is None else {"version": each[0], "weight": each[1]})
-    return [{"loads": loads}]
+    return [{"loads": loads}] * case.world_size
 
 
 def structure(case: Case) -> list[Any]:
     """Return what comes after each step: what was loaded, if anything, and what became of the saving."""
     script = listed(case.inputs[0], "script")
     weight = next(step["weight"] for step in script if "weight" in step)
-    load = {"version": OneOf((int, None)), "weight": OneOf((weight, None)), "broke_off": bool, "lost": str}
-    return [{"loads": [load] * len(script)}]
+    load = {"version": OneOf((int, None)), "weight": OneOf((weight, None))}
+    here = {"loads": [{**load, "broke_off": bool, "lost": str}] * len(script)}
+    return [here, *[{"loads": [load] * len(script)}] * (case.world_size - 1)]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -76,6 +81,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     right = _loads(case, [bool(each["broke_off"]) for each in came])
     lost = next((str(each["lost"]) for each in came if each["lost"]), "")
     for number, (mine, wanted) in enumerate(zip(came, right, strict=True)):
+        if case.world_size > 1:  # what the disk has counts
+            mine = records(got[1], "loads")[number]
         story = f"After {_story(words[: number + 1])}:"
         version = None if wanted is None else wanted[0]
         if mine["version"] != version:

@@ -19,6 +19,9 @@ def cases(draw: random.Random) -> list[Case]:
             "damaged", seed(draw), f"s1 s{first} d{draw.randint(1, 90)} s{first + 1} s{first + 2} d0 w{first + 3}"
         ),
         checkpoint_case(
-            "the power fails", seed(draw), f"s{first} p{first + 3} s{first + 4} p{first + 4} p{first + 60}"
+            "the power fails",
+            seed(draw),
+            f"s{first} p{first + 3} s{first + 4} p{first + 4} p{first + 60}",
+            opposite=True,
         ),
     ]

@@ -11,9 +11,12 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.opposite import Ask, asked, asker, give
 from labkit.checks.on_ranks.other_kind import kind_for
-from labkit.checks.values import integer, record, tensor, tensors
+from labkit.checks.values import integer, listed, record, tensor, tensors
 from labkit.torch_port.tensors import CHECKPOINT_PARTS
+
+_RUN, _OUT = 1, 2
 
 
 @contextmanager
@@ -57,7 +60,7 @@ class Counted(nn.Module):
         self.norm = nn.BatchNorm1d(len(weights[0]), dtype=torch.float64) if spec.get("norm") else nn.Identity()
         self.turn: Tensor | None
         self.register_buffer("turn", torch.zeros((), dtype=torch.float64) if spec.get("counts") else None)
-        self.calls = 0
+        self.calls, self.ask = 0, cast(Ask | None, None)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x through all layers."""
@@ -65,6 +68,8 @@ class Counted(nn.Module):
         for number, weight in enumerate(self.weights):
             x = nn.functional.dropout(torch.tanh(x @ weight), self.dropout)
             x = self.norm(x) if number == 0 else x
+        if self.ask is not None:
+            x = x * torch.tensor(self.ask(_RUN, self.calls - 1), dtype=torch.float64)
         if self.turn is None:
             return x
         self.turn += 1
@@ -79,9 +84,15 @@ class Counted(nn.Module):
         return {name: parameter.grad for name, parameter in self.named_parameters()}
 
 
-def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values) -> dict[str, Value]:
-    """Return what a call, or the sum of two, brings: output, gradients, buffers, bytes kept, next random numbers."""
+def forward_and_backward(
+    call: Callable[[Counted, Tensor], Any], inputs: Values, ask: Ask | None = None
+) -> dict[str, Value]:
+    """Return what a call, or the sum of two, brings: output, gradients, buffers, bytes kept, next random numbers.
+
+    With `ask` each run of the module multiplies its output by a number of its own, and backward begins with another.
+    """
     module = kind_for(Counted, inputs)(record(inputs, "module"))
+    module.ask = ask
     x = tensor(inputs, "x").clone().requires_grad_(bool(inputs.get("needs_gradient")))
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, int] = {}
@@ -101,12 +112,38 @@ def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values)
     found: dict[str, Value] = {"out": out, "kept_bytes": sum(kept.values()), "next": torch.rand(())}
     found["calls_forward"] = module.calls
     if out.requires_grad:
-        out.backward(tensor(inputs, "weight"))  # type: ignore[no-untyped-call]
+        weight = tensor(inputs, "weight") * (ask(_OUT, 0) if ask else 1.0)
+        out.backward(weight)  # type: ignore[no-untyped-call]
     found |= {"grads": module.gradients(), "x_grad": x.grad, "calls": module.calls, "after": torch.rand(())}
     return found | {"buffers": module.statistics()}
 
 
+def numbers(runs: list[float], out: float) -> Ask:
+    """Return what the rank opposite gives, where nobody is there: a number for each run, one for the output."""
+    return lambda what, number: runs[number] if what == _RUN else out
+
+
+def _stand_opposite(runs: list[float], out: float) -> Values:
+    """Give the first run its number, the output another, and only then the second run its own."""
+    is_out, waiting = False, list[tuple[int, int]]()
+    for tag, what, number in asked(1 + len(runs)):
+        is_out = is_out or what == _OUT
+        if what == _OUT:
+            give(tag, out)
+        else:
+            waiting.append((tag, number))
+        while waiting and (is_out or waiting[0][1] == 0):
+            to, number = waiting.pop(0)
+            give(to, runs[number])
+    return {"gave": 1 + len(runs)}
+
+
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Call checkpointed with a given module (drive)."""
+    """Call checkpointed with a given module.
+
+    Where another rank stands opposite, its inputs are runs and out: numbers that the module's runs need, and backward.
+    """
+    if "runs" in inputs:
+        return _stand_opposite(listed(inputs, "runs"), cast(float, inputs["out"]))
     with _without_the_library():
-        return forward_and_backward(functions["checkpointed"], inputs)
+        return forward_and_backward(functions["checkpointed"], inputs, asker() if inputs.get("opposite") else None)

@@ -13,9 +13,9 @@ from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
-from labkit.checks.values import integer, record, tensor
+from labkit.checks.values import integer, listed, number, record, tensor
 from labkit.checks.wire import Wire
-from labkit.exercises.schedules.recompute.driver import drive, forward_and_backward
+from labkit.exercises.schedules.recompute.driver import drive, forward_and_backward, numbers
 from labkit.words import times
 
 
@@ -32,9 +32,14 @@ def recompute_case(
     norm: bool = False,
     counts: bool = False,
     twice: bool = False,
+    opposite: bool = False,
 ) -> Case:
-    """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples."""
-    draw = draws.generator(seed)
+    """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples.
+
+    With `opposite` each run of the module, and backward, needs a number that another rank gives when its turn has come.
+    """
+    who = ("rank", 0) if opposite else ()
+    draw = draws.generator(seed, *who)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=draw, dtype=torch.float64)
@@ -52,15 +57,25 @@ def recompute_case(
         "x": normal(3, width),
         "weight": normal(3, width),
         "needs_gradient": needs_gradient,
-        "seed": draws.part_of(seed, "dropout"),
+        "seed": draws.part_of(seed, *who, "dropout"),
         "twice": twice,
     }
-    return Case(name, 1, (inputs,))
+    if not opposite:
+        return Case(name, 1, (inputs,))
+    runs = 1 + torch.rand(3, generator=draws.generator(seed, "rank", 1), dtype=torch.float64)
+    return Case(name, 2, ({**inputs, "opposite": True}, {"runs": runs[:2].tolist(), "out": float(runs[2])}))
 
 
 def expected(case: Case) -> list[Values]:
-    """Return what a plain call of the module brings (the oracle)."""
-    return [forward_and_backward(lambda module, x: module(x), case.inputs[0])]
+    """Return what a plain call of the module brings (the oracle); gradients are those of the module's second run."""
+    if case.world_size == 1:
+        return [forward_and_backward(lambda module, x: module(x), case.inputs[0])]
+    (first, second), out = listed(case.inputs[1], "runs"), number(case.inputs[1], "out")
+    forward, backward = (
+        forward_and_backward(lambda module, x: module(x), case.inputs[0], numbers([run], out))
+        for run in (first, second)
+    )
+    return [{**forward, "grads": backward["grads"], "x_grad": backward["x_grad"]}, {"gave": 3}]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

@@ -12,6 +12,9 @@ from labkit.exercises.schedules.recompute.exercise import recompute_case
 def cases(draw: random.Random) -> list[Case]:
     return [
         of_another_kind(recompute_case("plain", seed(draw), draw.randint(3, 7), draw.randint(2, 5)), draw),
+        recompute_case(
+            "in its turn", seed(draw), draw.randint(3, 7), 3, needs_gradient=draw.random() < 0.5, opposite=True
+        ),
         recompute_case("no gradient for x", seed(draw), draw.randint(3, 7), 3, needs_gradient=False),
         recompute_case("dropout", seed(draw), draw.randint(5, 9), 3, dropout=draw.choice([0.3, 0.5])),
         recompute_case("dropout, no gradient for x", seed(draw), 6, 2, dropout=0.4, needs_gradient=False),

@@ -5,8 +5,10 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,9 +22,9 @@ WIDTH, DEPTH, BATCH, RANKS, STEPS = 2048, 8, 2048, 8, 2
 _KEPT = ("call", "wait", "clock")
 
 
-def record(late: int, cause: str) -> labkit.Timeline:
+def record(late: int, cause: str, factor: float = 1.3) -> labkit.Timeline:
     """Return the run, without what a learner does not look at: memory, source lines, counted work."""
-    slow = {late: 1.3} if cause == "slow GPU" else None
+    slow = {late: factor} if cause == "slow GPU" else None
     world = labkit.virtual(RANKS, gpu="a100", link="pcie4", slow=slow)
     timeline = labkit.run(train, late, cause, on=world, echo=False).timeline
     timeline = timeline.select(timeline.name != "uniform_")  # making the model is not looked at
@@ -56,6 +58,23 @@ def train(late: int, cause: str) -> None:
         for work in works:
             work.wait()
         works.clear()
+
+
+def late_ms(timeline: labkit.Timeline, late: int) -> float:
+    """Return how much later a rank's first backward ends than rank 0's, or than rank 1's if rank 0 is late."""
+
+    def ends(rank: int) -> float:
+        return next(span.end_ns for span in timeline.spans(rank=rank).rows() if span.name == "backward")
+
+    return round((ends(late) - ends(1 if late == 0 else 0)) / 1e6, 1)
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    late, cause = draw.randrange(RANKS), draw.choice(["late data", "slow GPU", "waits in a hook"])
+    timeline = record(late, cause, 1.2 + draw.randrange(5) / 10)
+    answers = {"rank": late, "late_ms": late_ms(timeline, late), "cause": cause}
+    return timeline, {"answers": answers, "within": {"late_ms": 0.06}}
 
 
 if __name__ == "__main__":

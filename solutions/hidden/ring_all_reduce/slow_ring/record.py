@@ -5,7 +5,9 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,18 +21,18 @@ NUM_BYTES, RANKS = 16 * 10**6, 8
 _KEPT = ("call", "wait", "clock")
 
 
-def record(cause: str = "taking turns") -> labkit.Timeline:
+def record(cause: str = "taking turns", num_bytes: int = NUM_BYTES) -> labkit.Timeline:
     """Return the run, without what a learner does not look at: memory, source lines, counted work."""
     rings = {"taking turns": taking_turns, "whole tensor in every step": whole_tensors}
-    timeline = labkit.run(rings[cause], on=labkit.virtual(RANKS), echo=False).timeline
+    timeline = labkit.run(rings[cause], num_bytes, on=labkit.virtual(RANKS), echo=False).timeline
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return timeline
 
 
-def taking_turns() -> float:
-    """Sum 16 MB; even ranks send first, odd ranks receive first, so nothing hangs."""
+def taking_turns(num_bytes: int) -> float:
+    """Sum so many bytes; even ranks send first, odd ranks receive first, so nothing hangs."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    tensor = torch.empty(NUM_BYTES // 4, device="meta")
+    tensor = torch.empty(num_bytes // 4, device="meta")
     chunks = tensor.tensor_split(size)
     for step in range(2 * (size - 1)):
         outgoing, chunk = chunks[(rank - step) % size], chunks[(rank - step - 1) % size]
@@ -42,10 +44,10 @@ def taking_turns() -> float:
     return 0.0
 
 
-def whole_tensors() -> float:
-    """Sum 16 MB; in every step the tensor that came last goes on, all of it."""
+def whole_tensors(num_bytes: int) -> float:
+    """Sum so many bytes; in every step the tensor that came last goes on, all of it."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    tensor = torch.empty(NUM_BYTES // 4, device="meta")
+    tensor = torch.empty(num_bytes // 4, device="meta")
     outgoing = tensor
     for _ in range(size - 1):
         incoming = torch.empty_like(outgoing)
@@ -66,6 +68,15 @@ def _send_or_receive(outgoing: Tensor, incoming: Tensor, *, sends: bool) -> None
         dist.send(outgoing, dst=(rank + 1) % size)
     else:
         dist.recv(incoming, src=(rank - 1) % size)
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    cause, megabytes = draw.choice(["taking turns", "whole tensor in every step"]), 8 * draw.randint(1, 12)
+    turns = cause == "taking turns"
+    sent = 2 * (RANKS - 1) * megabytes / RANKS if turns else (RANKS - 1) * megabytes
+    answers = {"sent_mb": sent, "links": RANKS // 2 if turns else RANKS, "cause": cause}
+    return record(cause, megabytes * 10**6), {"answers": answers, "within": {"sent_mb": 0.02}}
 
 
 if __name__ == "__main__":

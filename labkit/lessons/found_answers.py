@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.grading.notebook.needed_code import Code, Statement
-from labkit.grading.submission import SubmittedCell
+from labkit.lessons.needed_code import Code, Statement
+from labkit.lessons.submitted_cell import SubmittedCell
 
 
 @dataclass(frozen=True)

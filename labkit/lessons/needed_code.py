@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from labkit.cells import as_python
-from labkit.grading.submission import SubmittedCell
 from labkit.lessons.code import is_gap
+from labkit.lessons.submitted_cell import SubmittedCell
 
 _THERE = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "display", "get_ipython"}
 _MOST_WORK = 1 << 22
@@ -88,6 +88,10 @@ class Code:
     def of(self, cell: SubmittedCell) -> tuple[Statement, ...]:
         """Return a cell's statements; () where it is no Python."""
         return self._read[cell.position]
+
+    def at(self, position: int) -> SubmittedCell:
+        """Return the cell at a place of the file."""
+        return next(cell for cell in self.cells if cell.position == position)
 
     def all(self) -> Iterator[Statement]:
         """Yield the statements of all cells, in their order."""
