@@ -74,6 +74,7 @@ def staleness_view(
     Raises:
         ConfigError: If there are no updates or more than 400, or something is not a record.
     """
+    data: dict[str, Any]
     if updates is None:
         bound = "async" if bound is None else bound
         _refuse(bound, num_workers, divided, drop, law)
