@@ -42,7 +42,7 @@ def release(
         made = make(destination, lesson or (), course, pages=pages, told=told)
     typer.echo(made)
     if variants is not None:
-        people = load("labkit.grading.book.commands", "people_in")(book)
+        people = load("labkit.grading.book.whose", "people_in")(book)
         typer.echo(load("labkit.grading.variants", "released_variants")(variants, destination, people, course))
     if wheels is not None:
         typer.echo(load("labkit.grading.handout.wheels", "fetch_wheels")(destination, wheels))
@@ -67,7 +67,7 @@ def exam(
         typer.echo(load("labkit.grading.exam.papers", "mark_papers")(folder, answers))
         typer.echo(folder / "marks.csv")
         return
-    people = load("labkit.grading.book.commands", "people_in")(book)
+    people = load("labkit.grading.book.whose", "people_in")(book)
     place = key or load("labkit.grading.class_key", "key_file")(os.environ)
     secret = load("labkit.grading.class_key", "class_key")(place)
     with load("labkit.progress", "steps")("papers") as told:

@@ -158,7 +158,7 @@ def grade(
 
 def _drawn(variants: str | Path, book: str, names: Sequence[str]) -> dict[str, Keys]:
     """Return the keys of each submission where students have runs of their own."""
-    from labkit.grading.book.commands import whose_in
+    from labkit.grading.book.whose import whose_in
 
     return keys_for(Path(variants), whose_in(book, names), names)
 

@@ -354,18 +354,6 @@ def owners_in(url: str) -> Callable[[Iterable[str]], dict[str, str]]:
     return told
 
 
-def whose_in(url: str, names: Iterable[str]) -> dict[str, str]:
-    """Return whose each file is by the roster, as far as that is known; without a roster each is its own."""
-    with opened_book(url) as opened:
-        return dict(opened.whose(names).people)
-
-
-def people_in(url: str) -> list[str]:
-    """Return the names of everybody in the roster."""
-    with opened_book(url) as opened:
-        return sorted(opened.people())
-
-
 def lesson_named(opened: Gradebook, wanted: str) -> str:
     """Return a lesson's slug, by which the book keeps it; a number is that of the course here.
 
