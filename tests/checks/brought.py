@@ -16,6 +16,9 @@ from labkit.checks.wire_format import decode, encode
 from labkit.errors import RunError
 from labkit.worlds import run
 
+ON_PROCESSES = frozenset({"compression_hook"})
+"""Exercises whose driver waits in C++ for a future of several, where virtual ranks cannot wait."""
+
 
 def brought(exercise: Exercise, functions: Any, case: Case) -> tuple[Got, Wire]:
     """Return what came of a case, and what passed on the wire."""

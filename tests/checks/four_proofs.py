@@ -6,14 +6,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, ClassVar
 
 import pytest
 
 import labkit
+from labkit.checks.exercise import Exercise, functions_for, judge
 from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
 from labkit.checks.rooms import exercises, find
+from tests.checks.brought import ON_PROCESSES, brought
 from tests.checks.lesson_cells import lesson, namespace
 from tests.checks.wrong_answers import WrongAnswer, written, wrong_answers
 from tests.submissions.making import HERE as SUBMISSIONS
@@ -25,9 +28,16 @@ def check(exercise_id: str, names: dict[str, Any]) -> CheckResult:
     return ask(exercise_id, *[names[name] for name in exercise.functions])
 
 
+@cache
+def _known(number: str) -> dict[str, Exercise]:
+    """Return a lesson's exercises; every class asks six times while tests are collected."""
+    return exercises(lesson(number).slug)
+
+
+@cache
 def styles(number: str) -> dict[str, dict[str, str]]:
     """Return the cells of each legal variant, by style and exercise: of submissions (right_*.py), and of wrong.py."""
-    found, known = {}, exercises(lesson(number).slug)
+    found, known = {}, _known(number)
     for path in sorted((SUBMISSIONS / f"answers_{number}").glob("right_*.py")):
         text = path.read_text(encoding="utf-8")
         cells = dict(re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
@@ -62,7 +72,7 @@ class FourProofs:
     slow: ClassVar[frozenset[str]] = frozenset()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        known = exercises(lesson(self.number).name)
+        known = _known(self.number)
 
         def case(values: Any, exercise_id: str, name: str, often: bool) -> Any:
             slow = (known[exercise_id].distributed or exercise_id in self.slow) and not often
@@ -91,11 +101,12 @@ class FourProofs:
             often = self.main if self.stub_sample is None else self.stub_sample
             metafunc.parametrize("stub_id", [case((each,), each, each, each in often) for each in known])
         elif "exercise_id" in metafunc.fixturenames:
-            metafunc.parametrize("exercise_id", list(known))
+            often = {each for each in known if each in self.main or not known[each].distributed}
+            metafunc.parametrize("exercise_id", [case((each,), each, each, each in often) for each in known])
 
     def _one_in_three(self, answers: Iterable[WrongAnswer]) -> list[WrongAnswer]:
         """Return the wrong answers without ranks that run every time: of each exercise the first, the fourth, ..."""
-        known = exercises(lesson(self.number).name)
+        known = _known(self.number)
         found: dict[str, list[WrongAnswer]] = {}
         for each in answers:
             if not known[each.exercise].distributed and each.exercise not in self.slow:
@@ -105,6 +116,16 @@ class FourProofs:
     def test_the_lessons_answer_passes_its_check(self, exercise_id: str) -> None:
         result = check(exercise_id, namespace(number=self.number))
         assert result.passed, result
+
+    def test_the_lessons_answers_are_right_on_virtual_ranks(self) -> None:
+        """Where a case takes milliseconds; on processes only the main exercises run every time."""
+        names = namespace(number=self.number)
+        for exercise in _known(self.number).values():
+            if exercise.distributed and exercise.id not in self.main | ON_PROCESSES:
+                functions = functions_for(exercise, names)
+                for each in exercise.visible:
+                    verdict = judge(exercise, each, *brought(exercise, functions, each))
+                    assert verdict.passed, (exercise.id, each.name, verdict)
 
     def test_the_stub_fails_with_its_own_message(self, stub_id: str) -> None:
         (stub,) = [c for c in lesson(self.number).cells if c.is_code_exercise and c.exercise == stub_id]

@@ -13,7 +13,7 @@ import pytest
 
 from labkit.checks.exercise import Exercise, functions_for, judge
 from labkit.checks.rooms import exercises, lessons
-from tests.checks.brought import brought
+from tests.checks.brought import ON_PROCESSES, brought
 from tests.checks.lesson_cells import namespace
 from tests.checks.wrong_answers import WrongAnswer, wrong_answers
 
@@ -22,8 +22,6 @@ LESSONS = (
     "keys_rows_failures", "pipeline", "schedules", "gradient_compression", "faster_steps", "tensor_parallel",
     "sharded_training", "hybrid_parallelism",
 )  # fmt: skip
-ON_PROCESSES = frozenset({"compression_hook"})
-"""Exercises whose driver waits in C++ for a future of several, where virtual ranks cannot wait."""
 OTHERWISE = {
     ("bucketed_ddp", "unpacks row by row"): "it passes; what it costs is told afterwards",
     ("bucketed_ddp", "keeps a copy of each gradient"): "it passes; what it costs is told afterwards",
