@@ -118,7 +118,7 @@ def test_the_first_page_plays_shows_a_timeline_and_names_every_lesson(pages: dic
     page = pages[site / "index.html"]
     text = (site / "index.html").read_text(encoding="utf-8")
     assert text.count('class="labkit-figure"') == 2
-    assert "made/timelines/step.html" in page.loads
+    assert {f"made/timelines/{name}.html" for name in ("late", "mended", "step")} <= set(page.loads)
     assert {f"made/lessons/{lesson}.html" for lesson in LESSONS} <= set(page.links)
     assert '<meta property="og:description"' in text
     preview = (site / "_static" / "preview.png").read_bytes()

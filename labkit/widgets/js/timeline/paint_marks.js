@@ -32,7 +32,7 @@ export function widthOf(context, state, text) {
   return width;
 }
 
-/** The longest of an event's names that fits into the room: with its peer, alone, or its first letters, at least three. */
+/** The longest of an event's names that fits: with its peer, alone, or its first letters, at least three. */
 function nameFor(context, state, [name, , , peer], room) {
   const whole = [peer >= 0 ? `${name} ${peer}` : name, name];
   const found = whole.find((each) => each && widthOf(context, state, each) <= room);
