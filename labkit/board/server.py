@@ -164,9 +164,7 @@ class Board:
         elif what == "reveal" and set(plain) == {"guess"}:
             self.results.reveal(plain["guess"])
         else:
-            raise ConfigError(
-                "the changes are remove, with nickname, rename, with nickname and to, and reveal, with guess"
-            )
+            raise ConfigError("the changes are remove (nickname), rename (nickname, to) and reveal (guess)")
         self._standing = None
 
     def standing(self) -> str:
