@@ -404,7 +404,7 @@ print("torch's own", mean_losses(torchs.results))
 #
 # Both runs on one axis. torch's hides some of its communication, and ends later.
 
-# %%
+# %% tags=["no-slide"]
 labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
 
 # %% [markdown]
