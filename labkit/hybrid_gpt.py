@@ -14,7 +14,16 @@ from labkit.launch.rank import span
 from labkit.models import GPT, VOCABULARY, Block
 from labkit.plans.mesh_weights import CUT, WHOLE, Weight
 
-__all__ = ["HybridStage", "Weight", "adamw_over", "group_of_ends", "mean_losses", "one_f_one_b", "played_step"]
+__all__ = [
+    "HybridStage",
+    "Weight",
+    "adamw_over",
+    "group_of_ends",
+    "mean_losses",
+    "one_f_one_b",
+    "played_step",
+    "warm_up",
+]
 
 
 class HybridStage(nn.Module):
@@ -105,6 +114,12 @@ def adamw_over(shards: Sequence[nn.Parameter], weights: Sequence[Weight], lr: fl
         for decays, decay in ((True, 0.1), (False, 0.0))
     ]
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
+
+
+def warm_up(optimizer: torch.optim.Optimizer, step: int, num_steps: int, lr: float = 3e-3) -> None:
+    """Set the learning rate of a step, which rises over the first tenth of them."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * min(1.0, 10 * (step + 1) / num_steps)
 
 
 def one_f_one_b(run_schedule: Any, num_stages: int, num_microbatches: int) -> list[list[Any]]:

@@ -1,10 +1,15 @@
-"""The same GPT on the same mesh by torch's own: DeviceMesh, parallelize_module, fully_shard, pipelining."""
+"""The same GPT on the same mesh by torch's own: DeviceMesh, parallelize_module, fully_shard, pipelining.
+
+And what one of its steps takes, beside one of another program's.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -15,7 +20,12 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional
 
+from labkit.errors import ConfigError
+from labkit.hybrid_gpt import warm_up
 from labkit.models import GPT, VOCABULARY, Addition, Block, loss_of_logits, optimizer_for
+from labkit.timeline import Lane, Timeline
+from labkit.timeline.messages import RECEIVES, SENDS, is_call, of_kind
+from labkit.timeline.metrics import lane_times
 
 
 class _Block(nn.Module):
@@ -98,8 +108,7 @@ def train_torchs(
         losses: list[Tensor] = []
         ends: dict[str, Any] = {"target": targets, "losses": losses} if place == pipeline - 1 else {}
         schedule.step(*([tokens] if place == 0 else []), **ends)
-        for group_of in optimizer.param_groups:
-            group_of["lr"] = 3e-3 * min(1.0, 10 * (step + 1) / num_steps)
+        warm_up(optimizer, step, num_steps)
         _tie(module, group)
         _clip(module, group)
         optimizer.step()
@@ -128,3 +137,86 @@ def _clip(module: _Stage, group: dist.ProcessGroup, max_norm: float = 1.0) -> No
     dist.all_reduce(squares)
     for gradient in gradients.values():
         gradient.to_local().mul_((max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0))
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """What a step takes once a program is under way: means over ranks and steps.
+
+    Attributes:
+        begins_ms: From the start of the program to the first microbatch that leaves the first stage.
+        step_ms: Of a step: the next three, and moments between them.
+        operators_ms: Of operators.
+        exposed_ms: Communication under which nothing was computed.
+        waiting_ms: In calls in which nothing moved.
+        hidden_ms: Communication under which something was computed.
+        operators: How many.
+        calls: Collectives.
+        call_mb: Of their tensors.
+        message_mb: Of what went to other stages.
+    """
+
+    begins_ms: float
+    step_ms: float
+    operators_ms: float
+    exposed_ms: float
+    waiting_ms: float
+    hidden_ms: float
+    operators: float
+    calls: float
+    call_mb: float
+    message_mb: float
+
+
+def step_times(timeline: Timeline, num_microbatches: int = 2) -> StepTimes:
+    """Return what a step takes in all but the first and the last one.
+
+    Args:
+        timeline: Of three steps or more; rank 0 is on the first stage, and sends activations of one size.
+        num_microbatches: That it sends on in a step.
+
+    Raises:
+        ConfigError: If there are fewer steps.
+    """
+    sends = (timeline.rank == 0) & (timeline.lane == Lane.COMMUNICATION) & of_kind(timeline, *SENDS)
+    sends &= timeline.bytes == timeline.bytes[sends].max(initial=0)
+    begins = np.sort(timeline.start_ns[sends])[::num_microbatches]
+    if len(begins) < 3:
+        raise ConfigError(f"rank 0 sends activations in {len(begins)} steps; a step in the middle takes 3")
+    steps = len(begins) - 2
+    there = timeline.select((timeline.start_ns >= begins[1]) & (timeline.start_ns < begins[-1]))
+    times, point_to_point = lane_times(there), of_kind(there, *SENDS, *RECEIVES)
+    calls, ranks = is_call(there), steps * timeline.num_ranks
+    moved, hidden = times.communication_ns.sum(), times.hidden_ns.sum()
+    collectives, sent = calls & ~point_to_point, calls & of_kind(there, *SENDS)
+    return StepTimes(
+        begins_ms=float(begins[0] - timeline.start_ns.min()) / 1e6,
+        step_ms=float(begins[-1] - begins[1]) / steps / 1e6,
+        operators_ms=float(times.compute_ns.sum()) / ranks / 1e6,
+        exposed_ms=float(moved - hidden) / ranks / 1e6,
+        waiting_ms=float(times.blocked_ns.sum()) / ranks / 1e6,
+        hidden_ms=float(hidden) / ranks / 1e6,
+        operators=float((there.lane == Lane.COMPUTE).sum()) / ranks,
+        calls=float(collectives.sum()) / ranks,
+        call_mb=float(there.bytes[collectives].sum()) / ranks / 1e6,
+        message_mb=float(there.bytes[sent].sum()) / ranks / 1e6,
+    )
+
+
+def step_beside(yours: Timeline, torchs: Timeline) -> tuple[float, list[str]]:
+    """Return by how many percent torch's step takes longer than yours, and the lines of a table that says why."""
+    times = step_times(yours), step_times(torchs)
+    longer = round(100 * (times[1].step_ms / times[0].step_ms - 1), 1)
+    rows = [f"{'of each rank':38}{'yours':>8}{'torch':>8}"]
+    for words, field, form in _ROWS:
+        rows.append(f"{words:38}" + "".join(f"{getattr(each, field):8{form}}" for each in times))
+    return longer, rows
+
+
+_ROWS = (
+    ("until the first message, ms", "begins_ms", ".2f"), ("a step, ms", "step_ms", ".2f"),
+    ("  operators, ms", "operators_ms", ".2f"), ("  communication that nothing hides, ms", "exposed_ms", ".2f"),
+    ("  waiting, ms", "waiting_ms", ".2f"), ("communication that is hidden, ms", "hidden_ms", ".2f"),
+    ("operators", "operators", ".0f"), ("collectives", "calls", ".0f"), ("  their tensors, MB", "call_mb", ".2f"),
+    ("messages to another stage, MB", "message_mb", ".2f"),
+)  # fmt: skip

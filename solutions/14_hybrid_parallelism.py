@@ -16,8 +16,8 @@
 # Two teams train the same 70 billion parameters on the same 512 H100s: the same batch, the same eight-way data, pipeline and
 # tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is *which GPU does what*.
 #
-# You have built every axis by itself. In this lesson you put them together: the mesh, the step, one gradient and one norm for
-# all ranks. At the end your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's own.
+# You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for all ranks.
+# Then your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's own.
 #
 # **Time:** [[minutes]] minutes. **You need** lessons 09, 12 and 13, or `labkit.lend` for what you skipped; no GPU.
 #
@@ -32,13 +32,15 @@
 # <!-- notes: Same model, same GPUs, same degrees of parallelism. The only difference is which GPU does what. -->
 
 # %% tags=["given"]
+from dataclasses import replace
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
 import labkit
-from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, Job, MeshPlan, cost, fault
+from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, Job, MeshPlan, cost, every_plan
 from labkit.plans.mesh_weights import Weight
 
 # %%
@@ -57,6 +59,20 @@ for order in ("tensor data pipeline", "data pipeline tensor"):
 
 # %% tags=["figure"]
 labkit.figure("mesh", data=2, tensor=4)
+
+# %% [markdown] tags=["slide-only"]
+# ## A mesh
+#
+# | rank | data | pipeline | tensor |
+# |---|---|---|---|
+# | 0 | 0 | 0 | 0 |
+# | 1 | 0 | 0 | 1 |
+# | 2 | 0 | 1 | 0 |
+# | 5 | 1 | 0 | 1 |
+#
+# **To the room:** who is in rank 5's group along data?
+#
+# <!-- notes: Ranks 1 and 5. The last axis counts fastest. Every rank makes every group. -->
 
 # %% [markdown]
 # Order matters, because ranks are numbered machine by machine: ranks 0 to 7 share the first one. Along the last axis,
@@ -110,20 +126,6 @@ def group_along(sizes: dict[str, int], *axes: str) -> dist.ProcessGroup:
 # %% tags=["check"]
 labkit.check("mesh_groups", coordinates, ranks_along, group_along)
 
-# %% [markdown] tags=["slide-only"]
-# ## A mesh
-#
-# | rank | data | pipeline | tensor |
-# |---|---|---|---|
-# | 0 | 0 | 0 | 0 |
-# | 1 | 0 | 0 | 1 |
-# | 2 | 0 | 1 | 0 |
-# | 5 | 1 | 0 | 1 |
-#
-# **To the room:** who is in rank 5's group along data?
-#
-# <!-- notes: Ranks 1 and 5. The last axis counts fastest. Every rank makes every group. -->
-
 # %% [markdown]
 # From here on every function gets a `mesh`. It has one axis more than you saw: along `shard`, ranks share the optimizer's
 # state, as in lesson 13. The first and the last stage have a group of their own, `ends`.
@@ -137,6 +139,16 @@ class Mesh:
         pipelines = [ranks_along(rank, sizes, "pipeline") for rank in range(dist.get_world_size())]
         self.ends = group_of_ends(pipelines)  # first and last stage; None on other ranks, and with a single stage
 
+
+# %% [markdown] tags=["slide-only"]
+# ## Who sees the same samples?
+#
+# * data, shard: **other** samples
+# * pipeline, tensor: **the same** samples
+#
+# **To the room:** who may draw the same dropout mask?
+#
+# <!-- notes: Tensor ranks, where nothing is cut. Nobody else. -->
 
 # %% [markdown]
 # ## 2 Who gets what
@@ -197,16 +209,6 @@ def dropout_seed(seed: int, sizes: dict[str, int], place: dict[str, int], is_cut
 # %% tags=["check"]
 labkit.check("who_gets_what", my_samples, dropout_seed)
 
-# %% [markdown] tags=["slide-only"]
-# ## Who sees the same samples?
-#
-# * data, shard: **other** samples
-# * pipeline, tensor: **the same** samples
-#
-# **To the room:** who may draw the same dropout mask?
-#
-# <!-- notes: Tensor ranks, where nothing is cut. Nobody else. -->
-
 # %% [markdown]
 # ## 3 One gradient
 #
@@ -225,14 +227,14 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 # %% [markdown] tags=["slide-only"]
 # ## Who adds what to whom?
 #
-# | | data, shard | tensor | ends |
+# | | replicas | tensor | ends |
 # |---|---|---|---|
 # | cut matrix | sum | | |
 # | bias after a sum | sum | | |
 # | norm, own tokens | sum | **sum** | |
 # | embedding, tied | sum | | **sum** |
 #
-# <!-- notes: Everything is summed over replicas, weighed by targets. The other two columns are where people go wrong. -->
+# <!-- notes: Everything is summed over replicas (data and shard), weighed by targets. The other two columns are where people go wrong. -->
 
 # %% [markdown]
 # ### Exercise [[combine_gradients]]
@@ -277,16 +279,23 @@ def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> li
 # %% tags=["check"]
 labkit.check("combine_gradients", combine_gradients)
 
+# %% [markdown] tags=["slide-only"]
+# ## Each element once
+#
+# Some elements are there many times: on replicas, on tensor ranks, on both ends.
+#
+# **To the room:** what happens if you count one twice?
+#
+# <!-- notes: No error. You clip at a lower norm than the one you set. -->
+
 # %% [markdown]
-# (An all-reduce along `shard`, of which each rank keeps a part, sends twice what a reduce-scatter would. Lesson 13 has the
-# better one. Here what counts is *who*.)
+# (Along `shard`, lesson 13's reduce-scatter would send half of it. Here what counts is *who*.)
 #
 # ## 4 One norm
 #
-# Clipping needs the norm of the *whole* gradient: each element once. Your shards lie on a mesh on which some elements exist
-# many times. Replicas along `data` hold the same shards. Every tensor rank holds the norms and biases. Both ends of the
-# pipeline hold the embedding. Count one of them twice, and you clip at a lower norm than the one you set: no error says so.
-# Plain SGD would take shorter steps.
+# Clipping needs the norm of the *whole* gradient: each element once. But on a mesh some elements exist many times. Replicas
+# along `data` hold the same shards. Every tensor rank holds the norms and biases. Both ends of the pipeline hold the
+# embedding. Count one of them twice, and you clip at a lower norm than the one you set: no error says so.
 #
 # ### Exercise [[clip_whole]]
 #
@@ -323,15 +332,6 @@ def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm
 # %% tags=["check"]
 labkit.check("clip_whole", clip_whole)
 
-# %% [markdown] tags=["slide-only"]
-# ## Each element once
-#
-# Some elements are there many times: on replicas, on tensor ranks, on both ends.
-#
-# **To the room:** what happens if you count one twice?
-#
-# <!-- notes: No error. You clip at a lower norm than the one you set. -->
-
 # %% [markdown]
 # ## 5 The step
 #
@@ -342,7 +342,7 @@ labkit.check("clip_whole", clip_whole)
 # %% tags=["given"]
 from types import SimpleNamespace
 
-from labkit.hybrid_gpt import HybridStage, adamw_over, group_of_ends, mean_losses, one_f_one_b, played_step
+from labkit.hybrid_gpt import HybridStage, adamw_over, group_of_ends, mean_losses, one_f_one_b, played_step, warm_up
 from labkit.models import GPT, IGNORED, Addition, train
 
 PARTS = {"two_operators": "enter", "parallel_block": "ParallelMLP ParallelAttention", "run_schedule": "run_schedule",
@@ -373,11 +373,9 @@ def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[f
         clip_whole(weights, gradients, mesh, 1.0)
         for shard, gradient in zip(shards, gradients, strict=True):
             shard.grad = gradient
-        for group in optimizer.param_groups:
-            group["lr"] = 3e-3 * min(1.0, 10 * (step + 1) / num_steps)
+        warm_up(optimizer, step, num_steps)
         optimizer.step()
-        for p in params:
-            p.grad = None
+        stage.zero_grad()
         parts.start_node_gather(shards, params, shard_group)()
         losses += [] if loss is None else [loss.item()]
     return losses
@@ -388,7 +386,7 @@ def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[f
 # torch's own: `init_device_mesh`, `parallelize_module`, `fully_shard` and `torch.distributed.pipelining`.
 
 # %% seconds=20
-from labkit.torchs_hybrid import train_torchs
+from labkit.torchs_hybrid import step_beside, train_torchs
 
 SIZES = {"data": 1, "shard": 2, "pipeline": 2, "tensor": 2}
 parts, eight = my_parts(**SIZES), labkit.virtual(8)
@@ -401,20 +399,36 @@ print("torch's own", mean_losses(torchs.results))
 # %% [markdown]
 # The losses are the same: what lies where does not change what is learned. Without the clip, the third would be 2.731.
 #
-# This run cannot show all of your work: no weight of this GPT is of kind `"tokens"`, and both replicas have equally many
-# targets. The checks of [[combine_gradients]] hold these.
+# This run cannot show all of your work: no weight here is of kind `"tokens"`, and both replicas have as many targets. The
+# checks of [[combine_gradients]] hold these.
 #
-# Both runs on one axis. Which hides communication under computation? Is it faster for that, and what fills its ranks?
+# Both runs on one axis. torch's hides some of its communication, and ends later.
+
+# %% tags=["no-slide"]
+labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
+
+# %% [markdown]
+# **By how many percent does one of torch's steps take longer than one of yours?** A negative number says shorter.
+
+# %% tags=["predict"]
+labkit.predict("torchs_step", 8, unit="%")
 
 # %%
-labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
+labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
+
+# %% [markdown]
+# torch's run ends later because it *begins* later: `parallelize_module` scatters every weight, and stages first tell each
+# other their shapes. Its step makes fewer calls and hides a third of its communication. What that saves, small operators
+# take: each costs its launch, 4 us here, however little it computes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Eight ranks, one model
 #
 # One process, your parts, torch's own: **the same losses**.
 #
-# <!-- notes: Show the timelines. DeviceMesh, parallelize_module, fully_shard and pipelining on torch's side. -->
+# **To the room:** torch's run ends later. Is its step slower?
+#
+# <!-- notes: Show the timelines. No: it begins later, scattering weights. In a step it makes fewer calls and more operators. -->
 
 # %% [markdown]
 # ## 6 Which axis is on the network?
@@ -436,7 +450,7 @@ labkit.recorded("wrong_order")
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
 
 # %% [markdown]
-# Mend it. This plays such a step on *your* mesh, with the axes in the order that you write. Which orders are fast?
+# Mend it. This plays such a step on *your* mesh, axes in the order you write. Which orders are fast?
 
 
 # %%
@@ -447,35 +461,6 @@ def play(order):
 
 order = "pipeline tensor data"  # write another one, and run this cell again
 print(f"{order}: {play(order).makespan_ns / 1e6:.1f} ms")
-
-# %% [markdown]
-# ## 7 Twice the machines
-#
-# Back to 70 billion parameters on 512 H100s, eight on each axis, `tensor` last. You double the machines, and `data` goes
-# from 8 to 16. The batch stays. **How many times as long does a step take?**
-
-# %% tags=["predict"]
-labkit.predict("twice_the_nodes", 0.5)
-
-
-# %%
-from dataclasses import replace
-
-before = cost(SEVENTY_BILLION, MeshPlan((("data", 8), ("pipeline", 8), ("tensor", 8))))
-after = cost(replace(SEVENTY_BILLION, num_gpus=1024), MeshPlan((("data", 16), ("pipeline", 8), ("tensor", 8))))
-rows = [f"{name:10} {getattr(before, name):6.2f} s  {getattr(after, name):6.2f} s"
-        for name in ("seconds", "compute", "tensor", "bubble", "exchange", "gradients")]  # fmt: skip
-labkit.reveal("twice_the_nodes", after.seconds / before.seconds, ["           512 H100s  1024 H100s", *rows])
-
-# %% [markdown]
-# Each replica now has half as many microbatches. Computing and partial sums (`tensor`) halve. The bubble and the messages in
-# it (`exchange`) stay: a pipeline fills and drains once a step, however few microbatches follow. Gradients even take a little
-# longer: each rank holds as many, and their ring has more ranks.
-#
-# **[[batch_too]].** And with twice the machines *and* twice the batch? How many times as long does a step take then?
-
-# %% tags=["why"] exercise="batch_too" title="Twice the batch, too"
-labkit.answer("batch_too", 1)
 
 # %% [markdown] tags=["slide-only"]
 # ## Twice the machines, the same batch
@@ -488,50 +473,30 @@ labkit.answer("batch_too", 1)
 # <!-- notes: 0.57. With twice the batch as well it is 1, and then the loss has its say. -->
 
 # %% [markdown]
-# ## 8 Your own mesh
+# ## 7 Twice the machines
 #
-# Which sizes, which order? More tensor ranks: less memory each, more to exchange. More stages: less memory, a longer bubble.
-# More replicas: fewer microbatches, and gradients to sum. And every axis can lie on fast links or slow ones.
-#
-# `cost(job, plan)` says what a step takes, part by part, and `peak_bytes` on each GPU; `fault(job, plan)` says why something is
-# no plan. `help(Job)` and `help(MeshPlan)` name the fields. `JOBS` has those of the check:
+# Back to 70 billion parameters on 512 H100s, eight on each axis, `tensor` last. You double the machines, and `data` goes
+# from 8 to 16. The batch stays. **How many times as long does a step take?**
+
+# %% tags=["predict"]
+labkit.predict("twice_the_nodes", 0.5)
+
 
 # %%
-for name, job in JOBS.items():
-    print(f"{name}\n  {job}\n")
+before = cost(SEVENTY_BILLION, MeshPlan((("data", 8), ("pipeline", 8), ("tensor", 8))))
+after = cost(replace(SEVENTY_BILLION, num_gpus=1024), MeshPlan((("data", 16), ("pipeline", 8), ("tensor", 8))))
+rows = [f"{name:10} {getattr(before, name):6.2f} s  {getattr(after, name):6.2f} s"
+        for name in ("seconds", "compute", "tensor", "bubble", "exchange", "gradients")]  # fmt: skip
+labkit.reveal("twice_the_nodes", after.seconds / before.seconds, ["           512 H100s  1024 H100s", *rows])
 
 # %% [markdown]
-# The naive plan goes without a pipeline. Beating it earns half of the points. Megatron-LM's rule (Narayanan and others, 2021)
-# fills each node with tensor ranks and puts stages on different nodes. Reaching the best plan of that kind earns the other
-# half; the best known is faster still.
+# Each replica now has half as many microbatches. Computing and partial sums (`tensor`) halve. The bubble and the messages in
+# it (`exchange`) stay: a pipeline fills and drains once a step. Gradients even take a little longer: their ring has more ranks.
 #
-# ### Exercise [[lay_out]]
-#
-# *25 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
+# **[[batch_too]].** And with twice the machines *and* twice the batch? How many times as long does a step take then?
 
-
-# %% tags=["design"] exercise="lay_out" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=12 title="Your own mesh" provides=["lay_out"]
-def lay_out(job: Job) -> MeshPlan:
-    """Return a fast plan for a step of this job that takes at most job.memory_bytes on each GPU."""
-    # BEGIN SOLUTION lay_out
-    from itertools import permutations
-
-    divisors = [each for each in range(1, job.num_gpus + 1) if job.num_gpus % each == 0]
-    best = None
-    for tensor in divisors:
-        for stages in (each for each in divisors if job.num_gpus // tensor % each == 0):
-            ranks = {"tensor": tensor, "pipeline": stages, "data": job.num_gpus // tensor // stages}
-            for order in permutations(ranks):
-                for microbatch in (1, 2, 4, 8):
-                    plan = MeshPlan(tuple((axis, ranks[axis]) for axis in order), microbatch)
-                    if not fault(job, plan) and cost(job, plan).peak_bytes <= job.memory_bytes:
-                        best = min(best or plan, plan, key=lambda each: cost(job, each).seconds)
-    return best
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.challenge("lay_out", lay_out)
+# %% tags=["why"] exercise="batch_too" title="Twice the batch, too"
+labkit.answer("batch_too", 1)
 
 # %% [markdown] tags=["slide-only"]
 # ## What would you try first?
@@ -541,13 +506,68 @@ labkit.challenge("lay_out", lay_out)
 # | tensor ranks | memory | partial sums, every layer |
 # | stages | memory | a bubble |
 # | replicas | time | gradients, fewer microbatches |
+# | layers again | memory | a third of a layer |
 #
-# <!-- notes: The paper fills a node with tensor ranks. It is good, and not the best: let them find out why. -->
+# <!-- notes: In two of the three jobs the fastest plan does not fit. Ask which stage is full, and which is half empty. -->
+
+# %% [markdown]
+# ## 8 Your own mesh
+#
+# Which sizes, which order? More tensor ranks: less memory each, more to exchange. More stages: less memory, a longer bubble.
+# More replicas: fewer microbatches, and gradients to sum.
+#
+# `every_plan(job)` lists all sizes and orders, with microbatches of 1 to 8. `cost(job, plan)`
+# says what a step takes, and in `stage_bytes` what a GPU of each stage holds: weights, gradients, optimizer state,
+# activations. The fastest plan of each job:
+
+# %%
+for name, job in JOBS.items():
+    fastest = min(every_plan(job), key=lambda plan: cost(job, plan).seconds)
+    print(name, job, fastest, cost(job, fastest), sep="\n  ")
+
+# %% [markdown]
+# Two of them do not fit. The naive answer is the fastest one that does. But a plan can say more: `recompute`, how many layers
+# of each stage keep only their input and run forward again in backward; and `layers`, how many each stage has.
+#
+# Beating the naive answer earns half of the points (for the first job nothing beats it). The other half is for what AdaPipe
+# (Sun and others, 2024) reaches with equally many layers on each stage. The best known is faster still.
+#
+# ### Exercise [[lay_out]]
+#
+# *25 points, about 13 minutes; difficulty 4 of 5, importance 4 of 5*
+
+
+# %% tags=["design"] exercise="lay_out" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=4 importance=4 minutes=13 title="Your own mesh" provides=["lay_out"]
+def lay_out(job: Job) -> MeshPlan:
+    """Return a fast plan for a step of this job that takes at most job.memory_bytes on each GPU."""
+    # BEGIN SOLUTION lay_out
+    best, least = None, float("inf")
+    for plan in every_plan(job):
+        if cost(job, plan).seconds >= least:
+            continue
+        stages = plan.size("pipeline")
+        again = [0] * stages
+        for stage in range(stages):  # the first ones have most microbatches in flight
+            while again[stage] < job.num_layers // stages:
+                plan = replace(plan, recompute=tuple(again))
+                if cost(job, plan).stage_bytes[stage] <= job.memory_bytes:
+                    break
+                again[stage] += 1
+        plan = replace(plan, recompute=tuple(again))
+        found = cost(job, plan)
+        if found.peak_bytes <= job.memory_bytes and found.seconds < least:
+            best, least = plan, found.seconds
+    return best
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("lay_out", lay_out)
 
 # %% [markdown]
 # ## 9 Under torchrun
 #
-# What you built is a program. This cell makes it one:
+# This makes a program of it:
 
 
 # %% tags=["export"]
@@ -563,7 +583,7 @@ def main() -> list[float]:
 # torchrun --nproc-per-node 8 hybrid.py
 # ```
 #
-# Save your notebooks first: this page counts what they show as checked and passed.
+# Save your notebooks first: this page counts what they show as passed.
 
 # %% tags=["nbval-ignore-output"]
 labkit.built()
@@ -575,9 +595,10 @@ labkit.built()
 #   `pipeline` first, and gradients between.
 # * For every weight ask who holds it too, and what they saw. That decides each sum, and what counts once in a norm.
 # * Only replicas split the batch. With more of them each computes and sums less. Bubble, messages and gradients do not shrink.
+# * A pipeline's first stage is the fullest: it has the most microbatches in flight. Make room there, not everywhere.
 #
 # **The next question.** You tried hundreds of plans in a second, because a formula stood in for the cluster. How far can you
-# trust it? What would you measure first to trust it more?
+# trust it? What would you measure first?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -589,10 +610,62 @@ labkit.built()
 # Next: a formula stood in for the cluster. How far do you trust it?
 
 # %% [markdown]
+# ## Bonus: Stages that are not alike
+#
+# The best known plans of [[lay_out]] do one thing more. A first stage that computes layers again is the slowest, and the
+# slowest sets the pace for every microbatch. The last stage has room. So give the first one fewer layers, and the last one
+# more: AdaPipe's other half. Llama 3's first and last stages have fewer for another reason: embedding and output layer.
+#
+# ### Exercise [[deal_layers]]
+#
+# *10 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="deal_layers" points=10 difficulty=4 importance=3 minutes=20 title="Stages that are not alike" provides=["deal_layers"] bonus=true
+def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: int) -> list[int]:
+    """Return how many layers each stage gets, one or more, so that a step is as short as can be.
+
+    A step takes every stage once, and the slowest one for each microbatch but one.
+
+    Args:
+        seconds: seconds[s][n - 1] is what stage s takes a microbatch with n layers, whatever it computes again; the list
+            ends where no more fit.
+        num_layers: Of the model.
+        num_microbatches: Of a step.
+    """
+    # BEGIN SOLUTION deal_layers
+    best, least = [], float("inf")
+    for limit in sorted({time for row in seconds for time in row}):
+        if (num_microbatches - 1) * limit >= least:
+            break
+        ways = {0: (0.0, [])}  # by layers dealt out: the least sum, and how
+        for row in seconds:
+            tries = [
+                (done + n, (total + time, [*layers, n]))
+                for done, (total, layers) in ways.items()
+                for n, time in enumerate(row, 1)
+                if time <= limit and done + n <= num_layers
+            ]
+            ways = {}
+            for done, way in tries:
+                ways[done] = min(ways.get(done, way), way)
+        if num_layers in ways and ways[num_layers][0] + (num_microbatches - 1) * limit < least:
+            least = ways[num_layers][0] + (num_microbatches - 1) * limit
+            best = ways[num_layers][1]
+    return best
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("deal_layers", deal_layers)
+
+# %% [markdown]
 # ### Sources
 #
 # * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: tensor
 #   ranks inside a node, stages across nodes, replicas for the rest.
+# * Z. Sun and others, "AdaPipe: Optimizing Pipeline Parallelism with Adaptive Recomputation and Partitioning", ASPLOS 2024:
+#   what each stage computes again, and how many layers it gets.
 # * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3: the order of the axes, and why.
 # * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): the activations that a
 #   layer keeps.

@@ -7,8 +7,9 @@ which it shares with the groups beside it. tests/plans holds the model against r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations, product
 from typing import Any
 
 AXES = ("data", "pipeline", "tensor")
@@ -17,6 +18,8 @@ _STATE, _SHARDED = 6, 12
 """Bytes of a parameter on a GPU: 2 in bfloat16 and 4 of its gradient; and 12 that the ranks along "data" share."""
 _KEPT = 34
 """Bytes of activations that a layer keeps for each number of its input (Korthikanti and others, 2022)."""
+_INPUT = 2
+"""Bytes of each number of its input, which is all that a layer keeps that is computed again."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,14 @@ SEVENTY_BILLION = Job(
 
 A100 = {"flops": 250e12, "peak_flops": 312e12, "link_bytes_s": 230e9}
 """Fields of a job on A100s in nodes with NVLink."""
+A100_PCIE = {**A100, "link_bytes_s": 22e9, "memory_bytes": 40e9}
+"""Fields of a job on A100s of 40 GB without it."""
+RTX_4090 = {"flops": 130e12, "peak_flops": 165e12, "link_bytes_s": 22e9, "memory_bytes": 24e9}
+"""Fields of a job on RTX 4090s."""
 
 
 def job_of(width: int, num_layers: int, num_gpus: int, batch: int, **more: Any) -> Job:
-    """Return a job of a GPT of this width, 12 width^2 parameters a layer, 2048 tokens a sequence.
+    """Return a job of a GPT of this width, 12 width^2 parameters a layer; of 2048 tokens a sequence, if not said.
 
     Args:
         width: Numbers of an activation.
@@ -81,19 +88,20 @@ def job_of(width: int, num_layers: int, num_gpus: int, batch: int, **more: Any) 
         batch: Sequences of a step.
         **more: Other fields of Job; what is not said is as in SEVENTY_BILLION.
     """
+    more = {"num_tokens": 2048, **more}
     return replace(
-        SEVENTY_BILLION, width=width, layer_params=12 * width**2, num_tokens=2048, num_layers=num_layers,
+        SEVENTY_BILLION, width=width, layer_params=12 * width**2, num_layers=num_layers,
         num_gpus=num_gpus, batch=batch, **more,
     )  # fmt: skip
 
 
 JOBS = {
     "70 B on 512 H100s, 8 in a node": SEVENTY_BILLION,
-    "13 B on 64 A100s of 40 GB, 100 Gbit/s for a whole node": job_of(
-        5120, 40, 64, 512, memory_bytes=40e9, nic_bytes_s=12e9 / 8, **A100
+    "7 B on 16 RTX 4090s, 24 GB each, over PCIe": job_of(
+        4096, 32, 16, 128, num_tokens=4096, nic_bytes_s=1.5e9, **RTX_4090
     ),
-    "30 B on 64 A100s, 4 in a node, over PCIe": job_of(
-        7168, 48, 64, 256, gpus_per_node=4, nic_bytes_s=12e9, **{**A100, "link_bytes_s": 22e9}
+    "36 B on 64 A100s, 40 GB each, 4 in a node, over PCIe": job_of(
+        6144, 80, 64, 512, gpus_per_node=4, nic_bytes_s=6e9, **A100_PCIE
     ),
 }
 """The jobs of the lesson's design, by what they are."""
@@ -106,10 +114,14 @@ class MeshPlan:
     Attributes:
         sizes: (axis, ranks along it), the outermost axis first; ranks are neighbours along the last one.
         microbatch: Sequences that go through a stage together.
+        layers: Of each stage, the first one first; () for as many on each.
+        recompute: How many layers of each stage keep only their input, and run forward again in backward; () for none.
     """
 
     sizes: tuple[tuple[str, int], ...]
     microbatch: int = 1
+    layers: tuple[int, ...] = ()
+    recompute: tuple[int, ...] = ()
 
     def size(self, axis: str) -> int:
         """Return how many ranks an axis has."""
@@ -120,30 +132,45 @@ class MeshPlan:
         names = [name for name, _ in self.sizes]
         return math.prod(size for _, size in self.sizes[names.index(axis) + 1 :])
 
+    def of_stages(self, job: Job) -> list[tuple[int, int]]:
+        """Return (layers, those computed again) of each stage."""
+        stages = self.size("pipeline")
+        layers = self.layers or (job.num_layers // stages,) * stages
+        return list(zip(layers, self.recompute or (0,) * stages, strict=True))
+
 
 @dataclass(frozen=True)
 class Cost:
     """What a step costs.
 
     Attributes:
-        seconds: Of a step, the sum of the next five.
-        compute: Products of this GPU's layers.
-        tensor: All-reduces of activations.
-        bubble: What a stage waits while the pipeline fills and drains.
+        seconds: Of a step, the sum of the next six.
+        compute: Products of the slowest stage's layers.
+        recompute: What it computes again, with its all-reduces.
+        tensor: Its other all-reduces of activations.
+        bubble: What it waits while the pipeline fills and drains.
         exchange: Messages between stages that nothing hides.
         gradients: Gradients to the owners of their shards, and parameters back.
-        peak_bytes: The most that a GPU holds.
-        of_peak: The model's arithmetic over what the GPUs could do by their datasheet.
+        stage_bytes: The most that a GPU of each stage holds.
+        peak_bytes: The most of these.
+        of_peak: The model's arithmetic, each product once, over what the GPUs could do by their datasheet.
     """
 
     seconds: float
     compute: float
+    recompute: float
     tensor: float
     bubble: float
     exchange: float
     gradients: float
+    stage_bytes: tuple[float, ...]
     peak_bytes: float
     of_peak: float
+
+    def __repr__(self) -> str:
+        names = ("compute", "recompute", "tensor", "bubble", "exchange", "gradients")
+        parts = ", ".join(f"{name} {getattr(self, name):.2f}" for name in names)
+        return f"{self.seconds:.2f} s ({parts}), at most {self.peak_bytes / 1e9:.1f} GB on a GPU"
 
 
 def fault(job: Job, plan: MeshPlan) -> str:
@@ -153,10 +180,23 @@ def fault(job: Job, plan: MeshPlan) -> str:
         return f"the axes are {', '.join(names) or 'none'}; they are data, pipeline and tensor, each once"
     if (ranks := math.prod(size for _, size in plan.sizes)) != job.num_gpus or min(s for _, s in plan.sizes) < 1:
         return f"the sizes make {ranks} ranks for {job.num_gpus} GPUs"
-    if job.num_layers % plan.size("pipeline"):
-        return f"{plan.size('pipeline')} stages do not divide {job.num_layers} layers"
     if plan.microbatch < 1 or job.batch % (plan.microbatch * plan.size("data")):
         return f"microbatches of {plan.microbatch} on {plan.size('data')} replicas do not divide a batch of {job.batch}"
+    return _fault_of_stages(job, plan)
+
+
+def _fault_of_stages(job: Job, plan: MeshPlan) -> str:
+    stages = plan.size("pipeline")
+    if not plan.layers and job.num_layers % stages:
+        return f"{stages} stages do not divide {job.num_layers} layers"
+    for name in ("layers", "recompute"):
+        if (named := len(getattr(plan, name))) not in (0, stages):
+            return f"{name} names {named} stages of {stages}"
+    if plan.layers and (min(plan.layers) < 1 or sum(plan.layers) != job.num_layers):
+        return f"the stages have {' + '.join(map(str, plan.layers))} layers, and {job.num_layers} are to be dealt out"
+    for stage, (layers, again) in enumerate(plan.of_stages(job)):
+        if not 0 <= again <= layers:
+            return f"stage {stage} has {layers} layers and computes {again} of them again"
     return ""
 
 
@@ -168,30 +208,46 @@ def cost(job: Job, plan: MeshPlan) -> Cost:
     """
     if problem := fault(job, plan):
         raise ValueError(problem)
-    tensor, stages, replicas = (plan.size(axis) for axis in ("tensor", "pipeline", "data"))
-    layers, num_microbatches = job.num_layers // stages, job.batch // replicas // plan.microbatch
-    sequences = plan.microbatch * job.num_tokens
-    product = layers * 6 * job.layer_params * sequences / tensor / job.flops
-    activation = plan.microbatch * job.activation_bytes
-    reduce = layers * 4 * 2 * ring_seconds(job, plan, "tensor", activation)
-    hop = message_seconds(job, plan, activation) if stages > 1 else 0.0
-    of_stage = layers * job.layer_params / tensor
+    stages, of_stages = plan.size("pipeline"), plan.of_stages(job)
+    num_microbatches = job.batch // plan.size("data") // plan.microbatch
+    products, reduce, again = layer_seconds(job, plan)
+    times = [layers * (products + reduce) + repeated * again for layers, repeated in of_stages]
+    layers, repeated = of_stages[times.index(max(times))]
+    hop = message_seconds(job, plan, plan.microbatch * job.activation_bytes) if stages > 1 else 0.0
+    of_stage = max(layers for layers, _ in of_stages) * job.layer_params / plan.size("tensor")
     gradients = ring_seconds(job, plan, "data", 4 * of_stage) + ring_seconds(job, plan, "data", _HALF * of_stage)
-    compute, all_reduce = num_microbatches * product, num_microbatches * reduce
-    bubble, exchange = (stages - 1) * (product + reduce), 2 * (stages - 1) * hop
-    seconds = compute + all_reduce + bubble + exchange + gradients
+    parts = (layers * products, repeated * again, layers * reduce)
+    compute, recompute, tensor = (num_microbatches * each for each in parts)
+    bubble, exchange = sum(times) - max(times), 2 * (stages - 1) * hop
+    seconds = compute + recompute + tensor + bubble + exchange + gradients
     needed = 6 * job.num_layers * job.layer_params * job.batch * job.num_tokens
     of_peak = needed / (seconds * job.num_gpus * job.peak_flops)
-    return Cost(seconds, compute, all_reduce, bubble, exchange, gradients, peak_bytes(job, plan), of_peak)
+    held = stage_bytes(job, plan)
+    return Cost(seconds, compute, recompute, tensor, bubble, exchange, gradients, held, max(held), of_peak)
 
 
-def peak_bytes(job: Job, plan: MeshPlan) -> float:
-    """Return the most bytes a GPU holds: state, and what the first stage keeps of microbatches in flight."""
-    tensor, stages, replicas = (plan.size(axis) for axis in ("tensor", "pipeline", "data"))
-    layers, num_microbatches = job.num_layers // stages, job.batch // replicas // plan.microbatch
-    state = (_STATE + _SHARDED / replicas) * layers * job.layer_params / tensor
-    kept = layers * _KEPT / 2 * plan.microbatch * job.activation_bytes / tensor
-    return state + min(stages, num_microbatches) * kept
+def layer_seconds(job: Job, plan: MeshPlan) -> tuple[float, float, float]:
+    """Return how long a layer takes a microbatch: products, all-reduces, and all of its forward once more."""
+    products = 6 * job.layer_params * plan.microbatch * job.num_tokens / plan.size("tensor") / job.flops
+    reduce = 4 * 2 * ring_seconds(job, plan, "tensor", plan.microbatch * job.activation_bytes)
+    return products, reduce, products / 3 + reduce / 2
+
+
+def stage_bytes(job: Job, plan: MeshPlan) -> tuple[float, ...]:
+    """Return the most bytes that a GPU of each stage holds: state, and what it keeps of microbatches in flight.
+
+    In 1F1B a stage has as many in flight as there are stages from it to the end. A layer that is computed again keeps
+    its input, and while it is computed again, one such layer is there whole.
+    """
+    stages, num_microbatches = plan.size("pipeline"), job.batch // plan.size("data") // plan.microbatch
+    numbers = plan.microbatch * job.activation_bytes / 2 / plan.size("tensor")
+    of_layer = (_STATE + _SHARDED / plan.size("data")) * job.layer_params / plan.size("tensor")
+    found = []
+    for stage, (layers, again) in enumerate(plan.of_stages(job)):
+        in_flight = min(stages - stage, num_microbatches)
+        kept = in_flight * ((layers - again) * _KEPT + again * _INPUT) + (_KEPT if again else 0)
+        found.append(layers * of_layer + kept * numbers)
+    return tuple(found)
 
 
 def ring_seconds(job: Job, plan: MeshPlan, axis: str, num_bytes: float) -> float:
@@ -224,16 +280,15 @@ def _passes(job: Job, plan: MeshPlan, axis: str) -> tuple[int, float]:
     return math.ceil(size / members), min(job.link_bytes_s, job.nic_bytes_s * members)
 
 
-def every_plan(job: Job, orders: Sequence[Sequence[str]], microbatches: Sequence[int] = (1, 2, 4, 8)) -> list[MeshPlan]:
-    """Return every plan of a job in these orders that divides it and fits into memory."""
-    found = []
+def every_plan(
+    job: Job, orders: Iterable[Sequence[str]] = tuple(permutations(AXES)), microbatches: Sequence[int] = (1, 2, 4, 8)
+) -> list[MeshPlan]:
+    """Return every plan of a job whose stages are alike and compute nothing again; memory is not looked at."""
     divisors = [each for each in range(1, job.num_gpus + 1) if job.num_gpus % each == 0]
-    for tensor in divisors:
-        for stages in (each for each in divisors if job.num_gpus % (tensor * each) == 0):
-            sizes = {"tensor": tensor, "pipeline": stages, "data": job.num_gpus // tensor // stages}
-            for order in orders:
-                for microbatch in microbatches:
-                    plan = MeshPlan(tuple((axis, sizes[axis]) for axis in order), microbatch)
-                    if not fault(job, plan) and peak_bytes(job, plan) <= job.memory_bytes:
-                        found.append(plan)
+    found = []
+    for tensor, stages in product(divisors, divisors):
+        sizes = {"tensor": tensor, "pipeline": stages, "data": job.num_gpus // tensor // stages}
+        for order, microbatch in product(orders, microbatches):
+            plan = MeshPlan(tuple((axis, sizes[axis]) for axis in order), microbatch)
+            found += [] if fault(job, plan) else [plan]
     return found

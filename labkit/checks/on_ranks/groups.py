@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -17,8 +18,16 @@ def my_group(inputs: Values, key: str = "groups") -> Any:
     """
     if not inputs.get(key):
         return None
-    made = [(dist.new_group(ranks), ranks) for ranks in listed(inputs, key)]
-    return next(group for group, ranks in made if dist.get_rank() in ranks)
+    return group_among(listed(inputs, key))
+
+
+def group_among(lists: Iterable[Sequence[int]]) -> Any:
+    """Return this rank's group, None where it is in none of the lists; every rank calls this with the same ones.
+
+    Each different list is made into a group once; an empty one into none.
+    """
+    made = {ranks: dist.new_group(list(ranks)) for ranks in dict.fromkeys(map(tuple, lists)) if ranks}
+    return next((group for ranks, group in made.items() if dist.get_rank() in ranks), None)
 
 
 def one_group(inputs: Values) -> tuple[Any, bool]:

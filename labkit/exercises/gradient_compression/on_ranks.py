@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.values import integer, integers, listed, record, records, tensor, text
+from labkit.checks.values import integer, listed, record, records, tensor, text
 from labkit.exercises.gradient_compression.stand_ins import PacketStandIn
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -32,14 +31,6 @@ def parts_of(packet: Any) -> list[Tensor] | str:
     if wrong is not None:
         return f"a part of the packet is a {type(wrong).__name__}, not a tensor; only tensors travel"
     return list(parts)
-
-
-def group_of(inputs: Values) -> tuple[dist.ProcessGroup | None, bool]:
-    """Return the group of the case and whether this rank is in it."""
-    if "group" not in inputs:
-        return None, True
-    ranks = integers(inputs, "group")
-    return dist.new_group(ranks), dist.get_rank() in ranks
 
 
 def laid_out(gradient: Tensor, layout: str) -> Tensor:

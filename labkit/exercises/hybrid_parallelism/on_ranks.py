@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from labkit.checks.case import Values
+from labkit.checks.on_ranks.groups import group_among
 from labkit.checks.values import listed
 from labkit.exercises.hybrid_parallelism.meshes import along, ends, places, sizes_of
 from labkit.plans.mesh_weights import Weight
@@ -28,8 +28,8 @@ class Mesh:
     def __init__(self, sizes: Mapping[str, int]) -> None:
         rank, size = dist.get_rank(), dist.get_world_size()
         self.sizes, self.place = dict(sizes), places(sizes)[rank]
-        self.groups = {axis: _mine([along(each, sizes, [axis]) for each in range(size)], rank) for axis in sizes}
-        self.ends = _mine([ends(each, sizes) for each in range(size)], rank)
+        self.groups = {axis: group_among(along(each, sizes, [axis]) for each in range(size)) for axis in sizes}
+        self.ends = group_among(ends(each, sizes) for each in range(size))
 
 
 def mesh_of(inputs: Values) -> Mesh:
@@ -45,15 +45,6 @@ def weights_of(inputs: Values) -> list[Weight]:
         parameter.grad = None if each.get("gradient") is None else each["gradient"].clone()
         made.append(Weight(parameter, each["tensor"], each["tied"]))
     return made
-
-
-def _mine(lists: list[list[int]], rank: int) -> Any:
-    """Return this rank's group of all that are made, None where it is in none; every rank makes all of them."""
-    made: dict[tuple[int, ...], Any] = {}
-    for ranks in lists:
-        if ranks and tuple(ranks) not in made:
-            made[tuple(ranks)] = dist.new_group(ranks)
-    return next((group for ranks, group in made.items() if rank in ranks), None)
 
 
 def shards_given(inputs: Values) -> list[Tensor]:

@@ -81,10 +81,11 @@ def clip_whole(weights, shards, mesh, max_norm):
 
 # %% lay_out
 def lay_out(job):
-    plans = [
-        MeshPlan((("pipeline", stages), ("data", job.num_gpus // stages // tensor), ("tensor", tensor)))
-        for tensor in (1, 2, 4, 8)
-        for stages in (1, 2, 4, 8, 16, 32)
-    ]
-    fitting = [each for each in plans if not fault(job, each) and cost(job, each).peak_bytes <= job.memory_bytes]
-    return min(fitting, key=lambda each: cost(job, each).seconds)
+    found = []
+    for plan in every_plan(job, microbatches=[1]):
+        stages = plan.size("pipeline")
+        tries = range(job.num_layers // stages + 1)
+        held = [cost(job, replace(plan, recompute=(n,) * stages)).stage_bytes for n in tries]
+        again = [next((n for n in tries if held[n][at] <= job.memory_bytes), -1) for at in range(stages)]
+        found += [] if -1 in again else [replace(plan, recompute=tuple(again))]
+    return min(found, key=lambda each: cost(job, each).seconds)

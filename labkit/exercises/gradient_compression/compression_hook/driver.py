@@ -10,9 +10,9 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of
 from labkit.checks.values import listed, number, record, tensors, text
-from labkit.exercises.gradient_compression.on_ranks import group_of
 from labkit.exercises.gradient_compression.stand_ins import Bucket, HookStandIn, Recorder, stand_in
 from labkit.torch_port.futures import AnyFuture
 
@@ -24,7 +24,7 @@ def call_hook(functions: Functions, inputs: Values) -> Values:
     each step the buffers of its buckets; optional group.
     """
     cuts = dist.new_group()
-    group, member = group_of(inputs)
+    group, member = one_group(inputs)
     if not member:
         return {"member": False}
     memory = Recorder(stand_in(record(inputs, "compressor"), functions, inputs))

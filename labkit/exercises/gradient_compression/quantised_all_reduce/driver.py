@@ -7,8 +7,9 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.groups import one_group
 from labkit.checks.values import tensor, text
-from labkit.exercises.gradient_compression.on_ranks import group_of, laid_out
+from labkit.exercises.gradient_compression.on_ranks import laid_out
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -16,7 +17,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: tensor, layout; optional group.
     """
-    group, member = group_of(inputs)
+    group, member = one_group(inputs)
     if not member:
         return {"member": False}
     given = laid_out(tensor(inputs, "tensor"), text(inputs, "layout"))

@@ -13,7 +13,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Call lay_out with a job; return the plan as data."""
     plan: Any = functions["lay_out"](Job(**cast(dict[str, Any], inputs["job"])))
     try:
-        data: Value = {"sizes": [[axis, size] for axis, size in plan.sizes], "microbatch": plan.microbatch}
+        data: Value = {
+            "sizes": [[axis, size] for axis, size in plan.sizes],
+            "microbatch": plan.microbatch, "layers": list(plan.layers), "recompute": list(plan.recompute),
+        }  # fmt: skip
     except (AttributeError, TypeError, ValueError):
         data = f"{plan!r:.80}"
     return {"plan": data}

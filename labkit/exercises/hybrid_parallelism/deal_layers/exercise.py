@@ -1,0 +1,183 @@
+"""How many layers each stage of a pipeline gets, where stages differ in what they must compute again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from labkit.checks.case import Case, Values
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.values import integer, listed
+from labkit.checks.wire import Wire
+from labkit.exercises.hybrid_parallelism.best_plans import fewest_again
+from labkit.exercises.hybrid_parallelism.deal_layers.driver import drive
+from labkit.plans.hybrid_step import JOBS, Job, MeshPlan, layer_seconds
+
+Seconds = list[list[float]]
+
+
+def dealt_case(name: str, seconds: Sequence[Sequence[float]], num_layers: int, num_microbatches: int) -> Case:
+    """Return a case of deal_layers; seconds[s][n - 1] is what stage s takes with n layers."""
+    rows = [list(row) for row in seconds]
+    return Case(name, 1, ({"seconds": rows, "num_layers": num_layers, "num_microbatches": num_microbatches},))
+
+
+def mesh_case(name: str, job: Job, plan: MeshPlan, *, last: float = 0.0) -> Case:
+    """Return the case of a job on a mesh: each stage computes as few layers again as it must.
+
+    Args:
+        name: What is special about it.
+        job: What is trained.
+        plan: On which mesh.
+        last: Layers' worth of work that the last stage has besides, for the vocabulary.
+    """
+    products, reduce, again = layer_seconds(job, plan)
+    fewest = fewest_again(job, plan, job.num_layers - plan.size("pipeline") + 1)
+    rows = [[n * (products + reduce) + row[n] * again for n in range(1, len(row))] for row in fewest]
+    rows[-1] = [each + last * products for each in rows[-1]]
+    return dealt_case(name, rows, job.num_layers, job.batch // plan.size("data") // plan.microbatch)
+
+
+def _given(case: Case) -> tuple[Seconds, int, int]:
+    inputs = case.inputs[0]
+    return listed(inputs, "seconds"), integer(inputs, "num_layers"), integer(inputs, "num_microbatches")
+
+
+def step_seconds(case: Case, layers: Sequence[int]) -> float:
+    """Return what a step takes with so many layers on each stage, all of which fit."""
+    seconds, _, num_microbatches = _given(case)
+    times = [row[n - 1] for row, n in zip(seconds, layers, strict=True)]
+    return sum(times) + (num_microbatches - 1) * max(times)
+
+
+def fastest_dealt(case: Case, num_microbatches: int | None = None) -> list[int]:
+    """Return the layers of each stage with which a step is shortest.
+
+    For each time that the slowest stage may take: of all ways to deal out layers within it, that with the least sum.
+    """
+    seconds, num_layers, given = _given(case)
+    rest = (given if num_microbatches is None else num_microbatches) - 1
+    best: tuple[float, list[int]] = (math.inf, [])
+    for limit in sorted({each for row in seconds for each in row}):
+        if rest * limit >= best[0]:
+            break
+        ways: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
+        for row in seconds:
+            tries = [
+                (done + n, (total + time, [*layers, n]))
+                for done, (total, layers) in ways.items()
+                for n, time in enumerate(row, 1)
+                if time <= limit and done + n <= num_layers
+            ]
+            ways = {}
+            for done, way in tries:
+                ways[done] = min(ways.get(done, way), way)
+        if num_layers in ways:
+            best = min(best, (ways[num_layers][0] + rest * limit, ways[num_layers][1]))
+    return best[1]
+
+
+def _one_by_one(case: Case) -> list[int]:
+    """Return what comes of giving each layer to the stage that is done first with one more."""
+    seconds, num_layers, _ = _given(case)
+    layers = [1] * len(seconds)
+    for _ in range(num_layers - len(layers)):
+        room = [stage for stage, row in enumerate(seconds) if layers[stage] < len(row)]
+        if not room:
+            return []
+        layers[min(room, key=lambda stage: seconds[stage][layers[stage]])] += 1
+    return layers
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield why layers are not dealt out, or that a step could be shorter."""
+    seconds, num_layers, _ = _given(case)
+    layers = got[0]["layers"]
+    if not isinstance(layers, list) or any(type(each) is not int for each in layers):
+        yield Finding(_NO_LIST, f"deal_layers returned {layers!s:.60}, expected a list of whole numbers.")
+        return
+    if len(layers) != len(seconds) or min(layers) < 1 or sum(layers) != num_layers:
+        text = f"{layers} deals out {sum(layers)} layers to {len(layers)} stages"
+        yield Finding(_LOST, f"{text}; there are {num_layers} for {len(seconds)}, one or more each.")
+        return
+    for stage, (row, count) in enumerate(zip(seconds, layers, strict=True)):
+        if count > len(row):
+            yield Finding(_TOO_MANY, f"Stage {stage} gets {count} layers, and {len(row)} fit.")
+            return
+    took, best = step_seconds(case, layers), step_seconds(case, fastest_dealt(case))
+    if took > best * (1 + 1e-9):
+        text = f"With {layers} a step takes {took:.4g} s; it can take {best:.4g} s."
+        yield Finding(_which(case, layers), text, f"{best:.4g} s", f"{took:.4g} s")
+
+
+def _which(case: Case, layers: list[int]) -> str:
+    """Return which rule gave these layers, "" where none is known."""
+    seconds, num_layers, _ = _given(case)
+    times = [row[n - 1] for row, n in zip(seconds, layers, strict=True)]
+    if len(set(layers)) == 1 or layers == _even(num_layers, len(layers)):
+        return _EQUAL
+    least = [row[n - 1] for row, n in zip(seconds, fastest_dealt(case, 1), strict=True)]
+    if math.isclose(sum(times), sum(least)):
+        return _SUM
+    if layers == _one_by_one(case):
+        return _GREEDY
+    slowest = max(row[n - 1] for row, n in zip(seconds, fastest_dealt(case, 10**6), strict=True))
+    return _SLOWEST if math.isclose(max(times), slowest) else ""
+
+
+def _even(num_layers: int, stages: int) -> list[int]:
+    return [num_layers // stages + (stage < num_layers % stages) for stage in range(stages)]
+
+
+_NO_LIST, _LOST, _TOO_MANY = "no list", "layers lost", "does not fit"
+_EQUAL, _SUM, _SLOWEST, _GREEDY = "equal stages", "the sum alone", "the slowest stage alone", "one layer at a time"
+
+_UNLIKE = ((2.5, 4.0, 5.0, 6.0), (1.0, 3.5, 6.0), (1.5, 2.5, 4.0, 5.0, 6.0))
+_ALIKE = [float(n) for n in range(1, 11)]
+_SEVEN_BILLION = JOBS["7 B on 16 RTX 4090s, 24 GB each, over PCIe"]
+
+EXERCISE = declared(
+    id="deal_layers",
+    functions=("deal_layers",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"layers": ANYTHING}],
+    looks=(find,),
+    mistakes=(
+        Mistake(_NO_LIST, "Return a list: how many layers each stage gets, the first stage first."),
+        Mistake(_LOST, "Each stage has one layer or more, and together they have num_layers."),
+        Mistake(_TOO_MANY, "seconds[s] has an entry for each number of layers that fits on stage s, and no more."),
+        Mistake(_EQUAL,
+                "Stages have as many layers each. Take one from a stage that must compute many again, and give it to "
+                "one that has room."),
+        Mistake(_SUM,
+                "The sum of all stages is as small as it can be. But the slowest stage counts for every microbatch, "
+                "the sum for one."),
+        Mistake(_SLOWEST,
+                "The slowest stage is as fast as it can be. But of all ways to reach that, take the one whose stages "
+                "take least together; and with few microbatches a slower one can be worth it."),
+        Mistake(_GREEDY,
+                "Each layer went to the stage that is done first with one more. A stage's times do not grow evenly: "
+                "one cheap layer can be followed by dear ones."),
+    ),
+    visible=(
+        dealt_case("2 stages, 5 layers", ((1.0, 2.0, 3.4), (1.0, 2.0, 3.0, 4.0)), 5, 4),
+        dealt_case("3 stages, 2 microbatches", _UNLIKE, 8, 2),
+        mesh_case("7 B, 4 stages on 16 RTX 4090s", _SEVEN_BILLION,
+                  MeshPlan((("pipeline", 4), ("data", 4), ("tensor", 1)))),
+        dealt_case("the last stage has the vocabulary", [_ALIKE, _ALIKE, _ALIKE, [2.5 + each for each in _ALIKE]],
+                   24, 32),
+    ),
+    hints=(
+        "Say the slowest stage may take so long and no longer. What is then left to be made small?",
+        "For one limit: of all ways to deal out the layers with every stage within it, the one with the least sum. "
+        "Deal out stage by stage, and for each number of layers dealt out so far keep only the best way. Then try "
+        "every limit that some stage can take.",
+        "for limit in every time in seconds: ways = {0: (0.0, [])}; for each row: of every way and every n with "
+        "row[n - 1] <= limit, the way with the least sum for each number of layers; then ways[num_layers] plus "
+        "(num_microbatches - 1) * limit.",
+    ),
+    distributed=False,
+)  # fmt: skip

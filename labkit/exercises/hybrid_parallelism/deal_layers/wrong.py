@@ -1,0 +1,77 @@
+"""Wrong answers to deal_layers, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+
+
+def dealt(name: str, mistake: str, body: str) -> None:
+    WRONG.wrong(name, mistake, f"def deal_layers(seconds, num_layers, num_microbatches):\n{body}")
+
+
+def best_by(key: str) -> str:
+    return f"""
+    ways = {{0: []}}
+    for row in seconds:
+        after = {{}}
+        for done, layers in ways.items():
+            for n in range(1, min(len(row), num_layers - done) + 1):
+                way = [*layers, n]
+                times = [each[m - 1] for each, m in zip(seconds, way)]
+                old = after.get(done + n)
+                if old is None or {key} < old[0]:
+                    after[done + n] = ({key}, way)
+        ways = {{done: way for done, (_, way) in after.items()}}
+    return ways[num_layers]
+"""
+
+
+dealt("no list", "no list", "    return {stage: num_layers // len(seconds) for stage in range(len(seconds))}\n")
+dealt("loses the rest", "layers lost", "    return [num_layers // len(seconds)] * len(seconds)\n")
+dealt(
+    "all but one each on the first stage", "does not fit",
+    "    return [num_layers - len(seconds) + 1] + [1] * (len(seconds) - 1)\n",
+)  # fmt: skip
+dealt(
+    "as many each", "equal stages",
+    "    each, rest = divmod(num_layers, len(seconds))\n"
+    "    return [each + (stage < rest) for stage in range(len(seconds))]\n",
+)  # fmt: skip
+dealt("least sum", "the sum alone", best_by("sum(times)"))
+dealt("fastest slowest stage", "the slowest stage alone", best_by("max(times)"))
+dealt(
+    "one by one", "one layer at a time",
+    """
+    layers = [1] * len(seconds)
+    for _ in range(num_layers - len(layers)):
+        room = [stage for stage, row in enumerate(seconds) if layers[stage] < len(row)]
+        layers[min(room, key=lambda stage: seconds[stage][layers[stage]])] += 1
+    return layers
+""",
+)  # fmt: skip
+WRONG.right(
+    "by sums for each limit",
+    """
+def deal_layers(seconds, num_layers, num_microbatches):
+    from functools import cache
+
+    def within(limit):
+        @cache
+        def rest(stage, left):
+            if stage == len(seconds):
+                return (0.0, ()) if left == 0 else (float("inf"), ())
+            found = [(float("inf"), ())]
+            for n, time in enumerate(seconds[stage][:left], 1):
+                if time <= limit:
+                    total, layers = rest(stage + 1, left - n)
+                    found.append((total + time, (n, *layers)))
+            return min(found)
+
+        return rest(0, num_layers)
+
+    tries = [(within(limit), limit) for limit in {time for row in seconds for time in row}]
+    return list(min(tries, key=lambda each: each[0][0] + (num_microbatches - 1) * each[1])[0][1])
+""",
+)
