@@ -206,15 +206,6 @@ def grade(
         list[Path] | None,
         typer.Option(help="A pack you handed out: its cells earn what it says, and the class page names who used it."),
     ] = None,
-    variants: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder that release --variants wrote: each student's finds are judged by their own keys."
-        ),
-    ] = None,
-    book: Annotated[
-        str, typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook whose roster --variants goes by.")
-    ] = "sqlite:///gradebook.db",
     device: Annotated[
         str, typer.Option(help="Where hidden cases run: cpu, or cuda for this machine's GPUs (see docs/attacks.md).")
     ] = "cpu",
@@ -250,8 +241,6 @@ def grade(
         dask=dask,
         packs=pack or (),
         device=device,
-        variants=variants,
-        book=book,
     )
     below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
     if below:

@@ -27,7 +27,7 @@ from labkit.grading.sandbox.gpus import gpus_for_grading
 from labkit.grading.setting import Setting
 from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions
-from labkit.grading.variants import Keys, keys_for
+from labkit.grading.variants import Keys, keys_file, keys_for
 from labkit.grading.workers.local_class import LocalClass
 from labkit.grading.workers.worker_process import WorkerProcess
 from labkit.links import refuse_links
@@ -58,12 +58,11 @@ def grade(
     dask: str | None = None,
     packs: Sequence[str | Path] = (),
     device: str = "cpu",
-    variants: str | Path | None = None,
-    book: str = "sqlite:///gradebook.db",
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
 
-    A student whose result is there, for the same file, lesson and key, is not graded again.
+    A student whose result is there, for the same file, lesson and key, is not graded again. Where students have runs of
+    their own, answers are judged by the keys of the student whose file it is, by the gradebook's roster.
 
     Args:
         paths: Notebooks, or folders of notebooks and of folders that hold one.
@@ -85,9 +84,6 @@ def grade(
         packs: Packs of answers that were handed out; cells as they filled them earn what they say.
         device: "cpu", or "cuda": hidden cases run on this machine's GPUs, a submission at a time on each, and all ranks
             of a case share one. Notebooks are executed on the CPU all the same.
-        variants: The folder that `labkit release --variants` wrote: answers to its finds are judged by the keys of the
-            student whose file it is, by the roster in `book`.
-        book: The gradebook's address.
 
     Raises:
         ConfigError: If something named is not there or not possible.
@@ -95,30 +91,19 @@ def grade(
     """
     started = time.monotonic()
     named = [Path(path) for path in paths]
-    if sandbox not in KINDS:
-        raise ConfigError(f"sandbox {sandbox!r} is not known; use {' or '.join(KINDS)}")
-    if jobs is not None and jobs < 1:
-        raise ConfigError(f"--jobs {jobs} leaves nobody to grade; use 1 or more")
-    if device not in DEVICES:
-        raise ConfigError(f"device {device!r} is not known; use {' or '.join(DEVICES)}")
-    if device == "cuda" and dask is not None:
-        raise ConfigError("--device cuda grades on this machine's GPUs; workers of a Dask cluster grade on their CPUs")
-    if jobs is not None and dask is not None:
-        raise ConfigError(
-            f"--jobs {jobs} is for this machine; on a Dask cluster as many are graded at a time as its workers have "
-            "threads"
-        )
+    _refuse_what_cannot_be(sandbox, jobs, device, dask)
     with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
         found = find_course(lesson, course, named)
         given = read_packs([Path(path) for path in packs], found.name)
-        secret = class_key(Path(key) if key is not None else key_file(os.environ))
+        key = Path(key) if key is not None else key_file(os.environ)
+        secret = class_key(key)
         if sandbox != "none" and dask is None:
             require()
         gpus = gpus_for_grading(sandbox) if device == "cuda" else ()
         submissions, notes = find_submissions(named, found.manifest.lesson)
         refuse_links(Path(out), "the folder for reports")
         out = Path(out).resolve()
-        drawn = _drawn(variants, book, [each.name for each in submissions]) if variants is not None else {}
+        drawn = _drawn(key, [each.name for each in submissions])
         fingerprint = found.fingerprint(secret, second_run, given, on_gpu=bool(gpus), drawn=drawn)
         kept = {} if again else _kept(submissions, out, fingerprint)
         todo = [submission for submission in submissions if submission.name not in kept]
@@ -156,11 +141,29 @@ def grade(
     return report
 
 
-def _drawn(variants: str | Path, book: str, names: Sequence[str]) -> dict[str, Keys]:
-    """Return the keys of each submission where students have runs of their own."""
+def _refuse_what_cannot_be(sandbox: str, jobs: int | None, device: str, dask: str | None) -> None:
+    if sandbox not in KINDS:
+        raise ConfigError(f"sandbox {sandbox!r} is not known; use {' or '.join(KINDS)}")
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"--jobs {jobs} leaves nobody to grade; use 1 or more")
+    if device not in DEVICES:
+        raise ConfigError(f"device {device!r} is not known; use {' or '.join(DEVICES)}")
+    if device == "cuda" and dask is not None:
+        raise ConfigError("--device cuda grades on this machine's GPUs; workers of a Dask cluster grade on their CPUs")
+    if jobs is not None and dask is not None:
+        raise ConfigError(
+            f"--jobs {jobs} is for this machine; on a Dask cluster as many are graded at a time as its workers have "
+            "threads"
+        )
+
+
+def _drawn(key: Path, names: Sequence[str]) -> dict[str, Keys]:
+    """Return the keys of each submission where students have runs of their own, else nothing."""
+    if not (kept := keys_file(key)).is_file():
+        return {}
     from labkit.grading.book.whose import whose_in
 
-    return keys_for(Path(variants), whose_in(book, names), names)
+    return keys_for(kept, whose_in(os.environ.get("LABKIT_GRADEBOOK", "sqlite:///gradebook.db"), names), names)
 
 
 def _remove_left_behind() -> None:

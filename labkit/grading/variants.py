@@ -2,7 +2,7 @@
 
 A find's ``solutions/hidden/LESSON/SLUG/record.py`` may have a function ``drawn(draw)``: it returns a run on virtual
 ranks and what the key of that run says. `labkit release --variants` writes each student's runs and keeps the keys;
-`labkit grade --variants` judges each student's answers by them.
+`labkit grade` judges each student's answers by them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import re
 import runpy
+import stat
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ from labkit.progress import Told, steps, untold
 Keys: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Slug of a find -> what the key of a student's own run says."""
 
-KEYS, FOR_STUDENTS = "keys.json", "for-students"
 NOBODYS: Keys = {"": {}}
 """The keys of a file of which nobody knows whose it is."""
 
@@ -41,20 +41,22 @@ class Written:
 
     Attributes:
         folder: The folder.
+        keys: The file of what is right.
         students: How many have runs of their own.
         finds: Slugs of the finds that are drawn.
     """
 
     folder: Path
+    keys: Path
     students: int
     finds: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return what the terminal shows."""
         return (
-            f"{self.folder / FOR_STUDENTS}: a ZIP file for each of {self.students} people, with runs of their own for "
+            f"{self.folder}: a ZIP file for each of {self.students} people, with runs of their own for "
             f"{', '.join(self.finds)}; it is unpacked beside the notebooks\n"
-            f"{self.folder / KEYS}: what is right, for you alone; name the folder to labkit grade with --variants"
+            f"{self.keys}: what is right, for you alone; labkit grade looks there"
         )
 
 
@@ -69,14 +71,14 @@ def draw_for(key: bytes, student: str, slug: str) -> Draw:
     return Draw(hmac.new(key, "\0".join(("variant", student, slug)).encode(), "sha256").hexdigest())
 
 
-def write_variants(folder: Path, students: Iterable[str], course: Path, key: bytes, told: Told = untold) -> Written:
+def write_variants(folder: Path, students: Iterable[str], course: Path, key: Path, told: Told = untold) -> Written:
     """Write the runs of each student and the keys to all of them.
 
     Args:
         folder: A folder outside what students get.
         students: Names as the gradebook has them.
         course: Its root.
-        key: The class key.
+        key: The file of the class key; the keys of the runs lie beside it.
         told: Told before each student's runs.
 
     Raises:
@@ -88,22 +90,24 @@ def write_variants(folder: Path, students: Iterable[str], course: Path, key: byt
     if not files:
         raise ConfigError(f"no find of {course / HIDDEN} draws its run: no record.py there has a function drawn(draw)")
     refuse_links(folder, "the folder for runs of one's own")
-    (folder / FOR_STUDENTS).mkdir(parents=True, exist_ok=True)
+    secret = class_key(key)
+    folder.mkdir(parents=True, exist_ok=True)
     draws: dict[str, Callable[..., Any]] = {slug: runpy.run_path(str(path))["drawn"] for slug, path in files.items()}
     keys: dict[str, dict[str, Any]] = {}
     names = file_names(people)
     for number, student in enumerate(people):
         told(student, number, len(people))
         keys[student] = {}
-        with zipfile.ZipFile(folder / FOR_STUDENTS / f"{names[student]}.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        with zipfile.ZipFile(folder / f"{names[student]}.zip", "w", zipfile.ZIP_DEFLATED) as packed:
             for slug, path in files.items():
-                timeline, keys[student][slug] = draws[slug](draw_for(key, student, slug))
+                timeline, keys[student][slug] = draws[slug](draw_for(secret, student, slug))
                 packed.writestr(f"{RECORDINGS}/{path.parts[-3]}/{slug}/{RECORDING}", _as_text(timeline, folder))
-    (folder / KEYS).unlink(missing_ok=True)
-    opened = os.open(folder / KEYS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    kept = keys_file(key)
+    kept.unlink(missing_ok=True)
+    opened = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(opened, "w", encoding="utf-8") as file:
         json.dump(keys, file, indent=1)
-    return Written(folder, len(people), tuple(files))
+    return Written(folder, kept, len(people), tuple(files))
 
 
 def released_variants(folder: Path, release: Path, students: Iterable[str], course: Path | None) -> Written:
@@ -116,27 +120,32 @@ def released_variants(folder: Path, release: Path, students: Iterable[str], cour
         raise ConfigError(f"{folder} lies in {release}, which students get; name a folder outside for --variants")
     root = find_course(course, sources=True)
     with steps("runs of one's own") as told:
-        return write_variants(folder, students, root, class_key(key_file(os.environ)), told)
+        return write_variants(folder, students, root, key_file(os.environ), told)
 
 
-def keys_for(folder: Path, whose: Mapping[str, str], names: Iterable[str]) -> dict[str, Keys]:
+def keys_file(key: Path) -> Path:
+    """Return where the keys of students' own runs lie, whether or not there are any: beside the class key."""
+    return key.with_name(f"{key.stem}.variants.json")
+
+
+def keys_for(file: Path, whose: Mapping[str, str], names: Iterable[str]) -> dict[str, Keys]:
     """Return the keys of each submission.
 
     Args:
-        folder: What `write_variants` wrote.
+        file: What `write_variants` wrote.
         whose: Submission -> student, as far as that is known.
         names: Of all submissions.
 
     Raises:
-        ConfigError: If the folder holds no keys.
+        ConfigError: If the file holds no keys.
     """
     try:
-        kept = json.loads((folder / KEYS).read_text(encoding="utf-8"))
+        if stat.S_IMODE(file.stat().st_mode) & 0o077:  # as the class key: a file that somebody handed in is none
+            raise ValueError("others can read it; chmod 600")
+        kept = json.loads(file.read_text(encoding="utf-8"))
         return {name: dict(kept.get(whose.get(name, ""), NOBODYS)) for name in names}
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            f"{folder / KEYS} cannot be read ({error}); labkit release --variants {folder} writes it"
-        ) from None
+        raise ConfigError(f"{file} cannot be read ({error}); labkit release --variants writes it") from None
 
 
 def _as_text(timeline: Any, folder: Path) -> str:

@@ -14,7 +14,7 @@ from labkit.commands.loading import load
 from labkit.errors import ConfigError
 from labkit.grading.course import find_course
 from labkit.grading.keys import NOT_YOURS, judge_answer
-from labkit.grading.variants import FOR_STUDENTS, KEYS, draw_for, keys_for, released_variants, write_variants
+from labkit.grading.variants import draw_for, keys_file, keys_for, released_variants, write_variants
 
 ROOT = Path(__file__).parents[2]
 FINDS = {"who_waits": "00", "slow_ring": "02", "late_rank": "04"}
@@ -24,9 +24,12 @@ CLASS = ("Ada", "Bo Neil", "bo neil")
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("variants")
-    made = write_variants(folder, CLASS, ROOT, b"k" * 32)
+    key = folder / "gradebook.key"
+    key.touch(mode=0o600)
+    key.write_text((b"k" * 32).hex())
+    made = write_variants(folder / "runs", CLASS, ROOT, key)
     assert made.students == len(CLASS) and set(FINDS) <= set(made.finds)
-    return folder
+    return made.keys
 
 
 @pytest.mark.parametrize("slug", FINDS)
@@ -53,16 +56,20 @@ def test_a_file_that_is_nobodys_is_not_judged_and_told(written: Path) -> None:
 def test_what_students_get_holds_runs_and_no_key_and_keys_are_read_by_one_alone(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = sorted((written / FOR_STUDENTS).glob("*.zip"))
+    packed = sorted((written.parent / "runs").glob("*.zip"))
     assert [path.name for path in packed] == ["Ada.zip", "Bo-Neil.zip", "bo-neil-2.zip"]
-    assert stat.S_IMODE((written / KEYS).stat().st_mode) == 0o600
+    assert written == keys_file(written.with_name("gradebook.key"))
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    (tmp_path / "theirs").write_text("{}")
+    with pytest.raises(ConfigError, match="others can read it"):
+        keys_for(tmp_path / "theirs", {}, ())
     with zipfile.ZipFile(packed[0]) as mine:
         assert all(name.endswith("/recording.json") for name in mine.namelist())
         mine.extractall(tmp_path)
     public = list(labkit.recorded("who_waits").rows())
     monkeypatch.chdir(tmp_path)
     assert list(labkit.recorded("who_waits").rows()) != public
-    answers = json.loads((written / KEYS).read_text())["Ada"]["who_waits"]["answers"]
+    answers = json.loads(written.read_text())["Ada"]["who_waits"]["answers"]
     assert "The run is yours alone" in repr(labkit.answer("who_waits", **answers))
 
 
