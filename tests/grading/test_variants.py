@@ -24,7 +24,10 @@ CLASS = ("Ada", "Bo Neil", "bo neil")
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("variants")
-    made = write_variants(folder / "runs", CLASS, ROOT, folder / "gradebook.key")
+    key = folder / "gradebook.key"
+    key.touch(mode=0o600)
+    key.write_text((b"k" * 32).hex())
+    made = write_variants(folder / "runs", CLASS, ROOT, key)
     assert made.students == len(CLASS) and set(FINDS) <= set(made.finds)
     return made.keys
 
