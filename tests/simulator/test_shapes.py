@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import weakref
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import labkit
 from labkit.errors import ConfigError, RankFailed
+from labkit.simulator.garbage import collected_by_us, swept
 
 
 def _run(fn: Any, *args: Any, world_size: int = 2, **more: Any) -> Any:
@@ -113,13 +115,30 @@ def _record(timeline: Any) -> tuple[Any, ...]:
     [
         data_parallel,
         fully_sharded,
-        pytest.param(tensor_parallel, marks=pytest.mark.long),  # memory differs where other tests ran before it
+        tensor_parallel,
     ],
 )
 def test_operators_times_bytes_and_memory_are_those_with_values(program: Any) -> None:
     with_values, shapes = (_record(_run(program, shapes=shapes).timeline) for shapes in (False, True))
     assert shapes == with_values
     assert len(shapes[0]) > 50
+
+
+def test_what_an_import_leaves_in_cycles_goes_and_what_the_program_left_stays() -> None:
+    class Frame:
+        me: Any
+
+    def left() -> weakref.ref[Frame]:
+        frame = Frame()
+        frame.me = frame
+        return weakref.ref(frame)
+
+    with collected_by_us():
+        programs = left()
+        with swept():
+            imports = left()
+        assert imports() is None
+        assert programs() is not None
 
 
 def decisions() -> tuple[Any, ...]:
