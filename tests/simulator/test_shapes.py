@@ -57,7 +57,8 @@ def data_parallel() -> None:
     scaler = torch.amp.GradScaler("cuda")
     for _ in range(2):
         tokens = torch.randint(0, 32, (2, 8)).to(mine)
-        loss = torch.nn.functional.cross_entropy(wrapped(tokens).view(-1, 32), tokens.view(-1))
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(wrapped(tokens).view(-1, 32), tokens.view(-1))
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(wrapped.parameters(), 1.0)
@@ -163,6 +164,18 @@ def test_lines_that_read_or_decide_are_named() -> None:
     for offset, what in ((4, "(item)"), (5, "decided"), (6, "decided"), (11, "(format)")):
         assert any(f"test_shapes.py, line {begin + offset} " in text and what in text for text in said), (offset, said)
     assert not any("nonzero" in text for text in said)
+
+
+def guards() -> list[bool]:
+    _mine()
+    x = torch.randn(8, device="cuda")
+    return [bool(each) for each in (torch.isfinite(x).all(), x.sum().isfinite(), x.isnan().any(), x.isinf().any())]
+
+
+def test_what_was_not_computed_is_taken_to_be_finite_and_the_line_is_named() -> None:
+    run = _run(guards, shapes=True)
+    assert run.results == [[True, True, False, False]] * 2
+    assert any("it got True" in problem.text for problem in run.timeline.problems)
 
 
 def test_a_shape_that_hangs_on_values_is_refused() -> None:
