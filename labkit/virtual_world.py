@@ -14,6 +14,7 @@ from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
 from labkit.scripts import Script
 from labkit.simulator.cluster import Algorithm, Cluster, describe
+from labkit.simulator.fold import Fold, fold_of
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
 from labkit.simulator.suffering import Suffering
@@ -29,12 +30,14 @@ class VirtualWorld:
         cuda: Whether ranks find their accelerators as CUDA devices; None is for scripts alone.
         suffers: What breaks, and how ranks are started again; None where nothing may.
         shapes: Whether tensors on those have no values.
+        fold: Which ranks do not run, because others do the same; None where all run.
     """
 
     cluster: Cluster
     cuda: bool | None = None
     suffers: Suffering | None = None
     shapes: bool = False
+    fold: Fold | None = None
 
     @property
     def world_size(self) -> int:
@@ -49,7 +52,7 @@ class VirtualWorld:
             outcome = simulate(
                 order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
                 echo=order.echo, cuda=is_script or self.shapes if self.cuda is None else self.cuda,
-                suffers=self.suffers, shapes=self.shapes,
+                suffers=self.suffers, shapes=self.shapes, fold=self.fold,
             )  # fmt: skip
         finally:
             set_span_recorder(None)
@@ -83,6 +86,7 @@ def virtual(
     restarts: int | Restarts | None = None,
     disk: Disk | None = None,
     shapes: bool = False,
+    fold: int | tuple[int, int] | str | None = None,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
 
@@ -136,19 +140,26 @@ def virtual(
         shapes: Compute no values of what is on the CUDA devices: tensors have shapes, dtypes and bytes there, so that
             models run that no host has room for. Time and memory are the same. A value that the program asks for is a
             stand-in, and ``timeline.problems`` names each line that read one or decided something by it.
+        fold: Run two data-parallel replicas, and take the others to do the same: the ranks of a replica that follow
+            each other, 8, or those and the number of replicas, (8, 64) (labkit.simulator.fold). For shapes only.
 
     Raises:
         ConfigError: If a number or a name is not allowed.
     """
     if shapes and cuda is False:
         raise ConfigError("shapes=True leaves out the values on CUDA devices, and cuda=False has none; leave one out.")
+    different = [name for name, value in (("slow", slow), ("slow_links", slow_links), ("jitter", jitter)) if value]
+    different += [name for name, value in (("failures", failures), ("restarts", restarts), ("disk", disk)) if value]
+    if fold is not None and (different or not shapes):
+        what = f"{different[0]} makes ranks differ" if different else "values make ranks differ; give shapes=True"
+        raise ConfigError(f"fold={fold!r} takes ranks to do the same, and {what}. Leave one out.")
     cluster = describe(
         world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
         slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
         join_operators=join_operators, stream=stream,
     )  # fmt: skip
     if failures is None and restarts is None and disk is None:
-        return VirtualWorld(cluster, cuda, shapes=shapes)
+        return VirtualWorld(cluster, cuda, shapes=shapes, fold=fold_of(world_size, fold))
     suffered = tuple(failures or ())
     check(suffered, cluster.world_size, cluster.num_nodes)
     again = restarts if isinstance(restarts, Restarts) else Restarts(0 if restarts is None else restarts)

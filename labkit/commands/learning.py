@@ -107,6 +107,9 @@ def launch(
     shapes: Annotated[
         bool, typer.Option("--shapes", help="Compute no values: a model needs no memory of this host.")
     ] = False,
+    fold: Annotated[
+        str | None, typer.Option(help="Run two of the replicas, of so many ranks each: 8, or 8x64 (with --shapes).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
     out: Annotated[
@@ -115,7 +118,7 @@ def launch(
 ) -> None:
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
     hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}
-    hardware["shapes"] = shapes or None
+    hardware |= {"shapes": shapes or None, "fold": fold}
     run = load("labkit.commands.launch_script", "launch")
     run(
         script, args or [], on, hardware, kills=kill or [], restarts=restarts, timeout=timeout, seed=seed, out=out,

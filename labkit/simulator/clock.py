@@ -155,10 +155,16 @@ class Scheduler:
         self._left = num_ranks
         self._lock = threading.Lock()
 
+    def leave_out(self, rank: int) -> None:
+        """Let a rank not run at all; to be called before the others start."""
+        self.clocks[rank].done = True
+        self._left -= 1
+
     def start(self) -> None:
         """Let the ranks run, from rank 0 on; each thread calls :meth:`enter` first."""
         for clock in self.clocks:
-            self._push(clock)
+            if not clock.done:
+                self._push(clock)
         self._hand_over(self._advance())
 
     def enter(self, rank: int) -> None:

@@ -1,8 +1,9 @@
-"""What a run that did not finish ends with: the error that its caller gets."""
+"""What a run ends with: what came of it, or the error that its caller gets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from labkit.errors import RankFailed, RunTimeout
@@ -10,6 +11,26 @@ from labkit.simulator.endings import AttemptError, DeadlockError, RankError, Sta
 from labkit.simulator.standstill import WHAT_IS_VIRTUAL
 from labkit.simulator.state import Simulation
 from labkit.simulator.tracebacks import describe
+from labkit.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        results: What the function returned, one value per rank.
+        timeline: What every rank did in virtual time.
+        output: What each rank printed.
+        elapsed_ns: Virtual time at which the last rank ended.
+        switches: How often another rank took over.
+    """
+
+    results: list[Any]
+    timeline: Timeline
+    output: list[str]
+    elapsed_ns: int
+    switches: int
 
 
 def raise_what_ended(simulation: Simulation, ends_ns: Sequence[int], about: dict[str, Any]) -> None:

@@ -81,7 +81,8 @@ def in_lower_precision(
             casts[id(value)] = (value, value.to(dtype))
         return casts[id(value)][1]
 
-    return tuple(map(cast, args)), {key: cast(value) for key, value in kwargs.items()}
+    last_first = [cast(value) for value in reversed(args)]  # in the order in which torch's own C++ casts them
+    return tuple(reversed(last_first)), {key: cast(value) for key, value in kwargs.items()}
 
 
 def _is_cast(value: Any, dtype: torch.dtype) -> bool:

@@ -47,6 +47,22 @@ class Garbage:
 
 
 @contextmanager
+def swept() -> Iterator[None]:
+    """Collect what the body leaves in cycles, and nothing that was there before.
+
+    For what happens once in a process and not in every run: an import catches exceptions, whose frames hold the tensors
+    of whoever imports. What the program itself leaves in cycles must not go here, for in the next run nothing is
+    imported.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
+
+
+@contextmanager
 def collected_by_us() -> Iterator[None]:
     """Keep Python from collecting on its own, and set aside what was there before; undone on leaving."""
     was_enabled, had_frozen = gc.isenabled(), gc.get_freeze_count() > 0

@@ -12,7 +12,9 @@ def left_open(simulation: Simulation) -> list[Noted]:
     """Return what the ranks of a run that is over left open."""
     found = list(simulation.exchange.unmatched())
     for round_ in simulation.rounds.unfinished():
-        for part in round_.parts.values():
+        for place, part in round_.parts.items():
+            if part.rank.rank != round_.group.ranks[place]:
+                continue  # it stands for a rank that does not run
             missing = ", ".join(map(str, round_.missing()[:8]))
             text = (
                 f"Rank {part.rank.rank} called {part.row.kind}{at(part.row.source)} as collective "
@@ -37,7 +39,8 @@ def groups_of_some(simulation: Simulation) -> list[Problem]:
     if simulation.scheduler.failure is not None:
         return found
     for group, makers in simulation.makers.items():
-        missing = [rank for rank in group.ranks if rank not in makers]
+        fold = simulation.fold
+        missing = [rank for rank in group.ranks if rank not in makers and (fold is None or fold.runs(rank))]
         if missing:
             noun = "rank" if len(missing) == 1 else "ranks"
             text = (

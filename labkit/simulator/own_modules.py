@@ -24,6 +24,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
+from labkit.simulator.garbage import swept
 from labkit.simulator.state import current_rank, outside
 from labkit.torch_port.operators import uncounted
 
@@ -217,7 +218,7 @@ class _Outside(_Passing):
         self._loaded = loaded
 
     def exec_module(self, module: ModuleType) -> None:
-        with outside(), uncounted():
+        with outside(), uncounted(), swept():
             self._exec(module)
         self._loaded()
 

@@ -13,6 +13,7 @@ from labkit.simulator.algorithms import choose
 from labkit.simulator.carriers import GLOO, NCCL, carrier
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.flips import flip_bit
+from labkit.simulator.fold import refuse_message
 from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.on_streams import is_on_device, issue, talk
 from labkit.simulator.payload import check_layout, check_payload, layouts
@@ -85,6 +86,7 @@ class PortCalls(Port):
         plain = _is_plain(tensor)
         if rank.simulation.trial is not None:
             rank.simulation.trial.call(rank, kind, [tensor] if sends else [])
+        refuse_message(rank, peer, kind)
         accelerator = rank.process.accelerator
         if accelerator is not None or not plain:
             check_payload(kind, [tensor])

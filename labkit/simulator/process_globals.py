@@ -45,7 +45,7 @@ class ProcessGlobals:
             show: Called with each tagged line it prints, or None.
             rank: Its number.
         """
-        self.environ = environ
+        self.environ, self.rank = environ, rank
         self.random = random.Random(seed)
         self.numpy = np.random.RandomState(seed % 2**32)
         generator = torch.Generator()

@@ -9,7 +9,6 @@ limited by memory: the bytes of all tensors it reads and writes. Views are free.
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -127,13 +126,10 @@ class Roofline(DispatchMode):
             if remembered is not None:
                 out = remembered.result(args)
             else:
-                num_modules = len(sys.modules)
                 if self._shapes is None:
                     out = known.call(*args, **kwargs)
                 else:
                     out = shapes.call(self._shapes, known, args, kwargs)
-                if len(sys.modules) != num_modules:
-                    gc.collect()  # what torch loads on first use leaves cycles, and tensors of the call in them
                 if key is not None:
                     key, remembered = self._met(known, key, args, out, meta)
         if self._observer is not None:

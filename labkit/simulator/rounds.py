@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 
 from labkit.simulator.clock import Event
+from labkit.simulator.fold import note_values
 from labkit.simulator.network import Traffic
 from labkit.simulator.record import Row, at
 from labkit.simulator.stand_ins import is_stand_in
@@ -147,7 +148,9 @@ class Rounds:
         if round_.failure:
             part.row.failed = True
             raise RuntimeError(round_.failure)
-        round_.parts[group_rank] = part
+        fold = self._simulation.fold
+        for place in (group_rank,) if fold is None else fold.places(group, part.rank.rank):
+            round_.parts[place] = part
         if part.talk is not None:
             round_.late.add(group_rank)
         if len(round_.parts) == len(group.ranks):
@@ -202,6 +205,10 @@ class Rounds:
                 self._fail(round_, f"{called} cannot be computed, on any rank: {text}", first)
                 raise RuntimeError(round_.failure) from error
         planned, scheduler = traffic(parts), self._simulation.scheduler
+        if self._simulation.fold is not None:
+            self._simulation.fold.check(self._simulation.cluster, round_.group.ranks, planned.edges, all_cards=True)
+            if round_.has_values:
+                note_values(round_, parts[-1].rank, parts[-1].row.kind, parts[-1].row.source)
 
         def settle() -> None:
             round_.settle = None
@@ -225,7 +232,9 @@ class Rounds:
         if self._simulation.network.is_cut(traffic.edges):
             return  # its bytes never come
         begins_ns, ends_ns = self._simulation.network.collective(traffic, now_ns)
-        for part in parts:
+        for place, part in enumerate(parts):
+            if part.rank.rank != round_.group.ranks[place]:
+                continue  # it stands for a rank that does not run
             part.row.end_ns, part.row.moves = ends_ns, ((begins_ns, ends_ns),)
             part.rank.streams[key] = ends_ns
             if part.talk is not None:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -35,9 +34,10 @@ from labkit.simulator.assembled import assemble
 from labkit.simulator.by_value import dump_call, dump_result, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
-from labkit.simulator.conclusions import raise_what_ended
+from labkit.simulator.conclusions import Outcome, raise_what_ended
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.endings import DeadlockError, RankError, StandstillError, TimeIsUpError
+from labkit.simulator.fold import Fold, alone, differences, told
 from labkit.simulator.garbage import collected_by_us
 from labkit.simulator.ledgers import add_memories
 from labkit.simulator.left_open import groups_of_some, left_open
@@ -65,7 +65,6 @@ from labkit.simulator.trials import Trial
 from labkit.simulator.virtual_deadlock import describe as describe_deadlock
 from labkit.simulator.virtual_port import make_port
 from labkit.simulator.work_done import marked_at_steps, work_table
-from labkit.timeline import Timeline
 from labkit.timeline.span import Problem
 from labkit.torch_port.asked_groups import as_nccl_does
 from labkit.torch_port.backend import register
@@ -85,25 +84,6 @@ _WAITS_IN_CPP = ("autograd.", "nn.", "distributed.", "futures.", "optim.")
 _one_at_a_time = threading.Lock()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a run.
-
-    Attributes:
-        results: What the function returned, one value per rank.
-        timeline: What every rank did in virtual time.
-        output: What each rank printed.
-        elapsed_ns: Virtual time at which the last rank ended.
-        switches: How often another rank took over.
-    """
-
-    results: list[Any]
-    timeline: Timeline
-    output: list[str]
-    elapsed_ns: int
-    switches: int
-
-
 def simulate(
     fn: Callable[..., object],
     args: tuple[object, ...],
@@ -117,6 +97,7 @@ def simulate(
     observer: Observer | None = None,
     suffers: Suffering | None = None,
     shapes: bool = False,
+    fold: Fold | None = None,
 ) -> Outcome:
     """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
 
@@ -132,6 +113,7 @@ def simulate(
         observer: Is told what ranks do.
         suffers: What breaks, and how ranks are started again; None where nothing may.
         shapes: Tensors on those have no values.
+        fold: Which ranks do not run, because others do the same.
 
     Raises:
         ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
@@ -149,7 +131,7 @@ def simulate(
         with nullcontext() if trial is None else trial.with_disk(cluster):
             while True:
                 with collected_by_us():  # to the end: a run recorded millions of objects, none of them in a cycle
-                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial, shapes)
+                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial, shapes, fold)
                     attempt.carry_out(timeout)
                     if trial is None or not trial.next_after(*attempt.ended()):
                         return attempt.conclude()
@@ -162,13 +144,13 @@ class _Run:
 
     def __init__(
         self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool, observer: Observer | None,
-        trial: Trial | None, shapes: bool,
+        trial: Trial | None, shapes: bool, fold: Fold | None,
     ) -> None:  # fmt: skip
         self._trial = trial
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
-        self._simulation = Simulation(cluster, scheduler, Network(cluster), observer=observer)
+        self._simulation = Simulation(cluster, scheduler, Network(cluster), observer=observer, fold=fold)
         self._simulation.exchange = Exchange(self._simulation)
         self._simulation.rounds = Rounds(self._simulation)
         self._simulation.failed = lambda rank, error: scheduler.abandon(RankError(rank, error))
@@ -187,14 +169,18 @@ class _Run:
         self._memories = add_memories(self._simulation, cuda=cuda)
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         show = self._events.put if echo else None
+        self._running = [self._simulation.ranks[one] for one in alone(fold, scheduler)]
         for rank in self._simulation.ranks:
+            if fold is not None and not fold.runs(rank.rank):
+                self._hub.of_rank.append(self._hub.of_rank[fold.stands_for(rank.rank)])
+                continue
             environ = rank_environ(names_of(cluster, rank.rank, cuda) | ({} if trial is None else trial.environ()))
             if cuda:  # what is there before is this host's
                 environ.pop(os.environ.encodekey("CUDA_VISIBLE_DEVICES"), None)
             self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
         self._tables = OwnTables(cluster.world_size, cuda=cuda)
         self._modules = OwnModules(cluster.world_size, self._tables.look)
-        for rank in self._simulation.ranks:
+        for rank in self._running:
             rank.process.namespaces["__main__"] = vars(self._modules.add_main(rank.rank))
         self._store = VirtualStore()
         self._stores: dict[str, VirtualStore] = {}
@@ -205,7 +191,9 @@ class _Run:
 
     def ended(self) -> tuple[BaseException | None, list[str]]:
         """Return what ended it, None for the program's own end, and what ranks printed."""
-        return self._simulation.scheduler.failure, [one.output.text() for one in self._hub.of_rank]
+        return self._simulation.scheduler.failure, [
+            one.output.text() if one.rank == number else "" for number, one in enumerate(self._hub.of_rank)
+        ]
 
     def _silence(self, rank: int) -> None:
         self._hub.of_rank[rank].output.silent = True
@@ -244,7 +232,7 @@ class _Run:
             stack.enter_context(self._hub.switching(self._modules, self._tables, self._notes))
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
-                for rank in self._simulation.ranks
+                for rank in self._running
             ]
             for thread in self._threads:
                 thread.start()
@@ -283,8 +271,8 @@ class _Run:
         return True
 
     def _show_rest(self, out: Any) -> None:
-        for one in self._hub.of_rank:
-            one.output.finish()
+        for rank in self._running:
+            self._hub.of_rank[rank.rank].output.finish()
         while not self._events.empty():
             event = self._events.get()
             if event is not None:
@@ -323,7 +311,7 @@ class _Run:
                     fn, args = loads_in_rank(self._call, rank.process.classes, rank.process.namespaces)
                     if self._init:
                         dist.init_process_group(
-                            "virtual", store=self._store, rank=rank.rank, world_size=len(self._threads)
+                            "virtual", store=self._store, rank=rank.rank, world_size=self._cluster.world_size
                         )
                     with devices_of(rank), Roofline(rank):
                         self._memories[rank.rank].begin()
@@ -378,15 +366,20 @@ class _Run:
                 ends_ns[rank.rank] = max(rank.now_ns, rank.device.now_ns)
                 rank.record.rows.sort(key=attrgetter("start_ns"))  # what was issued first need not begin first
         timeline = assemble([rank.record for rank in simulation.ranks], ends_ns, left_open(simulation))
+        fold = simulation.fold
+        if fold is not None:
+            self._notes |= differences(fold, [rank.record for rank in simulation.ranks])
         if self._cuda and not any(rank.process.accelerator.used for rank in simulation.ranks):
             self._notes[UNUSED] = 0
         notes = [Problem("not_modelled", rank, text, -1) for text, rank in self._notes.items()]
         timeline.problems += (*groups_of_some(simulation), *notes)
         timeline.tables |= memory_tables(self._memories)
-        for rank, end_ns in zip(simulation.ranks, ends_ns, strict=True):
-            rank.record.work.mark(end_ns)
+        for rank in self._running:
+            rank.record.work.mark(ends_ns[rank.rank])
             rank.record.rows.clear()
         timeline.tables["work"] = work_table([rank.record.work for rank in simulation.ranks])
+        if fold is not None:
+            told(fold, timeline, self._packed)
         output = self.ended()[1]
         if self._trial is not None:
             output = self._trial.kept.texts

@@ -21,6 +21,7 @@ from labkit.simulator.stand_ins import (
     has_fractions,
     is_stand_in,
     like,
+    read_of,
     reads_as,
     was_read,
 )
@@ -182,6 +183,6 @@ def _each(out: Any, change: Any) -> Any:
 
 def read(tensor: torch.Tensor, how: str) -> Any:
     """Return what a tensor without values is read as, and note it."""
-    value = reads_as(tensor.dtype)
+    value = read_of(tensor)
     was_read(how, value)
     return value

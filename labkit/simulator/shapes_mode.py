@@ -10,7 +10,18 @@ import numpy as np
 import torch
 
 from labkit.simulator.shapes import read
-from labkit.simulator.stand_ins import decided, forget, has_fractions, is_number, is_stand_in, like, stand_in_of, stands
+from labkit.simulator.stand_ins import (
+    affirm,
+    decided,
+    forget,
+    has_fractions,
+    is_number,
+    is_stand_in,
+    like,
+    says_yes,
+    stand_in_of,
+    stands,
+)
 from labkit.simulator.state import current_rank
 from labkit.simulator.storages import holds
 
@@ -38,10 +49,21 @@ def _number(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     value = func(*args, **kwargs)  # the operator below yields what stands in, and its time passes
     kind = func.__name__
-    read(tensor, kind)
+    value = type(value)(read(tensor, kind))
     if kind in ("__bool__", "is_nonzero"):
         decided("bool")
     return value if kind in ("__index__", "__float__", "__int__") else stand_in_of(value)
+
+
+def _finite(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    out = func(*args, **kwargs)
+    return affirm(out) if is_stand_in(out) else out
+
+
+def _of_all(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    out = func(*args, **kwargs)
+    yes = any(isinstance(one, torch.Tensor) and says_yes(one) for one in args)
+    return affirm(out) if yes and isinstance(out, torch.Tensor) else out
 
 
 def _filled(tensor: torch.Tensor, how: str) -> Any:
@@ -134,6 +156,8 @@ ANSWERS: dict[Any, Answer] = {
         (_Tensor.item, _Tensor.__bool__, _Tensor.__float__, _Tensor.__int__, _Tensor.__index__, torch.is_nonzero),
         _number,
     ),
+    **dict.fromkeys((torch.isfinite, _Tensor.isfinite), _finite),
+    **dict.fromkeys((torch.all, _Tensor.all, torch.any, _Tensor.any), _of_all),
     _Tensor.tolist: _tolist,
     _Tensor.numpy: _numpy,
     _Tensor.__array__: _numpy,

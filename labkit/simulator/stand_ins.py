@@ -18,6 +18,7 @@ from labkit.simulator.state import current_rank
 from labkit.simulator.storages import holds, storages_of
 
 _STANDS = "labkit_stands_in"
+_SAYS_YES = "labkit_says_yes"
 SHAPES_ONLY = "shapes only: "
 """How begins what a run says of values that were not computed."""
 MOST_WITH_VALUES = 1 << 20
@@ -31,6 +32,23 @@ def reads_as(dtype: torch.dtype) -> float | int | bool | complex:
     if dtype.is_floating_point:
         return 1.0
     return (1 + 0j) if dtype.is_complex else dtype != torch.bool and 1
+
+
+def read_of(tensor: torch.Tensor) -> float | int | bool | complex:
+    """Return what a number of a stand-in is read as: of its dtype, or yes where the question was if all is well."""
+    return says_yes(tensor) or reads_as(tensor.dtype)
+
+
+def says_yes(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor of truth values says that what it was made of is finite: it is taken to be."""
+    return tensor.dtype == torch.bool and any(_SAYS_YES in vars(storage) for storage in storages_of(tensor))
+
+
+def affirm(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, whose truth values are read as yes."""
+    for storage in storages_of(tensor):
+        setattr(storage, _SAYS_YES, True)
+    return tensor
 
 
 def is_stand_in(tensor: torch.Tensor) -> bool:

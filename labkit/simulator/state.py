@@ -16,6 +16,7 @@ import torch
 
 from labkit.simulator.clock import Event, RankClock, Scheduler, Waiting, Waits
 from labkit.simulator.cluster import Cluster
+from labkit.simulator.fold import Fold
 from labkit.simulator.network import Network
 from labkit.simulator.observer import Observer
 from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
@@ -228,6 +229,7 @@ class Simulation:
         makers: Every process group of torch's -> the ranks that made it (labkit.simulator.left_open).
         observer: What looks on, None for nobody.
         trial: What may fail (labkit.simulator.trials), None where nothing may.
+        fold: Which ranks do not run, because others do the same (labkit.simulator.fold); None where all run.
     """
 
     cluster: Cluster
@@ -248,6 +250,7 @@ class Simulation:
     makers: dict[Any, set[int]] = field(default_factory=dict)
     observer: Observer | None = None
     trial: Any = None
+    fold: Fold | None = None
 
     def add_ranks(self) -> None:
         """Make the ranks."""

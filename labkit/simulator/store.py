@@ -60,8 +60,10 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def add(self, key: str, amount: int) -> int:
         """Return the sum of a counter and amount, which the counter then is."""
-        the_rank().turn()
-        total = int(self._values.get(key, b"0")) + amount
+        rank = the_rank()
+        rank.turn()
+        fold = rank.simulation.fold
+        total = int(self._values.get(key, b"0")) + amount * (1 if fold is None else fold.weight(rank.rank))
         self._put(key, str(total).encode())
         return total
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import weakref
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import labkit
 from labkit.errors import ConfigError, RankFailed
+from labkit.simulator.garbage import collected_by_us, swept
 
 
 def _run(fn: Any, *args: Any, world_size: int = 2, **more: Any) -> Any:
@@ -55,7 +57,8 @@ def data_parallel() -> None:
     scaler = torch.amp.GradScaler("cuda")
     for _ in range(2):
         tokens = torch.randint(0, 32, (2, 8)).to(mine)
-        loss = torch.nn.functional.cross_entropy(wrapped(tokens).view(-1, 32), tokens.view(-1))
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(wrapped(tokens).view(-1, 32), tokens.view(-1))
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(wrapped.parameters(), 1.0)
@@ -113,13 +116,30 @@ def _record(timeline: Any) -> tuple[Any, ...]:
     [
         data_parallel,
         fully_sharded,
-        pytest.param(tensor_parallel, marks=pytest.mark.long),  # memory differs where other tests ran before it
+        tensor_parallel,
     ],
 )
 def test_operators_times_bytes_and_memory_are_those_with_values(program: Any) -> None:
     with_values, shapes = (_record(_run(program, shapes=shapes).timeline) for shapes in (False, True))
     assert shapes == with_values
     assert len(shapes[0]) > 50
+
+
+def test_what_an_import_leaves_in_cycles_goes_and_what_the_program_left_stays() -> None:
+    class Frame:
+        me: Any
+
+    def left() -> weakref.ref[Frame]:
+        frame = Frame()
+        frame.me = frame
+        return weakref.ref(frame)
+
+    with collected_by_us():
+        programs = left()
+        with swept():
+            imports = left()
+        assert imports() is None
+        assert programs() is not None
 
 
 def decisions() -> tuple[Any, ...]:
@@ -144,6 +164,18 @@ def test_lines_that_read_or_decide_are_named() -> None:
     for offset, what in ((4, "(item)"), (5, "decided"), (6, "decided"), (11, "(format)")):
         assert any(f"test_shapes.py, line {begin + offset} " in text and what in text for text in said), (offset, said)
     assert not any("nonzero" in text for text in said)
+
+
+def guards() -> list[bool]:
+    _mine()
+    x = torch.randn(8, device="cuda")
+    return [bool(each) for each in (torch.isfinite(x).all(), x.sum().isfinite(), x.isnan().any(), x.isinf().any())]
+
+
+def test_what_was_not_computed_is_taken_to_be_finite_and_the_line_is_named() -> None:
+    run = _run(guards, shapes=True)
+    assert run.results == [[True, True, False, False]] * 2
+    assert any("it got True" in problem.text for problem in run.timeline.problems)
 
 
 def test_a_shape_that_hangs_on_values_is_refused() -> None:
