@@ -45,7 +45,7 @@ def _count(
             divisor = None if divisor.numel() != 1 or divisor.is_meta else float(divisor)
         own = before if name == "div_" else mine.ratios.get(address_of(given[0]))
         return None if not divisor else abs(float(divisor)) * (own or 1.0)
-    if name in ("detach", "clone", "_to_copy", "mul", "mul_") and given:
+    if name.strip("_") in ("detach", "clone", "to_copy", "mul") and given:
         return before if name == "mul_" else mine.ratios.get(address_of(given[0]))
     return None
 
