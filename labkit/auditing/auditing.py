@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labkit.auditing.catalogue import RULES
 from labkit.auditing.finding import Finding
-from labkit.auditing.hooks import watched
 from labkit.auditing.judging import judged
-from labkit.auditing.rank_watch import Enough
+from labkit.auditing.looked import not_looked_at
+from labkit.auditing.probes import STEPS, Probes
+from labkit.auditing.resuming import Resumed
+from labkit.auditing.running import here, parted, resumed, run_watched
 from labkit.auditing.seen import Seen
-from labkit.auditing.watch import Watch
-from labkit.errors import ConfigError, RunTimeout
-from labkit.launch.rank import set_span_recorder
+from labkit.errors import ConfigError
 from labkit.scripts import Script, script
-from labkit.simulator.regions import span
-from labkit.simulator.run import simulate
 from labkit.virtual_world import VirtualWorld, virtual
+
+_MOST_STEPS = 16
+"""So many steps of a run that is resumed are compared."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Audit:
         num_steps: Training steps that were seen, those of the rank that made most.
         findings: What is wrong, the gravest first.
         held: The rules that were looked at and held, as far as these steps went: what comes later was not seen.
+        not_looked_at: Rule -> why these steps gave no occasion to look.
         seconds: How long the run took, of the host's time.
     """
 
@@ -45,6 +48,7 @@ class Audit:
     held: tuple[str, ...]
     seconds: float
     notes: tuple[str, ...] = field(default=())
+    not_looked_at: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_wrong(self) -> bool:
@@ -56,6 +60,7 @@ class Audit:
         return {
             "name": self.name, "world_size": self.world_size, "num_steps": self.num_steps,
             "findings": [finding.as_data() for finding in self.findings], "held": list(self.held),
+            "not_looked_at": self.not_looked_at,
             "notes": list(self.notes), "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
@@ -78,7 +83,14 @@ class Audit:
             ]  # fmt: skip
         if not self.findings:
             lines += ["", "Nothing found."]
-        lines += ["", f"Looked at in these steps, and held: {', '.join(self.held)}."]
+        if self.held:
+            lines += ["", f"Looked at in these steps, and held: {', '.join(self.held)}."]
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.not_looked_at.items():
+            by_reason.setdefault(reason, []).append(name)
+        if by_reason:
+            lines += ["", "Not looked at:"]
+            lines += [f"   {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -92,6 +104,9 @@ def audit(
     seed: int = 0,
     timeout: float | None = None,
     echo: bool = False,
+    against: int | None = None,
+    reference: Callable[..., object] | None = None,
+    resume: Sequence[object] | bool = False,
 ) -> Audit:
     """Return what is wrong with a training program, found by a run on virtual ranks.
 
@@ -103,9 +118,14 @@ def audit(
         seed: Rank r seeds torch, numpy and random with seed + r.
         timeout: Seconds the run may take, or None.
         echo: Show what ranks print.
+        against: 1 for three more runs, on one process: values are compared with the first, and the other two, with
+            other roundings, say how far rounding explains a difference.
+        reference: What is run on one process in place of the program: a function that takes the same arguments.
+        resume: For two more runs, one that is stopped and one that goes on from its checkpoint: True where the program
+            saves one while it trains, else the script's arguments with which it ends early, such as ("--steps", 2).
 
     Raises:
-        ConfigError: If the world is not virtual.
+        ConfigError: If the world is not virtual, or against is another number.
         RunError: If the run failed.
     """
     world = virtual(8) if on is None else on
@@ -115,17 +135,58 @@ def audit(
     is_script = isinstance(fn, Script)
     name = fn.name if isinstance(fn, Script) else getattr(fn, "__name__", repr(fn))
     began = time.monotonic()
-    seen = _watched(fn, () if is_script else args, world, steps, seed, timeout, echo=echo)
+    if against not in (None, 1):
+        raise ConfigError(f"against={against}: a run is compared with one process; write against=1.")
+    given, entries = () if is_script else args, here()
+    compares = against is not None or reference is not None
+    probes = Probes(steps=_MOST_STEPS if resume else STEPS) if compares or resume else None
+    seen = run_watched(fn, given, world, steps, seed, timeout, echo=echo, probes=probes)
+    watched_s = time.monotonic() - began
+    if compares and probes is not None:
+        _announce("on one process, and twice more with other roundings", 3 * watched_s / world.world_size)
+        seen.parting = parted(probes, seen, reference or fn, given, seed, timeout, entries)
+    if resume and probes is not None:
+        seen.resumed = _resumed(probes, seen, fn, given, world, resume, seed, timeout, entries, watched_s)
+    if not compares:
+        seen.parting = "run again on one process with --against 1"
+    if not resume:
+        seen.resumed = "stop and resume it with --resume"
     seen.loads = _reads_checkpoints(fn)
     findings = judged(seen)
+    unseen = not_looked_at(seen)
     broken = {finding.rule for finding in findings}
     notes = (
         () if seen.num_steps else ("no optimizer.step() was seen: nothing that hangs on training steps was looked at",)
     )
     return Audit(
         name, world.world_size, max(seen.num_steps.values(), default=0), tuple(findings),
-        tuple(rule for rule in RULES if rule not in broken) if seen.num_steps else (), time.monotonic() - began, notes,
+        tuple(rule for rule in RULES if rule not in broken and rule not in unseen), time.monotonic() - began, notes,
+        {rule: reason for rule, reason in unseen.items() if rule not in broken},
     )  # fmt: skip
+
+
+def _announce(what: str, seconds: float) -> None:
+    sys.stderr.write(f"Running again {what}: about {max(1, round(seconds))} s.\n")
+
+
+def _resumed(
+    whole: Probes, seen: Seen, fn: Callable[..., object], args: tuple[object, ...], world: VirtualWorld,
+    resume: Sequence[object] | bool, seed: int, timeout: float | None, entries: list[Path], watched_s: float,
+) -> Resumed | str:  # fmt: skip
+    """Return where a run that is stopped and resumed parts from the whole one."""
+    stops: int | None = None
+    short = fn
+    if resume is True:
+        steps = min(seen.num_steps.values(), default=0)
+        stops = min((save.step for save in seen.saves if 0 < save.step < steps), default=0)
+        if not stops:
+            return "no checkpoint was written between two steps"
+    elif isinstance(fn, Script) and not isinstance(resume, bool):
+        short = script(fn.path, *resume)
+    else:
+        raise ConfigError(f"resume={resume!r}: a function has no arguments to end early by; use resume=True.")
+    _announce("stopped, and resumed from its checkpoint", 2 * watched_s)
+    return resumed(whole, seen, fn, short, args, world, stops, seed, timeout, entries)
 
 
 def _reads_checkpoints(fn: Callable[..., object]) -> bool:
@@ -135,44 +196,3 @@ def _reads_checkpoints(fn: Callable[..., object]) -> bool:
     except (OSError, TypeError):
         return False
     return "torch.load(" in text or "checkpoint.load(" in text or "dcp.load(" in text
-
-
-class _Program:
-    """The program as ranks run it: it ends where the watch has seen enough, and the watch learns that it did."""
-
-    def __init__(self, fn: Callable[..., object]) -> None:
-        self._fn = fn
-
-    def __call__(self, *args: object) -> None:
-        watch = _under_way[-1]
-        try:
-            self._fn(*args)
-        except Enough:
-            pass
-        watch.ended()
-
-
-_under_way: list[Watch] = []
-
-
-def _watched(
-    fn: Callable[..., object], args: tuple[object, ...], world: VirtualWorld, steps: int | None, seed: int,
-    timeout: float | None, *, echo: bool,
-) -> Seen:  # fmt: skip
-    is_script = isinstance(fn, Script)
-    watch = Watch(world.world_size, steps)
-    _under_way.append(watch)
-    set_span_recorder(span)
-    try:
-        with watched(watch):
-            simulate(
-                _Program(fn), args, world.cluster, timeout=timeout, seed=seed, init=not is_script, echo=echo,
-                cuda=is_script if world.cuda is None else world.cuda, observer=watch,
-            )  # fmt: skip
-    except RunTimeout:
-        if not watch.stopped:  # else who is left waits for ranks that have seen enough
-            raise
-    finally:
-        set_span_recorder(None)
-        _under_way.pop()
-    return watch.conclude()

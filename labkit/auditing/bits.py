@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from labkit.auditing.seen import Difference, Groups
+from labkit.auditing.facts import Difference
+from labkit.auditing.seen import Groups
 from labkit.torch_port.operators import unanswered, uncounted
 from labkit.torch_port.tensors import local_part
 

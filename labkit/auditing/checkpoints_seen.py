@@ -13,9 +13,11 @@ import torch
 from torch.distributed import checkpoint
 
 from labkit.auditing.bits import digest, tensors_of, unseen
-from labkit.auditing.rank_watch import RankWatch, line
+from labkit.auditing.facts import Load, Save
+from labkit.auditing.origins import origin
+from labkit.auditing.rank_watch import RankWatch, is_own, line
 from labkit.auditing.saves import parts_of
-from labkit.auditing.seen import Save, Seen
+from labkit.auditing.seen import Seen
 from labkit.torch_port.tensors import local_part
 
 
@@ -76,12 +78,33 @@ def saving(seen: Seen, here: Callable[[], RankWatch | None]) -> list[tuple[Any, 
 
         return call
 
+    def brings(what: str) -> Callable[[Any], Any]:
+        def wrapper(real: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                frame = sys._getframe(1)
+                if (mine := here()) is not None and is_own(frame):
+                    source = line(frame)
+                    source = origin(source, "load") if what == "checkpoint" else source
+                    seen.loaded.append(Load(mine.rank, what, source))
+                return real(*args, **kwargs)
+
+            return call
+
+        return wrapper
+
+    def sets(real: Any) -> Any:
+        return brings("random")(seed(real))
+
     return [
+        (torch.nn.Module, "load_state_dict", brings("parameter")),
+        (torch.optim.Optimizer, "load_state_dict", brings("state")),
+        (torch.optim.lr_scheduler.LRScheduler, "load_state_dict", brings("rate")),
+        (checkpoint, "load", brings("checkpoint")),
         (torch, "save", save),
         (checkpoint, "save", save_together),
         (torch.optim.lr_scheduler.LRScheduler, "__init__", scheduler),
         (torch, "manual_seed", seed),
-        (torch, "set_rng_state", seed),
+        (torch, "set_rng_state", sets),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def audited(
     seed: int,
     timeout: float | None,
     echo: bool,
+    against: int | None = None,
+    resume: str | None = None,
 ) -> Audit:
     """Return what an audit of a script says, written to the files that were named.
 
@@ -38,12 +41,19 @@ def audited(
         if file is not None and not file.absolute().parent.is_dir():
             folder = file.absolute().parent
             raise ConfigError(f"{name} {file}: there is no folder {folder}; make it, or name another file.")
-    found = audit(path, *args, on=virtual(int(number)), steps=steps, seed=seed, timeout=timeout, echo=echo)
+    found = audit(
+        path, *args, on=virtual(int(number)), steps=steps, seed=seed, timeout=timeout, echo=echo,
+        against=against, resume=_resume(resume),
+    )  # fmt: skip
     if as_json is not None:
         found.save(as_json)
     if html is not None:
         html.write_text(page(found), encoding="utf-8")
     return found
+
+
+def _resume(given: str | None) -> Sequence[str] | bool:
+    return False if given is None else True if given == "auto" else shlex.split(given)
 
 
 def explain(rule: str) -> str:

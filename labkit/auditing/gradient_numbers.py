@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 import torch
 
-from labkit.auditing.bits import kept, tensors_of
+from labkit.auditing.bits import kept, tensors_of, unseen
+from labkit.auditing.facts import Call, Number, SquareSum
+from labkit.auditing.rank_watch import RankWatch, line
+from labkit.auditing.seen import Seen
 from labkit.torch_port.tensors import local_part
 
 NORMS = ("linalg_vector_norm", "norm", "_foreach_norm")
@@ -52,3 +56,24 @@ def squares(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[str, float]:
         if values is not None:
             found[name] = float(values.to(torch.float64).square().sum())
     return found
+
+
+def gradient_number(seen: Seen, mine: RankWatch, name: str, args: Any, out: Any, frame: FrameType) -> None:
+    """Note a norm that a program finds of gradients, or a factor that it scales them by."""
+    with unseen():
+        gradients = [one.grad for one in mine.hooked.values() if one.grad is not None]
+        value = number_of(name, args, out) if of_gradients(args, gradients) else None
+    if value is not None:
+        kind, order = "norm" if name in NORMS else "factor", len(seen.numbers)
+        seen.numbers.append(Number(kind, mine.rank, mine.step, value, order, mine.num_calls, line(frame)))
+
+
+def square_sum(seen: Seen, mine: RankWatch, call: Call, first: torch.Tensor) -> None:
+    """Note a number that ranks add up, and the squares of the gradients they have then."""
+    named = mine.named()
+    with unseen():
+        value = kept(first)
+        if value is None or not value.is_floating_point():
+            return
+        of_each = squares((named.get(key, f"parameter {key}"), one) for key, one in mine.hooked.items())
+    seen.squares.append(SquareSum(mine.rank, mine.step, call.ranks, float(value), of_each, call.source))

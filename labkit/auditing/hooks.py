@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from inspect import getattr_static
 from typing import Any
 
 import torch
@@ -20,8 +21,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from labkit.auditing.checkpoints_seen import saving
 from labkit.auditing.rank_watch import line
+from labkit.auditing.setups_seen import setting_up
 from labkit.auditing.watch import Watch
 from labkit.torch_port.data_loading import loaders_watched
+from labkit.torch_port.sharded_together import param_groups_watched
 
 
 @contextmanager
@@ -33,14 +36,20 @@ def watched(watch: Watch) -> Iterator[None]:
         stack.callback(register_optimizer_step_pre_hook(lambda one, *_: watch.before_step(one)).remove)
         stack.callback(register_optimizer_step_post_hook(lambda one, *_: watch.after_step(one)).remove)
         for owner, name, wrapper in _wrapped(watch):
-            real = getattr(owner, name)
-            setattr(owner, name, wraps(real)(wrapper(real)))
-            stack.callback(setattr, owner, name, real)
+            kept, real = getattr_static(owner, name), getattr(owner, name)
+            wrapped = wraps(real)(wrapper(real))
+            kind = type(kept) if isinstance(kept, staticmethod | classmethod) else None
+            setattr(owner, name, wrapped if kind is None else kind(wrapped))
+            stack.callback(setattr, owner, name, kept)
         stack.enter_context(
             loaders_watched(
                 lambda loader, fetcher: watch.loads(loader, fetcher, sys._getframe(2)),
                 lambda fetcher, indices, batch: watch.fetched(fetcher, indices, batch, sys._getframe(2)),
+                watch.fetches,
             )
+        )
+        stack.enter_context(
+            param_groups_watched(lambda params, modules: watch.gathers(params, modules, sys._getframe(2)))
         )
         yield
 
@@ -58,7 +67,7 @@ def _module_hooks(watch: Watch) -> list[Any]:
         register_module_buffer_registration_hook(registered),
         register_module_module_registration_hook(registered),
         register_module_forward_pre_hook(watch.forward_begins),
-        register_module_forward_hook(lambda *_: watch.forward_ends(), always_call=True),
+        register_module_forward_hook(lambda module, _, out: watch.forward_ends(module, out), always_call=True),
     ]
 
 
@@ -86,6 +95,8 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
             real(self, *args, **kwargs)
             if (mine := watch.here()) is not None:
                 watch.seen.wrapped.setdefault(mine.rank, line(sys._getframe(1)))
+                if self.broadcast_buffers:
+                    mine.even_buffers |= {id(one) for one in self.buffers()}
 
         return call
 
@@ -130,6 +141,14 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
 
         return call
 
+    def applies(real: Any) -> Any:
+        def call(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            out = real.__func__(cls, *args, **kwargs)
+            watch.applied(cls.__name__, out, sys._getframe(1))
+            return out
+
+        return call
+
     def dropout(real: Any) -> Any:
         def call(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
             if not training or not 0 < p < 1 or inplace or type(input) is not torch.Tensor:
@@ -151,6 +170,7 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
 
     return [
         *saving(watch.seen, watch.here),
+        *setting_up(watch.seen, watch.here),
         (torch.nn.Module, "__setstate__", setstate),
         (torch.optim.Optimizer, "add_param_group", add_group),
         (torch.optim.Optimizer, "__init__", noted),
@@ -162,5 +182,6 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
         (torch.autograd, "backward", backward),
         (torch.nn.utils, "clip_grad_norm_", clip),
         (torch.nn.functional, "dropout", dropout),
+        (torch.autograd.Function, "apply", applies),
         (torch.amp.GradScaler, "scale", scale),
     ]

@@ -5,15 +5,23 @@ from __future__ import annotations
 from labkit.auditing.catalogue import Look
 from labkit.auditing.finding import SEVERITIES, Finding
 from labkit.auditing.rules import (
+    batches,
     buffers,
     checkpoints,
     clipping,
+    collectives,
+    decisions,
     gradients,
+    idle,
     losses,
+    model_buffers,
     parameters,
     random_state,
+    reference,
     replicas,
+    resume,
     samples,
+    schedulers,
     shards,
     waits,
 )
@@ -28,18 +36,35 @@ LOOKS: tuple[Look, ...] = tuple(
         parameters,
         losses,
         samples,
+        batches,
         random_state,
         clipping,
+        collectives,
+        decisions,
+        schedulers,
+        model_buffers,
         buffers,
         checkpoints,
         waits,
+        idle,
+        reference,
+        resume,
     )
 )
+
+
+_PART_REPLICAS = (
+    "gradient-", "clipped-", "step-without", "requires-grad", "collectives-mis", "learning-rates", "decided-",
+)  # fmt: skip
 
 
 def judged(seen: Seen) -> list[Finding]:
     """Return every finding, the gravest first and in the order of steps."""
     findings = [finding for look in LOOKS for finding in look(seen)]
-    if any(finding.rule.startswith(("gradient-", "clipped-", "step-without", "requires-grad")) for finding in findings):
+    if any(finding.rule.startswith(_PART_REPLICAS) for finding in findings):
         findings = [finding for finding in findings if finding.rule != replicas.DRIFT]  # it follows from that
+    if any(finding.severity == "wrong" and finding.rule != reference.PARTS for finding in findings):
+        findings = [finding for finding in findings if finding.rule != reference.PARTS]  # so does that
+    if any(finding.rule == resume.APART for finding in findings):
+        findings = [finding for finding in findings if finding.rule != checkpoints.INCOMPLETE]  # it says what is lost
     return sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), max(one.step, 0)))

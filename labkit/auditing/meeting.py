@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 
 from labkit.auditing.bits import alike, difference, same_bits, unseen
-from labkit.auditing.seen import Backward, Fit, Step
+from labkit.auditing.facts import Backward, Fit
+from labkit.auditing.seen import Step
 
 _LOOSE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 """By how much of its norm a gradient may differ from a sum of others and still be taken for it."""
@@ -30,6 +31,7 @@ class Shot:
         parameters: Name of each parameter of its models and of the optimizer -> its values.
         sharded: Names of those that are pieces.
         gradients: Name of each parameter of the optimizer -> what the optimizer is given.
+        given: The same, as it comes to the step, for every parameter that has one.
         own: Name -> what this rank's own backward passes made, before anybody else's came to it.
         passes: Name -> how many backward passes made that.
         without: Names of parameters without a gradient.
@@ -37,6 +39,7 @@ class Shot:
         frozen: Names of parameters of the optimizer that require no gradient -> whether they did when it got them.
         called: Names of parameters whose modules were called.
         unsynced: The line of the last forward pass, where that was inside no_sync().
+        rates: The learning rates of the optimizer's groups.
     """
 
     source: str
@@ -50,6 +53,7 @@ class Shot:
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     sharded: set[str] = field(default_factory=set)
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    given: dict[str, torch.Tensor] = field(default_factory=dict)
     own: dict[str, torch.Tensor] = field(default_factory=dict)
     passes: dict[str, int] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
@@ -57,6 +61,7 @@ class Shot:
     frozen: dict[str, bool] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     unsynced: str = ""
+    rates: tuple[float, ...] = ()
 
 
 def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tuple[int, ...]]) -> Step:
@@ -72,6 +77,8 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
     for rank, shot in shots.items():
         step.sources[rank], step.backwards[rank], step.scale[rank] = shot.source, shot.backwards, shot.scale
         step.sharded |= shot.sharded
+        step.rates[rank] = shot.rates
+        step.held_by[rank] = frozenset(shot.held)
         step.called |= shot.called
         for name, count in shot.passes.items():
             step.passes[name] = max(count, step.passes.get(name, 0))
@@ -112,6 +119,14 @@ def _fit(step: Step, name: str, shots: dict[int, Shot], groups: Sequence[tuple[i
     """Find out what the gradients of one parameter are made of."""
     own = {rank: shot.own[name] for rank, shot in shots.items() if name in shot.own}
     given = {rank: shot.gradients[name] for rank, shot in shots.items() if name in shot.gradients}
+    if len(own) == 1 and set(own) <= set(
+        given
+    ):  # nobody else holds it: how many times its own does the rank step with?
+        rank, mine = next(iter(own.items()))
+        if mine.shape == given[rank].shape:
+            ratio = _ratio(given[rank], (rank,), {rank: mine.to(torch.float64)}, {})
+            step.fits[name] = {rank: Fit((rank,), ratio) if ratio else None}
+        return
     if len(own) < 2 or len({tensor.shape for tensor in (*own.values(), *given.values())}) > 1:
         return
     if len(alike(own)) == 1:

@@ -15,15 +15,19 @@ class Names:
 
     Attributes:
         made: Id of a parameter -> the line that gave it to a module.
+        changes: How often a module was added.
     """
 
     def __init__(self) -> None:
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self.made: dict[int, str] = {}
+        self.changes = 0
+        self._called: tuple[int, dict[int, str]] = (-1, {})
 
     def add(self, module: torch.nn.Module) -> None:
         """Take note of a module."""
         self._modules[id(module)] = weakref.ref(module)
+        self.changes += 1
 
     def parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return every parameter of the rank's models by its name, in the models' order."""
@@ -35,6 +39,17 @@ class Names:
                     seen.add(id(one))
                     found[_free(_plain(name), root, found)] = one
         return found
+
+    def of_module(self, module: torch.nn.Module) -> str:
+        """Return what a module is called: by its place in the model, else by its class."""
+        if self._called[0] != self.changes:
+            found: dict[int, str] = {}
+            for root in self._roots():
+                for name, one in root.named_modules():
+                    plain = _plain(f"{name}.").rstrip(".")
+                    found.setdefault(id(one), plain or _numbered(type(one).__name__, found))
+            self._called = (self.changes, found)
+        return self._called[1].get(id(module), type(module).__name__)
 
     def is_wrapped(self, module: torch.nn.Module) -> bool:
         """Return whether a module is what DistributedDataParallel wraps."""
@@ -79,6 +94,11 @@ class Names:
         for module in live:
             if id(module) not in inside:
                 yield module
+
+
+def _numbered(name: str, taken: dict[int, str]) -> str:
+    same = sum(one == name or one.startswith(f"{name} ") for one in taken.values())
+    return f"{name} {same + 1}" if same else name
 
 
 def _plain(name: str) -> str:

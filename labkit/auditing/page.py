@@ -24,13 +24,17 @@ def page(audit: Audit) -> str:
     """Return the page."""
     found = "".join(_article(one) for one in audit.findings) or "<p>Nothing found.</p>"
     held = "".join(f"<dt><code>{escape(name)}</code></dt><dd>{escape(RULES[name].holds)}</dd>" for name in audit.held)
+    unseen = "".join(
+        f"<dt><code>{escape(name)}</code></dt><dd>{escape(reason)}</dd>" for name, reason in audit.not_looked_at.items()
+    )
     title = f"{audit.name}: {len(audit.findings)} findings"
     notes = "".join(f"<p>{escape(note)}</p>" for note in audit.notes)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
         f"<h1>{escape(title)}</h1><p>{audit.num_steps} training steps on {audit.world_size} virtual ranks.</p>{notes}"
-        f"{found}<h2>Looked at in these steps, and held</h2><dl>{held}</dl></body></html>\n"
+        f"{found}<h2>Looked at in these steps, and held</h2><dl>{held}</dl>"
+        f"<h2>Not looked at</h2><dl>{unseen}</dl></body></html>\n"
     )
 
 

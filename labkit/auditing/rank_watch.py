@@ -9,12 +9,16 @@ from typing import Any
 import torch
 
 from labkit.auditing.bits import kept, unseen
+from labkit.auditing.facts import Backward
 from labkit.auditing.flights import Flights
 from labkit.auditing.names import Names
-from labkit.auditing.seen import Backward
 from labkit.simulator.state import current_rank
 
 _INSTALLED = ("site-packages", "dist-packages")
+_OURS = ("labkit/simulator/", "labkit/auditing/", "labkit/torch_port/")
+_BETWEEN = ("wrapper", "inner", "__call__", "call", "apply")
+_CHECKPOINTS = "torch/distributed/checkpoint"
+_APPLIES = "torch/autograd/function.py"
 
 
 class Enough(BaseException):  # a program must not catch it
@@ -56,7 +60,31 @@ class RankWatch:
         self.made: dict[int, str] = {}
         self.scalars: dict[int, str] = {}
         self.scale = 1.0
+        self.num_forwards = self.num_ready = 0
+        self.work: dict[str, float] = defaultdict(float)
+        self.turns: dict[tuple[int, ...], int] = defaultdict(int)
+        self.hooked_at: dict[int, str] = {}
+        self.num_drawn: dict[str, int] = defaultdict(int)
+        self.num_read: dict[str, int] = defaultdict(int)
+        self.num_declared: dict[str, int] = defaultdict(int)
+        self.infinities: set[int] = set()
+        self.cut: dict[int, tuple[str, int]] = {}
+        self.ratios: dict[int, float] = {}
+        self.loading = 0
+        self.even_buffers: set[int] = set()
+        self.schedulers: dict[int, int] = {}
         self.kept_alive: list[Any] = []
+        self._named: tuple[tuple[int, int], dict[int, str]] = ((-1, -1), {})
+
+    def named(self) -> dict[int, str]:
+        """Return the names of parameters by their ids; those that are no module's are numbered."""
+        state = (self.names.changes, len(self.hooked))
+        if self._named[0] != state:
+            found = {id(one): name for name, one in self.names.parameters().items()}
+            for number, key in enumerate(self.hooked):
+                found.setdefault(key, f"parameter {number} of the optimizer")
+            self._named = (state, found)
+        return self._named[1]
 
 
 def line(frame: FrameType | None) -> str:
@@ -74,11 +102,47 @@ def line(frame: FrameType | None) -> str:
     return fallback
 
 
+def call_site(frame: FrameType | None) -> tuple[str, str, str, str]:
+    """Return the program's line of a call, the function of torch that it calls, the line around it, and the caller's.
+
+    The line around it is another where an autograd.Function calls: the line that applies the function.
+    """
+    source, api = line(frame), ""
+    file, _, number = source.rpartition(":")
+    while frame is not None and not (frame.f_code.co_filename == file and frame.f_lineno == int(number or 0)):
+        if frame.f_code.co_name not in _BETWEEN:
+            api = frame.f_code.co_name
+        frame = frame.f_back
+    outer = frame
+    while outer is not None and outer.f_code.co_filename == file:
+        outer = outer.f_back
+    if outer is not None and outer.f_code.co_filename.endswith(_APPLIES):
+        return source, api, line(outer) or source, ""
+    return source, api, source, "" if frame is None else line(frame.f_back)
+
+
+def fills_state(frame: FrameType | None) -> bool:
+    """Return whether torch's checkpoints step an optimizer, with no gradient, so that it has a state to fill."""
+    while frame is not None and any(part in frame.f_code.co_filename for part in (*_OURS, *_INSTALLED)):
+        if _CHECKPOINTS in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_own(frame: FrameType | None) -> bool:
+    """Return whether the program itself calls, and not torch for it."""
+    while frame is not None and any(part in frame.f_code.co_filename for part in _OURS):
+        frame = frame.f_back
+    return frame is not None and not any(part in frame.f_code.co_filename for part in _INSTALLED)
+
+
 def adding(mine: RankWatch, parameter: torch.Tensor) -> Any:
     """Return a hook that adds up what comes to a parameter's gradient, from when that is None or zero."""
     key = id(parameter)
 
     def add(gradient: torch.Tensor) -> None:
+        mine.num_ready += 1
         if hasattr(gradient, "placements"):
             return
         with unseen():

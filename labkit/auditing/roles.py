@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from labkit.auditing.seen import Call, Groups, Seen, Step
+from labkit.auditing.facts import Call
+from labkit.auditing.seen import Groups, Seen, Step
 
 _OF_ACTIVATIONS = ("all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
 _FEWEST = 8  # elements: what is smaller is a count or a metric
@@ -23,7 +24,8 @@ def replicas(step: Step) -> list[tuple[int, ...]]:
     for number, name in enumerate(names):
         for place, ranks in enumerate(step.parameters[name]):
             for rank in ranks:
-                held[rank] += [number, place]
+                if name in step.held_by.get(rank, ()):
+                    held[rank] += [number, place]
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for rank in sorted(held):
         groups[tuple(held[rank])].append(rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labkit.auditing.seen import Difference
+from labkit.auditing.facts import Difference
 
 
 def listed(items: Sequence[object], most: int = 4) -> str:

@@ -9,11 +9,19 @@ from typing import Any
 
 import torch
 
-from labkit.auditing.bits import digest, kept, nonzero, rows, same_bits, tensors_of, unseen
-from labkit.auditing.gradient_numbers import LOOKED_AT, NORMS, address_of, number_of, of_gradients, squares
+from labkit.auditing.bits import digest, kept, nonzero, rows, tensors_of, unseen
+from labkit.auditing.collectives_seen import called
+from labkit.auditing.data_seen import epoch_begins, fetched
+from labkit.auditing.draws_seen import drawn, loaded_with
+from labkit.auditing.facts import Backward, Clip, Input, Mask, Read, Used
+from labkit.auditing.gradient_numbers import LOOKED_AT, address_of, gradient_number, square_sum
 from labkit.auditing.meeting import Shot, met
-from labkit.auditing.rank_watch import Enough, RankWatch, adding, hook_on, length_of, line
-from labkit.auditing.seen import Backward, Batch, Call, Clip, Epoch, Input, Mask, Number, Read, Seen, SquareSum
+from labkit.auditing.probes import Probes
+from labkit.auditing.rank_watch import Enough, RankWatch, adding, fills_state, hook_on, is_own, line
+from labkit.auditing.scalars_seen import cut_off, made, read
+from labkit.auditing.seen import Seen
+from labkit.auditing.setups_seen import gathered
+from labkit.auditing.shots import brought, held
 from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator
 from labkit.simulator.record import Row
@@ -22,6 +30,8 @@ from labkit.simulator.state import VirtualRank, current_rank
 from labkit.torch_port.backward import in_backward
 from labkit.torch_port.loss_roots import loss_root
 from labkit.torch_port.operators import READS_ONE
+
+_MOST_ROWS = 1 << 12
 
 
 class Watch:
@@ -35,6 +45,7 @@ class Watch:
             steps: After how many training steps each rank ends; None for when it ends by itself.
         """
         self.seen = Seen(world_size)
+        self.probes: Probes | None = None
         self.stopped: set[int] = set()
         self._ranks = [RankWatch(rank) for rank in range(world_size)]
         self._limit = steps
@@ -63,27 +74,29 @@ class Watch:
         if known.reads and mine.step and rank.process.device is not None and not rank.process.stepping:
             self._read(mine, known, args, rank)
         if known.name in LOOKED_AT and mine.backwards and not rank.process.stepping:
-            self._number(mine, known, args, out)
+            gradient_number(self.seen, mine, known.name, args, out, sys._getframe(1))
+        if known.draws and mine.depth and self.probes is not None:
+            self.probes.draws = True
+        if known.draws:
+            drawn(self.seen, mine, known.name, out, sys._getframe(1))
+        if known.name == READS_ONE and not in_backward() and not rank.process.stepping:
+            read(self.seen, mine, args, sys._getframe(1))
+        if not in_backward():
+            if not known.views and not rank.process.stepping:
+                mine.work[line(sys._getframe(1))] += sum(one.numel() for one in tensors_of([args, out]))
+            if mine.cut:
+                cut_off(self.seen, mine, known.name, args, out, sys._getframe(1))
+            made(mine, known.name, args, out)
         if type(out) is torch.Tensor and not out.dim() and out.is_floating_point() and not in_backward():
             mine.scalars[address_of(out)] = line(sys._getframe(1))
 
     def collective(self, rank: VirtualRank, group: Group, part: Part, op: str) -> None:
         """Note a collective."""
-        mine, tensors = self._ranks[rank.rank], part.inputs or part.outputs
+        mine, first = self._ranks[rank.rank], next(iter(part.inputs or part.outputs), None)
         self._groups[tuple(sorted(group.ranks))] = None
-        first = tensors[0] if tensors else None
-        call = Call(
-            mine.rank, mine.step, tuple(group.ranks), part.row.kind, op,
-            "" if first is None else str(first.dtype).removeprefix("torch."), sum(one.numel() for one in tensors),
-            part.row.bytes, line(sys._getframe(2)), part.row.blocking, self._holding(mine, tensors), mine.depth > 0,
-            in_backward(), not mine.backwards,
-            torch.is_grad_enabled() and any(one.requires_grad for one in part.inputs), mine.num_calls,
-            len(mine.backwards), mine.num_operators, part.row,
-        )  # fmt: skip
-        mine.num_calls += 1
-        self.seen.calls.append(call)
+        call = called(self.seen, mine, group, part, op, sys._getframe(1))
         if op == "SUM" and call.numel == 1 and mine.backwards and not call.in_backward and first is not None:
-            self._square_sum(mine, call, first)
+            square_sum(self.seen, mine, call, first)
         if not part.row.blocking:
             mine.flights.add(part, call.source)
 
@@ -93,6 +106,7 @@ class Watch:
         mine.flights.remove(part)
         if not part.row.blocking:
             self.seen.done[id(part.row)] = mine.num_operators
+            self.seen.waited_at[id(part.row)] = line(sys._getframe(1))
 
     def touched(self, rank: VirtualRank, kind: str, row: Row, source: str) -> None:
         """Note a message's buffer that was touched too early."""
@@ -104,42 +118,15 @@ class Watch:
         if posted.sends:
             self.seen.messages.add((rank.rank, posted.peer))
 
+    def drew(self, rank: VirtualRank, name: str, out: Any) -> None:
+        """Note what numpy and random give while a loader makes a sample."""
+        loaded_with(self.seen, self._ranks[rank.rank], name, out, sys._getframe(1))
+
     def _read(self, mine: RankWatch, known: Operator, args: Any, rank: VirtualRank) -> None:
         """Note a value that the program waits for its device to learn."""
         accelerator = rank.process.accelerator
         if known.name == READS_ONE and accelerator is not None and accelerator.is_on(args[0]):
             self.seen.reads.append(Read(mine.rank, mine.step, in_backward(), line(sys._getframe(2))))
-
-    def _number(self, mine: RankWatch, known: Operator, args: Any, out: Any) -> None:
-        with unseen():
-            gradients = [one.grad for one in mine.hooked.values() if one.grad is not None]
-            value = number_of(known.name, args, out) if of_gradients(args, gradients) else None
-        if value is not None:
-            kind, order = "norm" if known.name in NORMS else "factor", len(self.seen.numbers)
-            source = line(sys._getframe(2))
-            self.seen.numbers.append(Number(kind, mine.rank, mine.step, value, order, mine.num_calls, source))
-
-    def _square_sum(self, mine: RankWatch, call: Call, first: torch.Tensor) -> None:
-        named = {id(one): name for name, one in mine.names.parameters().items()}
-        with unseen():
-            value = kept(first)
-            if value is None or not value.is_floating_point():
-                return
-            of_each = squares((named.get(key, f"parameter {key}"), one) for key, one in mine.hooked.items())
-        self.seen.squares.append(SquareSum(mine.rank, mine.step, call.ranks, float(value), of_each, call.source))
-
-    def _holding(self, mine: RankWatch, tensors: Sequence[torch.Tensor]) -> str:
-        """Return what parameter or gradient a collective is given, "" where it is none."""
-        given = {one.untyped_storage().data_ptr() for one in tensors if one.layout is torch.strided and not one.is_meta}
-        if not given or not mine.hooked:
-            return ""
-        for parameter in mine.hooked.values():
-            with unseen():
-                if address_of(parameter) in given:
-                    return "parameter"
-                if parameter.grad is not None and address_of(parameter.grad) in given:
-                    return "gradient"
-        return ""
 
     # ---- what torch's hooks tell
 
@@ -166,6 +153,7 @@ class Watch:
         for one in parameters:
             if id(one) not in mine.hooked and one.requires_grad and one.is_leaf:
                 mine.hooked[id(one)] = one  # kept, so that its id stays its own
+                self.seen.wide_parameters |= one.dtype in (torch.float32, torch.float64)
                 with unseen():
                     hook_on(one, adding(mine, one))
 
@@ -179,87 +167,91 @@ class Watch:
         root = loss_root(losses[0]) if alone and len(losses) == 1 else None
         with unseen():
             made = mine.scalars.get(address_of(losses[0]), "") if losses else ""
+        if self.probes is not None and alone and len(losses) == 1 and losses[0].numel() == 1:
+            self.probes.add(mine, "loss", "", losses[0], made or line(frame))
         mine.backwards.append(Backward(line(frame), made, root, not alone))
         mine.scalars.clear()
+        mine.cut.clear()
+        mine.num_ready = 0
 
     def forward_begins(self, module: torch.nn.Module, args: Any) -> None:
         """Note a module's forward; at the outermost, what it is called with."""
         mine = self.here()
         if mine is None:
             return
-        if not mine.depth and not in_backward() and torch.is_grad_enabled() and module.training:
-            self._enough(mine)
-            tensors = tensors_of(args)
-            if tensors:
-                with unseen():
-                    every = b"".join(digest(one) for one in tensors)
-                numel = sum(one.numel() for one in tensors)
-                self.seen.inputs.append(
-                    Input(
-                        mine.rank,
-                        mine.step,
-                        every,
-                        numel,
-                        mine.unwrapped or line(sys._getframe(1)),
-                        mine.names.is_wrapped(module),
-                    )
-                )
+        if not mine.depth and not in_backward():
+            if torch.is_grad_enabled() and module.training:
+                self._enough(mine)
+                self._input(mine, module, args, sys._getframe(1))
+            elif not module.training:
+                self._evaluates(mine, module, sys._getframe(1))
         if getattr(module, "require_backward_grad_sync", None) is not None and torch.is_grad_enabled():
             mine.unsynced = "" if module.require_backward_grad_sync else line(sys._getframe(1))
+        if self.probes is not None and not in_backward() and torch.is_grad_enabled() and module.training:
+            self.probes.module(mine, module, "input", args, sys._getframe(1))
         mine.depth += 1
         mine.called.add(id(module))
 
-    def forward_ends(self) -> None:
+    def _input(self, mine: RankWatch, module: torch.nn.Module, args: Any, frame: FrameType) -> None:
+        """Note what a model is called with."""
+        tensors = tensors_of(args)
+        if not tensors:
+            return
+        with unseen():
+            every = b"".join(digest(one) for one in tensors)
+            count = len(tensors[0]) if tensors[0].dim() else 0
+            each = rows(tensors, count) if 0 < count <= _MOST_ROWS else ()
+        if self.probes is not None:
+            with unseen():
+                state = torch.get_rng_state()
+            self.probes.add(mine, "random", "", state, line(frame))
+        numel, source = sum(one.numel() for one in tensors), mine.unwrapped or line(frame)
+        self.seen.inputs.append(Input(mine.rank, mine.step, every, numel, source, mine.names.is_wrapped(module), each))
+        mine.num_forwards += 1
+
+    def _evaluates(self, mine: RankWatch, module: torch.nn.Module, frame: FrameType) -> None:
+        """Note the buffers of a model that is called to evaluate."""
+        with unseen():
+            found = {
+                name: digest(one)
+                for name, one in module.named_buffers()
+                if one.is_floating_point() and id(one) not in mine.even_buffers
+            }
+        if found:
+            self.seen.used.append(Used(mine.rank, mine.step, found, line(frame)))
+
+    def forward_ends(self, module: torch.nn.Module, out: Any) -> None:
         """Note that a module's forward came to its end."""
         mine = self.here()
         if mine is not None and mine.depth:
             mine.depth -= 1
+            if self.probes is not None and not in_backward() and torch.is_grad_enabled() and module.training:
+                self.probes.module(mine, module, "output", out, sys._getframe(1))
+
+    def applied(self, name: str, out: Any, frame: FrameType) -> None:
+        """Keep what an autograd.Function of the program's gives, where values are kept."""
+        if self.probes is not None and (mine := self.here()) is not None and is_own(frame) and not in_backward():
+            self.probes.add(mine, "function", name, out, line(frame))
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Keep what a rank brings to a step of an optimizer."""
         mine = self.here()
-        if mine is None:
+        if mine is None or fills_state(sys._getframe(1)):
             return
         self._enough(mine)
         place = mine.optimizers.setdefault(id(optimizer), len(mine.optimizers))
         mine.kept_alive.append(optimizer)
-        named = {id(one): name for name, one in mine.names.parameters().items()}
-        shot = self._shot(mine, line(sys._getframe(1)))
-        shot.called, shot.norms = mine.names.parameters_of(mine.called), mine.names.of_norms()
-        shot.unsynced = mine.unsynced
-        shot.optimizer_made = mine.made.get(id(optimizer), "")
-        with unseen():
-            number = 0
-            for group in optimizer.param_groups:
-                for one in group["params"]:
-                    name = named.get(id(one), f"parameter {number} of the optimizer")
-                    shot.held.append(name)
-                    shot.made[name] = mine.names.made.get(id(one), shot.optimizer_made)
-                    if id(one) not in named:
-                        shot.unknown.append(name)
-                        if (values := kept(one)) is not None:
-                            shot.parameters[name] = values
-                    number += 1
-                    if not one.requires_grad:
-                        shot.frozen[name] = id(one) in mine.hooked
-                    own = mine.own.pop(id(one), None)
-                    before, after = mine.clipped.pop(id(one), (None, None))
-                    copy = None if one.grad is None else kept(one.grad)
-                    if one.grad is None:
-                        shot.without.append(name)
-                    elif own is not None and copy is not None:
-                        last = before is not None and after is not None and same_bits(copy, after)
-                        shot.gradients[name] = before if last and before is not None else copy
-                        shot.own[name] = own if last or after is None else after
-                        shot.passes[name] = mine.passes.get(id(one), 1)
+        shot = brought(mine, optimizer, line(sys._getframe(1)))
         for group in optimizer.param_groups:
             self.added(group["params"])
+        if self.probes is not None:
+            self.probes.step(mine, shot, optimizer)
         self._bring(mine, place, mine.steps_of[place], shot)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Count a step."""
         mine = self.here()
-        if mine is None:
+        if mine is None or fills_state(sys._getframe(1)):
             return
         place = mine.optimizers[id(optimizer)]
         mine.steps_of[place] += 1
@@ -271,7 +263,7 @@ class Watch:
         """Keep what a rank's parameters are in the end."""
         mine = self.here()
         if mine is not None and mine.step:
-            self._bring(mine, -1, 0, self._shot(mine, ""))
+            self._bring(mine, -1, 0, held(mine, ""))
 
     def clips(self, parameters: Any) -> None:
         """Keep gradients before they are clipped."""
@@ -318,46 +310,23 @@ class Watch:
 
     def loads(self, loader: Any, fetcher: Any, frame: FrameType) -> None:
         """Note a loader that begins an epoch."""
-        mine = self.here()
-        if mine is None:
-            return
-        mine.kept_alive += [loader, fetcher]
-        place = mine.loaders.setdefault(id(loader), len(mine.loaders))
-        number = mine.epochs[place]
-        mine.epochs[place] += 1
-        mine.iterating[id(fetcher)] = (place, number)
-        sampler, samples = getattr(loader, "sampler", None), length_of(getattr(loader, "dataset", None))
-        spreads = hasattr(sampler, "num_replicas") and hasattr(sampler, "seed") and length_of(sampler) <= 1_000_000
-        self.seen.epochs.append(
-            Epoch(
-                mine.rank,
-                mine.step,
-                place,
-                number,
-                type(sampler).__name__,
-                getattr(sampler, "epoch", None),
-                bool(getattr(sampler, "shuffle", type(sampler).__name__ == "RandomSampler")),
-                getattr(sampler, "seed", None) if spreads else None,
-                getattr(sampler, "num_replicas", None),
-                getattr(sampler, "rank", None),
-                samples,
-                length_of(sampler),
-                () if not spreads or sampler is None else tuple(sampler),
-                line(frame),
-                mine.made.get(id(loader), ""),
-                mine.made.get(id(sampler), ""),
-            )
-        )
+        if (mine := self.here()) is not None:
+            epoch_begins(self.seen, mine, loader, fetcher, frame)
+
+    def fetches(self, begins: bool) -> None:
+        """Note that a loader begins or ends to make a batch."""
+        if (mine := self.here()) is not None:
+            mine.loading += 1 if begins else -1
 
     def fetched(self, fetcher: Any, indices: Any, batch: Any, frame: FrameType) -> None:
         """Note samples that a loader hands out."""
-        mine = self.here()
-        if mine is None or not isinstance(indices, list | tuple):
-            return
-        place, number = mine.iterating.get(id(fetcher), (-1, 0))
-        with unseen():
-            found = rows(batch, len(indices))
-        self.seen.batches.append(Batch(mine.rank, mine.step, place, number, tuple(indices), found, line(frame)))
+        if (mine := self.here()) is not None:
+            fetched(self.seen, mine, fetcher, indices, batch, frame)
+
+    def gathers(self, params: list[Any], modules: tuple[Any, ...], frame: FrameType) -> None:
+        """Note parameters that torch will gather in one call."""
+        if (mine := self.here()) is not None:
+            gathered(self.seen, mine, params, modules, frame)
 
     # ---- steps
 
@@ -365,17 +334,6 @@ class Watch:
         if self._limit is not None and mine.step >= self._limit:
             self.stopped.add(mine.rank)
             raise Enough
-
-    def _shot(self, mine: RankWatch, source: str) -> Shot:
-        shot = Shot(source, mine.step, tuple(mine.backwards), mine.scale)
-        with unseen():
-            for name, one in mine.names.parameters().items():
-                copy = kept(one)
-                if copy is not None:
-                    shot.parameters[name] = copy
-                    if any(not place.is_replicate() for place in getattr(one, "placements", ())):
-                        shot.sharded.add(name)
-        return shot
 
     def _bring(self, mine: RankWatch, place: int, number: int, shot: Shot) -> None:
         shots = self._shots.setdefault((place, number), {})
@@ -391,4 +349,5 @@ class Watch:
         """Return all that was seen, steps included that not all ranks took."""
         for place, number in sorted(self._shots):
             self._meet(place, number)
+        self.seen.work = {one.rank: one.work for one in self._ranks}
         return self.seen

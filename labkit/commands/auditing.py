@@ -23,6 +23,13 @@ def audit(
     steps: Annotated[int | None, typer.Option(min=1, help="End after this many training steps.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the findings to this file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page to hand on.")] = None,
+    against: Annotated[
+        int | None, typer.Option(min=1, max=1, help="1: run it on one process, too, and compare values.")
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(help='Stop, resume and compare: "auto", or arguments that end it early, "--steps 2".'),
+    ] = None,
     fail: Annotated[bool, typer.Option("--fail", help="Exit code 1 where anything is wrong, not only slow.")] = False,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
@@ -30,8 +37,9 @@ def audit(
 ) -> None:
     """Run a training script on virtual ranks, and say what is wrong with it: rank, step, tensor, line."""
     found = load("labkit.auditing.command", "audited")(
-        script, args or [], on, steps=steps, as_json=as_json, html=html, seed=seed, timeout=timeout, echo=echo
-    )
+        script, args or [], on, steps=steps, as_json=as_json, html=html, seed=seed, timeout=timeout, echo=echo,
+        against=against, resume=resume,
+    )  # fmt: skip
     typer.echo(str(found))
     if fail and found.is_wrong:
         raise typer.Exit(1)

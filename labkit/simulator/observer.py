@@ -29,3 +29,6 @@ class Observer(Protocol):
 
     def message(self, rank: VirtualRank, posted: Posted) -> None:
         """A send or a receive is posted."""
+
+    def drew(self, rank: VirtualRank, name: str, out: Any) -> None:
+        """A function of numpy.random or random that uses their one generator returned."""

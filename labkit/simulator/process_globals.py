@@ -226,7 +226,13 @@ class GlobalsSwitch:
     def _drawn(self, real: Callable[..., Any], generator: str, name: str) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
             mine = self.mine()
-            return (real if mine is None else getattr(getattr(mine, generator), name))(*args, **kwargs)
+            if mine is None:
+                return real(*args, **kwargs)
+            out = getattr(getattr(mine, generator), name)(*args, **kwargs)
+            rank = current_rank()
+            if rank is not None and rank.simulation.observer is not None:
+                rank.simulation.observer.drew(rank, name, out)
+            return out
 
         draw.__name__ = name
         return draw

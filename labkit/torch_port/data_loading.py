@@ -19,8 +19,8 @@ _fetcher: Any = fetch._MapDatasetFetcher
 
 
 @contextmanager
-def loaders_watched(begun: Begun, fetched: Fetched) -> Iterator[None]:
-    """Tell when a loader begins an epoch and what it hands out, for as long as the context is entered."""
+def loaders_watched(begun: Begun, fetched: Fetched, fetches: Callable[[bool], None]) -> Iterator[None]:
+    """Tell when a loader begins an epoch, when it makes a batch and what it hands out, while the context lasts."""
     real_iter, real_fetch = _loader.__iter__, _fetcher.fetch
 
     def begin(self: Any) -> Any:
@@ -29,7 +29,11 @@ def loaders_watched(begun: Begun, fetched: Fetched) -> Iterator[None]:
         return iterator
 
     def get(self: Any, indices: Any) -> Any:
-        batch = real_fetch(self, indices)
+        fetches(True)
+        try:
+            batch = real_fetch(self, indices)
+        finally:
+            fetches(False)
         fetched(self, indices, batch)
         return batch
 

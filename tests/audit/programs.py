@@ -20,7 +20,8 @@ MISTAKES = {
     "half the ranks": "gradient-wrong-group",
     "accumulated": "gradient-wrong-scale",
     "own init": "parameters-begin-unequal",
-    "own learning rate": "replicas-drift",
+    "own learning rate": "learning-rates-differ",
+    "own weight decay": "replicas-drift",
     "own norm": "clipped-by-own-norm",
     "no sampler": "same-samples",
     "no epoch": "epochs-alike",
@@ -55,7 +56,8 @@ def train(mistake: str = "", wrapped: bool = False) -> None:
     if mistake == "detached":
         model[0].register_forward_hook(lambda module, given, out: out.detach())
     pairs = [dist.new_group([first, first + 1]) for first in range(0, size, 2)]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (1 + rank if mistake == "own learning rate" else 1))
+    rate, decay = 0.1 * (1 + rank if mistake == "own learning rate" else 1), 0.01 * rank
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, weight_decay=decay if mistake == "own weight decay" else 0)
     if mistake == "optimizer too early":
         model = model_of()
     if mistake == "frozen on one":

@@ -26,7 +26,8 @@ def findings(program: Program, source: str) -> list[Finding]:
         path = Path(folder) / program.path.name
         path.write_text(source)
         world = labkit.virtual(program.world, **program.hardware)
-        return list(labkit.audit(path, on=world, timeout=120).findings)
+        resume = ("--steps", 2) if program.fields.get("Effect") == "resume" else False
+        return list(labkit.audit(path, on=world, timeout=120, against=1, resume=resume).findings)
 
 
 def caught(program: Program) -> tuple[str, list[Finding]]:

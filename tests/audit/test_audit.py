@@ -34,7 +34,9 @@ def test_a_right_program_is_left_alone(wrapped: bool) -> None:
     found = labkit.audit(train, "", wrapped, on=FOUR)
     assert not [one for one in found.findings if one.severity != "slow"], found
     assert found.num_steps == 4
-    assert {*found.held, *(one.rule for one in found.findings)} == set(RULES)
+    assert {*found.held, *found.not_looked_at, *(one.rule for one in found.findings)} == set(RULES)
+    assert "epochs-alike" in found.held
+    assert found.not_looked_at["parts-from-one-process"] == "run again on one process with --against 1"
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

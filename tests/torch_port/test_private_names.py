@@ -9,6 +9,7 @@ import torch.distributed as dist
 from labkit.torch_port import (
     asked_groups,
     backward,
+    data_loading,
     devices,
     futures,
     gatherings,
@@ -23,6 +24,7 @@ from labkit.torch_port import (
     remote_calls,
     rpc,
     sharded_random,
+    sharded_together,
 )
 from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_world
 
@@ -31,6 +33,7 @@ NEEDED = {
     for module in (
         *(backward, devices, futures, gatherings, group_tables, known_crashes, meeting, operators, process_tables),
         *(asked_groups, handles, low_precision_buckets, own_parallelism, remote_calls, rpc, sharded_random),
+        *(data_loading, sharded_together),
     )
     for name, reach in module.NEEDED.items()
 }

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Save
 from labkit.auditing.finding import Finding
-from labkit.auditing.seen import Save, Seen
+from labkit.auditing.seen import Seen
 from labkit.auditing.telling import listed, on_ranks
 
 INCOMPLETE = rule(

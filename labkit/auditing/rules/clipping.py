@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Clip, Number, SquareSum
 from labkit.auditing.finding import Finding
 from labkit.auditing.roles import data_parallel, of_one_model
-from labkit.auditing.seen import Clip, Number, Seen, SquareSum, Step
+from labkit.auditing.seen import Seen, Step
 from labkit.auditing.telling import listed, on_ranks
 
 OWN_NORM = rule(

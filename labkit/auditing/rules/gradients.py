@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Backward, Call, Fit
 from labkit.auditing.finding import Finding
+from labkit.auditing.origins import condition_of_block
 from labkit.auditing.roles import averages_parameters, entangled, first_steps, in_turn, replicas, together
-from labkit.auditing.seen import Call, Seen, Step
+from labkit.auditing.seen import Seen, Step
 from labkit.auditing.telling import listed, share
 
 NOT_AVERAGED = rule(
@@ -62,6 +64,9 @@ UNSYNCED = rule(
 def look(seen: Seen) -> Iterator[Finding]:
     """Yield what is wrong with gradients."""
     told: set[str] = set()
+    for finding in _mixed(seen):
+        told.add(finding.rule)
+        yield finding
     for step in sorted(seen.steps, key=lambda step: (step.number, step.optimizer)):
         for finding in (*_unsynced(step), *_groups(seen, step), *_scale(seen, step)):
             if finding.rule not in told:
@@ -93,7 +98,7 @@ def _groups(seen: Seen, step: Step) -> Iterator[Finding]:
         if alone:
             yield _alone(seen, step, ranks, alone, whole + smaller)
         elif smaller and not entangled(seen, ranks):
-            yield _smaller(step, ranks, smaller)
+            yield _smaller(seen, step, ranks, smaller)
     yield from _norms(seen, step)
 
 
@@ -105,7 +110,8 @@ def _unsynced(step: Step) -> Iterator[Finding]:
             "is not averaged."
         )
         todo = "Leave no_sync() for the last microbatch before optimizer.step()."
-        yield Finding(UNSYNCED, "wrong", text, todo, rank, step.step, step.unsynced[rank], "", {})
+        source = condition_of_block(step.unsynced[rank])
+        yield Finding(UNSYNCED, "wrong", text, todo, rank, step.step, source, "", {})
 
 
 def _norms(seen: Seen, step: Step) -> Iterator[Finding]:
@@ -139,13 +145,30 @@ def _alone(seen: Seen, step: Step, ranks: tuple[int, ...], alone: list[str], sha
         )
         todo = "Wrap the model in DistributedDataParallel, or all_reduce each gradient before optimizer.step()."
     name = PARTLY_AVERAGED if shared else NOT_AVERAGED
+    reduced = next((call for call in _given(seen, step, rank, alone[0])), None)
     inside = next((one for one in seen.inputs if one.rank == rank and one.step == step.step and one.inside), None)
     source = step.sources[rank] if inside is None else inside.source
-    if shared:
+    if reduced is not None:
+        source = reduced.source
+    elif shared:
         source = step.made.get(alone[0]) or source
     elif inside is None:
-        source = _averages_its_loss(seen, step, rank) or source
+        entering = "" if alone[0] in step.norms else _enters_shards(seen, step, rank, ranks)
+        source = entering or _averages_its_loss(seen, step, rank) or source
     return Finding(name, "wrong", text, todo, rank, step.step, source, alone[0], evidence)
+
+
+def _enters_shards(seen: Seen, step: Step, rank: int, ranks: tuple[int, ...]) -> str:
+    """Return the line whose autograd.Function adds up these ranks' parts in the forward pass, "" for none."""
+    mine = (call for call in seen.calls if call.rank == rank and call.step == step.step and call.before_backward)
+    return next((call.outer for call in mine if set(call.ranks) == set(ranks) and call.outer != call.source), "")
+
+
+def _given(seen: Seen, step: Step, rank: int, name: str) -> list[Call]:
+    """Return the collectives that a rank gives a parameter's gradient in a step."""
+    return [
+        call for call in seen.calls if call.rank == rank and call.step == step.step and name in call.names and call.op
+    ]
 
 
 def _averages_its_loss(seen: Seen, step: Step, rank: int) -> str:
@@ -154,7 +177,7 @@ def _averages_its_loss(seen: Seen, step: Step, rank: int) -> str:
     return next((call.source for call in mine if call.numel == 1 and call.before_backward), "")
 
 
-def _smaller(step: Step, ranks: tuple[int, ...], names: list[str]) -> Finding:
+def _smaller(seen: Seen, step: Step, ranks: tuple[int, ...], names: list[str]) -> Finding:
     fits = step.fits[names[0]]
     rank = next(one for one in ranks if (fit := fits.get(one)) is not None and not set(ranks) <= set(fit.ranks))
     fit = fits[rank]
@@ -165,13 +188,51 @@ def _smaller(step: Step, ranks: tuple[int, ...], names: list[str]) -> Finding:
     )
     todo = f"Average over the group of all {len(ranks)} replicas."
     evidence = {"ranks": list(ranks), "averaged_over": list(fit.ranks), "parameters": names}
-    return Finding(WRONG_GROUP, "wrong", text, todo, rank, step.step, step.sources[rank], names[0], evidence)
+    source = _reduced_at(seen, step, rank, names[0])
+    return Finding(WRONG_GROUP, "wrong", text, todo, rank, step.step, source, names[0], evidence)
+
+
+def _reduced_at(seen: Seen, step: Step, rank: int, name: str) -> str:
+    """Return the line that reduced a gradient: the collective's, else the one that wrapped the model, else the step."""
+    calls = _given(seen, step, rank, name)
+    return calls[-1].source if calls else seen.wrapped.get(rank) or step.sources[rank]
+
+
+def _mixed(seen: Seen) -> Iterator[Finding]:
+    """Yield a parameter of which groups of ranks hold one each, and whose gradient is averaged over several groups."""
+    for step in first_steps(seen):
+        whole = [name for name in step.held if len(step.parameters.get(name, ())) == 1]
+        for name, fits in step.fits.items():
+            groups = [group for group in step.parameters.get(name, ()) if len(group) > 1]
+            if len(groups) < 2 or len(groups) < len(step.parameters[name]) or not whole or name in step.sharded:
+                continue
+            mixed = {rank: fit for rank, fit in fits.items() if fit is not None and _in_several(fit.ranks, groups)}
+            if mixed:
+                yield _told_mixed(seen, step, name, groups, *min(mixed.items()))
+                return
+
+
+def _in_several(ranks: tuple[int, ...], groups: list[tuple[int, ...]]) -> bool:
+    return sum(bool(set(ranks) & set(group)) for group in groups) > 1
+
+
+def _told_mixed(seen: Seen, step: Step, name: str, groups: list[tuple[int, ...]], rank: int, fit: Fit) -> Finding:
+    text = (
+        f"Rank {rank} steps with a gradient of {name} averaged over ranks {listed(fit.ranks)}; ranks "
+        f"{' and ranks '.join(listed(group) for group in groups)} hold different ones of it, such as experts."
+    )
+    todo = "Reduce it over the group of ranks that hold the same one."
+    source, evidence = _reduced_at(seen, step, rank, name), {"groups": [list(group) for group in groups]}
+    return Finding(WRONG_GROUP, "wrong", text, todo, rank, step.step, source, name, evidence)
 
 
 def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
     for rank in sorted(step.sources):
-        fits = {name: fit for name, each in step.fits.items() if (fit := each.get(rank)) and len(fit.ranks) > 1}
+        every = {name: fit for name, each in step.fits.items() if (fit := each.get(rank))}
+        fits = {name: fit for name, fit in every.items() if len(fit.ranks) > 1}
         factor = _loss_factor(step)
+        if not fits and every:
+            fits, factor = every, _factor_of({rank: step.backwards.get(rank, ())})
         if not fits or factor is None:
             continue
         sizes = {(len(fit.ranks), step.passes.get(name, 1)) for name, fit in fits.items()}
@@ -189,6 +250,8 @@ def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
         factor_line = _last_factor(seen, step, rank) if times < 1 else ""
         if factor_line:
             source = factor_line
+        elif of_passes and rank in seen.schedules:
+            source = seen.schedules[rank]
         elif of_passes:
             source = step.backwards[rank][0].made or step.backwards[rank][0].source
         elif (call := _reduction(seen, step, rank)) is not None:
@@ -197,7 +260,8 @@ def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
             "times_the_mean": times, "ranks": ranks, "microbatches": passes, "loss_factor": factor,
             "gradient_over_sum": fit.ratio,
         }  # fmt: skip
-        text = f"Rank {rank} steps with {times:.4g} times the mean gradient of {ranks} ranks: {text}"
+        of = f" of {ranks} ranks" if ranks > 1 else ""
+        text = f"Rank {rank} steps with {times:.4g} times the mean gradient{of}: {text}"
         yield Finding(WRONG_SCALE, "wrong", text, todo, rank, step.step, source, name, evidence)
         return
 
@@ -218,8 +282,12 @@ def _reduction(seen: Seen, step: Step, rank: int) -> Call | None:
 
 def _loss_factor(step: Step) -> float | None:
     """Return what every loss of a step was multiplied by beside being a mean; None where one was made otherwise."""
+    return _factor_of(step.backwards)
+
+
+def _factor_of(backwards: Mapping[int, Sequence[Backward]]) -> float | None:
     factors = set()
-    for passes in step.backwards.values():
+    for passes in backwards.values():
         if not passes or len({each.source for each in passes}) > 1:
             return None  # several losses, not several microbatches of one
         for each in passes:

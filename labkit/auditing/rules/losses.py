@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from labkit.auditing.catalogue import rule
 from labkit.auditing.finding import Finding
 from labkit.auditing.roles import averaging
+from labkit.auditing.rules.collectives import meetings
 from labkit.auditing.seen import Seen, Step
 
 UNEQUAL = rule(
@@ -35,7 +36,7 @@ def look(seen: Seen) -> Iterator[Finding]:
         for step in steps:
             unequal = unequal or _unequal(step, ranks)
             scales = scales or _scales(step, ranks)
-    yield from (one for one in (unequal, scales) if one is not None)
+    yield from (one for one in (unequal or _measure(seen), scales) if one is not None)
 
 
 def _unequal(step: Step, ranks: tuple[int, ...]) -> Finding | None:
@@ -64,6 +65,25 @@ def _unequal(step: Step, ranks: tuple[int, ...]) -> Finding | None:
     todo = "Use the sum of losses, and divide by the count that all ranks and microbatches have together."
     evidence = {"fewest": low[0], "most": high[0], "counted": low[3], "ranks": [low[1], high[1]]}
     return Finding(UNEQUAL, "wrong", text, todo, low[1], step.step, low[4], "", evidence)
+
+
+def _measure(seen: Seen) -> Finding | None:
+    """Return a mean of a measure, such as an accuracy, that weighs ranks with unequal counts alike."""
+    for calls in meetings(seen):
+        counts = {rank: call.count for rank, call in calls.items() if call.count}
+        if len(counts) < len(calls) or max(counts.values()) <= min(counts.values()) * (1 + 1e-6):
+            continue
+        low, high = (take(counts, key=lambda rank: counts[rank]) for take in (min, max))
+        call = calls[low]
+        text = (
+            f"Ranks {low} and {high} give {call.api or call.kind} a mean over {counts[low]:g} and one over "
+            f"{counts[high]:g}: each rank's counts alike, so one of rank {low}'s counts "
+            f"{counts[high] / counts[low]:.3g} times."
+        )
+        todo = "Reduce sums and counts, then divide."
+        evidence = {"counts": {str(rank): count for rank, count in counts.items()}}
+        return Finding(UNEQUAL, "wrong", text, todo, low, call.step - 1, call.source, "", evidence)
+    return None
 
 
 def _scales(step: Step, ranks: tuple[int, ...]) -> Finding | None:

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Mask
 from labkit.auditing.finding import Finding
 from labkit.auditing.roles import data_parallel
-from labkit.auditing.seen import Mask, Seen
+from labkit.auditing.seen import Seen
 
 MASKS_EQUAL = rule(
     "dropout-masks-equal",

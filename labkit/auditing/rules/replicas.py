@@ -48,6 +48,8 @@ def _unequal(step: Step) -> Finding | None:
     found = []
     for name, apart in step.differences.items():
         groups = step.parameters[name]
+        if all(len(group) > 1 for group in groups) and any(len(each) == 1 for each in step.parameters.values()):
+            continue  # as experts are held: it is a matter of the group that averages
         for fit in step.fits.get(name, {}).values():
             if fit is not None and len(fit.ranks) > 1 and splits(groups, fit.ranks):
                 found.append((name, apart, fit))

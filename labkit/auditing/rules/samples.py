@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Batch, Epoch
 from labkit.auditing.finding import Finding
 from labkit.auditing.roles import data_parallel
-from labkit.auditing.seen import Batch, Epoch, Seen
+from labkit.auditing.seen import Seen
 from labkit.auditing.telling import listed
 
 SAME_SAMPLES = rule(
@@ -86,6 +87,11 @@ def _sampler(epoch: Epoch) -> str:
     return f"{epoch.sampler} with rank={epoch.place} of num_replicas={epoch.replicas}"
 
 
+def _stream(seen: Seen, ranks: list[int]) -> str:
+    """Return the line at which a stream that these ranks read begins to hand out samples, "" for no stream."""
+    return next((epoch.reads for epoch in seen.epochs if epoch.rank in ranks and epoch.reads), "")
+
+
 def _same_inputs(seen: Seen, groups: list[tuple[int, ...]]) -> Iterator[Finding]:
     by_step: dict[int, dict[int, tuple[bytes, str, int]]] = defaultdict(dict)
     for one in seen.inputs:
@@ -101,6 +107,7 @@ def _same_inputs(seen: Seen, groups: list[tuple[int, ...]]) -> Iterator[Finding]
                     )
                     todo = "Give each rank its own part of the batch."
                     evidence = {"ranks": [first[digest], rank], "elements": numel}
+                    source = _stream(seen, [first[digest], rank]) or source
                     yield Finding(SAME_SAMPLES, "wrong", text, todo, rank, step, source, "", evidence)
                 first.setdefault(digest, rank)
 

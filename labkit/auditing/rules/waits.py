@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Call
 from labkit.auditing.finding import Finding
-from labkit.auditing.seen import Call, Seen
+from labkit.auditing.seen import Seen
 from labkit.units import format_bytes, format_time
 
 MANY_SMALL = rule(
@@ -83,10 +84,11 @@ def _at_once(seen: Seen, calls: list[Call]) -> Finding | None:
     waited = [
         call
         for call in calls
-        if not call.row.blocking and call.numel > 1 and not call.in_backward
+        if not call.row.blocking and call.numel > 1 and (call.hooked or not call.in_backward)
         and seen.done.get(id(call.row)) == call.operators
     ]  # fmt: skip
-    if len(waited) < 2:
+    issued = [call for call in calls if not call.row.blocking and (call.hooked or not call.in_backward)]
+    if len(waited) < 2 or 2 * len(waited) <= len(issued):
         return None
     took = sum(call.ns for call in waited)
     text = (
@@ -95,7 +97,8 @@ def _at_once(seen: Seen, calls: list[Call]) -> Finding | None:
     )
     todo = "Issue the next call, or compute, before wait()."
     evidence = {"calls": len(waited), "takes_ns": took}
-    return Finding(AT_ONCE, "slow", text, todo, 0, waited[0].step, waited[0].source, "", evidence)
+    source = seen.waited_at.get(id(waited[0].row)) or waited[0].source
+    return Finding(AT_ONCE, "slow", text, todo, 0, waited[0].step, source, "", evidence)
 
 
 def _passes(seen: Seen, calls: list[Call], step: int) -> Finding | None:
@@ -115,7 +118,8 @@ def _passes(seen: Seen, calls: list[Call], step: int) -> Finding | None:
     )
     todo = "Run all but the last microbatch, forward pass too, inside model.no_sync()."
     evidence = {"passes": len(by_pass), "saves_communication_ns": saves}
-    source = by_pass[last][0].source
+    forwards = [one.source for one in seen.inputs if one.rank == 0 and one.step == step]
+    source = forwards[-1] if forwards else by_pass[last][0].source
     return Finding(EACH_PASS, "slow", text, todo, 0, step, source, "", evidence)
 
 

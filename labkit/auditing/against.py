@@ -1,0 +1,185 @@
+"""A run held against the same program on one process: where they part first, by more than rounding explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from labkit.auditing.bits import rows
+from labkit.auditing.probes import Place, Probes
+
+_TIMES = 10.0
+"""So many times what rounding was measured to do may be rounding: the ranks' sums are cut in more ways than one."""
+_LEAST = 8.0
+"""Units in the last place of the largest element, by which any two orders of summation may differ."""
+_COMPARED = ("parameter", "input", "output", "function", "loss", "gradient")
+_OTHER_BATCH = "the ranks together do not read what one process reads in a step: it is not the same global batch"
+Layout = dict[int, torch.Tensor]
+"""Rank -> which rows of the reference its rows are."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first value in which a run parts from its reference.
+
+    Attributes:
+        place: Where it arose.
+        rank: On which rank it lies farthest.
+        by: How far, at most.
+        explained: How far rounding explains.
+        source: The program's line.
+        callee: What the module that is called is named there, "" where that is not known.
+    """
+
+    place: Place
+    rank: int
+    by: float
+    explained: float
+    source: str
+    callee: str = ""
+
+
+def parting(run: Probes, reference: Probes, others: list[Probes]) -> Parting | str:
+    """Return where a run parts first from its reference, "" where it does not, else why nobody can say.
+
+    Args:
+        run: The values of the ranks.
+        reference: Those of one process.
+        others: Those of the same process with other roundings.
+    """
+    reason = _cannot(run, reference)
+    if reason:
+        return reason
+    layouts: dict[int, Layout] = {}
+    for place, whole in _of_rank_0(reference):
+        parts = run.values.get(place)
+        if not parts:
+            continue
+        if place.kind == "input" and (found := _layout(parts, whole)) is not None:
+            layouts[place.step] = found
+            continue
+        if place.kind == "input" and place.step not in layouts and not _fits(parts, whole, 0):
+            return _OTHER_BATCH  # this is what the program reads: no rounding is in it yet
+        apart = _apart(place, parts, whole, layouts.get(place.step, {}))
+        explained = _explained(place, whole, others)
+        rank = next((rank for rank in sorted(apart) if apart[rank] > explained), None)
+        if rank is not None:
+            return Parting(place, rank, apart[rank], explained, run.sources[place], run.callees.get(place, ""))
+    return ""
+
+
+def _of_rank_0(probes: Probes) -> Iterator[tuple[Place, torch.Tensor]]:
+    for place, values in probes.values.items():
+        if 0 in values and place.kind in _COMPARED:
+            yield place, values[0]
+
+
+def _cannot(run: Probes, reference: Probes) -> str:
+    if run.by_batch:
+        return f"{run.by_batch} computes with the statistics of each rank's own batch"
+    if run.draws or reference.draws:
+        return "its forward pass draws random numbers, which are others on one process"
+    begins = [(place, whole) for place, whole in _of_rank_0(reference) if place.kind == "parameter" and not place.step]
+    if not begins:
+        return "no optimizer.step() was seen on one process"
+    for place, whole in begins:
+        apart = _apart(place, run.values.get(place, {}), whole, {})
+        if any(apart.values()):
+            return f"{place.name} begins with other values on one process"
+    return ""
+
+
+def _explained(place: Place, whole: torch.Tensor, others: list[Probes]) -> float:
+    """Return by how much rounding explains that a value is another."""
+    if not whole.is_floating_point():
+        return 0.0
+    measured = [0.0]
+    for other in others:
+        value = other.values.get(place, {}).get(0)
+        if value is not None and value.shape == whole.shape:
+            measured.append(_farthest(value, whole))
+    largest = float(whole.abs().max()) if whole.numel() else 0.0
+    return max(_TIMES * max(measured), _LEAST * torch.finfo(whole.dtype).eps * largest)
+
+
+def _farthest(one: torch.Tensor, other: torch.Tensor) -> float:
+    if not one.numel():
+        return 0.0
+    gap = (one.double() - other.double()).abs()
+    return float("inf") if bool(gap.isnan().any()) else float(gap.max())
+
+
+def _apart(place: Place, parts: dict[int, torch.Tensor], whole: torch.Tensor, layout: Layout) -> dict[int, float]:
+    """Return how far each rank lies from the reference, in the layout that fits best; nothing where none fits."""
+    if place.kind == "loss":
+        return _loss_apart(parts, whole)
+    found = []
+    if all(part.shape == whole.shape for part in parts.values()):
+        found.append({rank: _farthest(part, whole) for rank, part in parts.items()})
+    rows_of = _rows(parts, whole, layout)
+    if rows_of is not None:
+        found.append({rank: _farthest(part, whole[rows_of[rank]]) for rank, part in parts.items()})
+    for dim in range(whole.dim()):
+        if _fits(parts, whole, dim):
+            pieces = torch.split(whole, [part.shape[dim] for _, part in sorted(parts.items())], dim)
+            ranks = sorted(parts)
+            found.append({rank: _farthest(parts[rank], pieces[place]) for place, rank in enumerate(ranks)})
+    return min(found, key=lambda by_rank: max(by_rank.values()), default={})
+
+
+def _loss_apart(parts: dict[int, torch.Tensor], whole: torch.Tensor) -> dict[int, float]:
+    """Return how far the ranks' losses are from the reference's: each alone, their mean, or their sum is it."""
+    values = {rank: float(part) for rank, part in parts.items()}
+    target, total = float(whole), sum(values.values())
+    together = min(abs(total / len(values) - target), abs(total - target))
+    apart = {rank: min(abs(value - target), together) for rank, value in values.items()}
+    return {rank: by if by == by else float("inf") for rank, by in apart.items()}
+
+
+def _fits(parts: dict[int, torch.Tensor], whole: torch.Tensor, dim: int) -> bool:
+    shapes = [part.shape for part in parts.values()]
+    if len(parts) < 2 or any(len(shape) != whole.dim() for shape in shapes):
+        return False
+    same = all(shape[:dim] + shape[dim + 1 :] == whole.shape[:dim] + whole.shape[dim + 1 :] for shape in shapes)
+    return same and sum(shape[dim] for shape in shapes) == whole.shape[dim]
+
+
+def _rows(parts: dict[int, torch.Tensor], whole: torch.Tensor, layout: Layout) -> Layout | None:
+    """Return which rows of the reference the ranks' rows are, for values that have a multiple of the batch's rows."""
+    found: Layout = {}
+    num_rows = sum(len(one) for one in layout.values())
+    for rank, part in parts.items():
+        mine = layout.get(rank)
+        if mine is None or not part.dim() or not whole.dim() or part.shape[1:] != whole.shape[1:] or not len(mine):
+            return None
+        times, rest = divmod(len(part), len(mine))
+        if rest or not times or int(mine.max()) * times >= len(whole) or len(whole) > times * num_rows:
+            return None
+        found[rank] = (mine[:, None] * times + torch.arange(times)).reshape(-1)
+    return found
+
+
+def _layout(parts: dict[int, torch.Tensor], whole: torch.Tensor) -> Layout | None:
+    """Return which rows of a batch each rank has, None where they are not the batch's."""
+    if not whole.dim() or any(not part.dim() or part.shape[1:] != whole.shape[1:] for part in parts.values()):
+        return None
+    ranks, size = sorted(parts), len(whole)
+    ends = torch.tensor([0, *(len(parts[rank]) for rank in ranks)]).cumsum(0).tolist()
+    by_digest = {bits: row for row, bits in enumerate(rows(whole, size))}
+    looked_up = {rank: [by_digest.get(bits, -1) for bits in rows(parts[rank], len(parts[rank]))] for rank in ranks}
+    for candidate in (
+        {rank: torch.arange(size) for rank in ranks},
+        {rank: torch.arange(ends[place], ends[place + 1]) for place, rank in enumerate(ranks)},
+        {rank: torch.arange(size)[place :: len(ranks)] for place, rank in enumerate(ranks)},
+        {rank: torch.tensor(found) for rank, found in looked_up.items()},
+    ):
+        fits = all(
+            len(mine) == len(parts[rank]) and len(mine) and int(mine.min()) >= 0 and int(mine.max()) < size
+            and torch.equal(parts[rank], whole[mine])
+            for rank, mine in candidate.items()
+        )  # fmt: skip
+        if fits and len({int(row) for mine in candidate.values() for row in mine}) == size:
+            return candidate
+    return None

@@ -1,0 +1,48 @@
+"""Whether replicas evaluate with the same buffers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Used
+from labkit.auditing.finding import Finding
+from labkit.auditing.roles import first_steps, replicas
+from labkit.auditing.seen import Seen
+
+DIFFER = rule(
+    "buffers-differ",
+    "replicas evaluate with the same buffers",
+    seen="the bits of each model's buffers when it is called to evaluate, those left out that DDP broadcasts",
+    why="Every rank evaluates another model, and a checkpoint holds one of them.",
+    todo="Keep broadcast_buffers=True, use SyncBatchNorm, or average the buffers before evaluating.",
+    lesson="05",
+    sources="pytorch/pytorch#13711",
+)
+
+
+def look(seen: Seen) -> Iterator[Finding]:
+    """Yield the first evaluation in which replicas' buffers differ."""
+    groups = [ranks for step in first_steps(seen) for ranks in replicas(step)]
+    by_place: dict[tuple[int, str], dict[int, Used]] = defaultdict(dict)
+    for one in seen.used:
+        by_place[one.step, one.source].setdefault(one.rank, one)
+    for (step, source), some in by_place.items():
+        for ranks in groups:
+            here = [some[rank] for rank in ranks if rank in some]
+            for one in here[1:]:
+                apart = [name for name, bits in one.buffers.items() if here[0].buffers.get(name, bits) != bits]
+                if apart and step:
+                    yield _told(seen, here[0], one, apart, source)
+                    return
+
+
+def _told(seen: Seen, first: Used, other: Used, apart: list[str], source: str) -> Finding:
+    text = (
+        f"Ranks {first.rank} and {other.rank} hold one model and evaluate it after step {other.step - 1} with "
+        f"different buffers: {apart[0]}, {len(apart)} of {len(other.buffers)} in all."
+    )
+    todo = "Broadcast or average them before the model evaluates."
+    source = seen.wrapped.get(other.rank) or source
+    return Finding(DIFFER, "wrong", text, todo, other.rank, other.step - 1, source, apart[0], {"buffers": apart})

@@ -1,0 +1,126 @@
+"""What further runs say: one process, and a run that was stopped and resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+
+import labkit
+from labkit.auditing.auditing import Audit
+from tests.audit.programs import train
+
+TWO = labkit.virtual(2)
+PARTS, APART = "parts-from-one-process", "resumed-apart"
+
+
+def sequence(mistake: str = "") -> None:
+    """Train two steps on a sequence that the ranks share."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 8, (2, 16))
+    word, place, head = nn.Embedding(8, 4), nn.Embedding(16, 4), nn.Linear(4, 8)
+    parameters = [*word.parameters(), *place.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    part = 16 // size
+    for step in range(2):
+        mine = tokens[step].chunk(size)[rank]
+        places = torch.arange(part) + (0 if mistake == "places" else rank * part)
+        logits = head(word(mine) + place(places))
+        targets = mine.flip(0) if size > 1 and mistake == "targets" else mine
+        loss = functional.cross_entropy(logits, targets, reduction="sum") / 16
+        optimizer.zero_grad()
+        loss.backward()
+        for parameter in parameters:
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+inputs = torch.randn(8, 2, 3, 4)
+first = 0
+if Path("saved.pt").exists():
+    state = torch.load("saved.pt")
+    model.load_state_dict(state["model"])
+    if "optimizer" in state:
+        optimizer.load_state_dict(state["optimizer"])
+    first = state["step"]
+for step in range(first, int(sys.argv[1])):
+    model(inputs[step, dist.get_rank()]).square().mean().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+    optimizer.step()
+    optimizer.zero_grad()
+    state = {"model": model.state_dict(), "step": step + 1}
+    if "whole" in sys.argv:
+        state["optimizer"] = optimizer.state_dict()
+    if step == 1 and not dist.get_rank():
+        torch.save(state, "saved.pt")
+dist.barrier()
+"""
+
+
+def _rules(found: Audit) -> list[str]:
+    return [one.rule for one in found.findings if one.severity != "slow"]
+
+
+@pytest.mark.parametrize(("mistake", "kind"), [("places", "input"), ("targets", "loss")])
+def test_values_that_part_from_one_process_are_named_by_module_rank_and_step(mistake: str, kind: str) -> None:
+    found = labkit.audit(sequence, mistake, on=TWO, against=1)
+    assert _rules(found) == [PARTS], found
+    one = found.findings[0]
+    assert (one.step, one.evidence["kind"]) == (0, kind)
+    assert one.evidence["differs_by"] > one.evidence["rounding_explains"] > -1
+    assert one.file.endswith("test_further_runs.py")
+    if mistake == "places":
+        line = Path(one.file).read_text().splitlines()[one.line - 1]
+        assert (one.rank, one.tensor) == (1, "Embedding 2")
+        assert line.strip().startswith("places =")
+
+
+def test_what_agrees_up_to_rounding_holds() -> None:
+    found = labkit.audit(sequence, on=TWO, against=1)
+    assert PARTS in found.held and not _rules(found), found
+
+
+def test_another_function_can_be_the_reference() -> None:
+    assert _rules(labkit.audit(lambda: sequence("places"), on=TWO, reference=sequence)) == [PARTS]
+
+
+def test_a_run_that_one_process_cannot_repeat_is_not_judged() -> None:
+    found = labkit.audit(train, on=TWO, against=1)
+    assert found.not_looked_at[PARTS].startswith("on one process it fails")
+    assert not _rules(found)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["without the optimizer", "whole"])
+def test_a_resumed_run_is_held_against_one_that_was_not_stopped(
+    whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    found = labkit.audit(path, 4, *["whole"] * whole, on=TWO, resume=True)
+    if whole:
+        assert APART in found.held and not _rules(found), found
+        return
+    assert _rules(found) == [APART], found
+    one = found.findings[0]
+    assert (one.step, one.line, one.evidence["kind"]) == (2, 13, "state")
+
+
+def test_a_rule_without_an_occasion_is_not_said_to_hold() -> None:
+    found = labkit.audit(train, on=TWO, steps=1)
+    assert found.not_looked_at["epochs-alike"] == "no second epoch began in these steps"
+    assert "epochs-alike" not in found.held
