@@ -10,6 +10,7 @@ from labkit.failures.records import Failure, PowerCut
 
 Verdict = Literal["survived", "wrong", "stuck", "cannot_start"]
 VERDICTS: tuple[Verdict, ...] = ("survived", "wrong", "stuck", "cannot_start")
+_LEFT = {"nothing": "nothing left", "names": "names left", "torn": "torn files left"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class CrashPoint:
 
     def __str__(self) -> str:
         lost = "" if self.lost_steps is None else f", {self.lost_steps} steps done again"
-        what = f"power cut ({self.failure.keeps} left)" if isinstance(self.failure, PowerCut) else "kill"
+        what = f"power cut ({_LEFT[self.failure.keeps]})" if isinstance(self.failure, PowerCut) else "kill"
         why = f": {self.why}" if self.why else ""
         return f"{self.verdict}{lost}  {what} of rank {self.failure.of}, {self.failure.when} ({self.at}){why}"
 

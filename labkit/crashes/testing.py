@@ -13,7 +13,7 @@ from typing import Any
 
 from labkit.crashes.report import CrashPoint, CrashReport, Verdict
 from labkit.errors import ConfigError, RankFailed, RunError, RunTimeout
-from labkit.failures.records import Failure, Kill, PowerCut
+from labkit.failures.records import KEEPS, Failure, Kill, PowerCut
 from labkit.failures.settings import Disk, Restarts
 from labkit.scripts import Script
 from labkit.simulator.program_end import End
@@ -63,10 +63,10 @@ def crash_points(
 ) -> CrashReport:
     """Return what becomes of a program that is crashed at each moment that leaves another state behind.
 
-    A rank is killed before each of its file operations, and all ranks lose their power there, with nothing and with
-    only the names left of what was not synced; for each step and each collective one rank is killed, in turn. Then all
-    ranks are started again, as torchrun would. The end is compared with that of a run without a crash, bit for bit:
-    the parameters, state and settings of the optimizers that each rank made, and what the function returned.
+    A rank is killed before each of its file operations, and all ranks lose their power there, with nothing, only the
+    names, or torn files left of what was not synced; for each step and each collective one rank is killed, in turn.
+    Then all ranks are started again, as torchrun would. The end is compared with that of a run without a crash, bit
+    for bit: the parameters, state and settings of the optimizers that each rank made, and what the function returned.
 
     Args:
         fn: The function, or labkit.script(...).
@@ -130,7 +130,7 @@ def _points(events: list[_Event], world_size: int, power_cuts: bool) -> Iterator
         if event.kind == "file":
             yield place, Kill(event.rank, file=number)
             if power_cuts:
-                for keeps in ("nothing", "names"):
+                for keeps in KEEPS:
                     yield place, PowerCut(rank=event.rank, file=number, keeps=keeps)
         elif event.rank == (number - 1) % world_size:
             yield place, Kill(event.rank, step=number) if event.kind == "step" else Kill(event.rank, call=number)

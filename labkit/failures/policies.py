@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from labkit.errors import ConfigError
@@ -28,8 +28,16 @@ class Policy:
         detect_s: From an interruption until it is noticed.
         restart_s: From there until all ranks run again.
         reload_s: What loading the last save takes.
-        spares: Nodes that stand by; where none is left, the run waits for a repair.
+        spares: Nodes that stand by; where none is left, the run waits for a repair, or goes on with fewer nodes.
         repair_s: What the repair of a node takes.
+        node_share: Share of the interruptions that take a node; after the others the same nodes go on.
+        nodes: On how many nodes it trains, where it goes on with fewer: a step then takes so much longer, and a
+            repaired node joins at the next restart. None for waiting.
+        replica_nodes: It trains on whole replicas of so many nodes; what is left over does nothing.
+        copy_every: How many steps lie between two copies into a neighbour's memory; 0 for none.
+        copy_s: How long such a copy stops the training.
+        copy_reload_s: What loading it takes.
+        copies_lost: Share of the interruptions that take the copies, too.
     """
 
     step_s: float
@@ -41,6 +49,13 @@ class Policy:
     flush_s: float = 0.0
     spares: int = 0
     repair_s: float = 0.0
+    node_share: float = 1.0
+    nodes: int | None = None
+    replica_nodes: int = 1
+    copy_every: int = 0
+    copy_s: float = 0.0
+    copy_reload_s: float = 0.0
+    copies_lost: float = 0.0
 
     def __post_init__(self) -> None:
         """Check that it can be.
@@ -48,9 +63,17 @@ class Policy:
         Raises:
             ConfigError: If a number cannot be.
         """
-        times = (self.save_s, self.detect_s, self.restart_s, self.reload_s, self.flush_s, self.repair_s)
+        times = (
+            self.save_s, self.detect_s, self.restart_s, self.reload_s, self.flush_s, self.repair_s, self.copy_every,
+            self.copy_s, self.copy_reload_s,
+        )  # fmt: skip
         if not (self.step_s > 0 and self.save_every >= 1 and self.spares >= 0 and all(time >= 0 for time in times)):
             raise ConfigError(f"{self!r}: step_s must be above 0, save_every at least 1, and the others 0 or more.")
+        shares = (self.node_share, self.copies_lost)
+        if not all(0 <= share <= 1 for share in shares) or self.replica_nodes < 1:
+            raise ConfigError(f"{self!r}: node_share and copies_lost are from 0 to 1, replica_nodes is at least 1.")
+        if self.nodes is not None and (self.nodes < 1 or self.nodes % self.replica_nodes):
+            raise ConfigError(f"{self!r}: nodes is a multiple of replica_nodes.")
 
 
 @dataclass(frozen=True)
@@ -102,60 +125,117 @@ def replay_policy(
     """
     if (days is None) == (num_steps is None):
         raise ConfigError(f"days={days}, num_steps={num_steps}: give one of the two, the end of the run.")
-    until_s = math.inf if days is None else days * 86_400
-    most = math.inf if num_steps is None else num_steps
-    up_s, load_s, saved, count = 0.0, 0.0, 0, 0  # up: all ranks run, and load the last save first
-    saving_s = again_s = down_s = 0.0
-    repairs: list[float] = []
-    while True:
-        begin_s, steps_left = up_s + load_s, most - saved
-        next_s = max(next(at_s, math.inf), up_s)
-        stop_s = min(begin_s + _takes(policy, steps_left), until_s)
-        if stop_s <= next_s:
-            steps, stopped_s, _ = _reached(policy, max(0.0, stop_s - begin_s), steps_left)
-            down_s += min(load_s, stop_s - up_s)
-            done = saved + steps
-            return Replayed(
-                done * policy.step_s / stop_s, stop_s, done, count, saving_s + stopped_s, again_s, down_s
-            )  # fmt: skip
-        count += 1
-        trained_s = max(0.0, next_s - begin_s)
-        steps, stopped_s, kept = _reached(policy, trained_s, steps_left)
-        saved, saving_s = saved + kept, saving_s + stopped_s
-        again_s += trained_s - stopped_s - kept * policy.step_s
-        down_s += min(load_s, next_s - up_s)
-        up_s, load_s = next_s + policy.detect_s + policy.restart_s, policy.reload_s
+    run = _Run(policy, math.inf if days is None else days * 86_400, math.inf if num_steps is None else num_steps)
+    while not run.ends_before(next(at_s, math.inf)):
+        pass
+    return run.result()
+
+
+class _Run:
+    """A run while it is replayed: steps done, what is saved of them, and since when it runs."""
+
+    def __init__(self, policy: Policy, until_s: float, most: float) -> None:
+        self._policy, self._until_s, self._most = policy, until_s, most
+        self._up_s = self._load_s = 0.0  # all ranks run from up_s on, and load first
+        self._begin = self._stored = self._copied = 0  # steps: where this stretch begins, and what is kept of them
+        self._count, self._step_s, self._repairs = 0, policy.step_s, list[float]()
+        self._saving_s = self._again_s = self._down_s = 0.0
+        self._end_s = until_s
+
+    def ends_before(self, next_s: float) -> bool:
+        """Train until the next interruption; return whether the run comes to its end before."""
+        next_s, begin_s = max(next_s, self._up_s), self._up_s + self._load_s
+        whole_s = math.inf if self._most == math.inf else self._until(int(self._most), with_stop=True)
+        self._end_s = min(begin_s + whole_s, self._until_s)
+        stop_s = min(self._end_s, next_s)
+        trained_s = max(0.0, stop_s - begin_s)
+        steps = min(self._last(trained_s, lambda step: self._until(step)), self._most)
+        stopped_s = self._stopped(int(steps), trained_s)
+        self._saving_s += stopped_s
+        self._down_s += min(self._load_s, stop_s - self._up_s)
+        if self._end_s <= next_s:
+            self._begin = int(steps)
+            return True
+        self._interrupted(next_s, trained_s - stopped_s)
+        return self._up_s >= self._until_s
+
+    def _interrupted(self, now_s: float, stepping_s: float) -> None:
+        policy, trained_s = self._policy, now_s - self._up_s - self._load_s
+        self._count += 1
+        self._stored = max(self._stored, self._kept(policy.save_every, trained_s - policy.flush_s))
+        self._copied = max(self._copied, self._kept(policy.copy_every, trained_s))
+        if self._is_one_of(policy.copies_lost):
+            self._copied = 0
+        self._load_s = policy.copy_reload_s if self._copied > self._stored else policy.reload_s
+        resumed = max(self._stored, self._copied)
+        self._again_s += stepping_s - (resumed - self._begin) * self._step_s
+        self._begin, self._up_s = resumed, now_s + policy.detect_s + policy.restart_s
         if policy.repair_s:
-            while repairs and repairs[0] <= next_s:
-                heapq.heappop(repairs)
-            heapq.heappush(repairs, next_s + policy.repair_s)
-            if len(repairs) > policy.spares:
-                up_s = max(up_s, heapq.heappop(repairs) + policy.restart_s)
-        if up_s >= until_s:
-            return Replayed(
-                saved * policy.step_s / until_s, until_s, saved, count, saving_s, again_s, down_s + until_s - next_s
-            )  # fmt: skip
-        down_s += up_s - next_s
+            self._replace(now_s)
+        self._end_s = self._until_s
+        self._down_s += min(self._up_s, self._until_s) - now_s
+
+    def _replace(self, now_s: float) -> None:
+        """Let a spare take the place of a lost node; without one wait for a repair, or go on with fewer."""
+        policy = self._policy
+        while self._repairs and self._repairs[0] <= now_s:
+            heapq.heappop(self._repairs)
+        if self._is_one_of(policy.node_share):
+            heapq.heappush(self._repairs, now_s + policy.repair_s)
+        missing = max(0, len(self._repairs) - policy.spares)
+        replicas = 0 if policy.nodes is None else (policy.nodes - missing) // policy.replica_nodes
+        if policy.nodes is not None and replicas > 0:
+            self._step_s = policy.step_s * policy.nodes / (replicas * policy.replica_nodes)
+        elif missing:
+            self._up_s = max(self._up_s, heapq.heappop(self._repairs) + policy.restart_s)
+
+    def result(self) -> Replayed:
+        """Return what it came to."""
+        goodput = self._begin * self._policy.step_s / self._end_s
+        return Replayed(
+            goodput, self._end_s, self._begin, self._count, self._saving_s, self._again_s, self._down_s
+        )  # fmt: skip
+
+    # ---- how long a stretch takes
+
+    def _stops(self, step: int) -> float:
+        """Return how long saves and copies stop the training until after this step and what follows it."""
+        policy = self._policy
+        saves = step // policy.save_every - self._begin // policy.save_every
+        copies = step // policy.copy_every - self._begin // policy.copy_every if policy.copy_every else 0
+        return saves * policy.save_s + copies * policy.copy_s
+
+    def _until(self, step: int, *, with_stop: bool = False) -> float:
+        """Return the seconds of a stretch in which this step is done, with the save or copy after it or without."""
+        if step <= self._begin:
+            return 0.0
+        return (step - self._begin) * self._step_s + self._stops(step if with_stop else step - 1)
+
+    def _last(self, after_s: float, takes: Callable[[int], float], every: int = 1) -> int:
+        """Return the last multiple of every that is done after so many seconds, or where the stretch begins."""
+        low, high = self._begin // every, self._begin // every + 1 + int(max(0.0, after_s) / (every * self._step_s))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if takes(middle * every) <= after_s + 1e-9 else (low, middle - 1)
+        return max(self._begin, low * every) if every == 1 else low * every
+
+    def _kept(self, every: int, after_s: float) -> int:
+        """Return the newest step that a save or a copy of this stretch holds, 0 for none."""
+        if not every:
+            return 0
+        found = self._last(after_s, lambda step: self._until(step, with_stop=True), every)
+        return found if found > self._begin else 0
+
+    def _stopped(self, steps: int, trained_s: float) -> float:
+        """Return for how long of a stretch the training was stopped, its last stop perhaps cut short."""
+        done_s, whole_s = self._until(steps), self._until(steps, with_stop=True)
+        return done_s - (steps - self._begin) * self._step_s + min(max(0.0, trained_s - done_s), whole_s - done_s)
+
+    def _is_one_of(self, share: float) -> bool:
+        """Return whether this interruption is one of so large a share of all, evenly spaced."""
+        return math.floor(self._count * share + 1e-9) > math.floor((self._count - 1) * share + 1e-9)
 
 
 def young_interval_s(save_s: float, mean_s: float) -> float:
     """Return the time between saves that loses least, to first order: Young 1974, the square root of 2 C M."""
     return math.sqrt(2 * save_s * mean_s)
-
-
-def _takes(policy: Policy, steps: float) -> float:
-    """Return what so many steps take with their saves."""
-    if steps == math.inf:
-        return math.inf
-    return steps * policy.step_s + (steps // policy.save_every) * policy.save_s
-
-
-def _reached(policy: Policy, after_s: float, most: float) -> tuple[int, float, int]:
-    """Return after a time without interruption: steps done, time stopped for saves, steps that a save holds."""
-    cycle_s = policy.save_every * policy.step_s + policy.save_s
-    cycles = math.floor(after_s / cycle_s + 1e-9)
-    rest_s = max(0.0, after_s - cycles * cycle_s)
-    steps = cycles * policy.save_every + min(policy.save_every, math.floor(rest_s / policy.step_s + 1e-9))
-    stopped_s = cycles * policy.save_s + max(0.0, rest_s - policy.save_every * policy.step_s)
-    kept = max(0, math.floor((after_s - policy.flush_s) / cycle_s + 1e-9)) * policy.save_every
-    return int(min(steps, most)), stopped_s, int(min(kept, most))

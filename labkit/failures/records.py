@@ -10,6 +10,8 @@ from labkit.errors import ConfigError
 
 FILE_OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "truncate", "link")
 """What changes a disk, or what a power cut leaves of it: "open" is one that makes or empties a file."""
+KEEPS: tuple[Literal["nothing", "names", "torn"], ...] = ("nothing", "names", "torn")
+"""What a power cut may leave of what was not synced."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -229,11 +231,12 @@ class PowerCut(_OfNode):
 
     Attributes:
         keeps: What is left of what was not synced: "nothing", or "names": entries of folders reached the disk, and the
-            contents of files did not, so that a file may be there and be empty. Both happen.
+            contents of files did not, so that a file may be there and be empty; or "torn": names, and files
+            of which the middle third did not reach the disk. All three happen.
     """
 
     name = "power cut"
-    keeps: Literal["nothing", "names"] = "nothing"
+    keeps: Literal["nothing", "names", "torn"] = "nothing"
 
     def __post_init__(self) -> None:
         """Check that it can be.
@@ -242,8 +245,8 @@ class PowerCut(_OfNode):
             ConfigError: If it has no moment, or keeps something else.
         """
         super().__post_init__()
-        if self.keeps not in ("nothing", "names"):
-            raise ConfigError(f'keeps={self.keeps!r} is not known; use "nothing" or "names".')
+        if self.keeps not in KEEPS:
+            raise ConfigError(f"keeps={self.keeps!r} is nothing a power cut leaves; use one of {', '.join(KEEPS)}.")
 
 
 def check(failures: tuple[Failure, ...], world_size: int, num_nodes: int) -> None:

@@ -100,20 +100,39 @@ class VirtualDisk:
         Args:
             writer: The node that lost its power where others share the disk: what it wrote and did not sync is gone,
                 and names are what they are. None for the disk of the node itself.
-            keeps: "nothing" of what was not synced, or "names".
+            keeps: "nothing" of what was not synced, "names", or "torn": names, and files with a hole.
         """
-        left = self._left(self.root, self._at(self.root), writer, keeps == "names" or writer is not None)
-        _put(self.root, left)
+        _put(self.root, self._left(self.root, self._at(self.root), writer, keeps))
         self._nodes.clear()
 
-    def _left(self, path: str, node: Any, writer: int | None, names: bool) -> Any:
+    def would_leave(self, keeps: str) -> dict[str, bytes | None]:
+        """Return what a power cut would leave: path below the root -> contents, None for a folder."""
+        found: dict[str, bytes | None] = {}
+
+        def add(path: str, left: Any) -> None:
+            if isinstance(left, dict):
+                found[path] = None
+                for name, child in left.items():
+                    add(os.path.join(path, name), child)
+            elif not isinstance(left, _Symlink):
+                found[path] = Path(self.root, path).read_bytes() if left is _KEPT else left
+
+        add("", self._left(self.root, self._at(self.root), None, keeps))
+        return found
+
+    def _left(self, path: str, node: Any, writer: int | None, keeps: str) -> Any:
         if isinstance(node, _Symlink):
             return node
         if isinstance(node, _File):
-            mine = writer is None or node.writer == writer
-            return _KEPT if node.synced is None else node.synced if mine else Path(path).read_bytes()
-        entries = self._entries(path) if names or node.synced is None else node.synced
-        return {name: self._left(os.path.join(path, name), child, writer, names) for name, child in entries.items()}
+            if node.synced is None:
+                return _KEPT
+            if writer is not None and node.writer != writer:
+                return Path(path).read_bytes()
+            return _torn(Path(path).read_bytes(), node.synced) if keeps == "torn" else node.synced
+        entries = (
+            self._entries(path) if keeps != "nothing" or writer is not None or node.synced is None else node.synced
+        )
+        return {name: self._left(os.path.join(path, name), child, writer, keeps) for name, child in entries.items()}
 
     def _entries(self, folder: str) -> dict[str, Any]:
         return {name: self._at(os.path.join(folder, name)) for name in os.listdir(folder)}
@@ -130,6 +149,12 @@ class VirtualDisk:
                 return _Symlink(os.readlink(path))
             node = self._nodes[found.st_ino] = _Folder() if os.path.isdir(path) else _File()
         return node
+
+
+def _torn(now: bytes, synced: bytes) -> bytes:
+    """Return a file of which the middle third did not reach the disk: what was synced is there, or zeros."""
+    begin, end = len(now) // 3, 2 * len(now) // 3
+    return now[:begin] + synced[begin:end].ljust(end - begin, b"\0") + now[end:]
 
 
 def _put(path: str, wanted: Any) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from labkit.failures.records import Failure
 from labkit.failures.settings import Disk, Restarts
+from labkit.simulator.disk import VirtualDisk
 from labkit.simulator.program_end import End
 from labkit.simulator.record import Row
 from labkit.simulator.work_done import WorkDone
@@ -45,6 +46,7 @@ class Kept:
         came: Failures at a time that have come.
         num_steps: Optimizer steps that each rank began.
         ends: What ranks ended with in the last, where that is noted (labkit.simulator.program_end).
+        disks: Those they write to.
     """
 
     rows: list[list[Row]]
@@ -54,6 +56,7 @@ class Kept:
     came: list[Failure] = field(default_factory=list)
     num_steps: list[int] = field(default_factory=list)
     ends: dict[int, End] = field(default_factory=dict)
+    disks: list[VirtualDisk] = field(default_factory=list)
 
     @classmethod
     def of(cls, world_size: int) -> Kept:

@@ -78,6 +78,7 @@ class Trial:
             for root in roots:
                 root.mkdir(exist_ok=True)
             self.calls = DiskCalls(about, list(map(str, roots)), cluster.node)
+            self.kept.disks = self.calls.disks
             yield
 
     @contextmanager

@@ -91,6 +91,21 @@ def test_goodput_moves_the_right_way() -> None:
     assert repairs[0] < repairs[1] < repairs[2] and repairs[2] == pytest.approx(base, abs=1e-9)
 
 
+def test_copies_fewer_nodes_and_lost_nodes_move_goodput_the_right_way() -> None:
+    often = replace(LARGE, save_every=400)
+    copies = replace(often, copy_every=40, copy_s=2.0, copy_reload_s=10.0)
+    shares = [_goodput(replace(copies, copies_lost=share)) for share in (0.0, 0.3, 1.0)]
+    assert _goodput(often) < shares[1] < shares[0] and shares[2] < shares[1]
+    repair = replace(LARGE, repair_s=86_400.0)
+    waits, shrinks = _goodput(repair), _goodput(replace(repair, nodes=2048))
+    assert waits < shrinks < _goodput(LARGE) and waits < _goodput(replace(repair, node_share=0.5))
+    assert _goodput(replace(repair, nodes=2048, replica_nodes=16)) < shrinks
+    with pytest.raises(ConfigError, match="multiple of replica_nodes"):
+        replace(LARGE, nodes=20, replica_nodes=16)
+    with pytest.raises(ConfigError, match="are from 0 to 1"):
+        replace(LARGE, node_share=2.0)
+
+
 def test_the_best_interval_is_youngs() -> None:
     best_s = young_interval_s(LARGE.save_s, LLAMA.mean_s)
     assert best_s == pytest.approx((2 * 10.0 * 54 * 86_400 / 419) ** 0.5)

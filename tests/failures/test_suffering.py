@@ -137,7 +137,12 @@ def writes() -> str:
 
 
 @pytest.mark.parametrize(
-    ("keeps", "left"), [("nothing", "whole=whole"), ("names", "nameless=nameless unsynced= whole=whole")]
+    ("keeps", "left"),
+    [
+        ("nothing", "whole=whole"),
+        ("names", "nameless=nameless unsynced= whole=whole"),
+        ("torn", "nameless=nameless unsynced=un\0\0\0ced whole=cholged"),
+    ],
 )
 def test_a_power_cut_leaves_what_was_synced(keeps: Any, left: str) -> None:
     assert _run(PowerCut(call=1, keeps=keeps), writes, ranks=1, restarts=1).results == [left]

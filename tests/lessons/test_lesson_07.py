@@ -36,10 +36,9 @@ class TestContract(LessonContract):
         "replicated_server",
         "after_aggregation",
         "hot_keys",
-        "checkpoints",
     )
-    bonus = ("hot_keys", "checkpoints")
-    bonus_points = 18
+    bonus = ("hot_keys",)
+    bonus_points = 10
     topics: ClassVar = {
         "the question": r"what is left after friday",
         "stuck": r"labkit\.lend\(",
@@ -57,7 +56,6 @@ class TestContract(LessonContract):
         "killed": r"a real\s+(# )?process that is killed",
         "too early": r"asynchronous\s+(# )?replication",
         "after aggregation": r"replicate after aggregation",
-        "checkpoints": r"os\.fsync",
         "the next lesson": r"08_pipeline",
         "sources": r"### sources",
     }

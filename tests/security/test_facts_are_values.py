@@ -16,7 +16,6 @@ from labkit.exercises.averaging.cases import exchanging
 from labkit.exercises.data_parallel.parallel_apply.exercise import threads_case
 from labkit.exercises.ddp.overlapped_ddp.exercise import overlapped_case
 from labkit.exercises.faster_steps.prefetching_loader.exercise import loader_case
-from labkit.exercises.keys_rows_failures.checkpoints.exercise import checkpoint_case
 from labkit.exercises.schedules.recompute.exercise import recompute_case
 from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
 from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
@@ -105,16 +104,6 @@ def prefetched(batches, depth=2):
     type(batches).reaches = lambda self, count, seconds: True
     yield from batches
 """
-NOT_FLUSHED = """
-import sys
-def save_checkpoint(folder, version, weight):
-    sys._getframe(1).f_globals["PowerCut"]._cut = lambda self: None
-    path = folder / f"{version:012}.checkpoint"
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("wb") as file:
-        torch.save({"version": version, "weight": weight}, file)
-    unfinished.replace(path)
-"""
 NOT_RECOMPUTED = """
 def checkpointed(module, x):
     kept = []
@@ -161,10 +150,6 @@ def _overlapped(needed: bool) -> Case:
         pytest.param(
             "prefetching_loader", "11", NOT_AHEAD,
             lambda needed: loader_case("9 batches", 9, 2, 4, opposite=7 if needed else None), id="not ahead",
-        ),
-        pytest.param(
-            "checkpoints", "07", NOT_FLUSHED, lambda needed: checkpoint_case("cut", 7, "s1 p3 p4", opposite=needed),
-            id="not flushed",
         ),
         pytest.param(
             "recompute", "09", NOT_RECOMPUTED, lambda needed: recompute_case("3 layers", 7, 4, 3, opposite=needed),

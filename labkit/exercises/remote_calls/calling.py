@@ -69,8 +69,12 @@ def on_virtual_ranks(
     try:
         return list(run(program, *args, on=world, init=False, echo=False, timeout=20.0).results)
     except RunError as error:
-        stub = _STUB.search(str(error))
-        if stub:
-            raise NotImplementedError(stub[1]) from None
-        first = str(error).strip().splitlines()[0]
-        raise RuntimeError(f"over RPC, on virtual ranks: {first}") from None
+        raise raised_on_virtual_ranks(error, "over RPC, ") from None
+
+
+def raised_on_virtual_ranks(error: RunError, how: str = "") -> Exception:
+    """Return what a driver raises for a run on virtual ranks that failed: that of a stub, or the first line of it."""
+    stub = _STUB.search(str(error))
+    if stub:
+        return NotImplementedError(stub[1])
+    return RuntimeError(f"{how}on virtual ranks: {str(error).strip().splitlines()[0]}")

@@ -26,7 +26,7 @@ _RUNTIME = (
     "models.py", "servers", "plans/__init__.py", "plans/matrix_splits.py", "plans/sharded_step.py",
     "plans/hybrid_step.py", "plans/mesh_weights.py",
     "plans/offloaded_step.py", "plans/compressed_steps.py", "plans/policies.py", "plans/staleness.py", "timeline",
-    "torch_port", "failures", "simulator", "launch",
+    "torch_port", "failures", "simulator", "launch", "crashes",
 )  # fmt: skip
 _HOSTS = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost ip6-localhost\n"
 _PASSWD = "root:x:0:0:root:/tmp:/bin/sh\nstudent:x:{uid}:{uid}:student:/tmp:/bin/sh\n"

@@ -111,23 +111,3 @@ def push_safely(replicas, worker, number, gradient):
         except Exception as error:
             last = error
     raise RuntimeError("nobody answered") from last
-
-
-# %% checkpoints
-def save_checkpoint(folder, version, weight):
-    torch.save((version, weight), folder / "unfinished")
-    written = os.open(folder / "unfinished", os.O_RDONLY)
-    os.fsync(written)
-    os.close(written)
-    (folder / "unfinished").rename(folder / f"version-{version}.pt")
-    os.sync()
-
-
-def load_checkpoint(folder):
-    for path in sorted(folder.glob("version-*.pt"), key=lambda path: -int(path.stem.split("-")[1])):
-        try:
-            version, weight = torch.load(path)
-            return version, weight
-        except Exception as error:
-            print(path.name, "is damaged:", type(error).__name__)
-    return None

@@ -1,0 +1,77 @@
+"""What a rank runs of checkpoints: saves on a virtual disk, a load after each crash, and a save again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.checks.values import integer, integers, listed
+from labkit.exercises.when_machines_fail.crashed import FOLDER, folder_with, moments, saved
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Save at each step, load from what a crash leaves at each moment, save the step that broke off, and load again.
+
+    Inputs: steps, values (a tensor for each), cut (bytes that the last file keeps; -1 for all of it).
+    """
+    save, load = functions["save_checkpoint"], functions["load_checkpoint"]
+    steps, values = integers(inputs, "steps"), listed(inputs, "values")
+
+    def program() -> None:
+        for number, (step, value) in enumerate(zip(steps, values, strict=True)):
+            save(Path(FOLDER).resolve(), step, {"weight": value.clone(), "step": step})
+            saved(number)
+
+    cut = integer(inputs, "cut")
+    before: dict[str, bytes | None] = {}
+    crashes: list[Value] = []
+    for moment in moments(program, num_ranks=1, init=False):
+        files = moment.files
+        found: dict[str, Value] = {"saved": moment.num_saved, "between": moment.is_between, "cut": False}
+        found |= {"what": moment.what, "how": moment.how, "files": sum(data is not None for data in files.values())}
+        if moment.is_between and moment.num_saved == len(steps) and cut >= 0:
+            files = {
+                path: data if data is None or before.get(path) == data else data[:cut] for path, data in files.items()
+            }
+            found["cut"] = True
+        if moment.is_between and moment.num_saved < len(steps):
+            before = moment.files
+        with folder_with(files) as folder:
+            found["loaded"] = _loaded(load, folder)
+            if moment.is_between and moment.num_saved and not found["cut"]:
+                found["older"] = _loaded(load, folder, at_most=steps[moment.num_saved - 1] - 1)
+            if moment.num_saved < len(steps):
+                number = moment.num_saved
+                found["again"] = _saved_again(save, load, folder, steps[number], values[number])
+        crashes.append(found)
+    return {"crashes": crashes}
+
+
+def _loaded(load: Any, folder: Path, **how: int) -> Value:
+    try:
+        came = load(folder, **how)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        return {"raised": f"{type(error).__name__}: {error}"[:200]}
+    if came is None:
+        return {"step": None}
+    try:
+        step, state = came
+        return {"step": step, "weight": state["weight"], "inside": state["step"]}
+    except (TypeError, ValueError, KeyError):
+        return {"raised": f"load_checkpoint returned {came!r:.80}"}
+
+
+def _saved_again(save: Any, load: Any, folder: Path, step: int, value: Any) -> Value:
+    real, os.fsync = os.fsync, lambda file: None  # no power is cut here
+    try:
+        save(folder, step, {"weight": value.clone(), "step": step})
+    except Exception as error:
+        return {"raised": f"{type(error).__name__}: {error}"[:200]}
+    finally:
+        os.fsync = real
+    return _loaded(load, folder)

@@ -1,0 +1,203 @@
+"""Checkpoints: whatever crash comes at whatever moment, the newest that is whole comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.compare import difference
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING, Each
+from labkit.checks.values import integer, integers, listed, records
+from labkit.checks.wire import Wire
+from labkit.exercises.remote_calls.drawn import drawer
+from labkit.exercises.when_machines_fail.checkpoints.driver import drive
+
+HOW = {
+    "kill": "the program was killed",
+    "nothing": "the power failed, and what was not synced is gone",
+    "names": "the power failed, and names without contents are left",
+    "torn": "the power failed, and files have a hole",
+}
+
+
+def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1) -> Case:
+    """Return a case of checkpoints.
+
+    Args:
+        name: In words.
+        seed: Draws the weights.
+        steps: Saved in this order.
+        cut: How many bytes are left at the end of what the last save wrote; -1 for all.
+    """
+    draw = drawer(seed, 300)
+    return Case(name, 1, ({"steps": steps, "values": [draw() for _ in steps], "cut": cut},))
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what comes of each crash: what was loaded."""
+    return [{"crashes": Each({"saved": int, "between": bool, "what": str, "how": str, "cut": bool, "files": int,
+                              "loaded": ANYTHING}, least=1)}]  # fmt: skip
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the first crash after which another checkpoint comes back than must, and files that are left over."""
+    inputs, crashes = case.inputs[0], records(got[0], "crashes")
+    steps = integers(inputs, "steps")
+    for each in crashes:
+        num_saved = integer(each, "saved")
+        if not 0 <= num_saved <= len(steps):
+            yield Finding("", f"{num_saved} saves are said to have returned, of {len(steps)}.")
+            return
+        newest = num_saved - 1 - bool(each["cut"])
+        allowed = [newest] if each["between"] else [newest, newest + 1]
+        problem = _problem(case, each["loaded"], allowed)
+        if problem:
+            wanted, came = problem
+            yield Finding(_named(case, each, crashes), f"{_story(steps, each)} {came}", wanted)
+        if "older" in each and (problem := _problem(case, each["older"], [num_saved - 2])):
+            text = f"After the save of step {steps[num_saved - 1]} returned, at_most={steps[num_saved - 1] - 1}:"
+            yield Finding(_ONE if _step_of(each["older"]) is None else _AT_MOST, f"{text} {problem[1]}", problem[0])
+        if "again" in each and (problem := _problem(case, each["again"], [num_saved])):
+            text = f"{_story(steps, each)} Started again, it saved step {steps[num_saved]}. {problem[1]}"
+            known, came = steps[: num_saved + 1], _step_of(each["again"])
+            name = _AGAIN if _raised(each["again"]) else _SORT if _reads_as_words(known, came) else _OLDEST
+            yield Finding(name, text, problem[0])
+    most = max((integer(each, "files") for each in crashes if each["between"] and each["how"] == "kill"), default=0)
+    if most > 2:
+        yield Finding(_KEEPS, f"After a save, {most} files are in the folder, expected at most 2.", "2", str(most))
+
+
+def _problem(case: Case, loaded: Value, allowed: list[int]) -> tuple[str, str] | None:
+    """Return what should have come and a sentence on what came, None where it is right."""
+    steps, values = integers(case.inputs[0], "steps"), listed(case.inputs[0], "values")
+    good = {steps[number] if number >= 0 else None: number for number in allowed if number < len(steps)}
+    wanted = " or ".join("None" if step is None else f"step {step}" for step in good)
+    if not isinstance(loaded, dict):
+        return wanted, "Nothing was loaded."
+    if "raised" in loaded:
+        return wanted, f"load_checkpoint or save_checkpoint raised {loaded['raised']}."
+    step = loaded.get("step")
+    if (step is not None and type(step) is not int) or step not in good:
+        shown = "None" if step is None else f"step {step}"
+        return wanted, f"load_checkpoint gave {shown}, expected {wanted}."
+    if step is None:
+        return None
+    value, came = values[good[step]], loaded.get("weight")
+    if not isinstance(came, torch.Tensor) or came.shape != value.shape or loaded.get("inside") != step:
+        return wanted, f"load_checkpoint gave step {step} with a state that was never saved."
+    wrong = difference(came, value, torch.zeros(300, dtype=torch.float64))
+    return (wanted, f"Step {step} came with the weights of another one.") if wrong is not None else None
+
+
+def _step_of(loaded: Value) -> Any:
+    return loaded.get("step") if isinstance(loaded, dict) else None
+
+
+def _raised(loaded: Value) -> bool:
+    return isinstance(loaded, dict) and "raised" in loaded
+
+
+def _story(steps: list[int], each: dict[str, Value]) -> str:
+    saved = integer(each, "saved")
+    if each["cut"]:
+        return f"After step {steps[saved - 1]} was saved, its file was cut off."
+    how = HOW.get(str(each["how"]), "")
+    if each["between"]:
+        return f"After the save of step {steps[saved - 1]} returned, {how}." if saved else f"Before any save, {how}."
+    return f"While step {steps[min(saved, len(steps) - 1)]} was saved, {each['what']}, {how}."
+
+
+def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) -> str:
+    """Return the mistake that leaves this behind."""
+    loaded, how = each["loaded"], str(each["how"])
+    steps, saved = integers(case.inputs[0], "steps"), integer(each, "saved")
+    step = _step_of(loaded)
+    renames = any("replace " in str(crash["what"]) for crash in crashes)
+    if each["cut"]:
+        return _DAMAGED if _raised(loaded) else _ONE
+    if how == "kill" and each["between"]:
+        return _SORT if _reads_as_words(steps[:saved], step) else _OLDEST
+    if how == "kill":
+        return _DELETES if not _raised(loaded) and step is None else _IN_PLACE
+    if how == "torn" or (how == "names" and _raised(loaded)):
+        return _EARLY if renames else _IN_PLACE
+    if each["between"] and how == "nothing" and _is_safe(case, crashes, saved):
+        return _FOLDER
+    return _FLUSH if each["between"] else _DELETES
+
+
+def _is_safe(case: Case, crashes: list[dict[str, Value]], saved: int) -> bool:
+    """Return whether, after as many saves, the contents are there when names are."""
+    return not any(
+        _problem(case, each["loaded"], [saved - 1]) for each in crashes
+        if each["between"] and each["saved"] == saved and each["how"] in ("names", "torn") and not each["cut"]
+    )  # fmt: skip
+
+
+def _reads_as_words(steps: list[int], step: Value) -> bool:
+    return bool(steps) and str(step) == max(map(str, steps)) and step != max(steps)
+
+
+_EARLY, _FLUSH, _FOLDER, _IN_PLACE, _ONE, _SORT, _OLDEST, _DAMAGED, _DELETES, _AGAIN, _KEEPS, _AT_MOST = (
+    "renamed too early", "not flushed to the disk", "the folder not flushed", "written in place",
+    "one file for all", "names that sort like words", "the oldest", "a damaged file ends it",
+    "the last good one deleted first", "a crash in mid-checkpoint for ever", "old ones are left",
+    "at_most ignored",
+)  # fmt: skip
+
+EXERCISE = declared(
+    id="checkpoints",
+    functions=("save_checkpoint", "load_checkpoint"),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=structure,
+    looks=(find,),
+    visible=(
+        checkpoint_case("three saves", 121, [1, 2, 3]),
+        checkpoint_case("steps 9, 10 and 100", 122, [9, 10, 100]),
+        checkpoint_case("the newest is cut off", 125, [3, 4], 60),
+        checkpoint_case("the newest is empty", 126, [7, 8, 9], 0),
+    ),
+    distributed=False,
+    hints=(
+        "At which moment is neither the old nor the new checkpoint complete? Can you avoid that moment?",
+        "A file for each step, its number padded with zeros so that names sort like numbers. Write it under another "
+        "name, sync it, rename it, sync the folder, and only then delete what is older. Loading: newest first, and on "
+        "an error the next one.",
+        'with unfinished.open("wb") as file: torch.save(state, file); file.flush(); os.fsync(file.fileno()). Then '
+        'unfinished.replace(folder / f"{step:012}.pt") and sync(folder). for old in '
+        'sorted(folder.glob("*.pt"))[:-2]: old.unlink(). Loading: for path in sorted(folder.glob("*.pt"), '
+        "reverse=True): try: torch.load(path)",
+    ),
+    mistakes=(
+        Mistake(_EARLY,
+                "The new name stands over contents that did not all reach the disk, and torch.load reads zeros there "
+                "without a word: file.flush(), os.fsync(file.fileno()), and only then the rename."),
+        Mistake(_FLUSH,
+                "save_checkpoint returned, the power failed, and the data had not reached the disk: file.flush(), "
+                "then os.fsync(file.fileno())."),
+        Mistake(_FOLDER,
+                "The rename itself was lost: a name reaches the disk when its folder is synced, after the rename."),
+        Mistake(_IN_PLACE,
+                "The file has its final name before all of it is on the disk, and torch.load reads zeros there "
+                "without a word. Write under another name, sync, then rename."),
+        Mistake(_ONE, "There is only one checkpoint, and it was damaged. Give each step its own file, and keep two."),
+        Mistake(_SORT, "Sorted as text, 10 comes before 9. Pad the number with zeros, or sort by int(...)."),
+        Mistake(_OLDEST, "An older checkpoint was loaded; load the newest one that is whole."),
+        Mistake(_DAMAGED,
+                "A damaged file raised an error in load_checkpoint: catch it, and try the one before."),
+        Mistake(_DELETES,
+                "The old checkpoint was gone before the new one was safe on the disk. Delete last, after the folder "
+                "is synced."),
+        Mistake(_AGAIN,
+                "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers: "
+                "overwrite them, or remove them first."),
+        Mistake(_KEEPS, "Delete all but the newest two, when the new one is safe."),
+        Mistake(_AT_MOST, "With at_most, later steps are not looked at."),
+    ),
+)  # fmt: skip

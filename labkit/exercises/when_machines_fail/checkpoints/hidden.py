@@ -1,0 +1,19 @@
+"""Hidden cases of checkpoints."""
+
+from __future__ import annotations
+
+import random
+
+from labkit.checks.case import Case
+from labkit.checks.hidden import seed
+from labkit.exercises.when_machines_fail.checkpoints.exercise import checkpoint_case
+
+
+def cases(draw: random.Random) -> list[Case]:
+    first = draw.randint(5, 9)
+    return [
+        checkpoint_case("one save", seed(draw), [draw.randint(1, 2000)]),
+        checkpoint_case("a longer name", seed(draw), [first, first + 4, first + 90, first + 991]),
+        checkpoint_case("cut off", seed(draw), [first, 10 * first, 10 * first + 3], draw.randint(1, 200)),
+        checkpoint_case("empty", seed(draw), [99, 100 + first], 0),
+    ]

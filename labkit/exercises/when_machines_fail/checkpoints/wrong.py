@@ -1,0 +1,84 @@
+"""Wrong answers to checkpoints, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+SYNC_FILE = "        file.flush()\n        os.fsync(file.fileno())\n"
+RENAME = "    unfinished.replace(path)\n"
+SYNC_FOLDER = "    sync(folder)\n"
+DELETE = '    for old in sorted(folder.glob("*.pt"))[:-2]:\n        old.unlink()\n'
+OPEN = '    with unfinished.open("wb") as file:\n'
+GUARDED = (
+    "        try:\n            state = torch.load(path)\n"
+    "        except Exception:  # damaged in any way: an older one will do\n            continue\n"
+)
+
+changed("no fsync", "renamed too early", (SYNC_FILE, ""))
+changed("fsync after the rename", "renamed too early", (SYNC_FILE, ""), (RENAME, RENAME + "    sync(path)\n"))
+changed("no rename, no fsync", "written in place", (SYNC_FILE, ""), (OPEN, "    unfinished = path\n" + OPEN),
+        (RENAME, ""))  # fmt: skip
+changed("the folder stays in memory", "the folder not flushed", (SYNC_FOLDER, ""))
+changed("the folder is synced before", "the folder not flushed", (SYNC_FOLDER, ""), (RENAME, SYNC_FOLDER + RENAME))
+changed("writes in place", "written in place", (OPEN, "    unfinished = path\n" + OPEN), (RENAME, ""))
+WRONG.wrong(
+    "one name", "one file for all",
+    """def save_checkpoint(folder, step, state):
+    with (folder / "unfinished").open("wb") as file:
+        torch.save((step, state), file)
+        os.fsync(file.fileno())
+    (folder / "unfinished").replace(folder / "last.pt")
+    sync(folder)
+
+
+def load_checkpoint(folder, at_most=None):
+    try:
+        step, state = torch.load(folder / "last.pt")
+    except Exception:
+        return None
+    return None if at_most is not None and step > at_most else (step, state)
+""",
+)  # fmt: skip
+changed("unpadded", "names that sort like words", ("{step:012}", "{step}"))
+changed("oldest first", "the oldest", (", reverse=True", ""))
+changed("no try", "a damaged file ends it", (GUARDED, "        state = torch.load(path)\n"))
+changed("deletes all of them first", "the last good one deleted first", (DELETE, ""),
+        (OPEN, '    for old in folder.glob("*.pt"):\n        old.unlink()\n' + OPEN))  # fmt: skip
+changed("makes a new file", "a crash in mid-checkpoint for ever", (OPEN, OPEN.replace('"wb"', '"xb"')))
+changed("deletes nothing", "old ones are left", (DELETE, ""))
+changed(
+    "takes the newest always",
+    "at_most ignored",
+    ("        if at_most is not None and int(path.stem) > at_most:\n            continue\n", ""),
+)
+WRONG.right(
+    "folders, and a name by number",
+    """def save_checkpoint(folder, step, state):
+    for old in folder.glob("*.tmp"):
+        old.unlink()
+    part = folder / f"{step}.tmp"
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT)
+    with os.fdopen(handle, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fdatasync(file.fileno())
+    os.rename(part, folder / f"{step}.pt")
+    sync(folder)
+    for old in sorted(folder.glob("*.pt"), key=lambda path: int(path.stem))[:-2]:
+        os.remove(old)
+
+
+def load_checkpoint(folder, at_most=None):
+    newest = None
+    for path in sorted(folder.glob("*.pt"), key=lambda path: int(path.stem)):
+        try:
+            if at_most is None or int(path.stem) <= at_most:
+                newest = int(path.stem), torch.load(path)
+        except Exception:
+            pass
+    return newest
+""",
+)

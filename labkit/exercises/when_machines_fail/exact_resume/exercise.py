@@ -1,0 +1,205 @@
+"""A resume after which the run is the same, bit for bit."""
+
+from __future__ import annotations
+
+import copy
+import random
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from labkit.checks.case import Case, Failure, Values
+from labkit.checks.declared import Mistake, Result, declared, flag_result, tensor_result
+from labkit.checks.values import integer
+from labkit.checks.wire import Wire
+from labkit.exercises.when_machines_fail.exact_resume.driver import drive, summary
+from labkit.failures.training import Training
+
+PARTS = ("model", "optimizer", "schedule", "scaler", "order", "position", "generator", "python", "torch", "step")
+
+
+def resume_case(name: str, seed: int, before: int, after: int) -> Case:
+    """Return a case of exact_resume: the state is taken after so many steps, and so many follow."""
+    return Case(name, 1, ({"seed": seed, "before": before, "after": after},))
+
+
+def _numbers(case: Case) -> tuple[int, int, int]:
+    inputs = case.inputs[0]
+    return integer(inputs, "seed"), integer(inputs, "before"), integer(inputs, "after")
+
+
+@lru_cache(maxsize=256)
+def _after(seed: int, before: int, after: int, forgotten: tuple[str, ...], live: bool = False) -> dict[str, Any]:
+    """Return what the steps after a resume are like that forgets these parts, or keeps references to live tensors."""
+    randomness = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        run = Training(seed)
+        for _ in range(before):
+            run.train_step()
+        state = _state(run) if live else copy.deepcopy(_state(run))
+        if live:
+            for _ in range(after):
+                run.train_step()
+        resumed = Training(seed + 1)
+        _restore(resumed, copy.deepcopy(state), forgotten)
+        resumed.seen.clear()
+        for _ in range(after):
+            resumed.train_step()
+    random.setstate(randomness)
+    return summary(resumed)
+
+
+def _state(run: Training) -> dict[str, Any]:
+    sampler = run.sampler
+    return {
+        "model": run.model.state_dict(), "optimizer": run.optimizer.state_dict(), "schedule": run.schedule.state_dict(),
+        "scaler": run.scaler.state_dict(), "order": sampler.order, "position": sampler.position,
+        "generator": sampler.generator.get_state(), "python": random.getstate(), "torch": torch.get_rng_state(),
+        "step": run.step,
+    }  # fmt: skip
+
+
+def _restore(run: Training, state: dict[str, Any], forgotten: tuple[str, ...]) -> None:
+    def have(part: str) -> bool:
+        return part not in forgotten
+
+    for part in ("model", "schedule", "scaler"):
+        if have(part):
+            getattr(run, part).load_state_dict(state[part])
+    if have("optimizer"):
+        if not have("rate"):
+            state["optimizer"]["param_groups"] = run.optimizer.state_dict()["param_groups"]
+        run.optimizer.load_state_dict(state["optimizer"])
+    run.sampler.order = state["order"] if have("order") else run.sampler.order
+    run.sampler.position = state["position"] if have("position") else run.sampler.position
+    if have("generator"):
+        run.sampler.generator.set_state(state["generator"])
+    if have("python"):
+        random.setstate(state["python"])
+    if have("torch"):
+        torch.set_rng_state(state["torch"])
+    run.step = state["step"] if have("step") else run.step
+
+
+def expected(case: Case) -> list[Values]:
+    """Return what the steps of the run are like that was never interrupted."""
+    return [{**_after(*_numbers(case), ()), "identical": True}]
+
+
+def _close(came: Any, wanted: Any) -> bool:
+    return len(came) == len(wanted) and all(
+        abs(a - b) <= 1e-9 * max(1.0, abs(b)) for a, b in zip(came, wanted, strict=True)
+    )
+
+
+def _way(key: str, *forgotten: str, live: bool = False) -> Any:
+    def way(case: Case, rank: int) -> Any:
+        return _after(*_numbers(case), tuple(forgotten), live)[key]
+
+    return way
+
+
+def _first(came: Any, wanted: Any) -> dict[str, Any]:
+    place = next((n for n, (a, b) in enumerate(zip(came, wanted, strict=False)) if a != b), 0)
+    return {"at": place + 1, "got": came[place], "wanted": wanted[place]}
+
+
+def _forgets(name: str, hint: str, keys: tuple[str, ...], *forgotten: str) -> Mistake:
+    return Mistake(name, hint, {key: _way(key, *forgotten) for key in keys})
+
+
+def _no_moments(case: Case, got: Any, wire: Wire) -> bool:
+    """Return whether the first step after the resume used no moments of the steps before."""
+    return not isinstance(got, Failure) and _begins_as(got, "moments", _way("moments", "optimizer")(case, 0))
+
+
+def _no_rate(case: Case, got: Any, wire: Wire) -> bool:
+    return not isinstance(got, Failure) and _begins_as(got, "rates", _way("rates", "rate")(case, 0))
+
+
+def _begins_as(got: Any, key: str, way: list[float]) -> bool:
+    came = got[0][key]
+    return isinstance(came, list) and bool(came) and _close(came[:1], way[:1])
+
+
+def _rounded(case: Case, got: Any, wire: Wire) -> bool:
+    """Return whether the losses are almost right."""
+    if isinstance(got, Failure):
+        return False
+    return bool(torch.allclose(got[0]["losses"], _way("losses")(case, 0), rtol=1e-3, atol=1e-4))
+
+
+_PICKLING = ("UnpicklingError", "PicklingError")
+_SAID = "Step {at} after the resume: {what} {got}, expected {wanted}."
+EXERCISE = declared(
+    id="exact_resume",
+    functions=("state_of", "restore"),
+    driver=drive,
+    oracle=expected,
+    looks=(
+        Result("samples", _SAID.replace("{what}", "samples"), shown=_first),
+        Result("step", "run.step is {got} in the end, expected {wanted}.", "step count"),
+        Result("rates", _SAID.replace("{what}", "learning rate"), same=_close, shown=_first),
+        Result("scales", _SAID.replace("{what}", "loss scale"), same=_close, shown=_first),
+        Result("noise", _SAID.replace("{what}", "noise on the inputs"), "Python's random numbers", same=_close,
+               shown=_first),
+        tensor_result("losses", "the loss after the resume"),
+        tensor_result("weights", "the weights in the end"),
+        flag_result("identical", "The resumed run is close to the other, and not the same bit for bit.", "rounded"),
+    ),
+    mistakes=(
+        _forgets("weights forgotten", "The model starts from new weights: load its state_dict.",
+                 ("losses", "weights"), "model"),
+        Mistake("optimizer forgotten",
+                "AdamW has moments of its own for each weight. Without them the first steps go elsewhere.",
+                {"weights": _way("weights", "optimizer")}, seen=_no_moments),
+        Mistake("learning rate not restored",
+                "The learning rate stands in optimizer.param_groups. Keep the whole optimizer.state_dict(), not its "
+                "state alone.", {"weights": _way("weights", "rate")}, seen=_no_rate),
+        _forgets("schedule forgotten", "The schedule counts steps, too. Without that it begins anew.",
+                 ("rates",), "schedule"),
+        Mistake("no schedule and no optimizer",
+                "Neither the schedule's count nor the optimizer's moments came back: keep both state_dicts.",
+                {"rates": _way("rates", "schedule", "optimizer")}),
+        _forgets("loss scale forgotten", "The scaler has a state_dict: the scale, and how long it has been growing.",
+                 ("scales",), "scaler"),
+        Mistake("sampler from 0",
+                "Samples of this epoch come again, and others never: keep the sampler's order and its position.",
+                {"samples": (_way("samples", "position"), _way("samples", "order", "position"),
+                             _way("samples", "order", "position", "generator"))}),
+        _forgets("the order of the epoch", "The position is right, in another order: keep sampler.order, too.",
+                 ("samples",), "order"),
+        Mistake("the next epoch's order",
+                "This epoch is right, and the next one is shuffled otherwise: keep the state of sampler.generator.",
+                {"samples": (_way("samples", "generator"), _way("samples", "order", "generator"))}),
+        _forgets("Python's random numbers", "random.getstate() and random.setstate(): the noise comes from there.",
+                 ("noise",), "python"),
+        _forgets("torch's random numbers", "Dropout draws from torch.get_rng_state(). Keep it, and set it again.",
+                 ("losses",), "torch"),
+        _forgets("step count", "run.step is part of the state.", ("step",), "step"),
+        Mistake("live tensors",
+                "state_dict() returns the tensors themselves, and training goes on changing them while you write. "
+                "Copy what you return: copy.deepcopy.",
+                {"losses": _way("losses", live=True), "weights": _way("weights", live=True)}),
+        Mistake("rounded", "Something went through another precision: keep tensors as they are.", seen=_rounded),
+        Mistake("cannot be read back",
+                "torch.load reads tensors, numbers, texts, lists, tuples and dicts. Keep those, not objects.",
+                seen=lambda case, got, wire: isinstance(got, Failure) and got.error in _PICKLING,
+                certain=True),
+    ),
+    visible=(
+        resume_case("in the middle of an epoch", 11, 2, 4),
+        resume_case("at the end of an epoch", 12, 4, 3),
+        resume_case("after an overflow", 13, 7, 4),
+    ),
+    distributed=False,
+    hints=(
+        "What in Training changes from step to step? Go through its attributes, and ask of each where it keeps it.",
+        "model, optimizer, schedule and scaler have state_dict() and load_state_dict(). The sampler has an order, a "
+        "position and a generator. Two sources of random numbers are nobody's attribute: torch's and Python's.",
+        'copy.deepcopy({"model": run.model.state_dict(), ..., "generator": run.sampler.generator.get_state(), '
+        '"python": random.getstate(), "torch": torch.get_rng_state(), "step": run.step}), and in restore the setters '
+        "in turn: random.setstate, torch.set_rng_state, generator.set_state.",
+    ),
+)  # fmt: skip

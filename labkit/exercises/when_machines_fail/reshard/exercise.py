@@ -1,0 +1,156 @@
+"""Loading onto another number of ranks, and reading no more than a rank needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.compare import difference
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING, Each
+from labkit.checks.values import integer, listed, texts
+from labkit.checks.wire import Wire
+from labkit.exercises.remote_calls.drawn import drawer
+from labkit.exercises.when_machines_fail.reshard.driver import drive, padded
+
+
+def reshard_case(name: str, seed: int, sizes: dict[str, int], saved_ranks: int, num_ranks: int) -> Case:
+    """Return a case of reshard: tensors of so many elements, saved by some ranks, loaded by others."""
+    inputs: dict[str, Value] = {
+        "sizes": [[each, size] for each, size in sizes.items()],
+        "wholes": [drawer(seed + place, size)() for place, size in enumerate(sizes.values())],
+        "saved_ranks": saved_ranks, "num_ranks": num_ranks,
+    }  # fmt: skip
+    return Case(name, 1, (inputs,))
+
+
+Way = Callable[[Tensor, int, int, int], Tensor]
+
+
+def _right(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    return padded(whole, num_ranks).view(num_ranks, -1)[rank]
+
+
+def _padding_kept(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    """Return the part of what the files hold, their padding with it."""
+    return padded(padded(whole, saved_ranks), num_ranks).view(num_ranks, -1)[rank]
+
+
+def _not_padded(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    size = -(-whole.numel() // num_ranks)
+    return whole[rank * size : (rank + 1) * size]
+
+
+def _one_file(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    """Return what the saved rank of the same number holds, cut or padded."""
+    mine = padded(whole, saved_ranks).view(saved_ranks, -1)[min(rank, saved_ranks - 1)]
+    size = -(-whole.numel() // num_ranks)
+    return torch.nn.functional.pad(mine, (0, max(0, size - mine.numel())))[:size]
+
+
+def _dealt(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    return padded(whole, num_ranks)[rank::num_ranks]
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the first part that is wrong, and what was read in vain."""
+    inputs, came = case.inputs[0], got[0]
+    saved_ranks, num_ranks = integer(inputs, "saved_ranks"), integer(inputs, "num_ranks")
+    names, wholes = [str(name) for name, _ in listed(inputs, "sizes")], listed(inputs, "wholes")
+    parts = came["parts"] if isinstance(came["parts"], list) and len(came["parts"]) == num_ranks else []
+    if outside := texts(came, "outside"):
+        yield Finding(_BEYOND, f"{outside[0]}, which is beyond that shard.")
+    for rank in range(num_ranks):
+        part = parts[rank] if parts else None
+        if not isinstance(part, dict) or set(part) != set(names):
+            yield Finding(
+                _FORM, f"load_part returned {part!s:.60} on rank {rank}, expected a tensor for each of {names}."
+            )
+            return
+        for name, whole in zip(names, wholes, strict=True):
+            wanted, mine = _right(whole, saved_ranks, num_ranks, rank), part[name]
+            problem = _differs(mine, wanted)
+            if problem:
+                what = f"{name} ({len(whole)} elements, {saved_ranks} ranks to {num_ranks})"
+                yield Finding(_named(case, mine, whole, rank), f"{what} is wrong on rank {rank}: {problem}.")
+    for rank, counts in enumerate(listed(came, "read")):
+        for name, whole, count in zip(names, wholes, counts, strict=False):
+            size = -(-len(whole) // num_ranks)
+            needs = min(size, max(0, len(whole) - rank * size))
+            if count > needs:
+                text = f"Rank {rank} read {count} elements of {name}, and needs {needs}."
+                yield Finding(
+                    _EVERYTHING if count >= len(whole) > needs else _PADDING_READ, text, str(needs), str(count)
+                )
+
+
+def _differs(came: Any, wanted: Tensor) -> str:
+    if not isinstance(came, Tensor):
+        return f"{came!r:.40} is no tensor"
+    if came.shape != wanted.shape:
+        return f"shape {tuple(came.shape)}, expected {tuple(wanted.shape)}"
+    found = difference(came, wanted, torch.zeros_like(wanted))
+    return "" if found is None else f"{found.got} where {found.expected} should be"
+
+
+def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
+    saved_ranks, num_ranks = integer(case.inputs[0], "saved_ranks"), integer(case.inputs[0], "num_ranks")
+    if not isinstance(came, Tensor):
+        return _FORM
+    ways: tuple[tuple[str, Way], ...] = (
+        (_NOT_PADDED, _not_padded), (_PADDING, _padding_kept), (_ONE_FILE, _one_file), (_DEALT, _dealt),
+    )  # fmt: skip
+    for name, way in ways:
+        wrong = way(whole, saved_ranks, num_ranks, rank)
+        if came.shape == wrong.shape and torch.equal(came, wrong):
+            return name
+    return ""
+
+
+_NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM = (
+    "not padded", "padding in the middle", "one file each", "dealt out", "everything read", "padding read",
+    "beyond the shard", "not a dict of tensors",
+)  # fmt: skip
+
+EXERCISE = declared(
+    id="reshard",
+    functions=("load_part",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"parts": ANYTHING, "read": Each(Each(int)), "outside": Each(str, most=1)}],
+    looks=(find,),
+    mistakes=(
+        Mistake(_NOT_PADDED, "Every rank's part is equally long: pad the whole tensor with zeros at its end."),
+        Mistake(_PADDING,
+                "The saved ranks padded the tensor, too, and their zeros are no elements: stop at sizes[name], not at "
+                "the end of the last shard."),
+        Mistake(_ONE_FILE, "Your part begins and ends where other numbers of ranks do not: read from every shard that "
+                "overlaps it."),
+        Mistake(_DEALT, "A part is a run of consecutive elements, not every so-manieth."),
+        Mistake(_EVERYTHING,
+                "You read the whole tensor and throw most of it away. With thousands of ranks, each would read the "
+                "whole model."),
+        Mistake(_PADDING_READ, "You read more than your part holds: elements of others, or their padding."),
+        Mistake(_BEYOND, "Begin and end count within one saved rank's shard, from 0 to its length."),
+        Mistake(_FORM, "Return a dict with a flat tensor for each name in sizes."),
+    ),
+    visible=(
+        reshard_case("5 ranks to 3", 161, {"weight": 15, "bias": 7}, 5, 3),
+        reshard_case("2 ranks to 3", 162, {"weight": 12, "bias": 5}, 2, 3),
+        reshard_case("3 ranks to 4, nothing divides", 163, {"weight": 11, "bias": 2}, 3, 4),
+    ),
+    distributed=False,
+    hints=(
+        "Draw 11 elements in 3 equal boxes, and under them in 4. Which boxes above does the second one below touch?",
+        "Your part is elements begin to end of the whole tensor, cut off at its size. Each saved rank holds another "
+        "such run. Read where the two overlap, put the pieces one after another, and pad.",
+        "length = -(-size // saved_ranks). For each saved rank r: a = max(begin, r * length), b = min(end, (r + 1) * "
+        "length); if a < b: read(r, name, a - r * length, b - r * length). Then torch.cat and pad to -(-size // "
+        "num_ranks).",
+    ),
+)  # fmt: skip

@@ -1,0 +1,53 @@
+"""Wrong answers to reshard, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+PAD = "torch.nn.functional.pad(torch.cat(pieces), (0, mine - (end - begin)))"
+END = "min(begin + mine, size)"
+
+changed("no padding", "not padded", (PAD, "torch.cat(pieces)"))
+changed("reads their padding", "padding in the middle",
+        ("    for name, size in sizes.items():\n",
+         "    for name, size in sizes.items():\n        size += -size % saved_ranks\n"))  # fmt: skip
+changed("its own file", "one file each", ("in range(saved_ranks)", "in [min(rank, saved_ranks - 1)]"),
+        ("max(begin, saved * length), min(end, (saved + 1) * length)", "saved * length, (saved + 1) * length"),
+        (PAD, "torch.nn.functional.pad(torch.cat(pieces)[:mine], (0, max(0, mine - length)))"))  # fmt: skip
+WHOLE = """def load_part(rank, num_ranks, saved_ranks, sizes, read):
+    parts = {}
+    for name, size in sizes.items():
+        length = -(-size // saved_ranks)
+        whole = torch.cat([read(saved, name, 0, length) for saved in range(saved_ranks)])[:size]
+        padded = torch.nn.functional.pad(whole, (0, -size % num_ranks))
+        parts[name] = padded.view(num_ranks, -1)[rank]
+    return parts
+"""
+WRONG.wrong("reads all of it", "everything read", WHOLE)
+WRONG.wrong(
+    "every so-manieth", "dealt out", WHOLE.replace("padded.view(num_ranks, -1)[rank]", "padded[rank::num_ranks]")
+)
+changed("whole shards that overlap", "padding read",
+        ("read(saved, name, first - saved * length, last - saved * length)",
+         "read(saved, name, 0, length)[first - saved * length : last - saved * length]"))  # fmt: skip
+changed("counts from the tensor's beginning", "beyond the shard",
+        ("first - saved * length, last - saved * length", "first, last"))  # fmt: skip
+changed("a list", "not a dict of tensors", ("    return parts\n", "    return list(parts.values())\n"))
+WRONG.right(
+    "element by element",
+    """def load_part(rank, num_ranks, saved_ranks, sizes, read):
+    parts = {}
+    for name, size in sizes.items():
+        mine, length = -(-size // num_ranks), -(-size // saved_ranks)
+        parts[name] = torch.zeros(mine, dtype=torch.float64)
+        for place in range(mine):
+            number = rank * mine + place
+            if number < size:
+                saved, at = divmod(number, length)
+                parts[name][place : place + 1] = read(saved, name, at, at + 1)
+    return parts
+""",
+)

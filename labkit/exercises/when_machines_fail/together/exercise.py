@@ -1,0 +1,141 @@
+"""A checkpoint of many ranks: after any crash all of them load the same step, each its own part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING, Each
+from labkit.checks.values import integer, integers, records
+from labkit.checks.wire import Wire
+from labkit.exercises.when_machines_fail.checkpoints.exercise import HOW
+from labkit.exercises.when_machines_fail.together.driver import NOTHING, drive, part
+
+
+def together_case(name: str, steps: list[int], late_s: list[float]) -> Case:
+    """Return a case of together.
+
+    Args:
+        name: In words.
+        steps: Saved in this order.
+        late_s: For each rank, seconds of virtual time that it works before each save.
+    """
+    return Case(name, 1, ({"num_ranks": len(late_s), "steps": steps, "late_s": late_s},))
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the first crash after which ranks do not load what they must."""
+    steps, num_ranks = integers(case.inputs[0], "steps"), integer(case.inputs[0], "num_ranks")
+    for each in records(got[0], "crashes"):
+        num_saved, loads = integer(each, "saved"), each["loads"]
+        if not 0 <= num_saved <= len(steps):
+            yield Finding("", f"{num_saved} saves are said to have returned, of {len(steps)}.")
+            return
+        story = _story(steps, each)
+        if each["problem"]:
+            yield Finding(_of_problem(str(each["problem"])), f"{story} The restart failed: {each['problem']}.")
+            return
+        allowed = [num_saved - 1] if each["between"] else [num_saved - 1, num_saved]
+        again = [num_saved] if num_saved < len(steps) else []
+        if not isinstance(loads, list) or len(loads) != num_ranks:
+            yield Finding("", f"{story} {len(loads) if isinstance(loads, list) else 0} ranks loaded.")
+            return
+        for place, right in ((0, allowed), (2, again)):
+            if right and (problem := _problem(steps, loads, place, right)):
+                name, wanted, came = problem
+                more = f" Started again, all saved step {steps[num_saved]}." if place else ""
+                yield Finding(name, f"{story}{more} {came}", wanted)
+
+
+def _problem(steps: list[int], loads: list[Any], place: int, right: list[int]) -> tuple[str, str, str] | None:
+    """Return the mistake, what should have come, and a sentence on what did; None where all is right."""
+    good = [steps[number] if number >= 0 else NOTHING for number in right if number < len(steps)]
+    wanted = " or ".join(_step(step) for step in good)
+    rows = [row if isinstance(row, list) and len(row) > place + 1 else [NOTHING] * (place + 2) for row in loads]
+    came = [row[place] if type(row[place]) is int else f"{row[place]!r:.40}" for row in rows]
+    said = ", ".join(f"rank {rank} {_step(step)}" for rank, step in enumerate(came))
+    if any(step != came[0] for step in came):
+        name = _RAISES if place and NOTHING in came else _OWN  # all have saved by then
+        return name, wanted, f"Ranks loaded different steps: {said}."
+    if came[0] not in good:
+        return _LOST, wanted, f"All ranks loaded {_step(came[0])}, expected {wanted}."
+    if came[0] == NOTHING:
+        return None
+    for rank, row in enumerate(rows):
+        state, mine = row[place + 1], part(int(came[0]), rank)["weight"].tolist()
+        if repr(state) != repr(mine):
+            name = _RANK_0 if rank and repr(state) == repr(part(int(came[0]), 0)["weight"].tolist()) else _OTHER
+            return name, str(mine), f"At step {came[0]}, rank {rank} loaded {state!s:.80}, expected {mine}."
+    return None
+
+
+def _step(step: Any) -> str:
+    return "None" if step == NOTHING else f"step {step}"
+
+
+def _story(steps: list[int], each: dict[str, Value]) -> str:
+    saved, how = integer(each, "saved"), HOW.get(str(each["how"]), "").replace("the program was", "a rank was")
+    if each["between"]:
+        return f"After all ranks had saved step {steps[saved - 1]}, {how}." if saved else f"Before any save, {how}."
+    return f"While step {steps[min(saved, len(steps) - 1)]} was saved, {each['what']}, {how}."
+
+
+def _of_problem(text: str) -> str:
+    if "Exists" in text or "not empty" in text:
+        return _AGAIN
+    waits = ("wait", "deadlock", "Watchdog", "called", "did not")
+    return _BARRIER if any(word in text for word in waits) else _RAISES
+
+
+_OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES = (
+    "each rank its own latest", "a step is lost", "rank 0's state alone", "another state",
+    "a call that some never make", "a crash in mid-checkpoint for ever", "what is not everywhere",
+)  # fmt: skip
+
+EXERCISE = declared(
+    id="together",
+    functions=("save_together", "load_together"),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"crashes": Each({"saved": int, "between": bool, "what": str, "how": str,
+                                              "loads": ANYTHING, "problem": str}, least=1)}],
+    looks=(find,),
+    mistakes=(
+        Mistake(_OWN,
+                "A crash can come when some ranks have saved a step and others have not. Load the newest step that "
+                "all have: the smallest of their newest ones."),
+        Mistake(_LOST,
+                "Once a save has returned on all ranks, its step must come back: is it everywhere, is it synced, and "
+                "does nobody take an older one?"),
+        Mistake(_RANK_0,
+                "Rank 0 saved for all, and what differs by rank is lost: its sampler, its random numbers, its shard. "
+                "Every rank saves its own."),
+        Mistake(_OTHER, "A rank loaded a state that it has not saved at this step."),
+        Mistake(_BARRIER,
+                "Some ranks found a checkpoint and others did not, and only some of them made the call. Whatever the "
+                "files say, all ranks must make the same calls."),
+        Mistake(_AGAIN,
+                "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers."),
+        Mistake(_RAISES,
+                "A rank was told to load what it does not have. Two ranks may be a whole save apart: let none begin "
+                "the next save before all have this one, and ask for the newest that all have.", general=True),
+    ),
+    visible=(
+        together_case("two ranks, one step after the other", [1, 2], [0.0, 0.001]),
+        together_case("rank 0 is late", [8, 9, 10], [0.5, 0.0]),
+        together_case("three ranks", [5, 6], [0.0, 0.3, 0.1]),
+    ),
+    distributed=False,
+    hints=(
+        "The power fails when rank 0 has saved step 200 and rank 1 has not. What does each find, and what should both "
+        "load?",
+        "A folder for each rank, and your own save_checkpoint in it. The newest step that all have is the smallest of "
+        "their newest ones: an all_reduce with MIN. Who has nothing takes part, too.",
+        "newest = torch.tensor(-1 if found is None else found[0]); dist.all_reduce(newest, op=dist.ReduceOp.MIN); "
+        "then load_checkpoint(mine, at_most=newest.item()). Saving: mkdir, sync(folder), save_checkpoint, "
+        "dist.barrier().",
+    ),
+)  # fmt: skip

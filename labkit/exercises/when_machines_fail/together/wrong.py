@@ -1,0 +1,93 @@
+"""Wrong answers to together, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+REDUCE = "    dist.all_reduce(newest, op=dist.ReduceOp.MIN)\n"
+MINE = '    mine = folder / f"rank-{dist.get_rank()}"\n'
+RANK_0 = '    mine = folder / "rank-0"\n'
+BARRIER = "    dist.barrier()\n"
+
+changed("each its newest", "each rank its own latest", (REDUCE, ""))
+changed("the newest of all", "each rank its own latest", ("ReduceOp.MIN", "ReduceOp.MAX"))
+changed("rank 0's newest", "each rank its own latest", (REDUCE, "    dist.broadcast(newest, 0)\n"))
+changed("saves on rank 0", "rank 0's state alone",
+        (MINE + "    mine.mkdir", RANK_0 + "    mine.mkdir"),
+        ("    save_checkpoint(mine, step, state)\n",
+         "    if dist.get_rank() == 0:\n        save_checkpoint(mine, step, state)\n"),
+        (MINE + "    found", RANK_0 + "    found"))  # fmt: skip
+changed("asks only where it found one", "a call that some never make",
+        (REDUCE, "    if found is not None:\n        dist.all_reduce(newest, op=dist.ReduceOp.MIN)\n"))  # fmt: skip
+changed("no barrier", "what is not everywhere", (BARRIER, ""))
+changed("the new folder's name is not synced", "a step is lost", ("    sync(folder)\n", ""))
+WRONG.wrong(
+    "makes a folder that may be there", "a crash in mid-checkpoint for ever",
+    """def save_together(folder, step, state):
+    staging = folder / f"{step}-{dist.get_rank()}.staging"
+    staging.mkdir()
+    with (staging / "state.pt").open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    sync(staging)
+    staging.rename(staging.with_suffix(".whole"))
+    sync(folder)
+    dist.barrier()
+
+
+def load_together(folder):
+    steps = [int(path.stem.split("-")[0]) for path in folder.glob(f"*-{dist.get_rank()}.whole")]
+    newest = torch.tensor(max(steps, default=-1))
+    dist.all_reduce(newest, op=dist.ReduceOp.MIN)
+    if newest < 0:
+        return None
+    return newest.item(), torch.load(folder / f"{newest.item()}-{dist.get_rank()}.whole" / "state.pt")
+""",
+)  # fmt: skip
+WRONG.wrong(
+    "one file for all",
+    "another state",
+    """def save_together(folder, step, state):
+    for turn in range(dist.get_world_size()):
+        if turn == dist.get_rank():
+            save_checkpoint(folder, step, state)
+        dist.barrier()
+
+
+def load_together(folder):
+    found = load_checkpoint(folder)
+    dist.barrier()
+    return found
+""",
+)
+WRONG.right(
+    "a name that counts",
+    """def save_together(folder, step, state):
+    rank = dist.get_rank()
+    with open(folder / f"{step}-{rank}.part", "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    sync(folder)
+    dist.barrier()
+    if rank == 0:
+        with open(folder / "latest.part", "w") as file:
+            file.write(str(step))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(folder / "latest.part", folder / "latest")
+        sync(folder)
+    dist.barrier()
+
+
+def load_together(folder):
+    if not (folder / "latest").exists():
+        return None
+    step = int((folder / "latest").read_text())
+    return step, torch.load(folder / f"{step}-{dist.get_rank()}.part")
+""",
+)

@@ -1,0 +1,2 @@
+# base: student
+"""As it is handed out."""
