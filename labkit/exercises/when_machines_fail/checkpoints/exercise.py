@@ -140,7 +140,7 @@ def _is_safe(case: Case, crashes: list[dict[str, Value]], saved: int) -> bool:
 
 
 def _reads_as_words(steps: list[int], step: Value) -> bool:
-    return bool(steps) and str(step) == max(map(str, steps)) and step != max(steps)
+    return bool(steps and str(step) == max(map(str, steps)) and step != max(steps))
 
 
 _EARLY, _FLUSH, _FOLDER, _IN_PLACE, _ONE, _SORT, _OLDEST, _DAMAGED, _DELETES, _AGAIN, _KEEPS, _AT_MOST = (
