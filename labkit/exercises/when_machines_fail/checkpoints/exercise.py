@@ -16,13 +16,7 @@ from labkit.checks.values import integer, integers, listed, records
 from labkit.checks.wire import Wire
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.exercises.when_machines_fail.checkpoints.driver import drive
-
-HOW = {
-    "kill": "the program was killed",
-    "nothing": "the power failed, and what was not synced is gone",
-    "names": "the power failed, and names without contents are left",
-    "torn": "the power failed, and files have a hole",
-}
+from labkit.exercises.when_machines_fail.ways_to_crash import HOW
 
 
 def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1) -> Case:
