@@ -513,7 +513,7 @@ labkit.challenge("recovery_policy", plan_recovery)
 # %%
 from functools import partial
 
-from labkit.launch.torchrun import torchrun
+from labkit.crashes.torchrun import torchrun
 
 
 def tell(run: Training, killed_at: int | None = None) -> None:

@@ -67,7 +67,7 @@ def _loaded(load: Any, folder: Path, **how: int) -> Value:
 
 
 def _saved_again(save: Any, load: Any, folder: Path, step: int, value: Any) -> Value:
-    real, os.fsync = os.fsync, lambda file: None  # no power is cut here
+    real, os.fsync = os.fsync, lambda fd: None  # no power is cut here
     try:
         save(folder, step, {"weight": value.clone(), "step": step})
     except Exception as error:

@@ -16,13 +16,7 @@ from labkit.checks.values import integer, integers, listed, records
 from labkit.checks.wire import Wire
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.exercises.when_machines_fail.checkpoints.driver import drive
-
-HOW = {
-    "kill": "the program was killed",
-    "nothing": "the power failed, and what was not synced is gone",
-    "names": "the power failed, and names without contents are left",
-    "torn": "the power failed, and files have a hole",
-}
+from labkit.exercises.when_machines_fail.ways_to_crash import HOW
 
 
 def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1) -> Case:
@@ -140,7 +134,7 @@ def _is_safe(case: Case, crashes: list[dict[str, Value]], saved: int) -> bool:
 
 
 def _reads_as_words(steps: list[int], step: Value) -> bool:
-    return bool(steps) and str(step) == max(map(str, steps)) and step != max(steps)
+    return bool(steps and str(step) == max(map(str, steps)) and step != max(steps))
 
 
 _EARLY, _FLUSH, _FOLDER, _IN_PLACE, _ONE, _SORT, _OLDEST, _DAMAGED, _DELETES, _AGAIN, _KEEPS, _AT_MOST = (

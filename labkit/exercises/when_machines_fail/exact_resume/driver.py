@@ -12,6 +12,7 @@ from torch import Tensor
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import integer
+from labkit.failures.training import Training
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -19,8 +20,6 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: seed, before (steps until the state is taken), after (steps that both runs do then).
     """
-    from labkit.failures.training import Training
-
     seed, after = integer(inputs, "seed"), integer(inputs, "after")
     run = Training(seed)
     for _ in range(integer(inputs, "before")):

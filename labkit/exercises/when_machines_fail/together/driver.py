@@ -95,7 +95,7 @@ def _loads(save: Any, load: Any, num_ranks: int, steps: list[int], every: list[M
                 dist.barrier()
 
         problem, fsync = "", os.fsync
-        os.fsync = lambda file: None  # no power is cut here
+        os.fsync = lambda fd: None  # no power is cut here
         try:
             run(restart, on=virtual(num_ranks, cuda=False), echo=False, timeout=20.0)
         except RunError as error:

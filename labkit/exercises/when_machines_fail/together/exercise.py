@@ -11,8 +11,8 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING, Each
 from labkit.checks.values import integer, integers, records
 from labkit.checks.wire import Wire
-from labkit.exercises.when_machines_fail.checkpoints.exercise import HOW
 from labkit.exercises.when_machines_fail.together.driver import NOTHING, drive, part
+from labkit.exercises.when_machines_fail.ways_to_crash import HOW
 
 
 def together_case(name: str, steps: list[int], late_s: list[float]) -> Case:

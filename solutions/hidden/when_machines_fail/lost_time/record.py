@@ -67,7 +67,14 @@ def record(case: tuple[int, int, str] = OF_OURS) -> labkit.Timeline:
         ]
     )
     shown = timeline.select(kept)
-    shown.tables = {name: table for name, table in shown.tables.items() if name in ("call", "wait", "clock")}
+    shown.tables = {
+        name: table for name, table in shown.tables.items() if name in ("call", "wait", "clock", "transfer")
+    }
+    call = shown.tables["call"]
+    for row in call["span"][call["failed"]]:  # nothing of it ever moved
+        end = shown.end_ns[row]
+        for column, value in (("span", row), ("start_ns", end), ("end_ns", end), ("err_ns", 0)):
+            shown.tables["transfer"][column] = np.append(shown.tables["transfer"][column], value)
     return shown
 
 
