@@ -10,7 +10,6 @@ LABKIT = Path(__file__).parents[2] / "labkit"
 MOST_LINES, MOST_PARAMETERS = 80, 12
 
 STILL_LONG = {
-    "auditing/hooks.py _wrapped": 102,
     "commands/teaching.py grade": 86,
     "grading/grade.py grade": 113,
     "simulator/port_calls.py _collective": 101,
