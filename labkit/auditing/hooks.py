@@ -124,6 +124,24 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
 
         return call
 
+    return [
+        *_computing(watch),
+        *saving(watch.seen, watch.here),
+        *setting_up(watch.seen, watch.here),
+        (torch.nn.Module, "__setstate__", setstate),
+        (torch.optim.Optimizer, "add_param_group", add_group),
+        (torch.optim.Optimizer, "__init__", noted),
+        (torch.nn.parallel.DistributedDataParallel, "__getattr__", attribute),
+        (torch.nn.parallel.DistributedDataParallel, "__init__", wraps_model),
+        (torch.nn.Module, "requires_grad_", unfreezes),
+        (torch.utils.data.DataLoader, "__init__", noted),
+        (torch.utils.data.DistributedSampler, "__init__", noted),
+    ]
+
+
+def _computing(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[..., Any]]]]:
+    """Return the same for what a step computes with."""
+
     def backward(real: Any) -> Any:
         def call(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
             watch.backward(tensors, grad_tensors, sys._getframe(1))
@@ -169,16 +187,6 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
         return call
 
     return [
-        *saving(watch.seen, watch.here),
-        *setting_up(watch.seen, watch.here),
-        (torch.nn.Module, "__setstate__", setstate),
-        (torch.optim.Optimizer, "add_param_group", add_group),
-        (torch.optim.Optimizer, "__init__", noted),
-        (torch.nn.parallel.DistributedDataParallel, "__getattr__", attribute),
-        (torch.nn.parallel.DistributedDataParallel, "__init__", wraps_model),
-        (torch.nn.Module, "requires_grad_", unfreezes),
-        (torch.utils.data.DataLoader, "__init__", noted),
-        (torch.utils.data.DistributedSampler, "__init__", noted),
         (torch.autograd, "backward", backward),
         (torch.nn.utils, "clip_grad_norm_", clip),
         (torch.nn.functional, "dropout", dropout),

