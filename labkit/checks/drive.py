@@ -96,10 +96,11 @@ def run_visible(
         exercise: What is checked.
         functions: The learner's functions, and the given names, by name.
         cases: Other cases than the visible ones.
-        case_seconds: Time limit of a case.
+        case_seconds: Time limit of a case, where the exercise sets no longer one.
         device: "cpu", or "cuda" for ranks on GPUs.
     """
     wanted = exercise.visible if cases is None else tuple(cases)
+    case_seconds = max(case_seconds, exercise.seconds)
     outcomes = [CaseOutcome(case, None) for case in wanted]
     for places in _by_world_size(wanted):
         while places:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from labkit.failures.records import KEEPS
-from labkit.failures.settings import Disk
+from labkit.failures.records import KEEPS, Kill
+from labkit.failures.settings import Disk, Restarts
 from labkit.simulator.state import outside
 from labkit.simulator.suffering import Kept, Suffering
 from labkit.virtual_world import VirtualWorld
@@ -38,9 +38,15 @@ class Left:
 
 
 def what_crashes_leave(
-    fn: Callable[..., object], *args: object, on: VirtualWorld, folder: Path, init: bool = True, timeout: float = 60.0
+    fn: Callable[..., object],
+    *args: object,
+    on: VirtualWorld,
+    folder: Path,
+    init: bool = True,
+    timeout: float = 60.0,
+    kill: Kill | None = None,
 ) -> list[Left]:
-    """Return what a crash before each file operation leaves, from one run that is not crashed.
+    """Return what a crash before each file operation leaves, from one run.
 
     :func:`crash_points` runs the program anew for each crash and restarts it; this asks for the files alone.
 
@@ -51,6 +57,7 @@ def what_crashes_leave(
         folder: The disk of all ranks, in which they begin.
         init: Whether ranks have a process group.
         timeout: Seconds of real time that the run may take.
+        kill: A kill that the run suffers, after which all ranks are started again.
 
     Raises:
         RunError: If the program fails.
@@ -65,7 +72,8 @@ def what_crashes_leave(
                 found.append(Left(rank, op, path, "kill", _now(folder)))
                 found.extend(Left(rank, op, path, keeps, disk.would_leave(keeps)) for keeps in KEEPS)
 
-    world = replace(on, suffers=Suffering(disk=Disk(folder), watch=watch, told=told.append))
+    failures, most = ((), 0) if kill is None else ((kill,), 1)
+    world = replace(on, suffers=Suffering(failures, Restarts(most), Disk(folder), watch, told=told.append))
     run(fn, *args, on=world, init=init, echo=False, timeout=timeout)
     return found
 

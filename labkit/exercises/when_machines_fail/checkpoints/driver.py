@@ -9,26 +9,30 @@ from typing import Any
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import integer, integers, listed
-from labkit.exercises.when_machines_fail.crashed import FOLDER, folder_with, moments, saved
+from labkit.exercises.when_machines_fail.crashed import FOLDER, after_restarts, folder_with, moments, num_said, saved
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Save at each step, load from what a crash leaves at each moment, save the step that broke off, and load again.
 
-    Inputs: steps, values (a tensor for each), cut (bytes that the last file keeps; -1 for all of it).
+    Inputs: steps, values (a tensor for each), cut (bytes that the last file keeps; -1 for all of it), restart (whether
+    the last save is broken off and made again, too).
     """
     save, load = functions["save_checkpoint"], functions["load_checkpoint"]
     steps, values = integers(inputs, "steps"), listed(inputs, "values")
 
     def program() -> None:
-        for number, (step, value) in enumerate(zip(steps, values, strict=True)):
+        for number, (step, value) in list(enumerate(zip(steps, values, strict=True)))[num_said(1) :]:
             save(Path(FOLDER).resolve(), step, {"weight": value.clone(), "step": step})
             saved(number)
 
     cut = integer(inputs, "cut")
     before: dict[str, bytes | None] = {}
     crashes: list[Value] = []
-    for moment in moments(program, num_ranks=1, init=False):
+    every = moments(program, num_ranks=1, init=False)
+    if inputs["restart"]:
+        every += after_restarts(program, num_ranks=1, init=False, every=every, num_saves=len(steps))
+    for moment in every:
         files = moment.files
         found: dict[str, Value] = {"saved": moment.num_saved, "between": moment.is_between, "cut": False}
         found |= {"what": moment.what, "how": moment.how, "files": sum(data is not None for data in files.values())}

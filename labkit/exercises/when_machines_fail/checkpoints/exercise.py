@@ -19,7 +19,7 @@ from labkit.exercises.when_machines_fail.checkpoints.driver import drive
 from labkit.exercises.when_machines_fail.ways_to_crash import HOW
 
 
-def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1) -> Case:
+def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1, *, restart: bool = False) -> Case:
     """Return a case of checkpoints.
 
     Args:
@@ -27,9 +27,10 @@ def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1) -> Ca
         seed: Draws the weights.
         steps: Saved in this order.
         cut: How many bytes are left at the end of what the last save wrote; -1 for all.
+        restart: Whether the last save is broken off and made again, too.
     """
     draw = drawer(seed, 300)
-    return Case(name, 1, ({"steps": steps, "values": [draw() for _ in steps], "cut": cut},))
+    return Case(name, 1, ({"steps": steps, "values": [draw() for _ in steps], "cut": cut, "restart": restart},))
 
 
 def structure(case: Case) -> list[Any]:
@@ -63,7 +64,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield Finding(name, text, problem[0])
     most = max((integer(each, "files") for each in crashes if each["between"] and each["how"] == "kill"), default=0)
     if most > 2:
-        yield Finding(_KEEPS, f"After a save, {most} files are in the folder, expected at most 2.", "2", str(most))
+        again = " that was broken off and made again" if inputs["restart"] else ""
+        yield Finding(
+            _KEEPS, f"After a save{again}, {most} files are in the folder, expected at most 2.", "2", str(most)
+        )
 
 
 def _problem(case: Case, loaded: Value, allowed: list[int]) -> tuple[str, str] | None:
@@ -99,8 +103,10 @@ def _raised(loaded: Value) -> bool:
 def _story(steps: list[int], each: dict[str, Value]) -> str:
     saved = integer(each, "saved")
     if each["cut"]:
-        return f"After step {steps[saved - 1]} was saved, its file was cut off."
+        return f"After step {steps[saved - 1]} was saved, its file was cut short or emptied."
     how = HOW.get(str(each["how"]), "")
+    if str(each["what"]).startswith("killed"):
+        return f"The save of step {steps[-1]} was {each['what']}; it was made again and returned. Then {how}."
     if each["between"]:
         return f"After the save of step {steps[saved - 1]} returned, {how}." if saved else f"Before any save, {how}."
     return f"While step {steps[min(saved, len(steps) - 1)]} was saved, {each['what']}, {how}."
@@ -155,9 +161,11 @@ EXERCISE = declared(
         checkpoint_case("three saves", 121, [1, 2, 3]),
         checkpoint_case("steps 9, 10 and 100", 122, [9, 10, 100]),
         checkpoint_case("the newest is cut off", 125, [3, 4], 60),
+        checkpoint_case("killed in a save, and started again", 127, [5, 6], restart=True),
         checkpoint_case("the newest is empty", 126, [7, 8, 9], 0),
     ),
     distributed=False,
+    seconds=90.0,
     hints=(
         "At which moment is neither the old nor the new checkpoint complete? Can you avoid that moment?",
         "A file for each step, its number padded with zeros so that names sort like numbers. Write it under another "
@@ -176,11 +184,12 @@ EXERCISE = declared(
                 "save_checkpoint returned, the power failed, and the data had not reached the disk: file.flush(), "
                 "then os.fsync(file.fileno())."),
         Mistake(_FOLDER,
-                "The rename itself was lost: a name reaches the disk when its folder is synced, after the rename."),
+                "The rename itself was lost: a name reaches the disk when its folder is synced, after the rename. Also "
+                "where a crash left the name already."),
         Mistake(_IN_PLACE,
                 "The file has its final name before all of it is on the disk, and torch.load reads zeros there "
                 "without a word. Write under another name, sync, then rename."),
-        Mistake(_ONE, "There is only one checkpoint, and it was damaged. Give each step its own file, and keep two."),
+        Mistake(_ONE, "There was no older checkpoint to go back to. Give each step its own file, and keep two."),
         Mistake(_SORT, "Sorted as text, 10 comes before 9. Pad the number with zeros, or sort by int(...)."),
         Mistake(_OLDEST, "An older checkpoint was loaded; load the newest one that is whole."),
         Mistake(_DAMAGED,
@@ -191,7 +200,8 @@ EXERCISE = declared(
         Mistake(_AGAIN,
                 "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers: "
                 "overwrite them, or remove them first."),
-        Mistake(_KEEPS, "Delete all but the newest two, when the new one is safe."),
+        Mistake(_KEEPS, "Delete all but the newest two, when the new one is safe. What a crash left unfinished "
+                "counts, too: overwrite it, or remove it."),
         Mistake(_AT_MOST, "With at_most, later steps are not looked at."),
     ),
 )  # fmt: skip

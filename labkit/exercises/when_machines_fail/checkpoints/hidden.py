@@ -15,5 +15,6 @@ def cases(draw: random.Random) -> list[Case]:
         checkpoint_case("one save", seed(draw), [draw.randint(1, 2000)]),
         checkpoint_case("a longer name", seed(draw), [first, first + 4, first + 90, first + 991]),
         checkpoint_case("cut off", seed(draw), [first, 10 * first, 10 * first + 3], draw.randint(1, 200)),
+        checkpoint_case("started again", seed(draw), [first, first + 2], restart=True),
         checkpoint_case("empty", seed(draw), [99, 100 + first], 0),
     ]

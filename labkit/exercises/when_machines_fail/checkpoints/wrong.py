@@ -54,6 +54,9 @@ changed(
     "at_most ignored",
     ("        if at_most is not None and int(path.stem) > at_most:\n            continue\n", ""),
 )
+changed("is there already", "the folder not flushed", (OPEN, "    if path.exists():\n        return\n" + OPEN))
+changed("another unfinished name each time", "old ones are left",
+        ('folder / "unfinished"', 'folder / f"{os.urandom(4).hex()}.tmp"'))  # fmt: skip
 WRONG.right(
     "folders, and a name by number",
     """def save_checkpoint(folder, step, state):

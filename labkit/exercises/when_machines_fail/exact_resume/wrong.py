@@ -31,6 +31,11 @@ without("no setstate", "Python's random numbers", '    random.setstate(state["py
 without("no set_rng_state", "torch's random numbers", '    torch.set_rng_state(state["torch"])\n')
 without("no step", "step count", '    run.step = state["step"]\n')
 changed("no copy", "live tensors", ("copy.deepcopy(", "("))
+changed(
+    "copies the model alone",
+    "live tensors",
+    ("copy.deepcopy(state)", "{**copy.deepcopy(state), 'optimizer': state['optimizer']}"),
+)
 changed("halves", "rounded", ("run.model.state_dict()", "{k: v.float() for k, v in run.model.state_dict().items()}"))
 changed("the object itself", "cannot be read back", ("run.schedule.state_dict()", "run.schedule"))
 WRONG.right(

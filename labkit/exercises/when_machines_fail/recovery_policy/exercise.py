@@ -108,8 +108,8 @@ EXERCISE = declared(
     looks=(find,),
     mistakes=(
         Mistake(_NO_PLAN, "Return Recovery(save_every=..., ...)."),
-        Mistake(_NUMBERS, "Steps and nodes are whole numbers: round what a formula gives, and save at least every so "
-                "many steps as there are."),
+        Mistake(_NUMBERS, "Steps and nodes are whole numbers, and save_every is at least 1: round what a formula "
+                "gives, and divide seconds by job.step_s."),
         Mistake(_REPLICAS, "job.nodes less the spares must be a multiple of job.replica_nodes."),
         Mistake(_WORDS, 'background is True or False, when_short is "wait" or "shrink".'),
     ),
@@ -118,7 +118,7 @@ EXERCISE = declared(
         "What does a save stop, what does an interruption cost, and what does a missing node? Which of the three is "
         "largest for the naive plan?",
         "Young's interval is sqrt(2 x what a save stops x time between interruptions): in seconds, so divide by "
-        "job.step_s. A save in the background stops less. To shrink costs the missing nodes alone.",
+        "job.step_s. A save in the background stops less. Shrinking costs only the missing nodes.",
         "stop_s = job.stop_s; steps = round(math.sqrt(2 * stop_s * job.mean_s) / job.step_s); Recovery(steps, "
         'background=True, when_short="shrink"). Then try copies, and a few intervals, with lost(job, plan).',
     ),

@@ -15,7 +15,7 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import integer, integers, listed
 from labkit.errors import RunError
-from labkit.exercises.when_machines_fail.crashed import FOLDER, Moment, moments, saved
+from labkit.exercises.when_machines_fail.crashed import FOLDER, Moment, after_restarts, moments, num_said, saved
 
 MOST = 10
 """So many moments within saves are tried in a case."""
@@ -26,7 +26,8 @@ NOTHING = -1
 def drive(functions: Functions, inputs: Values) -> Values:
     """Save at each step on all ranks; load on all from what each crash leaves, save what broke off, load again.
 
-    Inputs: num_ranks, steps, late_s (seconds by which each rank comes later to a save than the one before it).
+    Inputs: num_ranks, steps, late_s (seconds that each rank works before a save), restart
+    (whether the last save is broken off and made again, too).
     """
     save, load = functions["save_together"], functions["load_together"]
     num_ranks, steps = integer(inputs, "num_ranks"), integers(inputs, "steps")
@@ -34,12 +35,16 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     def program() -> None:
         rank = dist.get_rank()
-        for number, step in enumerate(steps):
+        for number, step in list(enumerate(steps))[num_said(num_ranks) :]:
             time.sleep(late_s[rank])
             save(Path(FOLDER).resolve(), step, part(step, rank))
             saved(number, rank)
 
-    every = _some(moments(program, num_ranks=num_ranks, init=True))
+    every = moments(program, num_ranks=num_ranks, init=True)
+    again = inputs["restart"] and after_restarts(
+        program, num_ranks=num_ranks, init=True, every=every, num_saves=len(steps)
+    )
+    every = [*_some(every), *(again or [])]
     crashes: list[Value] = []
     while len(crashes) < len(every):
         done, problem = _loads(save, load, num_ranks, steps, every[len(crashes) :])
@@ -97,7 +102,7 @@ def _loads(save: Any, load: Any, num_ranks: int, steps: list[int], every: list[M
         problem, fsync = "", os.fsync
         os.fsync = lambda fd: None  # no power is cut here
         try:
-            run(restart, on=virtual(num_ranks, cuda=False), echo=False, timeout=20.0)
+            run(restart, on=virtual(num_ranks, cuda=False), echo=False, timeout=60.0)
         except RunError as error:
             problem = str(error).strip().splitlines()[0][:300]
         finally:

@@ -15,15 +15,17 @@ from labkit.exercises.when_machines_fail.together.driver import NOTHING, drive, 
 from labkit.exercises.when_machines_fail.ways_to_crash import HOW
 
 
-def together_case(name: str, steps: list[int], late_s: list[float]) -> Case:
+def together_case(name: str, steps: list[int], late_s: list[float], *, restart: bool = False) -> Case:
     """Return a case of together.
 
     Args:
         name: In words.
         steps: Saved in this order.
         late_s: For each rank, seconds of virtual time that it works before each save.
+        restart: Whether the last save is broken off and made again, too.
     """
-    return Case(name, 1, ({"num_ranks": len(late_s), "steps": steps, "late_s": late_s},))
+    inputs: dict[str, Value] = {"num_ranks": len(late_s), "steps": steps, "late_s": late_s, "restart": restart}
+    return Case(name, 1, (inputs,))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -78,6 +80,8 @@ def _step(step: Any) -> str:
 
 def _story(steps: list[int], each: dict[str, Value]) -> str:
     saved, how = integer(each, "saved"), HOW.get(str(each["how"]), "").replace("the program was", "a rank was")
+    if str(each["what"]).startswith("killed"):
+        return f"In its save of step {steps[-1]} rank 0 was {each['what']}; all saved again. Then {how}."
     if each["between"]:
         return f"After all ranks had saved step {steps[saved - 1]}, {how}." if saved else f"Before any save, {how}."
     return f"While step {steps[min(saved, len(steps) - 1)]} was saved, {each['what']}, {how}."
@@ -108,8 +112,8 @@ EXERCISE = declared(
                 "A crash can come when some ranks have saved a step and others have not. Load the newest step that "
                 "all have: the smallest of their newest ones."),
         Mistake(_LOST,
-                "Once a save has returned on all ranks, its step must come back: is it everywhere, is it synced, and "
-                "does nobody take an older one?"),
+                "Once a save has returned on all ranks, its step must come back. Is each new folder's name synced, in "
+                "the folder above? Does no rank run a whole save ahead, and delete what the others still need?"),
         Mistake(_RANK_0,
                 "Rank 0 saved for all, and what differs by rank is lost: its sampler, its random numbers, its shard. "
                 "Every rank saves its own."),
@@ -120,15 +124,17 @@ EXERCISE = declared(
         Mistake(_AGAIN,
                 "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers."),
         Mistake(_RAISES,
-                "A rank was told to load what it does not have. Two ranks may be a whole save apart: let none begin "
-                "the next save before all have this one, and ask for the newest that all have.", general=True),
+                "A rank ran a whole save ahead, and deleted what the others still need. Let none begin the next save "
+                "before all have this one: dist.barrier().", general=True),
     ),
     visible=(
         together_case("two ranks, one step after the other", [1, 2], [0.0, 0.001]),
         together_case("rank 0 is late", [8, 9, 10], [0.5, 0.0]),
         together_case("three ranks", [5, 6], [0.0, 0.3, 0.1]),
+        together_case("killed in the first save, and started again", [4], [0.1, 0.0], restart=True),
     ),
     distributed=False,
+    seconds=90.0,
     hints=(
         "The power fails when rank 0 has saved step 200 and rank 1 has not. What does each find, and what should both "
         "load?",

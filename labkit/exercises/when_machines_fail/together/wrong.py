@@ -24,6 +24,9 @@ changed("asks only where it found one", "a call that some never make",
         (REDUCE, "    if found is not None:\n        dist.all_reduce(newest, op=dist.ReduceOp.MIN)\n"))  # fmt: skip
 changed("no barrier", "what is not everywhere", (BARRIER, ""))
 changed("the new folder's name is not synced", "a step is lost", ("    sync(folder)\n", ""))
+changed("syncs the name only once", "a step is lost",
+        ("    mine.mkdir(exist_ok=True)\n    sync(folder)\n",
+         "    if not mine.exists():\n        mine.mkdir()\n        sync(folder)\n"))  # fmt: skip
 WRONG.wrong(
     "makes a folder that may be there", "a crash in mid-checkpoint for ever",
     """def save_together(folder, step, state):
