@@ -11,6 +11,7 @@ from typing import Any
 
 from labkit.errors import RunError
 from labkit.exercises.remote_calls.calling import raised_on_virtual_ranks
+from labkit.failures.records import Kill
 
 SAVED = "saved-"
 """Begins the name of the file that a rank writes when a save has returned."""
@@ -86,8 +87,6 @@ def after_restarts(
         NotImplementedError: If a stub was called.
         RuntimeError: If it failed in another way, in words.
     """
-    from labkit.failures.records import Kill
-
     ends = [each.num_operations for each in every if each.is_between and each.num_saved == num_saves - 1]
     number, found = max(ends, default=0), list[Moment]()
     while True:
