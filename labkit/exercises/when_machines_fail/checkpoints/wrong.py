@@ -85,3 +85,25 @@ def load_checkpoint(folder, at_most=None):
     return newest
 """,
 )
+WRONG.right(
+    "torch.save by name, synced afterwards",
+    """def save_checkpoint(folder, step, state):
+    torch.save(state, folder / "new")
+    sync(folder / "new")
+    os.rename(folder / "new", folder / f"{step:09}.pt")
+    sync(folder)
+    older = sorted(path.name for path in folder.iterdir() if path.suffix == ".pt")
+    for name in older[:-2]:
+        (folder / name).unlink()
+
+
+def load_checkpoint(folder, at_most=None):
+    found = {int(path.stem): path for path in folder.glob("*.pt")}
+    for step in sorted(found, reverse=True):
+        if at_most is None or step <= at_most:
+            try:
+                return step, torch.load(found[step])
+            except (EOFError, OSError, RuntimeError, ValueError):
+                pass
+""",
+)

@@ -94,3 +94,26 @@ def load_together(folder):
     return step, torch.load(folder / f"{step}-{dist.get_rank()}.part")
 """,
 )
+WRONG.right(
+    "a barrier first, and all newest steps gathered",
+    """def save_together(folder, step, state):
+    dist.barrier()
+    mine = folder / str(dist.get_rank())
+    try:
+        mine.mkdir()
+    except FileExistsError:
+        pass
+    sync(folder)
+    save_checkpoint(mine, step, state)
+
+
+def load_together(folder):
+    mine = folder / str(dist.get_rank())
+    found = load_checkpoint(mine) if mine.exists() else None
+    newest = torch.tensor([found[0] if found else -1])
+    every = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, newest)
+    step = min(each.item() for each in every)
+    return None if step < 0 else load_checkpoint(mine, at_most=step)
+""",
+)
