@@ -76,6 +76,7 @@ class Exercise:
         sweep: Cases for virtual ranks; None where there are none.
         par: What our own solution costs on a virtual cluster, shown after a pass; None where nothing is compared.
         challenge: Of a design: how it is scored; None for any other.
+        seconds: How long a case may take where that is longer than usual: it makes virtual runs of its own, say.
     """
 
     id: str
@@ -98,6 +99,7 @@ class Exercise:
     sweep: Sweep | None = None
     par: Par | None = None
     challenge: Challenge | None = None
+    seconds: float = 0.0
 
     def judged(self, case: Case, got: Got, wire: Wire) -> Verdict:
         """Return the verdict on one case."""
