@@ -6,7 +6,13 @@ import itertools
 import random
 
 from labkit.checks.case import Case
-from labkit.exercises.hybrid_parallelism.deal_layers.exercise import dealt_case, fastest_dealt, mesh_case, one_way_each, step_seconds
+from labkit.exercises.hybrid_parallelism.deal_layers.exercise import (
+    dealt_case,
+    fastest_dealt,
+    mesh_case,
+    one_way_each,
+    step_seconds,
+)
 from labkit.plans.hybrid_step import A100_PCIE, RTX_4090, MeshPlan, job_of
 
 
@@ -26,7 +32,7 @@ def cases(draw: random.Random) -> list[Case]:
     seven = job_of(4096, 32, 16, draw.choice([32, 64]), num_tokens=4096, nic_bytes_s=1.5e9, **RTX_4090)
     return [
         slow_one_pays_off("4 stages, a slow one pays off later", draw),
-        slow_one_pays_off("4 stages, the same again", draw),
+        slow_one_pays_off("4 stages, another slow one that pays off", draw),
         dealt_case("4 stages, 3 microbatches", [list(itertools.accumulate(row)) for row in steps], 12, 3),
         mesh_case("30 B, 8 stages", thirty, MeshPlan((("pipeline", 8), ("data", 8), ("tensor", 1)))),
         mesh_case(
