@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import labkit
-from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, Job, MeshPlan, cost, every_plan
+from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, Job, MeshPlan, cost, every_order, every_plan
 from labkit.plans.mesh_weights import Weight
 
 # %%
@@ -102,7 +102,10 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 
 
 def ranks_along(rank: int, sizes: dict[str, int], *axes: str) -> list[int]:
-    """Return, ascending, the ranks that have this rank's place on all other axes, itself among them."""
+    """Return, ascending, the ranks that have this rank's place on all other axes, itself among them.
+
+    Axes are one or more: along ("data", "shard") lie the ranks that differ in either place, or in both.
+    """
     # BEGIN SOLUTION mesh_groups
     mine, count = coordinates(rank, sizes), torch.Size(sizes.values()).numel()
     others = [axis for axis in sizes if axis not in axes]
@@ -128,7 +131,8 @@ labkit.check("mesh_groups", coordinates, ranks_along, group_along)
 
 # %% [markdown]
 # From here on every function gets a `mesh`. It has one axis more than you saw: along `shard`, ranks share the optimizer's
-# state, as in lesson 13. The first and the last stage have a group of their own, `ends`.
+# state, as in lesson 13. The first and the last stage have a group of their own, `ends`. A
+# `Mesh` is made on ranks, from section 5 on.
 
 
 # %% tags=["given"]
@@ -158,8 +162,9 @@ class Mesh:
 # samples, in microbatches of equal size.
 #
 # Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop the
-# same ones. Where activations are cut, each holds a piece of its own and needs a mask of its own. Other samples and other
-# layers always need other masks: no seed serves a cut layer and an uncut one. Another run's seed gives every rank another.
+# same ones. Where activations are cut, each holds a piece of its own and needs a mask of its own. Other replicas and other
+# stages always need other masks. Cut and uncut layers draw from two different seeds. When the run's seed changes, so does
+# the seed of every rank.
 #
 # ### Exercise [[who_gets_what]]
 #
@@ -202,7 +207,7 @@ def dropout_seed(seed: int, sizes: dict[str, int], place: dict[str, int], is_cut
     number = int(is_cut)
     for axis in ("data", "shard", "pipeline", "tensor"):
         number = number * sizes[axis] + (place[axis] if is_cut or axis != "tensor" else 0)
-    return seed * 10_007 + number
+    return seed * 2 * torch.Size(sizes.values()).numel() + number
     # END SOLUTION
 
 
@@ -214,15 +219,15 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 #
 # After backward, every rank has gradients of its own. Three questions decide what must be added up.
 #
-# * **Who holds the same weight?** Replicas do. Tensor ranks hold other *pieces* of a cut matrix, but the same norms and the same
-#   biases after a sum. And the embedding is on two stages: it is *tied* to the output layer.
-# * **Did they compute the same gradient?** A bias after a sum sees everything on every tensor rank: its gradient is whole
+# * **Who holds the same weight?** Replicas do. Tensor ranks hold other *pieces* of a cut matrix, but the same norms, and
+#   the same biases that are added after the all-reduce. And the embedding is on two stages: it is *tied* to the output layer.
+# * **Did they compute the same gradient?** Such a bias sees everything on every tensor rank: its gradient is whole
 #   already. With sequence parallelism each saw *its tokens* only: a partial sum. And each end of the pipeline has only what
 #   its own use of the embedding contributes.
-# * **By which weight?** The step's loss is the mean over all targets of the batch. A replica's gradient is the mean over
-#   *its* targets, and replicas do not have equally many.
+# * **How much does each replica count?** The step's loss is the mean over all targets of the batch. A replica's gradient
+#   is the mean over *its* targets, and replicas do not have equally many.
 #
-# What comes out is a shard for each weight, as lesson 13 cut them.
+# `combine_gradients` returns a shard for each weight, as lesson 13 cut them.
 
 # %% [markdown] tags=["slide-only"]
 # ## Who adds what to whom?
@@ -251,9 +256,10 @@ def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> li
 
     Args:
         weights: Of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the targets that this
-            rank's replica has. weight.tensor says what the other tensor ranks hold: "cut" (other pieces of it), "whole"
-            (the same, each has computed the whole gradient) or "tokens" (the same, each has seen its own tokens only).
-            weight.tied: the first and the last stage both hold it. With one stage it is there once.
+            rank's replica has, and may be changed. weight.tensor says what the other tensor ranks hold: "cut" (other
+            pieces of it), "whole" (the same, each has computed the whole gradient) or "tokens" (the same, each has seen
+            its own tokens only). weight.tied: the first and the last stage both hold it. With one
+            stage it needs no sum over ends.
         mesh: With the axes "data", "shard", "pipeline" and "tensor": sizes, place, groups, ends.
         num_targets: How many targets this rank's replica has.
     """
@@ -289,8 +295,6 @@ labkit.check("combine_gradients", combine_gradients)
 # <!-- notes: No error. You clip at a lower norm than the one you set. -->
 
 # %% [markdown]
-# (Along `shard`, lesson 13's reduce-scatter would send half of it. Here what counts is *who*.)
-#
 # ## 4 One norm
 #
 # Clipping needs the norm of the *whole* gradient: each element once. But on a mesh some elements exist many times. Replicas
@@ -336,7 +340,7 @@ labkit.check("clip_whole", clip_whole)
 # ## 5 The step
 #
 # Now all of it, on the GPT, from what you built: your operators and cut layers (lesson 12), your executor (08), your shards
-# (13), your mesh. What you have not built is lent.
+# (13), your mesh; the rest is lent.
 
 
 # %% tags=["given"]
@@ -359,10 +363,8 @@ def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[f
     mesh, losses = Mesh(**sizes), []
     stage = HybridStage(GPT(), mesh, parts)
     weights, shard_group = stage.weights(), mesh.groups["shard"]
-    params = [weight.parameter for weight in weights]
-    shards = [nn.Parameter(parts.node_shard_of(p, shard_group)) for p in params]
-    optimizer = adamw_over(shards, weights)
-    mine = my_samples(64, 16, mesh.sizes, mesh.place)
+    shards = [nn.Parameter(parts.node_shard_of(each.parameter, shard_group)) for each in weights]
+    optimizer, mine = adamw_over(shards, weights), my_samples(64, 16, mesh.sizes, mesh.place)
     for step, (tokens, targets) in enumerate(Addition().loader(num_steps, 64)):
         x = [tokens[m] for m in mine] if stage.is_first else None
         y = [targets[m] for m in mine] if stage.is_last else None
@@ -376,7 +378,7 @@ def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[f
         warm_up(optimizer, step, num_steps)
         optimizer.step()
         stage.zero_grad()
-        parts.start_node_gather(shards, params, shard_group)()
+        parts.start_node_gather(shards, [each.parameter for each in weights], shard_group)()
         losses += [] if loss is None else [loss.item()]
     return losses
 
@@ -400,9 +402,9 @@ print("torch's own", mean_losses(torchs.results))
 # The losses are the same: what lies where does not change what is learned. Without the clip, the third would be 2.731.
 #
 # This run cannot show all of your work: no weight here is of kind `"tokens"`, and both replicas have as many targets. The
-# checks of [[combine_gradients]] hold these.
+# check of [[combine_gradients]] tests both.
 #
-# Both runs on one axis. torch's hides some of its communication, and ends later.
+# Here are both runs on one time axis. torch's ends later, because it begins later.
 
 # %% tags=["no-slide"]
 labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
@@ -417,9 +419,9 @@ labkit.predict("torchs_step", 8, unit="%")
 labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
 
 # %% [markdown]
-# torch's run ends later because it *begins* later: `parallelize_module` scatters every weight, and stages first tell each
-# other their shapes. Its step makes fewer calls and hides a third of its communication. What that saves, small operators
-# take: each costs its launch, 4 us here, however little it computes.
+# Why torch's run begins later: `parallelize_module` scatters every weight, and stages first tell each
+# other their shapes. Its step makes fewer calls and hides a third of its communication. Its extra small
+# operators take about as much again: each costs its launch, 4 us here, however little it computes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Eight ranks, one model
@@ -443,8 +445,10 @@ labkit.recorded("wrong_order")
 # %% [markdown]
 # ### Exercise [[wrong_order]]
 #
-# `partner`: which rank holds the other pieces of rank 0's matrices? `slow`: what do ranks wait for most of the time?
+# `partner`: which rank holds the other pieces of rank 0's matrices? `slow`: what takes most of the step?
 # `"partial sums of a layer"`, `"messages between stages"` or `"gradients"`? `last`: which axis should stand last?
+#
+# An all-reduce ends at the same moment on all of its ranks: hover over rank 0's first one, and look for its end elsewhere.
 
 # %% tags=["find"] exercise="wrong_order" points=0 minutes=4 title="On the network"
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
@@ -461,6 +465,15 @@ def play(order):
 
 order = "pipeline tensor data"  # write another one, and run this cell again
 print(f"{order}: {play(order).makespan_ns / 1e6:.1f} ms")
+
+# %% [markdown]
+# All six, when you have tried yours:
+
+# %% seconds=2
+print(*(f"{order:20} {play(order).makespan_ns / 1e6:5.1f} ms" for order in every_order()), sep="\n")
+
+# %% [markdown]
+# Fast are the two with `tensor` last. Where `data` is last, partial sums *and* messages are on the network.
 
 # %% [markdown] tags=["slide-only"]
 # ## Twice the machines, the same batch
@@ -513,24 +526,28 @@ labkit.answer("batch_too", 1)
 # %% [markdown]
 # ## 8 Your own mesh
 #
-# Which sizes, which order? More tensor ranks: less memory each, more to exchange. More stages: less memory, a longer bubble.
+# More tensor ranks: less memory each, more to exchange. More stages: less memory, a longer bubble.
 # More replicas: fewer microbatches, and gradients to sum.
 #
-# `every_plan(job)` lists all sizes and orders, with microbatches of 1 to 8. `cost(job, plan)`
+# `every_plan(job)` lists every order, all sizes whose stages divide the layers, and microbatches of 1 to 8. `cost(job, plan)`
 # says what a step takes, and in `stage_bytes` what a GPU of each stage holds: weights, gradients, optimizer state,
 # activations. The fastest plan of each job:
 
 # %%
 for name, job in JOBS.items():
     fastest = min(every_plan(job), key=lambda plan: cost(job, plan).seconds)
-    print(name, job, fastest, cost(job, fastest), sep="\n  ")
+    slower = min(cost(job, plan).seconds for plan in every_plan(job, [("data", "pipeline", "tensor")]))
+    print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
 # Two of them do not fit. The naive answer is the fastest one that does. But a plan can say more: `recompute`, how many layers
-# of each stage keep only their input and run forward again in backward; and `layers`, how many each stage has.
+# of each stage keep only their input and run forward again in backward; and `layers`, how many each stage has: stages need
+# not divide the layers.
 #
 # Beating the naive answer earns half of the points (for the first job nothing beats it). The other half is for what AdaPipe
-# (Sun and others, 2024) reaches with equally many layers on each stage. The best known is faster still.
+# (Sun and others, 2024) reaches with equally many layers on each stage. The best known is faster still, for no points.
+#
+# `lay_out` has 20 s for each job.
 #
 # ### Exercise [[lay_out]]
 #
@@ -565,6 +582,7 @@ def lay_out(job: Job) -> MeshPlan:
 labkit.challenge("lay_out", lay_out)
 
 # %% [markdown]
+# %% [markdown]
 # ## 9 Under torchrun
 #
 # This makes a program of it:
@@ -592,8 +610,8 @@ labkit.built()
 # ## 10 What stays
 #
 # * The last axis has the fastest links. Partial sums travel most: put `tensor` last. Messages between stages cost least: put
-#   `pipeline` first, and gradients between.
-# * For every weight ask who holds it too, and what they saw. That decides each sum, and what counts once in a norm.
+#   `pipeline` first, and `data` between.
+# * For every weight ask who else holds it, and what they saw. That decides each sum, and what counts once in a norm.
 # * Only replicas split the batch. With more of them each computes and sums less. Bubble, messages and gradients do not shrink.
 # * A pipeline's first stage is the fullest: it has the most microbatches in flight. Make room there, not everywhere.
 #
@@ -604,7 +622,7 @@ labkit.built()
 # ## What stays
 #
 # * `tensor` last, `data` before it, `pipeline` first
-# * who holds it, and what did they see?
+# * who else holds it, and what did they see?
 # * only replicas split the batch
 #
 # Next: a formula stood in for the cluster. How far do you trust it?
@@ -612,9 +630,10 @@ labkit.built()
 # %% [markdown]
 # ## Bonus: Stages that are not alike
 #
-# The best known plans of [[lay_out]] do one thing more. A first stage that computes layers again is the slowest, and the
-# slowest sets the pace for every microbatch. The last stage has room. So give the first one fewer layers, and the last one
-# more: AdaPipe's other half. Llama 3's first and last stages have fewer for another reason: embedding and output layer.
+# The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job a first stage that computes layers again is the
+# slowest, and the slowest sets the pace for every microbatch. The last stage has room. So give the first one fewer layers,
+# and the last one more: AdaPipe's other half. The 36 B job's best plan computes nothing again: it has 32 stages for 80
+# layers, 1 to 3 each. Llama 3's first and last stages have fewer for another reason: embedding and output layer.
 #
 # ### Exercise [[deal_layers]]
 #

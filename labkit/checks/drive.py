@@ -185,6 +185,7 @@ def run_together(
     size = cases[0].world_size
     assert all(case.world_size == size for case in cases)
     loading = 0.0 if chosen_start_method("auto") == "zygote" else SPAWNED_SECONDS
+    limit = case_seconds + 2.0 * (len(cases) - 1) + loading
     with TemporaryDirectory(prefix="labkit-check-") as folder:
         try:
             result = run(
@@ -196,12 +197,12 @@ def run_together(
                 folder,
                 exercise.torchs_own,
                 on=local(size, device=device),
-                timeout=case_seconds + 2.0 * (len(cases) - 1) + loading,
+                timeout=limit,
                 init=exercise.distributed or size > 1,
                 echo=False,
             )
         except RunError as error:
-            return _until_it_failed(error, exercise, functions, cases, folder)
+            return _until_it_failed(error, exercise, functions, cases, folder, limit)
     brought = []
     for number in range(len(cases)):
         got = tuple(decode(results[number]) for results in result.results)
@@ -212,7 +213,7 @@ def run_together(
 
 
 def _until_it_failed(
-    error: RunError, exercise: Exercise, functions: Functions, cases: Sequence[Case], folder: str
+    error: RunError, exercise: Exercise, functions: Functions, cases: Sequence[Case], folder: str, limit: float
 ) -> RunOfCases:
     """Return what was done before a run failed, and the failure as that of the first case that was not."""
     ranks = range(cases[0].world_size)
@@ -220,13 +221,13 @@ def _until_it_failed(
     done = [{rank for rank in ranks if kept(folder, number, rank).exists()} for number in range(len(cases))]
     failed = next((number for number, each in enumerate(done) if len(each) < len(ranks)), len(cases))
     if failed == len(cases):  # it failed when every case was done: any of them can be to blame
-        failure = failure_of(error, exercise, functions)
+        failure = failure_of(error, exercise, functions, seconds=limit)
         whole = [
             RunCase(failure, _wire(timeline, number), of_case(error.output, number), timeline, number)
             for number in range(len(cases))
         ]
         return RunOfCases(whole, len(cases) == 1, failure)
-    failure = failure_of(error, exercise, functions, beyond=done[failed])
+    failure = failure_of(error, exercise, functions, beyond=done[failed], seconds=limit)
     brought = []
     for number in range(failed + 1):
         got: Got = failure

@@ -38,6 +38,7 @@ def failure_of(
     exercise: Exercise,
     functions: Mapping[str, Callable[..., Any]],
     beyond: Collection[int] = (),
+    seconds: float | None = None,
 ) -> Failure:
     """Return what a run's error means for the learner.
 
@@ -46,9 +47,10 @@ def failure_of(
         exercise: What was run.
         functions: The learner's functions, by name.
         beyond: Ranks that had done their part of the case that failed: what they wait for belongs to the next.
+        seconds: The run's time limit, of a run in real time.
     """
     if isinstance(error, RunTimeout):
-        return _hang(error, beyond)
+        return _hang(error, beyond, seconds)
     rank = error.rank
     report = error.reports.get(rank, "") if rank is not None else ""
     if "Traceback (most recent call last)" not in report:
@@ -159,7 +161,7 @@ def learners_lines(report: str) -> str:
     return "\n".join(found[-_MOST_LINES:])
 
 
-def _hang(error: RunTimeout, beyond: Collection[int]) -> Failure:
+def _hang(error: RunTimeout, beyond: Collection[int], seconds: float | None) -> Failure:
     waits = tuple(wait for wait in waits_of(error.timeline) if wait.rank not in beyond)
     lines = [f"rank {wait.rank} waits in {_wait_text(wait)}" for wait in waits]
     known = {wait.rank for wait in waits}
@@ -168,6 +170,9 @@ def _hang(error: RunTimeout, beyond: Collection[int]) -> Failure:
         return Failure("deadlock", None, "A deadlock: every rank that is left waits.", "\n".join(lines), waits=waits)
     lines += [f"rank {rank}: {_first_lines(error.reports[rank])}" for rank in busy]
     message = "It did not finish in time: an endless loop, or a message that never comes."
+    if seconds is not None and not waits:
+        took = f"It took more than {seconds:.0f} s, all that this run had"
+        message = f"{took}: an endless loop, or too much to do. On a busy machine everything takes longer."
     return Failure("timeout", busy[0] if busy else None, message, "\n".join(lines), waits=waits)
 
 

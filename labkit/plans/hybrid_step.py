@@ -280,6 +280,11 @@ def _passes(job: Job, plan: MeshPlan, axis: str) -> tuple[int, float]:
     return math.ceil(size / members), min(job.link_bytes_s, job.nic_bytes_s * members)
 
 
+def every_order() -> list[str]:
+    """Return each order of the axes, "data pipeline tensor" first."""
+    return list(map(" ".join, permutations(AXES)))
+
+
 def every_plan(
     job: Job, orders: Iterable[Sequence[str]] = tuple(permutations(AXES)), microbatches: Sequence[int] = (1, 2, 4, 8)
 ) -> list[MeshPlan]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from labkit.checks import drive
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.drive import RunOfCases, run_together, run_visible
 from labkit.checks.exercise import Exercise, Functions
+from labkit.checks.failures import failure_of
 from labkit.checks.finding import Finding
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.wire import Wire
+from labkit.errors import RunTimeout
 
 
 def _drive(functions: Functions, inputs: Values) -> Values:
@@ -107,3 +110,22 @@ def test_a_case_that_meets_what_another_left_is_not_blamed_for_it(runs: list[int
     outcomes = run_visible(EXERCISE, {"exchange": functions["exchange"].__globals__["exchange"]})
     assert _said(outcomes) == [True, True, True, True]
     assert len(runs) > 1, "what was doubtful is run again"
+
+
+def test_a_run_that_takes_too_long_is_told_how_long_it_had() -> None:
+    failure = failure_of(RunTimeout("over", reports={0: "rank 0 computes"}), EXERCISE, {}, seconds=64.0)
+    assert failure.message.startswith(
+        "It took more than 64 s, all that this run had: an endless loop, or too much to do."
+    )
+
+
+def test_an_exercise_may_set_a_longer_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def together(exercise: Exercise, functions: Functions, cases: Any, seconds: float, device: str) -> RunOfCases:
+        given.append(seconds)
+        return run_together(exercise, functions, cases, seconds, "cpu")
+
+    monkeypatch.setattr(drive, "run_together", together)
+    run_visible(replace(EXERCISE, seconds=60.0), dict(_exchange("")), EXERCISE.visible[:1])
+    assert given == [60.0]

@@ -16,12 +16,12 @@ import pytest
 
 import labkit
 from labkit.errors import ConfigError
-from labkit.exercises.hybrid_parallelism.best_plans import as_it_is
+from labkit.exercises.hybrid_parallelism.best_plans import adapted, as_it_is, fastest, fastest_dealt
 from labkit.hybrid_gpt import Weight, mean_losses
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from labkit.models import GPT, IGNORED, Addition, train
-from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, MeshPlan, cost, every_plan
+from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, MeshPlan, cost, every_order, every_plan
 from labkit.timeline import Lane, Timeline
 from labkit.torchs_hybrid import step_beside, step_times, train_torchs
 from tests.checks.lesson_cells import namespace
@@ -215,6 +215,27 @@ def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
         assert key["partner"] == {"tensor": 4, "data": 2}[order[0]]
         assert key["last"] == "tensor"
     assert record(("data", "pipeline", "tensor")).makespan_ns < 0.7 * record().makespan_ns
+
+
+@pytest.mark.long
+def test_the_two_orders_with_tensor_last_are_fast_and_those_with_data_last_slowest() -> None:
+    record = runpy.run_path(str(SOURCE.parent / "hidden" / "hybrid_parallelism" / "wrong_order" / "record.py"))[
+        "record"
+    ]
+    took = {order: record(tuple(order.split())).makespan_ns for order in every_order()}
+    fast, middle, slow = ([took[o] for o in took if o.endswith(last)] for last in ("tensor", "pipeline", "data"))
+    assert len(took) == 6
+    assert 2 * max(fast) < min(middle) <= max(middle) < min(slow)
+
+
+def test_some_best_plans_have_layers_unlike_and_the_36_b_jobs_computes_nothing_again() -> None:
+    seven, thirty = (
+        fastest_dealt(job, fastest(job, adapted)) for name, job in JOBS.items() if name.startswith(("7 B", "36 B"))
+    )
+    assert seven.layers == (7, 8, 8, 9)
+    assert seven.recompute == (3, 3, 0, 0)
+    assert (len(thirty.layers), sum(thirty.layers), set(thirty.layers)) == (32, 80, {1, 2, 3})
+    assert not any(thirty.recompute)
 
 
 def test_replicas_are_out_of_step_so_that_the_recording_tells_who_sums_with_whom() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -15,9 +16,16 @@ from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOTHING
 from labkit.checks.values import listed, number, tensor
 from labkit.exercises.hybrid_parallelism.clip_whole.driver import drive
-from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, sizes_of
-from labkit.exercises.hybrid_parallelism.stages import Kind, first_wrong, norm_of, same_shards, stage_case
-from labkit.plans.mesh_weights import CUT
+from labkit.exercises.hybrid_parallelism.meshes import Sizes, along, of_rank, places, sizes_of
+from labkit.exercises.hybrid_parallelism.stages import (
+    Kind,
+    first_wrong,
+    kinds_at,
+    norm_of,
+    same_shards,
+    stage_case,
+)
+from labkit.plans.mesh_weights import CUT, TOKENS
 
 Place = Mapping[str, int]
 _CLOSE = 1e-5
@@ -25,7 +33,8 @@ _CLOSE = 1e-5
 
 def times(
     kind: Kind, place: Place, sizes: Sizes, mine: Place,
-    *, copies: bool = False, ends: bool = False, replicas: bool = False, only: str = "",
+    *, copies: bool = False, tokens: bool = False, ends: bool = False, not_last: bool = False, replicas: bool = False,
+    only: str = "",
 ) -> float:  # fmt: skip
     """Return how many times a shard counts in the norm: 1 or 0, or what a mistake makes of it.
 
@@ -35,7 +44,9 @@ def times(
         sizes: Of the mesh.
         mine: Place of the rank that asks.
         copies: Every tensor rank's copy counts.
+        tokens: Every tensor rank's copy counts of what saw its own tokens only.
         ends: What is tied counts on both ends.
+        not_last: What is tied counts on no last stage, and with one stage nowhere.
         replicas: Every data rank's copy counts.
         only: The axis over which nothing is summed: the rank sees its own place alone.
     """
@@ -43,8 +54,15 @@ def times(
         return 0
     wanted = mine.get("data", 0) if only else 0
     once = [replicas or place.get("data", 0) == wanted]
-    once.append(copies or kind.tensor == CUT or only == "tensor" or place.get("tensor", 0) == 0)
+    once.append(
+        copies
+        or (tokens and kind.tensor == TOKENS)
+        or kind.tensor == CUT
+        or only == "tensor"
+        or place.get("tensor", 0) == 0
+    )
     once.append(ends or not kind.tied or only == "pipeline" or place.get("pipeline", 0) == 0)
+    once.append(not (not_last and kind.tied and place.get("pipeline", 0) == sizes.get("pipeline", 1) - 1))
     return float(all(once))
 
 
@@ -89,6 +107,17 @@ def _every_copy(case: Case, rank: int) -> float | None:
     return norm(case, rank, copies=True, ends=True, replicas=True) if sizes.get("data", 1) > 1 else None
 
 
+def _norms_added(case: Case, rank: int, *, by_weight: bool = False) -> float:
+    """Return the sum of all ranks' norms of what they count, or of the norms of their weights."""
+    sizes, mine = of_rank(case, rank)
+    total = 0.0
+    for each, place in enumerate(places(sizes)):
+        given = zip(kinds_at(place, sizes), listed(case.inputs[each], "weights"), strict=True)
+        squares = [times(kind, place, sizes, mine) * float(tensor(one, "shard").square().sum()) for kind, one in given]
+        total += sum(map(math.sqrt, squares)) if by_weight else math.sqrt(sum(squares))
+    return total
+
+
 def _each_alone(case: Case, rank: int) -> list[Tensor]:
     limit = number(case.inputs[rank], "max_norm")
     given = [tensor(each, "shard") for each in listed(case.inputs[rank], "weights")]
@@ -119,6 +148,15 @@ EXERCISE = declared(
         Mistake("copies counted",
                 "A weight that is not \"cut\" is on every tensor rank, and you counted each copy. Let one tensor rank "
                 "count it.", {"norm": _by(copies=True)}),
+        Mistake("tokens counted",
+                "A weight of kind \"tokens\" was summed over \"tensor\" by combine_gradients: since then every tensor "
+                "rank holds the same. Let one count it, as one of kind \"whole\".", {"norm": _by(tokens=True)}),
+        Mistake("tied not on the last",
+                "You leave a tied weight out on the last stage. With one stage the last is the first, and nobody "
+                "counts it. Let the first stage count it.", {"norm": _by(not_last=True)}),
+        Mistake("norms added",
+                "You added up norms. Norms do not add: sum squares over weights and ranks, then take one root.",
+                {"norm": (_norms_added, partial(_norms_added, by_weight=True))}),
         Mistake("tied counted twice",
                 "A tied weight is on the first and the last stage: it is one weight. Let the first stage count it.",
                 {"norm": _by(ends=True)}),

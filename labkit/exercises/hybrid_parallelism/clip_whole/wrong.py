@@ -14,6 +14,19 @@ SUM = "        dist.all_reduce(squares, group=mesh.groups[axis])\n"
 SCALE = "        shard.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))\n"
 
 changed("counts copies", "copies counted", (ONCE, "counts_here = True"))
+changed("counts copies of tokens", "tokens counted", (ONCE, ONCE.replace('== "cut"', '!= "whole"')))
+changed(
+    "leaves tied out on the last stage", "tied not on the last",
+    (FIRST, '(not weight.tied or mesh.place["pipeline"] != mesh.sizes["pipeline"] - 1)'),
+)  # fmt: skip
+changed(
+    "adds norms of ranks", "norms added",
+    (AXES, "squares = squares.sqrt()\n    " + AXES), ("    norm = squares.sqrt()\n", "    norm = squares\n"),
+)  # fmt: skip
+changed(
+    "adds norms of weights", "norms added",
+    ("shard.double().square().sum()", "shard.double().norm()"), ("    norm = squares.sqrt()\n", "    norm = squares\n"),
+)  # fmt: skip
 changed("counts both ends", "tied counted twice", (FIRST, "True"))
 changed("counts replicas", "replicas counted", (AXES, 'for axis in ("data", "shard", "pipeline", "tensor"):'))
 changed(

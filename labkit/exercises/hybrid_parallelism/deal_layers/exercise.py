@@ -79,6 +79,23 @@ def fastest_dealt(case: Case, num_microbatches: int | None = None) -> list[int]:
     return best[1]
 
 
+def one_way_each(case: Case) -> list[int]:
+    """Return what comes of keeping, stage by stage, one way for each number of layers: that with the shortest step."""
+    seconds, num_layers, num_microbatches = _given(case)
+    ways: dict[int, tuple[float, float, list[int]]] = {0: (0.0, 0.0, [])}  # the slowest stage, the sum, and how
+    for row in seconds:
+        after: dict[int, tuple[float, float, list[int]]] = {}
+        for done, (slowest, total, layers) in ways.items():
+            for n, time in enumerate(row[: num_layers - done], 1):
+                way = max(slowest, time), total + time, [*layers, n]
+                step = way[1] + (num_microbatches - 1) * way[0]
+                old = after.get(done + n)
+                if old is None or step < old[1] + (num_microbatches - 1) * old[0]:
+                    after[done + n] = way
+        ways = after
+    return ways[num_layers][2]
+
+
 def _one_by_one(case: Case) -> list[int]:
     """Return what comes of giving each layer to the stage that is done first with one more."""
     seconds, num_layers, _ = _given(case)
@@ -123,6 +140,8 @@ def _which(case: Case, layers: list[int]) -> str:
         return _SUM
     if layers == _one_by_one(case):
         return _GREEDY
+    if math.isclose(step_seconds(case, layers), step_seconds(case, one_way_each(case))):
+        return _ONE_WAY
     slowest = max(row[n - 1] for row, n in zip(seconds, fastest_dealt(case, 10**6), strict=True))
     return _SLOWEST if math.isclose(max(times), slowest) else ""
 
@@ -133,8 +152,10 @@ def _even(num_layers: int, stages: int) -> list[int]:
 
 _NO_LIST, _LOST, _TOO_MANY = "no list", "layers lost", "does not fit"
 _EQUAL, _SUM, _SLOWEST, _GREEDY = "equal stages", "the sum alone", "the slowest stage alone", "one layer at a time"
+_ONE_WAY = "one way for each number of layers"
 
 _UNLIKE = ((2.5, 4.0, 5.0, 6.0), (1.0, 3.5, 6.0), (1.5, 2.5, 4.0, 5.0, 6.0))
+_TRADE = ((5.0, 9.0, 13.0, 16.0, 19.0), (5.0, 10.0), (1.0, 4.0, 10.0, 11.0), (4.0, 8.0, 11.0))
 _ALIKE = [float(n) for n in range(1, 11)]
 _SEVEN_BILLION = JOBS["7 B on 16 RTX 4090s, 24 GB each, over PCIe"]
 
@@ -158,6 +179,10 @@ EXERCISE = declared(
         Mistake(_SLOWEST,
                 "The slowest stage is as fast as it can be. But of all ways to reach that, take the one whose stages "
                 "take least together; and with few microbatches a slower one can be worth it."),
+        Mistake(_ONE_WAY,
+                "For each number of layers dealt out you keep one way: the one whose step is shortest so far. A way "
+                "with a slower stage and a smaller sum can win once a later stage is that slow anyway. Fix how slow "
+                "the slowest stage may be, and try every such limit."),
         Mistake(_GREEDY,
                 "Each layer went to the stage that is done first with one more. A stage's times do not grow evenly: "
                 "one cheap layer can be followed by dear ones."),
@@ -169,6 +194,7 @@ EXERCISE = declared(
                   MeshPlan((("pipeline", 4), ("data", 4), ("tensor", 1)))),
         dealt_case("the last stage has the vocabulary", [_ALIKE, _ALIKE, _ALIKE, [2.5 + each for each in _ALIKE]],
                    24, 32),
+        dealt_case("4 stages, a slow one pays off later", _TRADE, 9, 5),
     ),
     hints=(
         "Say the slowest stage may take so long and no longer. What is then left to be made small?",

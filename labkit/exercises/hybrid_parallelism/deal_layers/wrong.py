@@ -40,6 +40,10 @@ dealt(
     "    return [each + (stage < rest) for stage in range(len(seconds))]\n",
 )  # fmt: skip
 dealt("least sum", "the sum alone", best_by("sum(times)"))
+dealt(
+    "shortest step so far", "one way for each number of layers",
+    best_by("sum(times) + (num_microbatches - 1) * max(times)"),
+)  # fmt: skip
 dealt("fastest slowest stage", "the slowest stage alone", best_by("max(times)"))
 dealt(
     "one by one", "one layer at a time",

@@ -140,5 +140,6 @@ EXERCISE = declared(
         "Of the plans that fit then, keep the one with the least seconds.",
     ),
     distributed=False,
+    seconds=60.0,
     challenge=Challenge("s", seconds, pars, plan="plan", reference="AdaPipe with equal stages"),
 )  # fmt: skip

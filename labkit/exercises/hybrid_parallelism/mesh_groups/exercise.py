@@ -148,8 +148,8 @@ EXERCISE = declared(
         {"places": ANYTHING, "along": ANYTHING, "members": ANYTHING, "sums": right["sums"]} for right in expected(case)
     ],
     looks=(
-        Result("places", "{ranks}: coordinates are wrong. On rank {rank} came {got}."),
-        Result("along", "{ranks}: ranks_along is wrong. On rank {rank} came {got}."),
+        Result("places", "{ranks}: coordinates are wrong. On rank {rank} they are, rank by rank, {got}."),
+        Result("along", "{ranks}: ranks_along is wrong. On rank {rank} it returned, call after call, {got}."),
         _no_groups,
         Result("members", "{ranks}: group_along returns a group of other ranks. On rank {rank} came {got}."),
         Result("sums", "{ranks}: a sum in the group is wrong on rank {rank}.", same=_sums_near),
@@ -166,7 +166,8 @@ EXERCISE = declared(
                 "You took ranks next to each other. Only the last axis has neighbours in it; along any other, ranks "
                 "are as far apart as all axes after it are large together.", _in_groups(_neighbours)),  # type: ignore[arg-type]
         Mistake("one axis of several",
-                "ranks_along takes several axes: all of their places may differ.", _in_groups(_first_axis)),  # type: ignore[arg-type]
+                "ranks_along takes several axes: all of their places may differ.", _in_groups(_first_axis),  # type: ignore[arg-type]
+                says=("too many values to unpack", "not enough values to unpack")),
         Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others)),  # type: ignore[arg-type]
         Mistake("not ascending", "Ranks are listed in ascending order.", {"along": _descending}),
         Mistake(_NO_GROUP, "Return the ProcessGroup that dist.new_group(ranks) gives for this rank's own list."),

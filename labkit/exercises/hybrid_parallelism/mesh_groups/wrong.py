@@ -25,6 +25,11 @@ changed(
     (OTHERS, "    others = [axis for axis in sizes if axis != axes[0]]\n"),
 )
 changed(
+    "unpacks one axis",
+    "one axis of several",
+    (OTHERS, "    (mine_only,) = axes\n    others = [axis for axis in sizes if axis != mine_only]\n"),
+)
+changed(
     "leaves itself out", "without itself",
     (LISTED, LISTED.replace("r for r in range(count) if", "r for r in range(count) if r != rank and")),
     ("        ranks = ranks_along(rank, sizes, *axes)\n", "        ranks = sorted([rank, *ranks_along(rank, sizes, "

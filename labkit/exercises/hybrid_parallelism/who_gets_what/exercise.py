@@ -214,7 +214,8 @@ EXERCISE = declared(
                 "itself: let the tensor place count if is_cut."),
         Mistake(_REPEATS,
                 "Other samples and other layers need other masks: places on \"data\", \"shard\" and \"pipeline\" all "
-                "count, and no two combinations of places may end in the same number."),
+                "count, and no two combinations of places may end in the same number. Fixed strides, as 100 x stage, "
+                "run into the next replica's with enough stages: multiply by sizes."),
         Mistake(_BOTH,
                 "A cut layer and an uncut one are other layers and need other masks: is_cut itself counts in the "
                 "seed."),
@@ -226,6 +227,7 @@ EXERCISE = declared(
         who_case("6 samples in microbatches of 2 for 2 replicas", _MESH, 6, 2),
         who_case("9 samples in microbatches of 2 for 2 replicas", _MESH, 9, 2),
         who_case("3 stages of 2 tensor ranks, one replica", {"data": 1, "shard": 1, "pipeline": 3, "tensor": 2}, 10, 5),
+        who_case("2 replicas of 12 stages", {"data": 2, "shard": 1, "pipeline": 12, "tensor": 2}, 8, 2),
     ),
     hints=(
         "Which axes see other samples? Which ranks hold the very same activations?",
@@ -233,7 +235,7 @@ EXERCISE = declared(
         "the mesh without the tensor axis tells apart all that must be apart.",
         "share = batch // replicas; range(first, first + share, microbatch). Seed: number = int(is_cut); for each of "
         "the four axes number = number * sizes[axis] + place[axis], with place 0 on tensor unless is_cut; "
-        "seed * 1009 + number.",
+        "seed x 2 x the ranks of the mesh + number: then no two runs share a seed either.",
     ),
     distributed=False,
 )  # fmt: skip

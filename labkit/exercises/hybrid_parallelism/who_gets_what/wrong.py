@@ -11,6 +11,7 @@ REPLICAS = '    replicas = sizes["data"] * sizes["shard"]\n'
 PLACE = 'place["data"] * sizes["shard"] + place["shard"]'
 REFUSE = "    if batch % (replicas * microbatch):\n"
 RUNS = "    return [list(range(at, at + microbatch)) for at in range(first, first + share, microbatch)]\n"
+SEED = "seed * 2 * torch.Size(sizes.values()).numel() + number"
 TURN = 'if is_cut or axis != "tensor"'
 
 changed(
@@ -57,7 +58,11 @@ changed(
 changed("a mask for each rank", "tensor ranks drift apart", (TURN, "if True"))
 changed("one mask for all pieces", "pieces drop alike", (TURN, 'if axis != "tensor"'))
 changed("adds places up", "replicas drop alike", ("number * sizes[axis] +", "number +"))
-changed("one seed for all", "replicas drop alike", ("seed * 10_007 + number", "seed + place['tensor'] * is_cut"))
+changed(
+    "strides of a hundred", "replicas drop alike",
+    (SEED, 'seed + 1000 * place["data"] + 100 * place["pipeline"] + (10 + place["tensor"] if is_cut else 0)'),
+)  # fmt: skip
+changed("one seed for all", "replicas drop alike", (SEED, "seed + place['tensor'] * is_cut"))
 changed("counts cut ranks as uncut ones", "cut as uncut", ("number = int(is_cut)", "number = 0"))
-changed("ignores the run", "one seed for all runs", ("seed * 10_007 + number", "number"))
-changed("returns a generator", "no seed", ("seed * 10_007 + number", "torch.Generator().manual_seed(seed)"))
+changed("ignores the run", "one seed for all runs", (SEED, "number"))
+changed("returns a generator", "no seed", (SEED, "torch.Generator().manual_seed(seed)"))
