@@ -48,6 +48,17 @@ def test_a_planted_bug_is_found_and_named(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("how", ["in_place", "renamed", "synced", "dcp"])
+def test_the_page_says_which_ways_to_save_a_gpt_survive(how: str) -> None:
+    script = labkit.script(PROGRAMS / "gpt_saves.py", how)
+    report = labkit.crash_points(script, on=labkit.virtual(2, cuda=False), kinds=("file",), limit=24)
+    counts = report.counts()
+    row = f"| {report.num_found} | {counts['survived']} | {counts['cannot_start']} |"
+    assert row in (PROGRAMS.parents[2] / "docs" / "failures.md").read_text(encoding="utf-8")
+    assert not counts["wrong"] and not counts["stuck"]
+
+
+@pytest.mark.long
 def test_the_reference_survives_every_moment() -> None:
     report = _crash("trainer")
     assert not report.failing and len(report.points) == report.num_found > 90
