@@ -46,7 +46,7 @@ def test_guesses_stand_in_the_order_of_numbers_and_words_behind_them(board: Runn
     guessed(board, [2.3, 1, 2, "twice", 4, 8, 10, 1.0, True])
     wrong: list[str] = []
     page = opened(board, browser, wrong)
-    page.wait_for_function("document.querySelector('#poll h2')?.textContent.startsWith('9 guesses')")
+    expect(page.locator("#poll h2")).to_contain_text("9 guesses", timeout=60_000)
     assert page.get_attribute("#poll svg", "aria-label") == "1: 2, 2: 1, 2.3: 1, 4: 1, 8: 1, 10: 1, true: 1, twice: 1"
     page.close()
     assert not wrong
@@ -57,7 +57,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     post(board, "say", "learner 3", what="help")
     wrong: list[str] = []
     page = opened(board, browser, wrong)
-    page.wait_for_function("document.querySelector('#help .wants') !== null")
+    expect(page.locator("#help .wants")).to_have_count(1, timeout=60_000)
     assert page.inner_text("#help .wants") == "learner 3: just now"
     said = page.get_attribute("#poll svg", "aria-label")
     assert said.endswith("twice: 2, true: 1, half: 1")
@@ -86,7 +86,7 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     page = opened(board, browser, wrong)
     page.route("**/standing", lambda route: route.fulfill(json={**route.fetch().json(), field: value}))
     page.evaluate("chosen = '02'; refresh.last = null; once()")
-    page.wait_for_function("document.getElementById('note').textContent.includes('Not drawn')")
+    expect(page.locator("#note")).to_contain_text("Not drawn", timeout=60_000)
     assert f"{where}: " in page.inner_text("#note")
     if where not in ("help", "nav"):
         assert page.inner_text("#help .wants") == "learner 3: just now"

@@ -17,11 +17,11 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     page = show(schedule_explorer())
     shares = "each => each.map(words => +words.dataset.bubble)"
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
-    title = "gpipe idles 27.3 %, holds 8 microbatches; one_f_one_b idles 27.3 %, holds 4 microbatches"
+    title = "GPipe idles 27.3 %, holds 8 microbatches; 1F1B idles 27.3 %, holds 4 microbatches"
     assert page.inner_text("header b") == title
     set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
-    assert page.inner_text("header b").startswith("gpipe idles 46.7 %")
+    assert page.inner_text("header b").startswith("GPipe idles 46.7 %")
     set_slider(page, "m", 4)
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
     peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")

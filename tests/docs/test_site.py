@@ -144,7 +144,7 @@ def test_a_page_fits_its_window_and_a_frame_its_timeline(site: Path, browser: An
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
     page.goto((site / name).as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for frame in page.query_selector_all("iframe.labkit-page"):
+    for frame in filter(lambda frame: frame.is_visible(), page.query_selector_all("iframe.labkit-page")):
         frame.scroll_into_view_if_needed()  # out of sight, a frame's observer sleeps, and what grows later is not told
         inner = frame.content_frame()
         high = "document.documentElement.clientHeight"

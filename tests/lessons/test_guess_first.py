@@ -16,6 +16,7 @@ BESIDE = {
     "distance_at_end": "the distance without compression",
     "plain_attribute": "the buffer's count",
     "distinct_keys": "how often one key came",
+    "hours_between": "how seldom one GPU breaks",
 }
 """Guesses whose reveal stands in a cell that prints something else too, and what."""
 PICTURES = {"overlapped_step_ms": "the step that is to be made faster"}
