@@ -50,16 +50,6 @@ def test_lines_that_do_nothing_hide_no_copy() -> None:
     assert {"original", "copy"} in alike(dead)[0]
 
 
-def test_an_answer_that_was_moved_and_edited_is_a_copy() -> None:
-    keys = list(ANSWERS)
-    renamed = {
-        key: re.sub(r"\b(rank|size|peer|tensor|chunk|work|step)\b", r"\1_x", source).replace("+ 1", "+ 2 - 1")
-        for key, source in ANSWERS.items()
-    }
-    moved = {key: renamed[keys[(at + 1) % len(keys)]] for at, key in enumerate(keys)}
-    assert {"original", "copy"} in alike(moved)[0]
-
-
 def test_what_runs_a_text_as_code_is_named_because_it_cannot_be_compared() -> None:
     def hidden(source: str) -> str:
         return f"import base64\nexec(base64.b64decode({base64.b64encode(source.encode())!r}).decode(), globals())\n"

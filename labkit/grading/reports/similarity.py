@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.grading.reports.idle_code import without_idle
+from labkit.grading.submission import SubmittedCell
 from labkit.lessons.lesson import CODE_TASKS
-from labkit.lessons.submitted_cell import SubmittedCell
 
 _LENGTH = 7
 _MOST_TOKENS = 20_000
@@ -87,9 +87,9 @@ def similar(submissions: Mapping[str, Mapping[str, str]], handed_out: Mapping[st
         submissions: For each student the source of each exercise cell.
         handed_out: The source of each exercise cell as it was given to all.
     """
-    skeleton = frozenset(each for source in handed_out.values() for each in shingles(source))
-    own = {name: _own(dict(cells), skeleton) for name, cells in submissions.items()}
-    holders: dict[int, list[int]] = defaultdict(list)
+    skeleton = {number: shingles(source) for number, source in handed_out.items()}
+    own = {name: _own(cells, skeleton) for name, cells in submissions.items()}
+    holders: dict[tuple[str, int], list[int]] = defaultdict(list)
     names = sorted(own)
     for row, name in enumerate(names):
         for each in own[name]:
@@ -102,10 +102,10 @@ def similar(submissions: Mapping[str, Mapping[str, str]], handed_out: Mapping[st
     share = shared / np.maximum(np.minimum(total[:, None], total[None, :]), 1e-9)
     pairs = []
     for first, second in zip(*np.nonzero(np.triu((share >= _LEAST_SHARE) & (shared >= least), 1)), strict=True):
-        both = own[names[first]].keys() & own[names[second]].keys()
+        both = own[names[first]] & own[names[second]]
         by_exercise: dict[str, float] = defaultdict(float)
         for each in sorted(both):
-            by_exercise[own[names[first]][each]] += weight[each]
+            by_exercise[each[0]] += weight[each]
         least_part = sum(by_exercise.values()) / 20
         listed = sorted(by_exercise, key=lambda number: (-by_exercise[number], number))
         exercises = tuple(number for number in listed if by_exercise[number] >= least_part)[:4]
@@ -113,21 +113,21 @@ def similar(submissions: Mapping[str, Mapping[str, str]], handed_out: Mapping[st
     return sorted(pairs, key=lambda pair: (-pair.share, pair.first, pair.second))[:_MOST_PAIRS]
 
 
-def _own(cells: Mapping[str, str], handed_out: frozenset[int]) -> dict[int, str]:
-    """Return the runs of one submission that were not handed out, each with the exercise in whose cell it stands.
-
-    A run counts in whichever cell it stands: an answer may be moved.
-    """
+def _own(cells: Mapping[str, str], skeleton: Mapping[str, frozenset[int]]) -> set[tuple[str, int]]:
+    """Return the runs of one submission that were not handed out, by exercise."""
     found = {
-        each: number
-        for number, source in reversed(list(cells.items()))
-        for each in shingles(without_idle(source)) - handed_out
+        (number, each)
+        for number, source in cells.items()
+        for each in shingles(without_idle(source)) - skeleton.get(number, frozenset())
     }
-    kept = found if len(found) <= _MOST_OF_ONE else nsmallest(_MOST_OF_ONE, found)
-    return {each: found[each] for each in kept}
+    return (
+        found if len(found) <= _MOST_OF_ONE else set(nsmallest(_MOST_OF_ONE, found, key=lambda run: (run[1], run[0])))
+    )
 
 
-def _shared(holders: Mapping[int, Sequence[int]], weight: Mapping[int, float], count: int) -> npt.NDArray[np.float64]:
+def _shared(
+    holders: Mapping[tuple[str, int], Sequence[int]], weight: Mapping[tuple[str, int], float], count: int
+) -> npt.NDArray[np.float64]:
     """Return for each two students the weight of the runs they share."""
     shared = np.zeros((count, count))
     several = sorted(each for each, rows in holders.items() if len(rows) > 1)
