@@ -54,6 +54,27 @@ changed(
     "at_most ignored",
     ("        if at_most is not None and int(path.stem) > at_most:\n            continue\n", ""),
 )
+WRONG.wrong(
+    "a checksum, and no fsync", "not flushed to the disk",
+    """def save_checkpoint(folder, step, state):
+    import hashlib, io
+    written = io.BytesIO()
+    torch.save(state, written)
+    data = written.getvalue()
+    (folder / f"{step:012}.pt").write_bytes(hashlib.sha256(data).digest() + data)
+    sync(folder)
+    for old in sorted(folder.glob("*.pt"))[:-2]:
+        old.unlink()
+
+
+def load_checkpoint(folder, at_most=None):
+    import hashlib, io
+    for path in sorted(folder.glob("*.pt"), reverse=True):
+        data = path.read_bytes()
+        if (at_most is None or int(path.stem) <= at_most) and hashlib.sha256(data[32:]).digest() == data[:32]:
+            return int(path.stem), torch.load(io.BytesIO(data[32:]))
+""",
+)  # fmt: skip
 changed("is there already", "the folder not flushed", (OPEN, "    if path.exists():\n        return\n" + OPEN))
 changed("another unfinished name each time", "old ones are left",
         ('folder / "unfinished"', 'folder / f"{os.urandom(4).hex()}.tmp"'))  # fmt: skip
