@@ -57,6 +57,13 @@ def class_key(path: Path) -> bytes:
     return bytes.fromhex(text)
 
 
+def write_for_owner(path: Path, text: str) -> None:
+    """Write a file anew, for its owner alone to read from its first byte on; a link there is replaced."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def new_key() -> str:
     """Return a random key as a file holds it."""
     return secrets.token_hex(_NUM_BYTES) + "\n"

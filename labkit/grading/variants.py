@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from labkit.checks.hidden import Draw
 from labkit.checks.question import RECORDING, RECORDINGS
 from labkit.errors import ConfigError
-from labkit.grading.class_key import class_key, key_file
+from labkit.grading.class_key import class_key, key_file, write_for_owner
 from labkit.lessons.class_course import HIDDEN
 from labkit.lessons.course import find_course
 from labkit.links import refuse_links
@@ -103,10 +103,7 @@ def write_variants(folder: Path, students: Iterable[str], course: Path, key: Pat
                 timeline, keys[student][slug] = draws[slug](draw_for(secret, student, slug))
                 packed.writestr(f"{RECORDINGS}/{path.parts[-3]}/{slug}/{RECORDING}", _as_text(timeline, folder))
     kept = keys_file(key)
-    kept.unlink(missing_ok=True)
-    opened = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(opened, "w", encoding="utf-8") as file:
-        json.dump(keys, file, indent=1)
+    write_for_owner(kept, json.dumps(keys, indent=1))
     return Written(folder, kept, len(people), tuple(files))
 
 

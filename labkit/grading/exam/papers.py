@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.grading.class_key import write_for_owner
 from labkit.grading.exam.incidents import KINDS, RANKS, Incident, incident
 from labkit.grading.plain_text import plain_text
 from labkit.grading.variants import draw_for, file_names
@@ -63,10 +63,7 @@ def write_papers(folder: Path, students: Iterable[str], key: bytes, told: Told =
         drawn = incident(draw_for(key, student, "incident"))
         keys[names[student]] = {"student": student, "right": drawn.right}
         _write_paper(folder / PAPERS / names[student], drawn)
-    (folder / KEYS).unlink(missing_ok=True)
-    opened = os.open(folder / KEYS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(opened, "w", encoding="utf-8") as file:
-        json.dump(keys, file, indent=1)
+    write_for_owner(folder / KEYS, json.dumps(keys, indent=1))
     return len(people)
 
 
