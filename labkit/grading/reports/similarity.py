@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.grading.reports.idle_code import without_idle
-from labkit.grading.submission import SubmittedCell
 from labkit.lessons.lesson import CODE_TASKS
+from labkit.lessons.submitted_cell import SubmittedCell
 
 _LENGTH = 7
 _MOST_TOKENS = 20_000
