@@ -3,15 +3,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 
 from grading.small_lesson import RIGHT, write_course
+from labkit.grading import student
 from labkit.grading.course import Course, find_course
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.limits import Limits
 from labkit.grading.preloaded.template import Template
 from labkit.grading.sandbox import bubblewrap
+from labkit.grading.setting import Setting
+from labkit.grading.student import Grader
 
 SANDBOX = "none" if bubblewrap.problem() else "bubblewrap"
 
@@ -41,6 +45,27 @@ def template(oracle: Oracle, course: Course) -> Iterator[Template]:
     template.ready(oracle.rank_side)
     yield template
     template.close()
+
+
+@pytest.fixture
+def grader(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Setting], Grader]]:
+    """Make a Grader in this process; closed when the test is over.
+
+    A grader ends every process below its own but those it keeps: here others live beside it, which earlier tests
+    started and later ones need (a resource tracker of multiprocessing, the process that ranks are forked from).
+    """
+    others = [child.pid for child in psutil.Process().children()]
+    end = student.end_descendants
+    monkeypatch.setattr(student, "end_descendants", lambda of=None, keep=(): end(of, [*keep, *others]))
+    made: list[Grader] = []
+
+    def make(setting: Setting) -> Grader:
+        made.append(Grader(setting))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
 
 
 Probe = Callable[..., Outcome]

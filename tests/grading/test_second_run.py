@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def test_without_the_second_run_both_lose_their_points(tmp_path: Path) -> None:
     assert entry.points == {"double": 0.0, "shift": 0.0, "total": POINTS["total"]}
 
 
-def test_it_begins_when_no_kernel_and_no_other_case_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
+    grader: Callable[[Setting], Grader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What runs at the same time can be signalled to: here another's kernel is still there when all cases are done."""
     course = find_course("90", _course(tmp_path / "course"))
     path = write_submission(tmp_path / "in" / "stands.ipynb", RIGHT | WRONG | {"shift": ON_DOUBLE})
@@ -148,12 +151,9 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(tmp_path: Path, mon
     for name, put in (("_execute", kernel), ("_probe", all_cases), ("_exercise", noted)):
         monkeypatch.setattr(Grader, name, put)
     alone = tmp_path / "run" / "alone"
-    grader = Grader(Setting(course, tmp_path / "out", b"k" * 32, Limits(), alone, sandbox=SANDBOX))
     alone.touch()
-    try:
-        result = grader.grade(Submission("stands", path), lambda words: None)
-    finally:
-        grader.close()
+    setting = Setting(course, tmp_path / "out", b"k" * 32, Limits(), alone, sandbox=SANDBOX)
+    result = grader(setting).grade(Submission("stands", path), lambda words: None)
     assert seen == ["its own kernel has ended", "cases begin", "alone"]
     assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import types
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from grading.small_lesson import RIGHT, write_submission
@@ -28,7 +28,7 @@ class _Clock:
 
 
 def test_waiting_for_the_retries_of_others_takes_no_points(
-    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    course: Course, grader: Callable[[Setting], Grader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = _Clock()
 
@@ -43,16 +43,8 @@ def test_waiting_for_the_retries_of_others_takes_no_points(
     (tmp_path / "alone").touch()
     path = write_submission(tmp_path / "right.ipynb", RIGHT)
     stages: list[str] = []
-    others = [child.pid for child in psutil.Process().children()]  # a grader ends whatever it has not kept
-    end = student.end_descendants
-    monkeypatch.setattr(student, "end_descendants", lambda of=None, keep=(): end(of, [*keep, *others]))
-    grader = Grader(
-        Setting(course, tmp_path / "out", b"key", Limits(), tmp_path / "alone", points_only=True, sandbox="none")
-    )
-    try:
-        result = grader.grade(Submission("right", path), stages.append)
-    finally:
-        grader.close()
+    setting = Setting(course, tmp_path / "out", b"key", Limits(), tmp_path / "alone", points_only=True, sandbox="none")
+    result = grader(setting).grade(Submission("right", path), stages.append)
     assert result.score == 10 and WAITING in stages
 
 
