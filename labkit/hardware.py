@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from labkit.errors import ConfigError
+from labkit.kernels import kernel as kernel
 from labkit.words import plainly
 
 _FORMAT = 1

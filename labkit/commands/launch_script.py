@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ def launch(
     *,
     kills: Sequence[str] = (),
     restarts: int = 0,
+    kernels: Path | None = None,
     timeout: float | None = None,
     seed: int = 0,
     out: Path | None = None,
@@ -40,6 +42,7 @@ def launch(
         hardware: What labkit.virtual takes besides the number of ranks; None where nothing was asked for.
         kills: Ranks to kill, and when: "3@step:100", "3@call:20", "3@file:2", "3@1.5s".
         restarts: How often all ranks are started again after that.
+        kernels: A Python file that states costs of kernels (labkit.hardware.kernel); it runs before the script.
         timeout: Seconds the run may take, or None.
         seed: Rank r seeds torch, numpy and random with seed + r.
         out: Where the timeline goes: ``.npz`` or ``.json`` for labkit.Timeline.load, ``.html`` to look at.
@@ -51,6 +54,8 @@ def launch(
     """
     save = _writer(out)
     program = script(path, *args)
+    if kernels is not None:
+        _state(kernels)
     hardware = {name: value for name, value in hardware.items() if value is not None}
     world = world_of(on, hardware | _failing(on, [kill_of(text) for text in kills], restarts))
     try:
@@ -77,6 +82,28 @@ def launch(
         save(timeline)
         say(f"timeline            {out}")
     return timeline
+
+
+def _state(path: Path) -> None:
+    """Run the file that states what kernels cost."""
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--kernels {path} could not be read ({getattr(error, 'strerror', None) or error}); name a Python file "
+            "that calls labkit.hardware.kernel."
+        ) from error
+    try:
+        exec(compile(source, str(path), "exec"), {"__name__": "kernels", "__file__": str(path)})
+    except ConfigError:
+        raise
+    except Exception as error:
+        line = next(
+            (each.lineno for each in reversed(traceback.extract_tb(error.__traceback__)) if each.filename == str(path)),
+            getattr(error, "lineno", None),
+        )
+        where = "" if line is None else f", line {line}"
+        raise ConfigError(f"--kernels {path}{where}: {type(error).__name__}: {error}.") from error
 
 
 def _writer(out: Path | None) -> Callable[[Timeline], None]:

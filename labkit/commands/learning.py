@@ -110,6 +110,9 @@ def launch(
     fold: Annotated[
         str | None, typer.Option(help="Run two of the replicas, of so many ranks each: 8, or 8x64 (with --shapes).")
     ] = None,
+    kernels: Annotated[
+        Path | None, typer.Option(help="A Python file that states costs with labkit.hardware.kernel; run before.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
     out: Annotated[
@@ -121,8 +124,8 @@ def launch(
     hardware |= {"shapes": shapes or None, "fold": fold}
     run = load("labkit.commands.launch_script", "launch")
     run(
-        script, args or [], on, hardware, kills=kill or [], restarts=restarts, timeout=timeout, seed=seed, out=out,
-        say=typer.echo,
+        script, args or [], on, hardware, kills=kill or [], restarts=restarts, kernels=kernels, timeout=timeout,
+        seed=seed, out=out, say=typer.echo,
     )  # fmt: skip
 
 

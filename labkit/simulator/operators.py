@@ -17,6 +17,13 @@ from labkit.simulator.storages import tensors_in
 from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, compiled, name_of, quick, schema_of
 
 _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", *NAMES_OF_ITS_OWN, "labkit")
+_TORCHS_LIBRARIES = (
+    *_TORCHS,
+    *("_dtensor", "_native", "_quantized", "cplib", "debugprims", "export", "flex_lib", "fsdp", "higher_order"),
+    *("inductor", "inductor_prims", "mkl", "mkldnn", "onednn", "onnx", "pippy", "quantized", "quantized_decomposed"),
+    *("rngprims", "sparse", "streams", "symm_mem"),
+)
+"""Namespaces of operators that come with torch."""
 _MOVES_STORAGE = ("set_", "resize")
 _FILLED = ("empty", "zeros", "ones", "full", "new_empty", "new_zeros", "new_full", "new_ones")
 VIEW, USES, MAKES = range(3)
@@ -65,6 +72,7 @@ class Operator:
         on_memory: VIEW, USES or MAKES.
         fills: Whether it makes tensors that are empty or filled with a constant.
         resizes: Whether it may give its first argument another size.
+        foreign: Whether another library made it.
         costs: What a call hangs on -> what it costs.
         results: What a call on meta hangs on -> what yields its result, and its cost.
     """
@@ -82,6 +90,7 @@ class Operator:
     on_memory: int
     fills: bool
     resizes: bool
+    foreign: bool
     costs: dict[Any, Cost] = field(default_factory=dict)
     results: dict[Any, Remembered] = field(default_factory=dict)
 
@@ -99,7 +108,7 @@ def describe(func: Any) -> Operator:
     return Operator(
         func, compiled(func), quick(func), name, is_free(func), may_draw(func), in_place, remembers,
         bool(func.is_view) or name in VIEWS, _reads(func), _on_memory(func), name.startswith(_FILLED),
-        name.startswith(_MOVES_STORAGE),
+        name.startswith(_MOVES_STORAGE), func.namespace not in _TORCHS_LIBRARIES,
     )  # fmt: skip
 
 

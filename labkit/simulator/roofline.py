@@ -12,16 +12,19 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from labkit.hardware import find_link
+from labkit.kernels import STATED
 from labkit.simulator import shapes
 from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
+from labkit.simulator.stated_kernels import unpriced
 from labkit.simulator.stream_work import settle
 from labkit.simulator.streams import Copy, Kernel
 from labkit.timeline.phases import BACKWARD, OPTIMIZER
@@ -176,6 +179,11 @@ class Roofline(DispatchMode):
             self._memory.operator(known, args, None, out, rank.clock, backward)
         self._charge(known.name, cost, backward)
 
+    def stated(self, name: str, flops: int, num_bytes: int, args: Any, out: Any) -> None:
+        """Note a kernel whose work was stated, as `record` does: it was given `args` and made `out`."""
+        known = replace(describe(torch.ops.aten.cat.default), name=name)
+        self.record(known, self._cost_of(name, flops, num_bytes, args), args, out)
+
     def _met(self, known: Operator, key: Any, args: Any, out: Any, meta: bool) -> tuple[Any, Remembered | None]:
         """Return what the cost of a call hangs on that is not remembered: now it may be."""
         if meta and known.remembers:
@@ -202,8 +210,18 @@ class Roofline(DispatchMode):
 
     def _cost(self, known: Operator, args: Any, kwargs: Any, out: Any) -> Cost:
         counted, num_bytes = work_of(known.func, args, kwargs, out, self._registry)
-        ideal_ns = counted / self._peak(out) * 1e9 if counted else 0.0
-        duration = self._duration_ns(known.name, counted, num_bytes, out)
+        if known.foreign:
+            full_name = f"{known.func.namespace}::{known.name}"
+            stated = STATED.get(full_name)
+            if stated is not None:
+                counted, num_bytes = stated.work(args, kwargs, num_bytes)
+            elif counted is None:
+                self._rank.simulation.notes.setdefault(unpriced(full_name), self._rank.rank)
+        return self._cost_of(known.name, counted, num_bytes, out)
+
+    def _cost_of(self, name: str, counted: int | None, num_bytes: int, like: Any) -> Cost:
+        ideal_ns = counted / self._peak(like) * 1e9 if counted else 0.0
+        duration = self._duration_ns(name, counted, num_bytes, like)
         return duration, num_bytes, counted, ideal_ns, math.ceil(duration)
 
     def _charge(self, name: str, cost: Cost, backward: int) -> None:

@@ -26,6 +26,7 @@ from labkit.simulator import (
     own_warnings,
     rpc,
     shapes_mode,
+    stated_kernels,
     threads,
 )
 from labkit.simulator.accelerator import UNUSED, add_accelerators
@@ -159,7 +160,7 @@ class _Run:
         self._simulation.add_ranks()
         if trial is not None:
             trial.begin(self._simulation, self._silence)
-        self._notes: dict[str, int] = {}
+        self._notes = self._simulation.notes
         self._cuda, self._shapes = cuda, shapes
         if cluster.computes_beside(cuda=cuda):
             for rank in self._simulation.ranks:
@@ -221,7 +222,7 @@ class _Run:
             devices = (cuda_functions, cuda_libraries) if self._cuda else ()
             if self._shapes:
                 stack.enter_context(shapes_mode.installed())
-            for part in (fused_kernels, *devices, locks, own_warnings, threads, rpc):
+            for part in (fused_kernels, stated_kernels, *devices, locks, own_warnings, threads, rpc):
                 stack.enter_context(part.installed())
             stack.enter_context(memory_watched(self._memory))
             stack.enter_context(

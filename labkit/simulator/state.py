@@ -229,6 +229,7 @@ class Simulation:
         makers: Every process group of torch's -> the ranks that made it (labkit.simulator.left_open).
         observer: What looks on, None for nobody.
         trial: What may fail (labkit.simulator.trials), None where nothing may.
+        notes: What is said of the run when it ends -> the rank that it is about.
         fold: Which ranks do not run, because others do the same (labkit.simulator.fold); None where all run.
     """
 
@@ -250,6 +251,7 @@ class Simulation:
     makers: dict[Any, set[int]] = field(default_factory=dict)
     observer: Observer | None = None
     trial: Any = None
+    notes: dict[str, int] = field(default_factory=dict)
     fold: Fold | None = None
 
     def add_ranks(self) -> None:

@@ -30,6 +30,7 @@ LAYERS = (
     "timeline",
     "deadlock",
     "plans",
+    "kernels",
     "hardware",
     "planner",
     "failures",
