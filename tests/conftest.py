@@ -2,6 +2,8 @@
 
 Property tests draw the same examples on every machine, and none is too slow: a loaded machine stops for seconds.
 ``pytest --hypothesis-profile=search`` draws others, and many of them.
+Hypothesis would also draw constants that it finds in the source of every module imported so far: then examples would
+depend on which tests a worker runs, and each worker would spend ten seconds on reading all our sources.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
+from labkit.launch import preloaded
 from tests import chromium
 from tests.cost import Cost
 from tests.submissions.making import write
@@ -25,6 +29,10 @@ settings.register_profile(
 )  # fmt: skip
 settings.register_profile("search", settings.get_profile("same"), derandomize=False, max_examples=5_000)
 settings.load_profile("same")
+providers.is_local_module_file = lambda path: False
+IMPORTED_BY_TESTS = ("pytest", "hypothesis", "labkit.checks.notebook", "labkit.lessons.source")
+"""What test files import, and with them each rank whose function stands in one: a second a rank."""
+preloaded._PROGRAM = f"{preloaded._PROGRAM.removesuffix('main()')}import {', '.join(IMPORTED_BY_TESTS)}; main()"
 
 
 @pytest.fixture(scope="session", autouse=True)
