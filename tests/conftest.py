@@ -2,19 +2,26 @@
 
 Property tests draw the same examples on every machine, and none is too slow: a loaded machine stops for seconds.
 ``pytest --hypothesis-profile=search`` draws others, and many of them.
+Hypothesis would also draw constants that it finds in the source of every module imported so far: then examples would
+depend on which tests a worker runs, and each worker would spend ten seconds on reading all our sources.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
+from labkit.launch import preloaded
 from tests import chromium
 from tests.cost import Cost
 from tests.submissions.making import write
@@ -25,6 +32,10 @@ settings.register_profile(
 )  # fmt: skip
 settings.register_profile("search", settings.get_profile("same"), derandomize=False, max_examples=5_000)
 settings.load_profile("same")
+providers.is_local_module_file = lambda path: False
+IMPORTED_BY_TESTS = ("pytest", "hypothesis", "labkit.checks.notebook", "labkit.lessons.source")
+"""What test files import, and with them each rank whose function stands in one: a second a rank."""
+preloaded._PROGRAM = f"{preloaded._PROGRAM.removesuffix('main()')}import {', '.join(IMPORTED_BY_TESTS)}; main()"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,6 +44,23 @@ def a_class_key_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABKIT_CLASS_KEY", str(tmp_path_factory.mktemp("key") / "gradebook.key"))
         yield
+
+
+@pytest.fixture(autouse=True)
+def a_process_as_it_was() -> Iterator[None]:
+    """What a test leaves changed in the worker's own process is put back: the next one finds it as if it came first."""
+    folder, path, torch = Path.cwd(), list(sys.path), sys.modules.get("torch")
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    of_torch = torch and (torch.get_default_dtype(), torch.get_num_threads())
+    yield
+    os.chdir(folder)
+    sys.path[:] = path
+    for each, handler in handlers.items():
+        if handler is not None and signal.getsignal(each) != handler:
+            signal.signal(each, handler)
+    if torch and of_torch != (torch.get_default_dtype(), torch.get_num_threads()):
+        torch.set_default_dtype(of_torch[0])
+        torch.set_num_threads(of_torch[1])
 
 
 @pytest.fixture(scope="session")
@@ -108,6 +136,20 @@ ONE_JUPYTERLAB = frozenset(
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cost(), "labkit-cost")
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        _rewrite_asserts(config)
+
+
+def _rewrite_asserts(config: pytest.Config) -> None:
+    """Rewrite the test files' asserts before workers start: each of them would rewrite all that are new, for 20 s."""
+    state = config.stash[rewrite.assertstate_key]
+    for path in Path(__file__).parent.rglob("*.py"):
+        if path.name.startswith("test_") or path.name == "conftest.py":
+            folder = rewrite.get_cache_dir(path)
+            cached = folder / f"{path.stem}{rewrite.PYC_TAIL}"
+            if rewrite._read_pyc(path, cached) is None and rewrite.try_makedirs(folder):
+                source_hash, code = rewrite._rewrite_test(path, config)
+                rewrite._write_pyc(state, code, source_hash, cached)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,6 +21,9 @@ from labkit.launch.zygote import STACK_SIGNAL
 
 _SEQPACKET = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_STREAM)
 _END_SECONDS = 5.0
+_PROGRAM = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); from labkit.launch.zygote import main; main()"
+)
 _ZYGOTE_DIED = "The process that ranks are forked from has ended, perhaps because memory ran out; run the cell again."
 
 
@@ -82,10 +85,8 @@ def _start_zygote() -> _ZygoteHandle:
     environ = dict(os.environ, PYTHONHASHSEED="0", OPENBLAS_NUM_THREADS="1")
     for name in ("MPLBACKEND", "JPY_PARENT_PID"):
         environ.pop(name, None)
-    root = str(Path(__file__).parents[2])
-    code = f"import sys; sys.path.insert(0, {root!r}); from labkit.launch.zygote import main; main()"
     process = subprocess.Popen(
-        python("-c", code, str(theirs.fileno())),
+        python("-c", _PROGRAM, str(theirs.fileno())),
         pass_fds=[theirs.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=errors_fd,

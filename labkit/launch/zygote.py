@@ -44,8 +44,9 @@ PRELOADED = (
     "labkit.torch_port.stores",
     "labkit.launch.worker",
     "labkit.launch.recording.recorded_group",
+    "labkit.checks.rank_side",
 )
-"""What every rank would import anyway: loaded once, before the first fork."""
+"""What every rank, or every rank of a check, would import anyway: loaded once, before the first fork."""
 
 
 def _preload() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from labkit.plans.all_reduce_plan import Record, Send
 from labkit.plans.reference.rings import ring_plan
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import DEFAULT, compression_explorer
+from labkit.widgets.explorer import Explorer
 from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.staleness_view import staleness_view
 from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider
@@ -152,12 +154,28 @@ def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> N
 LOSSES = {each.name: {"num_bytes": each.num_bytes, "losses": [2.3, 1.4, 0.9, 0.7]} for each in DEFAULT}
 
 
-@pytest.mark.parametrize(("width", "theme"), [(640, "dark"), pytest.param(1400, "light", marks=pytest.mark.long)])
-def test_nothing_is_cut_off_in_any_view(show: Open, width: int, theme: str) -> None:
-    figures = [ring_player(ring_plan), ring_player(num_ranks=8), ring_player(num_ranks=16), ring_player(wrong_plan)]
-    figures += [schedule_explorer(), schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2), bucket_explorer()]
-    figures += [bucket_explorer(skew_s=2e-3, first_mb=1), schedule_explorer(memory_limit=3)]
-    figures += [staleness_view(), staleness_view(bound=2), compression_explorer(), compression_explorer(LOSSES)]
+def views() -> list[Explorer]:
+    return [ring_player(ring_plan), schedule_explorer(), bucket_explorer(), staleness_view(), compression_explorer()]
+
+
+def further_views() -> list[Explorer]:
+    rings = [ring_player(num_ranks=8), ring_player(num_ranks=16), ring_player(wrong_plan)]
+    schedules = [schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2), schedule_explorer(memory_limit=3)]
+    rest = [bucket_explorer(skew_s=2e-3, first_mb=1), staleness_view(bound=2), compression_explorer(LOSSES)]
+    return [*rings, *schedules, *rest]
+
+
+@pytest.mark.parametrize(
+    ("made", "width", "theme"),
+    [
+        (views, 640, "dark"),
+        pytest.param(further_views, 640, "dark", marks=pytest.mark.long),
+        pytest.param(views, 1400, "light", marks=pytest.mark.long),
+        pytest.param(further_views, 1400, "light", marks=pytest.mark.long),
+    ],
+)
+def test_nothing_is_cut_off_in_any_view(show: Open, made: Callable[[], list[Explorer]], width: int, theme: str) -> None:
+    figures = made()
     page = show(*figures, width=width, theme=theme)
     page.wait_for_function(f"document.querySelectorAll('.labkit-figure[data-live] svg').length === {len(figures)}")
     outside = """figures => figures.flatMap(figure => {

@@ -17,7 +17,7 @@ from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
 from labkit.checks.rooms import exercises, find
 from tests.checks.brought import ON_PROCESSES, brought
-from tests.checks.lesson_cells import lesson, namespace
+from tests.checks.lesson_cells import lesson, namespace, slug_of
 from tests.checks.wrong_answers import WrongAnswer, written, wrong_answers
 from tests.submissions.making import HERE as SUBMISSIONS
 
@@ -31,7 +31,7 @@ def check(exercise_id: str, names: dict[str, Any]) -> CheckResult:
 @cache
 def _known(number: str) -> dict[str, Exercise]:
     """Return a lesson's exercises; every class asks six times while tests are collected."""
-    return exercises(lesson(number).slug)
+    return exercises(slug_of(number))
 
 
 @cache
@@ -43,22 +43,24 @@ def styles(number: str) -> dict[str, dict[str, str]]:
         cells = dict(re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
         found[path.stem] = {each: cell for each, cell in cells.items() if each in known}  # the rest are questions
     for each in known:
-        found |= {
-            f"{each} {name}": {each: source} for name, source in written(lesson(number).slug, each).variants.items()
-        }
+        found |= {f"{each} {name}": {each: source} for name, source in written(slug_of(number), each).variants.items()}
     return {style: cells for style, cells in found.items() if cells}
 
 
 class FourProofs:
     """The proofs of one lesson; what starts processes and is not named here runs with `make test-all`.
 
+    On processes each lesson runs one of two things every time: its main exercises' answers where its number is even,
+    its sample of wrong ones where it is odd. What needs no ranks runs in milliseconds, and of wrong answers, of styles
+    and of stubs one does: the first of each exercise, of a lesson's stubs the first.
+
     Attributes:
         number: The lesson's.
         main: Its main exercises, which meet at least six wrong answers and two legal variants (the others three and
             one); the one with most points is among them.
-        sample: Wrong answers on processes that run every time: exercise and name.
+        sample: Wrong answers on processes or of slow exercises that run every time: exercise and name.
         style_sample: Legal variants on processes that run every time: style and exercise.
-        stub_sample: Exercises on processes whose stubs run every time; None for the main ones.
+        stub_sample: Exercises on processes whose stubs run every time, too.
         exact_par: Whether a par's time and memory are met to the unit, or to 2 and 10 %.
         slow: Exercises without ranks that take seconds all the same: threads, training.
     """
@@ -67,61 +69,54 @@ class FourProofs:
     main: ClassVar[frozenset[str]]
     sample: ClassVar[frozenset[tuple[str, str]]]
     style_sample: ClassVar[frozenset[tuple[str, str]]] = frozenset()
-    stub_sample: ClassVar[frozenset[str] | None] = None
+    stub_sample: ClassVar[frozenset[str]] = frozenset()
     exact_par: ClassVar[bool] = True
     slow: ClassVar[frozenset[str]] = frozenset()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         known = _known(self.number)
+        quick = [each for each in known if not known[each].distributed and each not in self.slow]
 
-        def case(values: Any, exercise_id: str, name: str, often: bool) -> Any:
-            slow = (known[exercise_id].distributed or exercise_id in self.slow) and not often
-            return pytest.param(*values, id=name, marks=[pytest.mark.long] if slow else [])
+        def case(values: Any, name: str, often: bool) -> Any:
+            return pytest.param(*values, id=name, marks=[] if often else [pytest.mark.long])
 
         if "answer" in metafunc.fixturenames:
-            answers = wrong_answers(lesson(self.number).slug)
-            named = {(each.exercise, each.name) for each in self._one_in_three(answers)} | self.sample
+            answers = wrong_answers(slug_of(self.number))
+            first = {each.exercise: each for each in reversed(answers) if each.exercise in quick}.values()
+            sample = {each for each in self.sample if not (self._even and known[each[0]].distributed)}
+            named = {(each.exercise, each.name) for each in first} | sample
             wanted: Iterable[Any] = [
-                pytest.param(
-                    each,
-                    id=f"{each.exercise} {each.name}",
-                    marks=[] if (each.exercise, each.name) in named else [pytest.mark.long],
-                )
-                for each in answers
+                case((each,), f"{each.exercise} {each.name}", (each.exercise, each.name) in named) for each in answers
             ]
             metafunc.parametrize("answer", wanted)
         elif "style" in metafunc.fixturenames:
-            wanted = [
-                case((style, each), each, f"{each} {style}", (style, each) in self.style_sample)
-                for style, cells in styles(self.number).items()
-                for each in cells
-            ]
+            both = [(style, each) for style, cells in styles(self.number).items() for each in cells]
+            often = {each: (style, each) for style, each in reversed(both) if each in quick}.values()
+            wanted = [case(pair, f"{pair[1]} {pair[0]}", pair in often or pair in self.style_sample) for pair in both]
             metafunc.parametrize(("style", "exercise_id"), wanted)
         elif "stub_id" in metafunc.fixturenames:
-            often = self.main if self.stub_sample is None else self.stub_sample
-            metafunc.parametrize("stub_id", [case((each,), each, each, each in often) for each in known])
+            stubs = {*quick[:1], *self.stub_sample}
+            metafunc.parametrize("stub_id", [case((each,), each, each in stubs) for each in known])
         elif "exercise_id" in metafunc.fixturenames:
-            often = {each for each in known if each in self.main or not known[each].distributed}
-            metafunc.parametrize("exercise_id", [case((each,), each, each, each in often) for each in known])
+            main = self.main if self._even else self.main & ON_PROCESSES
+            metafunc.parametrize(
+                "exercise_id",
+                [case((each,), each, each in main or not known[each].distributed) for each in known],
+            )
 
-    def _one_in_three(self, answers: Iterable[WrongAnswer]) -> list[WrongAnswer]:
-        """Return the wrong answers without ranks that run every time: of each exercise the first, the fourth, ..."""
-        known = _known(self.number)
-        found: dict[str, list[WrongAnswer]] = {}
-        for each in answers:
-            if not known[each.exercise].distributed and each.exercise not in self.slow:
-                found.setdefault(each.exercise, []).append(each)
-        return [each for several in found.values() for each in several[::3]]
+    @property
+    def _even(self) -> bool:
+        return int(self.number) % 2 == 0
 
     def test_the_lessons_answer_passes_its_check(self, exercise_id: str) -> None:
         result = check(exercise_id, namespace(number=self.number))
         assert result.passed, result
 
     def test_the_lessons_answers_are_right_on_virtual_ranks(self) -> None:
-        """Where a case takes milliseconds; on processes only the main exercises run every time."""
+        """Where a case takes milliseconds; on processes run the main exercises of lessons with even numbers."""
         names = namespace(number=self.number)
         for exercise in _known(self.number).values():
-            if exercise.distributed and exercise.id not in self.main | ON_PROCESSES:
+            if exercise.distributed and exercise.id not in (self.main if self._even else set()) | ON_PROCESSES:
                 functions = functions_for(exercise, names)
                 for each in exercise.visible:
                     verdict = judge(exercise, each, *brought(exercise, functions, each))
@@ -147,14 +142,14 @@ class FourProofs:
         assert "hint: " in repr(result)
 
     def test_every_exercise_has_wrong_answers_enough(self) -> None:
-        counts = Counter(answer.exercise for answer in wrong_answers(lesson(self.number).slug))
-        needed = {each: 6 if each in self.main else 3 for each in exercises(lesson(self.number).name)}
+        counts = Counter(answer.exercise for answer in wrong_answers(slug_of(self.number)))
+        needed = {each: 6 if each in self.main else 3 for each in _known(self.number)}
         assert not {each: counts[each] for each in needed if counts[each] < needed[each]}
         assert self.main <= set(needed)
 
     def test_every_exercise_has_legal_variants_enough(self) -> None:
         counts = Counter(each for cells in styles(self.number).values() for each in cells)
-        needed = {each: 2 if each in self.main else 1 for each in exercises(lesson(self.number).name)}
+        needed = {each: 2 if each in self.main else 1 for each in _known(self.number)}
         assert not {each: counts[each] for each in needed if counts[each] < needed[each]}
 
     def test_the_exercise_with_most_points_is_a_main_one(self) -> None:
@@ -162,13 +157,13 @@ class FourProofs:
         assert {each for each in points if points[each] == max(points.values())} & self.main
 
     def test_the_samples_name_what_exists(self) -> None:
-        assert {(answer.exercise, answer.name) for answer in wrong_answers(lesson(self.number).slug)} >= self.sample
+        assert {(answer.exercise, answer.name) for answer in wrong_answers(slug_of(self.number))} >= self.sample
         assert {(style, each) for style, cells in styles(self.number).items() for each in cells} >= self.style_sample
 
     def test_par_is_what_our_own_solution_needs(self) -> None:
         names = namespace(number=self.number)
         rel_time, rel_memory = (0.0, 0.0) if self.exact_par else (0.02, 0.1)
-        for exercise in exercises(lesson(self.number).name).values():
+        for exercise in _known(self.number).values():
             if exercise.par is None:
                 continue
             wanted = {name: names[name] for name in (*exercise.functions, *exercise.given)}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.lessons.source import Lesson, load
-from labkit.slugs import names_lesson
+from labkit.slugs import lesson_slug, names_lesson
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 NUMBERS = tuple(sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py")))
@@ -20,8 +20,23 @@ _numbers = count(1)
 @cache
 def lesson(number: str = "02") -> Lesson:
     """Return a lesson, named by its number or slug, as its source describes it."""
+    return load(_source(number))
+
+
+def slug_of(number: str) -> str:
+    """Return a lesson's slug as its file's name says it: tests are collected without parsing sixteen lessons."""
+    return lesson_slug(_source(number).stem)
+
+
+@cache
+def answers(slug: str) -> dict[str, str]:
+    """Return the lesson's own answer to each of its exercises in code, as source."""
+    return {str(cell.exercise): cell.source for cell in lesson(slug).cells if cell.is_code_exercise}
+
+
+def _source(number: str) -> Path:
     (source,) = [path for path in SOLUTIONS.glob("[0-9][0-9]_*.py") if names_lesson(path.stem, number)]
-    return load(source)
+    return source
 
 
 def run_cell(source: str, namespace: dict[str, Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from tests.checks.four_proofs import FourProofs
 
 
@@ -20,4 +18,3 @@ class TestLesson01(FourProofs):
         }
     )
     style_sample = frozenset({("right_as_torch_does", "replicate"), ("right_in_few_lines", "parallel_apply")})
-    stub_sample: ClassVar[frozenset[str]] = frozenset({"replicate"})

@@ -9,5 +9,4 @@ class TestLesson04(FourProofs):
     number = "04"
     main = frozenset({"overlapped_ddp", "bucketed_ddp"})
     sample = frozenset({("overlapped_ddp", "buffers stay")})
-    stub_sample = frozenset({"average_gradients", "bucketed_ddp"})
     exact_par = False

@@ -9,4 +9,3 @@ class TestLesson05(FourProofs):
     number = "05"
     main = frozenset({"mini_ddp"})
     sample = frozenset({("mini_ddp", "zeros for all")})
-    stub_sample = frozenset({"mini_ddp"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from tests.checks.four_proofs import FourProofs
 
 
@@ -11,4 +9,3 @@ class TestLesson09(FourProofs):
     number = "09"
     main = frozenset({"shortest_step"})
     sample = frozenset({("data_and_pipeline", "adds up")})
-    stub_sample: ClassVar[frozenset[str]] = frozenset({"shortest_step", "data_and_pipeline"})

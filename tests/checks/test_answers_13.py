@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from tests.checks.four_proofs import FourProofs
 
 
@@ -11,4 +9,3 @@ class TestLesson13(FourProofs):
     number = "13"
     main = frozenset({"sharded_module"})
     sample = frozenset({("sharded_module", "never frees after forward")})
-    stub_sample: ClassVar[frozenset[str]] = frozenset({"sharded_module"})

@@ -12,15 +12,15 @@ from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
 from labkit.checks.hidden import hidden_cases
 from labkit.checks.rooms import LABKIT, exercises
-from tests.checks.lesson_cells import lesson
+from tests.checks.lesson_cells import slug_of
 from tests.checks.malformed import same
 from tests.sampling import one_in
 from tests.submissions.making import LESSONS
 
 EVERY = [
-    pytest.param(lesson(number).slug, each, id=each.id)
+    pytest.param(slug_of(number), each, id=each.id)
     for number in LESSONS
-    for each in exercises(lesson(number).slug).values()
+    for each in exercises(slug_of(number)).values()
 ]
 SECRETS = (2**255 + 1, 2**255 + 2)
 TRAITS = ("layout", "op", "async", "group", "combine", "compressor", "before", "mesh", "spare")

@@ -19,7 +19,7 @@ from labkit.checks.on_ranks.other_kind import OTHER_KIND
 from labkit.checks.rooms import LABKIT, exercises
 from tests.checks.brought import brought
 from tests.checks.knowing import Print, by_stand_in, by_value, knowing, watched
-from tests.checks.lesson_cells import NUMBERS, lesson, namespace
+from tests.checks.lesson_cells import NUMBERS, namespace, slug_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor:UserWarning"
@@ -34,7 +34,7 @@ OFTEN = frozenset({"chunk_bounds", "loss_scaling", "recompute_plan"})
 
 
 def _every() -> Iterator[Any]:
-    rooms = [(number, each) for number in NUMBERS for each in exercises(lesson(number).slug).values()]
+    rooms = [(number, each) for number in NUMBERS for each in exercises(slug_of(number)).values()]
     for number, each in rooms:
         if each.id not in OTHERWISE:
             yield pytest.param(number, each, id=each.id, marks=[] if each.id in OFTEN else [pytest.mark.long])
@@ -65,7 +65,7 @@ def _remembered(number: str, exercise: Exercise, cases: list[Case], kept: Path, 
 
 @pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
-    visible, hidden = list(exercise.visible), hidden_cases(LABKIT, lesson(number).slug, exercise.id, SECRET)
+    visible, hidden = list(exercise.visible), hidden_cases(LABKIT, slug_of(number), exercise.id, SECRET)
     known = _remembered(number, exercise, visible, tmp_path / "known", by_value)
     functions = _functions(number, exercise, lambda answer: knowing(answer, known, by_value))
     assert not _fault(exercise, functions, visible)
@@ -75,7 +75,7 @@ def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exer
 @pytest.mark.long
 @pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_the_right_answer_works_for_stand_ins_of_another_kind(number: str, exercise: Exercise) -> None:
-    hidden = hidden_cases(LABKIT, lesson(number).slug, exercise.id, SECRET)
+    hidden = hidden_cases(LABKIT, slug_of(number), exercise.id, SECRET)
     other = [case for case in hidden if OTHER_KIND in case.inputs[0]]
     if not other:
         pytest.skip("no case brings any")
@@ -85,7 +85,7 @@ def test_the_right_answer_works_for_stand_ins_of_another_kind(number: str, exerc
 @pytest.mark.long
 @pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_who_recognises_a_stand_in_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
-    visible, hidden = list(exercise.visible), hidden_cases(LABKIT, lesson(number).slug, exercise.id, SECRET)
+    visible, hidden = list(exercise.visible), hidden_cases(LABKIT, slug_of(number), exercise.id, SECRET)
     known = _remembered(number, exercise, visible, tmp_path / "known", by_stand_in)
     if known == {""}:
         pytest.skip("it is handed tensors and plain values alone")

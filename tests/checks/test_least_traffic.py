@@ -11,9 +11,9 @@ from labkit.checks.exercise import Exercise, judge
 from labkit.checks.least_traffic import Bytes, too_little
 from labkit.checks.rooms import exercises
 from labkit.checks.wire import CollectiveCall, Message, Wire
-from tests.checks.lesson_cells import NUMBERS, lesson
+from tests.checks.lesson_cells import NUMBERS, slug_of
 
-ON_RANKS = [each for number in NUMBERS for each in exercises(lesson(number).slug).values() if each.distributed]
+ON_RANKS = [each for number in NUMBERS for each in exercises(slug_of(number)).values() if each.distributed]
 
 
 @pytest.mark.parametrize("exercise", ON_RANKS, ids=lambda exercise: exercise.id)

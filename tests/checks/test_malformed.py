@@ -10,7 +10,7 @@ from labkit.checks.rank_side import run_cases
 from labkit.checks.rooms import exercises
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
-from tests.checks.lesson_cells import NUMBERS, lesson, namespace
+from tests.checks.lesson_cells import NUMBERS, namespace, slug_of
 from tests.checks.malformed import Results, malformed
 
 OWN = ".parts"
@@ -38,7 +38,7 @@ def _results(exercise: Exercise, number: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _asked() -> list[object]:
-    rooms = [(number, each) for number in NUMBERS for each in exercises(lesson(number).slug).values()]
+    rooms = [(number, each) for number in NUMBERS for each in exercises(slug_of(number)).values()]
     quick = [each.id for _, each in rooms if not each.distributed and each.id not in SLOW]
     often = {*quick[::ONE_IN], *ON_RANKS}
     return [

@@ -34,7 +34,7 @@ OTHERWISE = {
     ("run_schedule", "sends a view"): "what is not contiguous is Gloo's to refuse",
     ("run_schedule", "counts the forwards"): "an order that real processes show",
 }
-_SAMPLED = 16
+_SAMPLED = 32
 """So many go by before one is run every time."""
 
 

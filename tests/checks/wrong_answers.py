@@ -7,8 +7,9 @@ from functools import cache
 from importlib import import_module
 
 from labkit.checks.rooms import exercises
+from labkit.checks.wrong_answers import WrongAnswer as Written
 from labkit.checks.wrong_answers import WrongAnswers
-from tests.checks.lesson_cells import lesson
+from tests.checks.lesson_cells import answers
 
 
 @dataclass(frozen=True)
@@ -16,26 +17,36 @@ class WrongAnswer:
     """A wrong answer to one exercise.
 
     Attributes:
+        lesson: Slug of the exercise's lesson.
         exercise: Its slug.
-        name: What is wrong, in a few words.
-        mistake: Name of the mistake that must be recognised.
-        source: Python source, run after the lesson's given and exercise cells.
+        written: What wrong.py says of it.
     """
 
+    lesson: str
     exercise: str
-    name: str
-    mistake: str
-    source: str
+    written: Written
+
+    @property
+    def name(self) -> str:
+        """What is wrong, in a few words."""
+        return self.written.name
+
+    @property
+    def mistake(self) -> str:
+        """Name of the mistake that must be recognised."""
+        return self.written.mistake
+
+    @property
+    def source(self) -> str:
+        """Python source, run after the lesson's given and exercise cells."""
+        return self.written.source(answers(self.lesson)[self.exercise])
 
 
 @cache
 def wrong_answers(lesson_slug: str) -> tuple[WrongAnswer, ...]:
     """Return the wrong answers of a lesson, exercise by exercise."""
-    answers = {cell.exercise: cell.source for cell in lesson(lesson_slug).cells if cell.is_code_exercise}
     return tuple(
-        WrongAnswer(slug, each.name, each.mistake, each.source(answers[slug]))
-        for slug in exercises(lesson_slug)
-        for each in written(lesson_slug, slug)
+        WrongAnswer(lesson_slug, slug, each) for slug in exercises(lesson_slug) for each in written(lesson_slug, slug)
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 import labkit
 from labkit.errors import ConfigError
 from labkit.hardware import DEVICES, LINKS
+from tests.sampling import one_in
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
@@ -134,10 +135,15 @@ def test_each_run_of_the_gallery_has_its_timeline_and_what_labkit_said(pages: di
     assert "Deadlock: 3 of 4 ranks wait" in text and "rank 3 of 4 failed first" in text
 
 
+FITS = [(name, width) for name in ("index.html", "made/gallery.html") for width in (320, 700, 1440)]
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [320, 700, 1440])
-@pytest.mark.parametrize("name", ["index.html", "made/gallery.html"])
-def test_a_page_fits_its_window_and_a_frame_its_timeline(site: Path, browser: Any, name: str, width: int) -> None:
+@pytest.mark.parametrize("page_and_width", one_in(4, FITS, lambda each: f"{each[0]} at {each[1]}"))
+def test_a_page_fits_its_window_and_a_frame_its_timeline(
+    site: Path, browser: Any, page_and_width: tuple[str, int]
+) -> None:
+    name, width = page_and_width
     page = browser.new_page(viewport={"width": width, "height": 900})
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))

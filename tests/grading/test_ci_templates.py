@@ -89,8 +89,8 @@ def test_a_hostile_repository_is_graded_and_nothing_of_it_runs_or_is_followed(
 @pytest.mark.parametrize(
     ("job", "link"),
     [
-        (on_github, "notebooks"),
         (on_gitlab, "notebooks/90_small.ipynb"),
+        pytest.param(on_github, "notebooks", marks=pytest.mark.long),
         pytest.param(on_github, "notebooks/90_small.ipynb", marks=pytest.mark.long),
         pytest.param(on_gitlab, "notebooks", marks=pytest.mark.long),
     ],

@@ -23,10 +23,25 @@ from tests.grading.telling import KEYS, ROOT, sentences, tells
 
 SOURCES = source_files(ROOT)
 FINDS = sorted(own_recordings(ROOT))
+FIRST = SOURCES[:3]
+"""Of which a class's version is made every time; that of the other lessons takes half a minute."""
+
+
+def _source(slug: str) -> Path:
+    """Return the lesson that shows a recording."""
+    (source,) = (path for path in SOURCES if f'recorded("{slug}")' in path.read_text(encoding="utf-8"))
+    return source
 
 
 @pytest.fixture(scope="module")
-def seen() -> Iterator[Path]:
+def first() -> Iterator[Path]:
+    """The first lessons as a class sees them."""
+    with class_course(ROOT, FIRST) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def every() -> Iterator[Path]:
     """The course as a class sees it."""
     with class_course(ROOT, SOURCES) as folder:
         yield folder
@@ -50,14 +65,27 @@ def test_the_search_would_find_what_the_executed_solutions_say() -> None:
 
 @pytest.mark.parametrize(
     "which",
-    ["of the class", "the same for all", pytest.param("in public", marks=pytest.mark.long)],
+    [
+        "of the class, first lessons",
+        "the same for all",
+        pytest.param("of the class", marks=pytest.mark.long),
+        pytest.param("in public", marks=pytest.mark.long),
+    ],
 )
-def test_pages_decks_and_notes_hold_no_answer_and_no_verdict(seen: Path, tmp_path: Path, which: str) -> None:
+def test_pages_decks_and_notes_hold_no_answer_and_no_verdict(
+    request: pytest.FixtureRequest, tmp_path: Path, which: str
+) -> None:
     """A class reads lessons with a recording of its own in its version; the others there are in one."""
     own = [path for path in SOURCES if showing(load(path), FINDS)]
     assert 0 < len(own) < len(SOURCES)
     sources = [path for path in SOURCES if path not in own] if which == "the same for all" else own
-    read = _read(seen if which == "of the class" else ROOT, sources, tmp_path)
+    course = ROOT
+    if which == "of the class":
+        course = request.getfixturevalue("every")
+    elif which == "of the class, first lessons":
+        course, sources = request.getfixturevalue("first"), [path for path in own if path in FIRST]
+        assert sources
+    read = _read(course, sources, tmp_path)
     assert len(read) == 2 * len(sources)
     found = {path.name: told for path in read if (told := tells(path))}
     assert not found
@@ -67,9 +95,14 @@ def test_the_slides_that_are_handed_out_hold_no_answer_and_no_verdict() -> None:
     assert not {path.name: told for path in (ROOT / "slides").glob("*.md") if (told := tells(path))}
 
 
-@pytest.mark.parametrize("slug", FINDS)
-def test_what_a_class_sees_of_a_run_is_its_own(seen: Path, monkeypatch: pytest.MonkeyPatch, slug: str) -> None:
-    (source,) = (path for path in SOURCES if f'recorded("{slug}")' in path.read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    "slug", [pytest.param(each, marks=[] if _source(each) in FIRST else [pytest.mark.long]) for each in FINDS]
+)
+def test_what_a_class_sees_of_a_run_is_its_own(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, slug: str
+) -> None:
+    source = _source(slug)
+    seen = request.getfixturevalue("first" if source in FIRST else "every")
     public, own = (
         {cell.id: cell for cell in nbformat.read(folder / "solutions" / f"{source.stem}.ipynb", as_version=4).cells}
         for folder in (ROOT, seen)

@@ -16,12 +16,12 @@ from nbclient import NotebookClient
 
 import labkit
 from labkit.checks.rooms import exercises
-from tests.checks.lesson_cells import NUMBERS, SOLUTIONS, lesson, namespace
+from tests.checks.lesson_cells import NUMBERS, SOLUTIONS, namespace, slug_of
 
 ON_RANKS = [
     pytest.param(number, each.id, id=each.id)
     for number in NUMBERS
-    for each in exercises(lesson(number).slug).values()
+    for each in exercises(slug_of(number)).values()
     if each.distributed
 ]
 
@@ -38,7 +38,7 @@ def test_every_cell_of_a_solution_runs(number: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "exercise_id"), ON_RANKS)
 def test_a_lessons_answer_passes_its_check_on_gpus_or_is_left_out_in_words(number: str, exercise_id: str) -> None:
     names = namespace(number=number)
-    functions = [names[name] for name in exercises(lesson(number).slug)[exercise_id].functions]
+    functions = [names[name] for name in exercises(slug_of(number))[exercise_id].functions]
     result = labkit.check(exercise_id, *functions, device="cuda")
     assert result.passed or "GPU" in repr(result), repr(result)
 

@@ -46,3 +46,22 @@ def test_a_program_that_fails_calls_atexit_and_writes_its_files_too(tmp_path: Pa
         labkit.run(labkit.script(program, tmp_path, "fails"), on=labkit.local(1, device="cpu"), echo=False)
     assert (tmp_path / "log0").read_text().startswith("not closed by the program")
     assert (tmp_path / "exit0").read_text() == "called"
+
+
+def test_a_rank_ends_without_what_its_preloaded_process_would_say_at_its_own_end() -> None:
+    """Torch's last words took a tenth of a second of each rank."""
+
+    def loaded_at_the_end() -> set[str]:
+        import atexit
+        import sys
+        import weakref
+
+        kept: list[str] = []
+        atexit.register(kept.append, "the program's own")
+        weakref.finalize(loaded_at_the_end, kept.append, "and its finalizer")
+        before = set(sys.modules)
+        atexit._run_exitfuncs()
+        assert sorted(kept) == ["and its finalizer", "the program's own"]
+        return set(sys.modules) - before
+
+    assert labkit.run(loaded_at_the_end, on=labkit.local(1), echo=False).results == [set()]

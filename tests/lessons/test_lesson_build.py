@@ -94,7 +94,8 @@ def test_without_execution_the_notebook_and_slides_are_written_and_the_solution_
     assert [drift.file for drift in check(unbuilt)] == [MADE[2]]
 
 
-def test_a_solution_that_raises_is_named_by_source_line_cell_and_traceback(unbuilt: Path) -> None:
+@pytest.mark.long
+def test_a_solution_on_ranks_that_raises_is_named_by_source_line_cell_and_traceback(unbuilt: Path) -> None:
     edit(unbuilt, "assert mean([1.0, 2.0, 6.0]) == 3.0", "assert mean([1.0, 2.0, 6.0]) == 4.0, 'wrong mean'")
     with pytest.raises(
         LessonError, match=r"03_mean_over_ranks\.py:76: cell check-mean-and-spread raised AssertionError: wrong me"
@@ -108,6 +109,11 @@ def tiny(*cells: str) -> Lesson:
     return parse(
         "# %% [markdown]\n# # Title\n" + "".join(f"\n# %%\n{cell}\n" for cell in cells), "solutions/03_tiny.py"
     )
+
+
+def test_a_solution_that_raises_is_named_by_source_line_cell_and_traceback(tmp_path: Path) -> None:
+    with pytest.raises(LessonError, match=r"03_tiny\.py:7: cell code-\w+ raised AssertionError: wrong sum"):
+        execute(tiny("1 + 1", "assert 1 + 1 == 3, 'wrong sum'"), tmp_path)
 
 
 @pytest.mark.long

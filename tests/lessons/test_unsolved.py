@@ -11,17 +11,18 @@ import nbformat
 import pytest
 
 from labkit.checks.notebook import check
+from labkit.checks.rooms import exercises
 from labkit.lessons.catching_up import write_pack
 from labkit.lessons.lending import lend
 from labkit.lessons.lesson import CODE_TASKS, Cell, Lesson
 from labkit.lessons.source import load
 from labkit.lessons.student import student_cells, student_notebook, student_text
 from labkit.lessons.unsolved import Guard, Need
-from tests.checks.lesson_cells import lesson, run_cell
+from tests.checks.lesson_cells import lesson, run_cell, slug_of
 
 ROOT = Path(__file__).parents[2]
 LESSONS = [path.stem[:2] for path in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))]
-EXERCISES = [(number, each.id) for number in LESSONS for each in lesson(number).exercises if each.is_code]
+EXERCISES = [(number, each) for number in LESSONS for each in exercises(slug_of(number))]
 FIXTURE = Path(__file__).parent / "fixtures" / "03_mean_over_ranks.py"
 STUB = 'def ring_plan(n):\n    raise NotImplementedError("Exercise 2.3: Ring plan")\n'
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labkit.checks.rooms import exercises
 from labkit.grading.hidden_cases import rank_exercise
-from tests.checks.lesson_cells import NUMBERS, lesson
+from tests.checks.lesson_cells import NUMBERS, slug_of
 from tests.security.disguises import DISGUISES
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +27,6 @@ def test_no_disguise_of_torchs_own_training_comes_as_far_as_a_message() -> None:
 
 def test_only_a_driver_that_trains_with_torchs_own_lets_it_run() -> None:
     for number in NUMBERS:
-        for exercise in exercises(lesson(number).slug).values():
+        for exercise in exercises(slug_of(number)).values():
             sources = rank_exercise.sources_of(exercise.driver.__module__).values()
             assert exercise.torchs_own == any("nn.parallel.DistributedDataParallel(" in each for each in sources)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import islice
 
 _RUNS_TEXT = frozenset({"exec", "eval", "compile"})
 _IDLE_CALLS = frozenset({"len", "int", "float", "str", "bool", "abs", "min", "max", "round", "repr", "type"})
 _MOST_NODES = 20_000
 
 
+@lru_cache(maxsize=4096)
 def without_idle(source: str) -> str:
     """Return a cell without statements of no effect: constants alone, and values kept under names that nobody reads.
 
-    A cell that Python cannot read comes back as it is.
+    A cell that Python cannot read comes back as it is. Whoever compares a class asks for each cell twice.
     """
-    tree = _tree(source)
-    if tree is None:
-        return source
-    read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    nodes = _nodes(source)
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     lines = source.splitlines()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.stmt) and _is_idle(node, read) and node.end_lineno is not None:
             for number in range(node.lineno - 1, node.end_lineno):
                 lines[number] = ""
-    return "\n".join(lines)
+    return "\n".join(lines) if nodes else source
 
 
 def runs_text(answers: Mapping[str, str]) -> tuple[str, ...]:
@@ -32,12 +33,13 @@ def runs_text(answers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(exercise for exercise, source in answers.items() if _runs_text(source))
 
 
-def _tree(source: str) -> ast.Module | None:
+def _nodes(source: str) -> list[ast.AST]:
+    """Return every node of what Python reads here, none where it cannot or there are too many."""
     try:
-        tree = ast.parse(source)
+        nodes = list(islice(ast.walk(ast.parse(source)), _MOST_NODES + 1))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return tree if sum(1 for _ in ast.walk(tree)) <= _MOST_NODES else None
+        return []
+    return nodes if len(nodes) <= _MOST_NODES else []
 
 
 def _is_idle(node: ast.stmt, read: set[str]) -> bool:
@@ -57,5 +59,4 @@ def _is_harmless(node: ast.AST) -> bool:
 
 
 def _runs_text(source: str) -> bool:
-    tree = _tree(source)
-    return tree is not None and any(isinstance(node, ast.Name) and node.id in _RUNS_TEXT for node in ast.walk(tree))
+    return any(isinstance(node, ast.Name) and node.id in _RUNS_TEXT for node in _nodes(source))
