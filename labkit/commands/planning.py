@@ -97,8 +97,8 @@ def plan(
     job = Job(chosen, gpus, _sequences(batch, chosen.sequence), machines)
     again = (recompute,) if recompute else RECOMPUTE
     plans = best_plans(job, max(top, verify), zeros=tuple(zero) if zero else (0, 1, 2, 3), recomputes=again)
-    for line in _told(plans[:top]):
-        typer.echo(line)
+    for said in _told(plans[:top]):
+        typer.echo(said)
     if verify:
         _verified(plans[:verify])
     if carry is not None:

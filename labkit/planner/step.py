@@ -135,18 +135,23 @@ def _waits(each: list[float], layout: Layout) -> list[float]:
 
     It waits for the stages before it at both ends of the step. A microbatch comes back from the stages behind it after
     a while; the stage has as many others in flight as there are stages behind, which it computes forward meanwhile at
-    the beginning, and backward at the end.
+    the beginning, and backward at the end. With fewer microbatches than that all are in flight at once, and come back
+    as fast as the slowest stage behind lets them.
     """
     found, before, whole, in_flight = [], 0.0, math.fsum(each), len(each)
-    for seconds in each:
+    slowest, slowest_behind = 0.0, []
+    for seconds in reversed(each):
+        slowest_behind.append(slowest)
+        slowest = max(slowest, seconds)
+    for seconds, slow in zip(each, reversed(slowest_behind), strict=True):
         behind, in_flight = max(0.0, whole - before - seconds), in_flight - 1
         forward = seconds / _passes(layout)
-        if layout.accumulation <= in_flight + 1:
-            found.append(before + behind)
+        backward, more = seconds - forward, layout.accumulation - 1
+        if more <= in_flight:
+            waits = max(behind - more * min(forward, backward), behind + more * (slow - seconds), 0.0)
         else:
-            backward = seconds - forward
             waits = max(0.0, behind - in_flight * forward) + max(0.0, behind - in_flight * backward)
-            found.append(before + waits)
+        found.append(before + waits)
         before += seconds
     return found
 
