@@ -62,9 +62,11 @@ class PlannedStage(nn.Module):
         self.head = Head(model, group) if part.last else None
 
     def forward(self, x: Tensor, targets: Tensor, turned: tuple[Tensor, Tensor]) -> Tensor:
-        """Return what the next stage reads, or the loss."""
+        """Return what the next stage reads, or the loss; where the loss stands alone on a stage, that hands it on."""
         if self.embedding is not None:
             x = self.embedding(x)
+        elif not self.blocks and self.head is None:
+            return x * 1.0
         for block in self.blocks:
             x = checkpoint(block, x, turned, use_reentrant=False) if self.again else block(x, turned)
         return x if self.head is None else self.head(x, targets)
@@ -209,7 +211,12 @@ class _Neighbours:
         self.group, self.stage = mesh.get_group("pipeline"), mesh.get_local_rank("pipeline")
         self.before = self.stage - 1 if self.stage else None
         self.after = self.stage + 1 if self.stage < layout.pipeline - 1 else None
-        self.size = (model.sequence // layout.tensor, layout.microbatch, model.hidden)
+        before = stages(model, layout.pipeline)[self.stage - 1] if self.stage else None
+        after = stages(model, layout.pipeline)[self.stage]
+        activation = (model.sequence // layout.tensor, layout.microbatch, model.hidden), torch.bfloat16
+        loss = (), torch.float32
+        self.of_input: Any = loss if before is not None and before.last else activation
+        self.of_output: Any = loss if after.last else activation
 
     def exchange(
         self, *, forward: Tensor | None = None, backward: Tensor | None = None,
@@ -222,10 +229,10 @@ class _Neighbours:
         if backward is not None and self.before is not None:
             calls.append(dist.P2POp(dist.isend, backward, group=self.group, group_peer=self.before))
         if want_input and self.before is not None:
-            given = torch.empty(self.size, device="cuda", dtype=torch.bfloat16)
+            given = torch.empty(self.of_input[0], device="cuda", dtype=self.of_input[1])
             calls.append(dist.P2POp(dist.irecv, given, group=self.group, group_peer=self.before))
         if want_gradient and self.after is not None:
-            gradient = torch.empty(self.size, device="cuda", dtype=torch.bfloat16)
+            gradient = torch.empty(self.of_output[0], device="cuda", dtype=self.of_output[1])
             calls.append(dist.P2POp(dist.irecv, gradient, group=self.group, group_peer=self.after))
         if calls:
             for work in dist.batch_isend_irecv(calls):
