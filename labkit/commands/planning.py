@@ -21,7 +21,7 @@ from labkit.planner.reasons import what_it_holds, what_would_change_it, where_it
 from labkit.planner.step import Machines
 from labkit.planner.table import predict_table
 from labkit.units import format_bytes, format_percent, format_time
-from labkit.words import join
+from labkit.words import join, plainly
 
 app = typer.Typer()
 _PANEL = "Learn"
@@ -61,6 +61,9 @@ def plan(
     zero: Annotated[list[int] | None, typer.Option(help="Stages of ZeRO that may be used (default: all).")] = None,
     recompute: Annotated[str | None, typer.Option(help="none or full (default: either).")] = None,
     top: Annotated[int, typer.Option(min=1, help="How many plans to show.")] = 3,
+    verify: Annotated[
+        int, typer.Option(min=0, help="Run a step of this many of the best plans on the virtual cluster.")
+    ] = 0,
     carry: Annotated[str | None, typer.Option(help="Print the best plan for mesh, torchtitan or megatron.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the plans to this file.")] = None,
     table: Annotated[Path | None, typer.Option(help="Predict each row of this table of runs instead.")] = None,
@@ -76,7 +79,12 @@ def plan(
     if table is not None:
         if out is None:
             raise ConfigError("--table needs --out, the file that the predicted table goes to.")
-        typer.echo(f"{predict_table(table, out, machines)} rows predicted: {out}")
+        done = predict_table(table, out, machines)
+        typer.echo(f"{done.num_rows - len(done.left_out)} of {done.num_rows} rows predicted: {out}")
+        for line, problem in done.left_out[:3]:
+            typer.echo(f"line {line}: {problem}")
+        if len(done.left_out) > 3:
+            typer.echo(f"and {len(done.left_out) - 3} more: the column `problem` says why.")
         return
     if carry is not None and carry not in _CARRIED:
         raise ConfigError(f"--carry {carry} is not known; use {join(_CARRIED)}.")
@@ -87,15 +95,19 @@ def plan(
     if gpus is None:
         raise ConfigError("A plan needs --gpus, how many GPUs there are.")
     job = Job(chosen, gpus, _sequences(batch, chosen.sequence), machines)
-    plans = best_plans(
-        job, top, zeros=tuple(zero) if zero else (0, 1, 2, 3), recomputes=(recompute,) if recompute else RECOMPUTE
-    )
-    for line in _told(plans):
-        typer.echo(line)
+    again = (recompute,) if recompute else RECOMPUTE
+    plans = best_plans(job, max(top, verify), zeros=tuple(zero) if zero else (0, 1, 2, 3), recomputes=again)
+    for said in _told(plans[:top]):
+        typer.echo(said)
+    if verify:
+        _verified(plans[:verify])
     if carry is not None:
         typer.echo("\n" + _CARRIED[carry](plans[0]))
     if as_json is not None:
-        as_json.write_text(json.dumps([_as_data(each) for each in plans], indent=2) + "\n", encoding="utf-8")
+        try:
+            as_json.write_text(json.dumps([_as_data(each) for each in plans], indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"The plans could not be written to {as_json}: {plainly(error)}.") from None
         typer.echo(f"Written to {as_json}.")
 
 
@@ -149,8 +161,24 @@ def _told(plans: list[Plan]) -> list[str]:
     changes = what_would_change_it(best)
     if changes:
         lines += ["", *changes]
-    lines += ["", f"Costs beyond datasheets: {job.costs.source}."]
+    known = [f"{machines.device.name}: {machines.device.source}", f"{machines.link.name}: {machines.link.source}"]
+    if job.num_gpus > machines.node_size:
+        known.append(f"{machines.nic.name}: {machines.nic.source}")
+    lines += ["", *(f"{each}." for each in known), f"Costs beyond datasheets: {job.costs.source}."]
     return lines
+
+
+def _verified(plans: list[Plan]) -> None:
+    """Run a step of each plan on the virtual cluster, and say how far off the model was."""
+    from labkit.planned_steps.verify import faster_than_planned, verify  # imports torch
+
+    typer.echo("\nOn the virtual cluster, whose program is not nanotron and costs less:")
+    done = []
+    for number, each in enumerate(plans, start=1):
+        done.append(verify(each))
+        for place, line in enumerate(done[-1].lines()):
+            typer.echo(f"{number}. {line}" if place == 0 else f"   {line}")
+    typer.echo(faster_than_planned(done))
 
 
 def _as_data(each: Plan) -> dict[str, Any]:

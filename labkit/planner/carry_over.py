@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
+from labkit.planner.layout import Layout
 from labkit.planner.plan import Plan
 
 
 def as_device_mesh(plan: Plan) -> str:
     """Return Python that makes the plan's mesh, for torch's own parallel wrappers."""
     split = plan.layout
-    if split.zero == 3:
-        wrapped, wrap = "torch.distributed.fsdp import fully_shard", "fully_shard(model, mesh=mesh['data'])"
-    else:
-        wrapped = "torch.nn.parallel import DistributedDataParallel"
-        wrap = "model = DistributedDataParallel(model, process_group=mesh.get_group('data'))"
-    return "\n".join(
-        (
-            "from torch.distributed.device_mesh import init_device_mesh",
-            f"from {wrapped}",
-            "",
-            f"shape, names = ({split.pipeline}, {split.data}, {split.tensor}), ('pipeline', 'data', 'tensor')",
-            "mesh = init_device_mesh('cuda', shape, mesh_dim_names=names)",
-            f"microbatch, accumulation = {split.microbatch}, {split.accumulation}",
-            f"{wrap}  # a stage's layers, already split over mesh['tensor']",
+    lines = [
+        "import torch",
+        "from torch.distributed.device_mesh import init_device_mesh",
+        *_imports(split),
+        "",
+        f"shape, names = ({split.pipeline}, {split.data}, {split.tensor}), ('pipeline', 'data', 'tensor')",
+        "mesh = init_device_mesh('cuda', shape, mesh_dim_names=names)",
+        f"microbatch, accumulation, recompute = {split.microbatch}, {split.accumulation}, {split.recompute == 'full'}",
+        "# model: this rank's stage, its layers already split over mesh['tensor']",
+    ]
+    optimizer = "optimizer = torch.optim.AdamW(model.parameters())"
+    if split.zero > 1:
+        lines.append(
+            f"fully_shard(model, mesh=mesh['data'], reshard_after_forward={split.zero == 3})  # each layer first"
         )
-    )
+    elif split.data > 1:
+        lines.append("model = DistributedDataParallel(model, process_group=mesh.get_group('data'))")
+        if split.zero:
+            group = "process_group=mesh.get_group('data')"
+            optimizer = f"optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, {group})"
+    return "\n".join([*lines, optimizer])
+
+
+def _imports(split: Layout) -> list[str]:
+    if split.zero > 1:
+        return ["from torch.distributed.fsdp import fully_shard"]
+    wrapped = ["from torch.nn.parallel import DistributedDataParallel"] if split.data > 1 else []
+    sharded = ["from torch.distributed.optim import ZeroRedundancyOptimizer"] if split.zero and split.data > 1 else []
+    return sharded + wrapped
 
 
 def as_torchtitan(plan: Plan) -> str:
-    """Return torchtitan's arguments (``docs/`` and ``torchtitan/config`` of pytorch/torchtitan).
+    """Return the arguments of torchtitan 0.2 (later versions count a batch in tokens).
 
-    torchtitan shards with FSDP where it replicates at all: ZeRO 1 and 2 become replicas with sharding in each.
+    torchtitan shards with FSDP or replicates: ZeRO 1 becomes FSDP, too.
     """
     split, model = plan.layout, plan.job.model
     sharded = split.zero > 0
     said = [
         f"--training.seq_len {model.sequence}",
-        f"--training.local_batch_size {split.microbatch * split.accumulation}",
+        f"--training.local_batch_size {split.microbatch * (split.accumulation if split.pipeline > 1 else 1)}",
         f"--training.global_batch_size {split.batch}",
         f"--parallelism.data_parallel_shard_degree {split.data if sharded else 1}",
         f"--parallelism.data_parallel_replicate_degree {1 if sharded else split.data}",
         f"--parallelism.tensor_parallel_degree {split.tensor}",
         f"--parallelism.pipeline_parallel_degree {split.pipeline}",
     ]
+    if split.sharding > 1:
+        said.append(f"--parallelism.fsdp_reshard_after_forward {'always' if split.sharding == 3 else 'never'}")
     if split.pipeline > 1:
         said.append(f"--parallelism.pipeline_parallel_microbatch_size {split.microbatch}")
         said.append("--parallelism.pipeline_parallel_schedule 1F1B")

@@ -5,7 +5,19 @@ The peaks of devices and links are those of ``labkit.hardware``, which the virtu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+#: Share of the bfloat16 peak that flash attention reaches, forward and backward; other devices as "".
+ATTENTION_SHARE: Mapping[str, float] = MappingProxyType(
+    {
+        "a100": 0.60,  # FlashAttention-2: 50 to 73 % on A100 (Dao 2023, arXiv 2307.08691)
+        "h100": 0.35,  # FlashAttention-2 on H100: 35 % (Shah et al. 2024, FlashAttention-3, arXiv 2407.08608)
+        "h200": 0.35,
+        "": 0.35,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -17,18 +29,35 @@ class Costs:
         source: Where the figures come from.
         product_share: Share of what a large product reaches (``Device.compute_share``) that a layer's products reach.
         product_s: What each product costs besides, filling the device and draining it.
-        hidden_passes: Times that elementwise operators of a layer read or write a bfloat16 activation of the hidden
-            size, forward and backward.
+        attention_share: Share of the peak that attention's kernel reaches by device, "" for others, counting the scores
+            that a causal mask leaves; None where all scores are priced as a product.
+        whole_passes: Times that elementwise operators of a layer read or write a bfloat16 activation of the hidden
+            size that every tensor rank has whole, forward and backward.
+        hidden_passes: The same for those that tensor ranks split.
+        kv_passes: The same for keys and values.
         inner_passes: The same for activations of the MLP's inner size.
         logit_bytes: Bytes that softmax and loss move for each logit, forward and backward.
         issue_s: What the host takes to issue a layer, forward and backward; the device waits where it is quicker.
         stage_s: What a stage's exchange with its neighbours costs it for each microbatch (shapes first, then tensors).
+        accumulation_bytes: Bytes that adding a microbatch's gradients to those of the step moves for each parameter.
+        shard_bytes: Bytes that copies into or out of sharded parameters move for each, by gather or scatter.
+        collective_s: What a collective costs before its first step.
+        inner_step_s: One step of a ring within a node.
+        tensor_collectives: Collectives that tensor parallelism with sequence parallelism does for a layer, forward and
+            backward.
+        head_collectives: The same for the head.
+        embedding_collectives: The same for the embedding.
         tensor_exposed: Share of tensor-parallel traffic within a node that no product hides.
         tensor_step_s: One step of a tensor-parallel ring that leaves its node.
         beside_pipeline_s: What such a step costs the host, within a node, too, while a pipeline across nodes has its
             receives in flight.
         network_share: Share of a network port's payload that gradients get.
-        gradient_step_s: One step of the data-parallel ring, for each bucket or tensor it is done for.
+        bucket_bytes: Gradients travel in buckets of so many bytes.
+        zero_passes: How often float32 gradients pass the ring with ZeRO 1: once where each rank gets its share, twice
+            where all get all.
+        gathered_tensors: Tensors of a layer that ZeRO 1 gathers one by one.
+        gradient_step_s: One step of the data-parallel ring within a node, for each bucket or tensor it is done for.
+        gradient_hop_s: One such step between nodes.
         optimizer_passes: Bytes that the optimizer's step moves for each parameter that a rank updates.
         step_s: What a step costs besides (loss to the host, clipping, logging).
         retry_s: What each neighbour in a pipeline costs a stage for each microbatch when memory is nearly full: the
@@ -39,16 +68,30 @@ class Costs:
     source: str
     product_share: float = 1.0
     product_s: float = 0.0
+    attention_share: Mapping[str, float] | None = field(default_factory=lambda: ATTENTION_SHARE)
+    whole_passes: float = 0.0
     hidden_passes: float = 40.0
+    kv_passes: float = 0.0
     inner_passes: float = 12.0
     logit_bytes: float = 24.0
     issue_s: float = 0.0
     stage_s: float = 0.0
+    accumulation_bytes: float = 0.0
+    shard_bytes: float = 0.0
+    collective_s: float = 0.0
+    inner_step_s: float = 0.0
+    tensor_collectives: float = 8.0
+    head_collectives: float = 0.0
+    embedding_collectives: float = 0.0
     tensor_exposed: float = 1.0
     tensor_step_s: float = 0.0
     beside_pipeline_s: float = 0.0
     network_share: float = 1.0
+    bucket_bytes: float = 25 * 2**20
+    zero_passes: float = 1.0
+    gathered_tensors: int = 0
     gradient_step_s: float = 0.0
+    gradient_hop_s: float = 0.0
     optimizer_passes: float = 30.0
     step_s: float = 0.0
     retry_s: float = 0.0
@@ -62,6 +105,7 @@ class MemoryCosts:
         source: Where the figures come from.
         hidden_bytes: Bytes of a layer's kept activations for each token and number of the hidden size.
         inner_bytes: The same for each number of the MLP's inner size.
+        kv_bytes: The same for each number of keys.
         logit_bytes: Bytes held for each logit.
         optimizer_bytes: Bytes of optimizer state for each parameter that a rank updates.
         scratch_bytes: Bytes for each parameter that the optimizer's step needs besides.
@@ -77,22 +121,13 @@ class MemoryCosts:
     scratch_bytes: float
     process_bytes: float
     safe_share: float
+    kv_bytes: float = 0.0
 
 
-#: Collectives that tensor parallelism with sequence parallelism does for a layer, forward and backward.
-TENSOR_COLLECTIVES = 8
 #: Products of a layer: 5 projections and 2 of attention, once forward and twice backward.
 PRODUCTS = 21
-#: Gradients travel in buckets of so many bytes (DistributedDataParallel's default).
-BUCKET_BYTES = 25 * 2**20
-
-#: Share of the bfloat16 peak that flash attention reaches, forward and backward; other devices as "".
-ATTENTION_SHARE = {
-    "a100": 0.60,  # FlashAttention-2: 50 to 73 % on A100 (Dao 2023, arXiv 2307.08691)
-    "h100": 0.35,  # FlashAttention-2 on H100: 35 % (Shah et al. 2024, FlashAttention-3, arXiv 2407.08608)
-    "h200": 0.35,
-    "": 0.35,
-}
+#: An MLP without a gate has 5 passes of its inner size where one with a gate has 18, and keeps half as much.
+UNGATED_PASSES, UNGATED_BYTES = 5 / 18, 0.5
 
 _FITTED = "fitted to nanotron's 688 published runs on 8 to 256 H100s (benchmarks of the Ultra-Scale Playbook, 2025)"
 
@@ -101,7 +136,8 @@ NANOTRON = Costs(
     _FITTED,
     product_share=0.780,
     product_s=34.2e-6,
-    hidden_passes=142.0,
+    whole_passes=71.0,
+    hidden_passes=71.0,
     inner_passes=23.0,
     logit_bytes=23.1,
     issue_s=4.39e-3,
@@ -110,7 +146,10 @@ NANOTRON = Costs(
     tensor_step_s=39.2e-6,
     beside_pipeline_s=329e-6,
     network_share=0.612,
+    zero_passes=2.0,
+    gathered_tensors=9,
     gradient_step_s=1.11e-6,
+    gradient_hop_s=1.11e-6,
     optimizer_passes=0.0,
     step_s=46.4e-3,
     retry_s=0.5,

@@ -29,6 +29,7 @@ class Layout:
         accumulation: Microbatches of a step and replica.
         zero: 0 keeps everything on each replica, 1 shards the optimizer, 2 also gradients, 3 also parameters (FSDP).
         recompute: "none", or "full": only each layer's input is kept, the rest is computed again.
+        chunks: Pieces of each stage in an interleaved pipeline, 1 for 1F1B.
     """
 
     data: int
@@ -38,9 +39,10 @@ class Layout:
     accumulation: int
     zero: int = 0
     recompute: str = "none"
+    chunks: int = 1
 
     def __post_init__(self) -> None:
-        counts = (self.data, self.pipeline, self.tensor, self.microbatch, self.accumulation)
+        counts = (self.data, self.pipeline, self.tensor, self.microbatch, self.accumulation, self.chunks)
         if min(counts) < 1:
             raise ConfigError(f"a layout's numbers are at least 1, got {counts}")
         if self.zero not in (0, 1, 2, 3):
@@ -58,10 +60,20 @@ class Layout:
         """Sequences of one step."""
         return self.data * self.microbatch * self.accumulation
 
+    @property
+    def sharding(self) -> int:
+        """The stage of ZeRO that a step comes to.
+
+        In a pipeline, parameters that were gathered stay until the step's last microbatch, and gradients are summed
+        there, as Llama 3's and torchtitan's are; that is what ZeRO 1 holds and moves.
+        """
+        return min(self.zero, 1) if self.pipeline > 1 else self.zero
+
     def __str__(self) -> str:
         parts = [f"data {self.data}", f"pipeline {self.pipeline}", f"tensor {self.tensor}"]
         parts += [f"microbatch {self.microbatch} x {self.accumulation}", f"ZeRO {self.zero}"]
-        return ", ".join(parts + (["recompute"] if self.recompute == "full" else []))
+        parts += ["recompute"] if self.recompute == "full" else []
+        return ", ".join(parts + ([f"{self.chunks} chunks a stage"] if self.chunks > 1 else []))
 
 
 @dataclass(frozen=True)
@@ -110,11 +122,22 @@ def stages(model: Model, pipeline: int) -> tuple[Stage, ...]:
     )
 
 
+@lru_cache(maxsize=4096)
+def largest_stage(model: Model, pipeline: int) -> float:
+    """Return the parameters of the stage that has most, all of its tensor ranks together."""
+    return max(stage.parameters(model, 1) for stage in stages(model, pipeline))
+
+
 def problem(model: Model, layout: Layout) -> str:
     """Return why a layout cannot run whatever the memory, "" where it can."""
     if model.heads % layout.tensor or model.intermediate % layout.tensor:
         return f"tensor {layout.tensor} does not divide {model.heads} heads and an MLP of {model.intermediate}"
     empty = _empty(model, layout.pipeline)
+    if layout.chunks > 1 and (layout.pipeline == 1 or layout.accumulation % layout.pipeline):
+        return (
+            f"{layout.chunks} chunks need a pipeline whose stages divide the microbatches: "
+            f"{layout.accumulation} microbatches, {layout.pipeline} stages"
+        )
     if empty:
         return f"pipeline {layout.pipeline} leaves {plural(empty, 'stage')} empty ({model.layers} layers)"
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from labkit.planner.costs import MemoryCosts
+from labkit.planner.costs import UNGATED_BYTES, MemoryCosts
 from labkit.planner.layout import Layout, Stage, stages
 from labkit.planner.model import Model
 
@@ -44,31 +44,40 @@ def step_memory(model: Model, layout: Layout, costs: MemoryCosts) -> StepMemory:
     Stage s of p has p - s microbatches in flight (Narayanan et al. 2021, section 2.2.1), so the first stage is mostly
     the fullest; the last holds the logits.
     """
-    parts = stages(model, layout.pipeline)
-    return max(
-        (_held(model, layout, costs, stage, number) for number, stage in enumerate(parts)), key=lambda held: held.total
-    )
+    first: dict[Stage, int] = {}  # of stages that are alike, the first has most in flight
+    for number, stage in enumerate(stages(model, layout.pipeline)):
+        first.setdefault(stage, number)
+    held = (_held(model, layout, costs, stage, number) for stage, number in first.items())
+    return max(held, key=lambda one: one.total)
 
 
 def _held(model: Model, layout: Layout, costs: MemoryCosts, stage: Stage, number: int) -> StepMemory:
     mine = stage.parameters(model, layout.tensor)
     tokens = layout.microbatch * model.sequence
-    per_layer = tokens * (costs.hidden_bytes * model.hidden + costs.inner_bytes * model.intermediate) / layout.tensor
-    in_flight = min(layout.accumulation, layout.pipeline - number)
+    of_token = costs.hidden_bytes * model.hidden + costs.kv_bytes * model.hidden * model.kv_heads / model.heads
+    of_token += costs.inner_bytes * model.intermediate * (1.0 if model.gated else UNGATED_BYTES)
+    per_layer = tokens * of_token / layout.tensor
+    in_flight: float = min(layout.accumulation, layout.pipeline - number)
+    if layout.chunks > 1:  # Narayanan et al. 2021, section 2.2.2; a stage's chunks have 1 / chunks of its layers
+        ahead = 2 * (layout.pipeline - number - 1) + (layout.chunks - 1) * layout.pipeline
+        in_flight = min(layout.accumulation, (ahead + 1) / layout.chunks)
+    logits = costs.logit_bytes * tokens * model.vocabulary / layout.tensor if stage.last else 0.0
     if layout.recompute == "full":
-        # Each layer keeps its input; the layer that is computed again holds everything once.
-        activations = in_flight * stage.layers * 2 * tokens * model.hidden / layout.tensor + per_layer
+        # Each layer keeps its input; one that is computed again holds everything, once the logits are gone.
+        inputs = in_flight * stage.layers * 2 * tokens * model.hidden / layout.tensor
+        activations = inputs + max(0.0, per_layer - logits)
     else:
         activations = in_flight * stage.layers * per_layer
-    logits = costs.logit_bytes * tokens * model.vocabulary / layout.tensor if stage.last else 0.0
-    updated = mine / (layout.data if layout.zero else 1)
-    kept = mine / (layout.data if layout.zero == 3 else 1)
-    gathered = 2 * 2 * model.layer_parameters / layout.tensor if layout.zero == 3 else 0.0
-    scratch = costs.scratch_bytes * mine if layout.zero < 3 else 0.0
+    updated = mine / (layout.data if layout.sharding else 1)
+    kept = mine / (layout.data if layout.sharding == 3 else 1)
+    # FSDP holds what it computes with and what comes next: two layers, or a layer and the head.
+    most = max(model.layer_parameters, model.head_parameters if stage.first or stage.last else 0)
+    gathered = 2 * (model.layer_parameters + most) / layout.tensor if layout.sharding == 3 else 0.0
+    scratch = costs.scratch_bytes * (updated if layout.sharding > 1 else mine)
     # The optimizer's scratch is needed when activations and logits are gone.
     return StepMemory(
         parameters=2 * kept + gathered,
-        gradients=4 * (mine / layout.data if layout.zero > 1 else mine),
+        gradients=4 * (mine / layout.data if layout.sharding > 1 else mine),
         optimizer=costs.optimizer_bytes * updated,
         activations=activations,
         logits=logits,

@@ -157,16 +157,23 @@ def read_config(path: Path) -> Model:
     hidden = _size(path, said, "hidden_size", "n_embd", "d_model")
     heads = _size(path, said, "num_attention_heads", "n_head", "n_heads")
     inner = said.get("intermediate_size", said.get("n_inner")) or 4 * hidden
+    kv_heads, width = said.get("num_key_value_heads") or heads, said.get("head_dim") or hidden // max(heads, 1)
+    if width != hidden // max(heads, 1):
+        raise ConfigError(
+            f"{path} has {heads} heads of {width} in a hidden size of {hidden}; heads that do not fill it are not "
+            "planned for."
+        )
     return Model(
         name=str(said.get("_name_or_path") or path.parent.resolve().name),
         layers=_size(path, said, "num_hidden_layers", "n_layer", "n_layers"),
         hidden=hidden,
         heads=heads,
-        kv_heads=int(said.get("num_key_value_heads") or heads),
-        intermediate=int(inner),
+        kv_heads=kv_heads,
+        intermediate=inner,
         vocabulary=_size(path, said, "vocab_size"),
         sequence=_size(path, said, "max_position_embeddings", "n_positions", "max_seq_len"),
-        gated=str(said.get("hidden_act", said.get("activation_function", "silu"))) in ("silu", "swish"),
+        gated=str(said.get("hidden_act", said.get("activation_function", "silu"))) in ("silu", "swish")
+        or str(said.get("model_type", "")).startswith("gemma"),
         tied=bool(said.get("tie_word_embeddings", "n_embd" in said)),
         source=str(path),
     )

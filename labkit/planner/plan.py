@@ -131,9 +131,10 @@ def every_plan(job: Job, *, zeros: Sequence[int] = (0, 1, 2, 3), recomputes: Seq
         job.model, job.num_gpus, job.batch, node_size=job.machines.node_size, zeros=zeros, recomputes=recomputes
     )
     if not found:
+        more = -(-job.batch // job.num_gpus) * job.num_gpus
         raise ConfigError(
             f"No layout divides {job.num_gpus} GPUs, {job.model.layers} layers, {job.model.heads} heads and a batch of "
-            f"{job.batch} sequences. Use a batch that is a multiple of {job.num_gpus}, or a power of two of GPUs."
+            f"{job.batch} sequences. A batch of {more} would do."
         )
     return [planned(job, layout) for layout in found]
 

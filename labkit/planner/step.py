@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from labkit.hardware import Device, Link
-from labkit.planner.costs import ATTENTION_SHARE, BUCKET_BYTES, PRODUCTS, TENSOR_COLLECTIVES, Costs
-from labkit.planner.layout import Layout, Stage, stages
+from labkit.planner.costs import PRODUCTS, UNGATED_PASSES, Costs
+from labkit.planner.layout import Layout, Stage, largest_stage, stages
 from labkit.planner.model import Model
 
 
@@ -92,31 +92,73 @@ def step_time(model: Model, layout: Layout, machines: Machines, costs: Costs, *,
         tight: Whether memory is so full that the allocator has to retry.
 
     The pipeline is 1F1B with a flush: the busiest stage computes every microbatch, and the first and last wait for all
-    stages once (Narayanan et al. 2021, section 2.2.1).
+    stages once (Narayanan et al. 2021, section 2.2.1). With chunks they wait for a chunk of each, and exchange as many
+    times more (section 2.2.2).
     """
     parts = stages(model, layout.pipeline)
     layer = _layer(model, layout, machines, costs)
-    head = _head(model, layout, machines, costs)
-    each = [stage.layers * layer.seconds + (head.seconds if stage.last else 0.0) for stage in parts]
-    busiest = max(range(len(parts)), key=each.__getitem__)
-    exchange = _exchange(model, layout, machines, costs)
-    count, stage = layout.accumulation, parts[busiest]
-    heads = 1.0 if stage.last else 0.0
-
-    def spent(what: str) -> float:
-        return count * (stage.layers * float(getattr(layer, what)) + heads * float(getattr(head, what)))
-
+    ends = _embedding(model, layout, machines, costs), _head(model, layout, machines, costs)
+    kinds = {stage: _of_stage(stage, layer, *ends) for stage in set(parts)}
+    each = [kinds[stage] for stage in parts]
+    took = {stage: kind.seconds for stage, kind in kinds.items()}
+    waits = _waits([took[stage] for stage in parts], layout)
+    count, hop = layout.accumulation, _hop(model, layout, machines)
+    exchanges = [costs.stage_s + hop * _batches(number, layout) for number in range(layout.pipeline)]
+    if layout.pipeline == 1:
+        exchanges = [0.0]
+    busiest = max(
+        range(layout.pipeline),
+        key=lambda number: count * (took[parts[number]] + layout.chunks * exchanges[number]) + waits[number],
+    )
+    spent = each[busiest]
     return StepTime(
-        products=spent("products"),
-        elementwise=spent("elementwise"),
-        host=spent("host"),
-        tensor=spent("tensor"),
-        bubble=math.fsum(each) - each[busiest] + exchange * (layout.pipeline - 1),
-        exchange=count * exchange,
-        gradients=_gradients(model, layout, machines, costs, parts, spent_on_layers=count * each[busiest]),
-        optimizer=_optimizer(model, layout, machines, costs, parts),
+        products=count * spent.products,
+        elementwise=count * spent.elementwise,
+        host=count * spent.host,
+        tensor=count * spent.tensor,
+        bubble=waits[busiest] / layout.chunks + (costs.stage_s + 2 * hop) * (layout.pipeline - 1),
+        exchange=count * exchanges[busiest] * layout.chunks,
+        gradients=_gradients(model, layout, machines, costs, parts, spent_on_layers=count * spent.seconds),
+        optimizer=_optimizer(model, layout, machines, costs),
         retries=costs.retry_s * min(2, layout.pipeline - 1) * (count + layout.pipeline - 1) if tight else 0.0,
     )
+
+
+def _of_stage(stage: Stage, layer: _Layer, embedding: _Layer, head: _Layer) -> _Layer:
+    """Return what a stage takes for one microbatch."""
+    pieces = [(stage.layers, layer), (int(stage.first), embedding), (int(stage.last), head)]
+    return _Layer(*(math.fsum(count * getattr(piece, part.name) for count, piece in pieces) for part in fields(_Layer)))
+
+
+def _waits(each: list[float], layout: Layout) -> list[float]:
+    """Return how long each stage of a 1F1B pipeline waits for others in a step, if it is the slowest.
+
+    It waits for the stages before it at both ends of the step. A microbatch comes back from the stages behind it after
+    a while; the stage has as many others in flight as there are stages behind, which it computes forward meanwhile at
+    the beginning, and backward at the end. With fewer microbatches than that all are in flight at once, and come back
+    as fast as the slowest stage behind lets them.
+    """
+    found, before, whole, in_flight = [], 0.0, math.fsum(each), len(each)
+    slowest, slowest_behind = 0.0, []
+    for seconds in reversed(each):
+        slowest_behind.append(slowest)
+        slowest = max(slowest, seconds)
+    for seconds, slow in zip(each, reversed(slowest_behind), strict=True):
+        behind, in_flight = max(0.0, whole - before - seconds), in_flight - 1
+        forward = seconds / _passes(layout)
+        backward, more = seconds - forward, layout.accumulation - 1
+        if more <= in_flight:
+            waits = max(behind - more * min(forward, backward), behind + more * (slow - seconds), 0.0)
+        else:
+            waits = max(0.0, behind - in_flight * forward) + max(0.0, behind - in_flight * backward)
+        found.append(before + waits)
+        before += seconds
+    return found
+
+
+def _batches(number: int, layout: Layout) -> int:
+    """Return how often a stage exchanges for each microbatch; what it sends and receives then passes at once."""
+    return 1 if number in (0, layout.pipeline - 1) else 2
 
 
 def _passes(layout: Layout) -> float:
@@ -128,45 +170,76 @@ def _layer(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _L
     device, tokens = machines.device, layout.microbatch * model.sequence
     rate = device.flops_per_second("bfloat16") * device.compute_share * costs.product_share
     more = _passes(layout) / 3
+    peak = device.flops_per_second("bfloat16")
     # A causal kernel computes half of the scores: 2 x tokens x sequence x hidden forward, 2.5 times that backward.
     scores = 7 * tokens * model.sequence * model.hidden / layout.tensor
-    share = ATTENTION_SHARE.get(device.name, ATTENTION_SHARE[""])
+    if costs.attention_share is None:
+        attention = 2 * scores / (peak * device.compute_share)
+    else:
+        attention = scores / (peak * costs.attention_share.get(device.name, costs.attention_share[""]))
     products = 6 * tokens * model.layer_parameters / layout.tensor / rate + PRODUCTS * costs.product_s
-    products = more * (products + scores / (device.flops_per_second("bfloat16") * share))
-    moved = costs.hidden_passes * model.hidden * (1 + 1 / layout.tensor) / 2 + (
-        costs.inner_passes * model.intermediate / layout.tensor
-    )
-    elementwise = more * 2 * tokens * moved / (device.memory_bytes_per_second * device.memory_share)
+    products = more * (products + attention)
+    cut = costs.hidden_passes * model.hidden + costs.kv_passes * model.hidden * model.kv_heads / model.heads
+    cut += costs.inner_passes * model.intermediate * (1.0 if model.gated else UNGATED_PASSES)
+    moved = more * 2 * tokens * (costs.whole_passes * model.hidden + cut / layout.tensor)
+    elementwise = _moving(moved + _kept_up(layout, costs) * model.layer_parameters / layout.tensor, device)
     on_device = products + elementwise
     tensor, latency, to_issue = 0.0, 0.0, costs.issue_s * more
     if layout.tensor > 1:
-        steps = TENSOR_COLLECTIVES * more * (layout.tensor - 1)
-        num_bytes = TENSOR_COLLECTIVES * more * tokens * model.hidden * 2 * (layout.tensor - 1) / layout.tensor
-        if layout.tensor > machines.node_size:
-            tensor = num_bytes / (machines.network_bytes_per_second * machines.node_size)
-            latency = steps * costs.tensor_step_s
-        else:
-            tensor = costs.tensor_exposed * num_bytes / machines.link.payload_bytes_per_second
+        calls = costs.tensor_collectives * more
+        steps = calls * (layout.tensor - 1)
+        tensor, latency = _tensor(model, layout, machines, costs, calls)
         if layout.pipeline > 1 and layout.world_size > machines.node_size:
             to_issue += steps * costs.beside_pipeline_s
     return _Layer(products, elementwise, max(0.0, to_issue - on_device - tensor), tensor + latency)
+
+
+def _tensor(model: Model, layout: Layout, machines: Machines, costs: Costs, calls: float) -> tuple[float, float]:
+    """Return what bytes and latency of so many tensor-parallel gathers and scatters take."""
+    steps = calls * (layout.tensor - 1)
+    tokens = layout.microbatch * model.sequence
+    num_bytes = 2 * steps * tokens * model.hidden / layout.tensor
+    if layout.tensor > machines.node_size:
+        return num_bytes / (machines.network_bytes_per_second * machines.node_size), steps * costs.tensor_step_s
+    moved = costs.tensor_exposed * num_bytes / machines.link.payload_bytes_per_second
+    return moved, calls * costs.collective_s + steps * costs.inner_step_s
+
+
+def _moving(num_bytes: float, device: Device) -> float:
+    return num_bytes / (device.memory_bytes_per_second * device.memory_share)
+
+
+def _kept_up(layout: Layout, costs: Costs) -> float:
+    """Return the bytes that a microbatch moves for each parameter besides products."""
+    return _sharded_calls(layout) * costs.shard_bytes if layout.sharding > 1 else costs.accumulation_bytes
+
+
+def _sharded_calls(layout: Layout) -> int:
+    """Return how often a microbatch gathers or scatters: ZeRO 2 gathers once, ZeRO 3 again for backward."""
+    return 2 if layout.sharding == 2 else 3
 
 
 def _head(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _Layer:
     device, tokens = machines.device, layout.microbatch * model.sequence
     rate = device.flops_per_second("bfloat16") * device.compute_share * costs.product_share
     products = 6 * tokens * model.head_parameters / layout.tensor / rate
-    moved = costs.logit_bytes * tokens * model.vocabulary / layout.tensor
-    return _Layer(products, moved / (device.memory_bytes_per_second * device.memory_share), 0.0, 0.0)
+    moved = costs.logit_bytes * tokens * model.vocabulary + _kept_up(layout, costs) * model.head_parameters
+    tensor = sum(_tensor(model, layout, machines, costs, costs.head_collectives)) if layout.tensor > 1 else 0.0
+    return _Layer(products, _moving(moved / layout.tensor, device), 0.0, tensor)
 
 
-def _exchange(model: Model, layout: Layout, machines: Machines, costs: Costs) -> float:
-    if layout.pipeline == 1:
-        return 0.0
-    num_bytes = 2 * 2 * layout.microbatch * model.sequence * model.hidden / layout.tensor
+def _embedding(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _Layer:
+    moved = _kept_up(layout, costs) * model.head_parameters / layout.tensor
+    tensor = sum(_tensor(model, layout, machines, costs, costs.embedding_collectives)) if layout.tensor > 1 else 0.0
+    return _Layer(0.0, _moving(moved, machines.device), 0.0, tensor)
+
+
+def _hop(model: Model, layout: Layout, machines: Machines) -> float:
+    """Return how long an activation takes to the next stage."""
+    num_bytes = 2 * layout.microbatch * model.sequence * model.hidden / layout.tensor
     across = layout.world_size > machines.node_size
     rate = machines.network_bytes_per_second if across else machines.link.payload_bytes_per_second
-    return costs.stage_s + num_bytes / rate
+    return num_bytes / rate
 
 
 def _gradients(
@@ -180,7 +253,7 @@ def _gradients(
     """Return what data parallelism exposes: gradients in float32 once a step, parameters in bfloat16 with ZeRO."""
     if layout.data == 1:
         return 0.0
-    largest = max(stage.parameters(model, layout.tensor) for stage in parts)
+    largest = largest_stage(model, layout.pipeline) / layout.tensor
     local = min(layout.data, max(1, machines.node_size // layout.tensor))
     share = (layout.data - 1) / layout.data
     rate = machines.link.payload_bytes_per_second
@@ -188,20 +261,22 @@ def _gradients(
         # The groups of a node share its ports.
         sharing = min(layout.tensor, machines.node_size)
         rate = min(rate, machines.network_bytes_per_second * costs.network_share * machines.node_size / sharing)
-    steps = layout.data - 1
-    if layout.zero == 3:
-        num_bytes = 3 * 2 * largest * share * layout.accumulation
-        took = num_bytes / rate + 3 * layout.accumulation * model.layers * steps * costs.gradient_step_s
-        return max(0.0, took - spent_on_layers * (1 - 1 / max(2, model.layers)))
-    num_buckets = math.ceil(4 * largest / BUCKET_BYTES)
-    reduced = 2 * 4 * largest * share / rate + 2 * num_buckets * steps * costs.gradient_step_s
-    if layout.zero:
-        gathered = 2 * largest * share / rate + 9 * max(stage.layers for stage in parts) * steps * costs.gradient_step_s
-        return reduced * (0.5 if layout.zero == 2 else 1.0) + gathered
-    return reduced
+    over = (layout.data - 1) // local
+    latency = (layout.data - 1 - over) * costs.gradient_step_s + over * costs.gradient_hop_s + costs.collective_s
+    most = max(stage.layers for stage in parts)
+    if layout.sharding > 1:
+        calls = _sharded_calls(layout) * layout.accumulation
+        took = calls * (2 * largest * share / rate + most * latency)
+        # Nothing covers the first gather of a microbatch and its last scatter.
+        ends = 2 * 2 * (model.head_parameters + model.layer_parameters) / layout.tensor * share / rate + 2 * latency
+        return max(layout.accumulation * ends, took - spent_on_layers * (1 - 1 / max(2, most)))
+    num_buckets = max(1, math.ceil(4 * largest / costs.bucket_bytes))
+    once = 4 * largest * share / rate + num_buckets * latency
+    if layout.sharding:
+        return costs.zero_passes * once + 2 * largest * share / rate + costs.gathered_tensors * most * latency
+    return 2 * once
 
 
-def _optimizer(model: Model, layout: Layout, machines: Machines, costs: Costs, parts: tuple[Stage, ...]) -> float:
-    mine = max(stage.parameters(model, layout.tensor) for stage in parts) / (layout.data if layout.zero else 1)
-    rate = machines.device.memory_bytes_per_second * machines.device.memory_share
-    return costs.optimizer_passes * mine / rate + costs.step_s
+def _optimizer(model: Model, layout: Layout, machines: Machines, costs: Costs) -> float:
+    mine = largest_stage(model, layout.pipeline) / layout.tensor / (layout.data if layout.sharding else 1)
+    return _moving(costs.optimizer_passes * mine, machines.device) + costs.step_s

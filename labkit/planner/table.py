@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labkit.errors import ConfigError
@@ -15,72 +15,110 @@ from labkit.planner.plan import Job, Plan, planned
 from labkit.planner.step import Machines
 from labkit.words import join, plainly
 
-PREDICTED = ("predicted_tokens_per_s", "predicted_memory_gb", "fits")
+PREDICTED = ("predicted_tokens_per_s", "predicted_memory_gb", "fits", "problem")
 _NEEDED = ("microbatch", "grad_acc", "dp", "pp", "tp", "zero")
 _SIZES = ("layers", "hidden", "heads", "intermediate", "vocabulary", "sequence")
 _MAX_ROWS = 1_000_000
+_ONE = {
+    "cp": "context parallelism", "context_parallel": "context parallelism",
+    "ep": "expert parallelism", "expert_parallel": "expert parallelism",
+}  # fmt: skip
+"""Columns that may be 1, and what a row with more uses."""
+_PRECISIONS = ("", "bf16", "bfloat16", "amp_bf16", "fp16", "float16")
 
 
-def predict_table(path: Path, out: Path, machines: Machines) -> int:
-    """Write a table's rows with three more columns, and return how many there are.
+@dataclass(frozen=True)
+class Predicted:
+    """How many rows a table has, and why some of them were not predicted: (line, problem)."""
+
+    num_rows: int
+    left_out: tuple[tuple[int, str], ...]
+
+
+def predict_table(path: Path, out: Path, machines: Machines) -> Predicted:
+    """Write a table's rows with four more columns, and return how many there are.
 
     Args:
         path: A CSV file with microbatch, grad_acc, dp, pp, tp, zero, and either model (a name of the catalogue; 1B, 3B,
             8B and 80B are nanotron's) or the columns layers, hidden, heads, intermediate, vocabulary, sequence.
-            kv_heads and recompute ("none" or "full") may be there.
-        out: Where the table goes, with ``predicted_tokens_per_s``, ``predicted_memory_gb`` (1e9 bytes) and ``fits``.
+            kv_heads, gated, recompute ("none" or "full"), chunks (of an interleaved pipeline), cp, ep, precision and
+            compile may be there. Capitals do not matter.
+        out: Where the table goes, with ``predicted_tokens_per_s``, ``predicted_memory_gb`` (1e9 bytes), ``fits`` and
+            ``problem``: why a row cannot run, or why it was not predicted.
         machines: What the runs ran on.
 
     Raises:
-        ConfigError: If the file cannot be read, lacks a column, or a row describes no run; it names the line.
+        ConfigError: If the file cannot be read, lacks a column, has no rows or none that can be predicted.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            columns = list(reader.fieldnames or [])
-            lacking = [name for name in _NEEDED if name not in columns]
-            if "model" not in columns:
-                lacking += [name for name in _SIZES if name not in columns]
+            reader = csv.reader(file)
+            named = next(reader, [])
+            columns = [name.strip() for name in named]
+            known = [name.lower() for name in columns]
+            lacking = [name for name in _NEEDED if name not in known]
+            if "model" not in known:
+                lacking += [name for name in _SIZES if name not in known]
             if lacking:
-                raise ConfigError(f"{path} lacks the columns {join(lacking)}; its first line names {join(columns)}.")
-            rows = []
-            for number, row in enumerate(reader, start=2):
-                if number > _MAX_ROWS:
-                    raise ConfigError(f"{path} has more than {_MAX_ROWS} lines; split it.")
-                plan = _row(f"{path}, line {number}", row, machines)
-                rows.append({**{name: row.get(name) or "" for name in columns}, **_predicted(plan)})
+                there = f"its first line names {join(columns)}" if any(columns) else "it is empty"
+                raise ConfigError(f"{path} lacks the columns {join(lacking)}; {there}.")
+            rows: list[dict[str, str]] = []
+            left_out: list[tuple[int, str]] = []
+            for values in reader:
+                if not any(value.strip() for value in values):
+                    continue
+                if len(rows) == _MAX_ROWS:
+                    raise ConfigError(f"{path} has more than {_MAX_ROWS} rows; split it.")
+                found = _row(dict(zip(known, values, strict=False)), machines)
+                if not found[PREDICTED[0]]:
+                    left_out.append((reader.line_num, found["problem"]))
+                rows.append({**dict(zip(columns, values, strict=False)), **found})
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path} cannot be read as a table: {plainly(error)}.") from None
+    if not rows:
+        raise ConfigError(f"{path} has a first line and no rows.")
+    if len(left_out) == len(rows):
+        line, problem = left_out[0]
+        raise ConfigError(f"No row of {path} can be predicted. Line {line}: {problem}.")
     text = _as_csv([*(name for name in columns if name not in PREDICTED), *PREDICTED], rows)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"The predicted table {out} could not be written: {plainly(error)}.") from None
-    return len(rows)
+    return Predicted(len(rows), tuple(left_out))
 
 
 def row_plan(row: Mapping[str, str], machines: Machines) -> Plan:
     """Return the plan that one row of a table describes.
 
     Raises:
-        ConfigError: If it describes none.
+        ConfigError: If it describes none, or one of a kind that is not planned for.
     """
-    model = _model(row)
-    counts = {name: _integer(row, name) for name in _NEEDED}
+    said = {name: (value or "").strip() for name, value in row.items() if name is not None}
+    for name, what in _ONE.items():
+        if said.get(name) and _integer(said, name) > 1:
+            raise ConfigError(f"{name} is {said[name]}; {what} is not planned for")
+    precision = said.get("precision", said.get("dtype", "")).lower()
+    if precision not in _PRECISIONS:
+        raise ConfigError(f"precision is {precision!r}; only products of 16 bits are planned for")
+    if said.get("compile", "").lower() in ("true", "yes", "1"):
+        raise ConfigError("a compiled program is not planned for; the costs are those of an eager one")
+    model = _model(said)
+    counts = {name: _integer(said, name) for name in _NEEDED}
     layout = Layout(
         counts["dp"], counts["pp"], counts["tp"], counts["microbatch"], counts["grad_acc"], counts["zero"],
-        (row.get("recompute") or "none").strip(),
+        said.get("recompute", "").lower() or "none", _integer(said, "chunks") if said.get("chunks") else 1,
     )  # fmt: skip
     size = min(machines.node_size, layout.world_size)
     job = Job(model, layout.world_size, layout.batch, replace(machines, node_size=size))
     return planned(job, layout)
 
 
-def _row(where: str, row: Mapping[str, str], machines: Machines) -> Plan:
+def _row(row: Mapping[str, str], machines: Machines) -> dict[str, str]:
     try:
-        return row_plan(row, machines)
+        return _predicted(row_plan(row, machines))
     except ConfigError as error:
-        raise ConfigError(f"{where} describes no run: {error}") from None
+        return {**dict.fromkeys(PREDICTED, ""), "problem": str(error).rstrip(".")}
 
 
 def _predicted(plan: Plan) -> dict[str, str]:
@@ -88,25 +126,26 @@ def _predicted(plan: Plan) -> dict[str, str]:
         "predicted_tokens_per_s": f"{plan.tokens_per_second:.0f}",
         "predicted_memory_gb": f"{plan.memory.total / 1e9:.2f}",
         "fits": str(plan.fits),
+        "problem": plan.problem,
     }
 
 
 def _model(row: Mapping[str, str]) -> Model:
-    name = (row.get("model") or "").strip()
+    name = row.get("model", "")
     for known in (name.lower(), f"nanotron-{name.lower()}"):
         if known in MODELS:
             model = MODELS[known]
-            sequence = (row.get("sequence") or "").strip()
-            return replace(model, sequence=_integer(row, "sequence")) if sequence else model
-    if not all((row.get(size) or "").strip() for size in _SIZES):
+            return replace(model, sequence=_integer(row, "sequence")) if row.get("sequence") else model
+    if not all(row.get(size) for size in _SIZES):
         raise ConfigError(f"no model is called {name!r}; use one of {join(MODELS)}, or the columns {join(_SIZES)}")
     layers, hidden, heads, intermediate, vocabulary, sequence_length = (_integer(row, size) for size in _SIZES)
-    kv_heads = _integer(row, "kv_heads") if (row.get("kv_heads") or "").strip() else heads
-    return Model(name or "model", layers, hidden, heads, kv_heads, intermediate, vocabulary, sequence_length)
+    kv_heads = _integer(row, "kv_heads") if row.get("kv_heads") else heads
+    gated = row.get("gated", "").lower() not in ("false", "no", "0")
+    return Model(name or "model", layers, hidden, heads, kv_heads, intermediate, vocabulary, sequence_length, gated)
 
 
 def _integer(row: Mapping[str, str], name: str) -> int:
-    text = (row.get(name) or "").strip()
+    text = row.get(name, "")
     try:
         value = float(text)
     except ValueError:

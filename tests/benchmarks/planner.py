@@ -1,12 +1,17 @@
-"""`labkit plan` beside published runs; nothing here is timed."""
+"""`labkit plan` beside published runs, and beside steps on the virtual cluster; only the planning is timed."""
 
 from __future__ import annotations
 
+import time
 from statistics import median
 from typing import Any
 
+from labkit.planner.model import MODELS
+from labkit.planner.plan import Job, best_plans
+from labkit.planner.reasons import what_would_change_it
 from tests.benchmarks.table import Bar, table
 from tests.planner.published_runs import cells, contradictions, foundry, memory, nanotron
+from tests.planner.simulated_plans import H100S, every_small_plan, verified
 
 
 def run(*, quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
@@ -43,4 +48,44 @@ def run(*, quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         Bar("safe plans that did not run", held.unsafe, 0.06),
         Bar("median error of memory", held.error, 0.10),
     ]
-    return "\n".join(lines), bars, {"cells": [vars(cell) for cell in found]}
+    text, more = _on_cluster(3 if quick else 20, exhaustive=not quick)
+    took, at_512 = _planning()
+    return "\n".join([*lines, text, took]), [*bars, *more, at_512], {"cells": [vars(cell) for cell in found]}
+
+
+def _on_cluster(count: int, *, exhaustive: bool) -> tuple[str, list[Bar]]:
+    """Return what drawn plans for 64 ranks are off, and what the best plan loses to an exhaustive search."""
+    found = verified(count)
+    rows = [
+        [
+            each.plan.job.model.name, str(each.plan.layout), f"{1e3 * each.simulated.seconds:.0f}",
+            f"{each.error:+.1%}", each.differences()[0][0], f"{each.memory_error:+.1%}",
+        ]
+        for each in found
+    ]  # fmt: skip
+    lines = [table(["drawn, 64 H100s", "layout", "simulated, ms", "error", "most off", "memory"], rows)]
+    bars = [
+        Bar("median error of drawn plans, simulated", median(abs(each.error) for each in found), 0.10),
+        Bar("median error of their memory", median(abs(each.memory_error) for each in found), 0.10),
+    ]
+    if exhaustive:
+        every = list(every_small_plan())
+        best = min(every, key=lambda each: each.simulated.seconds)
+        picked = min(every, key=lambda each: each.plan.seconds)
+        lost = picked.simulated.seconds / best.simulated.seconds - 1
+        lines.append(
+            f"  {len(every)} plans of a small job on 8: the best is {best.plan.layout}, the planner's "
+            f"{picked.plan.layout}, {lost:.1%} slower"
+        )
+        bars.append(Bar("its pick behind exhaustive search", lost, 0.05))
+    return "\n".join(lines), bars
+
+
+def _planning() -> tuple[str, Bar]:
+    """Return how long planning Llama 3 70B on 512 GPUs takes."""
+    job, begin = Job(MODELS["llama3-70b"], 512, 512, H100S), time.perf_counter()
+    best = best_plans(job, 5)
+    for plan in best[:1]:
+        what_would_change_it(plan)
+    seconds = time.perf_counter() - begin
+    return f"  Llama 3 70B on 512 GPUs planned in {seconds:.2f} s", Bar("planning 512 GPUs, s", seconds, 2.0)

@@ -2,7 +2,7 @@
 
 ``nanotron_h100.csv``: benchmarks of the Ultra-Scale Playbook (Hugging Face 2025, Apache-2.0), 1,296 configurations on 8
 to 256 H100s, of which 688 ran. ``llm_foundry.csv``: mosaicml/llm-foundry, scripts/train/benchmarking/README.md, FSDP;
-nothing was fitted to it.
+nothing was fitted to it, nor to ``torchtitan.csv``.
 """
 
 from __future__ import annotations
@@ -168,6 +168,39 @@ def foundry() -> tuple[tuple[str, int, float], ...]:
             plan = planned(Job(model, size, split.batch, machines), split)
             took = split.batch * sequence / float(row["Throughput (T/s)"])
             found.append((row["GPU"], sequence, plan.seconds / took - 1))
+    return tuple(found)
+
+
+@cache
+def stall() -> tuple[float, float]:
+    """Return what a stalled run takes longer by neighbour and microbatch, in the median, and how far runs are from it.
+
+    A stage in the middle has two neighbours, one at an end of two stages has one. The distance is the median of the
+    absolute errors of what a step took longer.
+    """
+    each = []
+    for run in nanotron():
+        if run.stalled and run.seconds is not None:
+            split = run.plan.layout
+            messages = min(2, split.pipeline - 1) * split.accumulation + split.pipeline - 2
+            each.append((run.seconds - run.plan.seconds) / messages)
+    return median(each), median(abs(one / median(each) - 1) for one in each)
+
+
+@cache
+def torchtitan() -> tuple[tuple[str, float], ...]:
+    """Return (run, error of step time) of torchtitan's published runs in bfloat16.
+
+    Its H100s have 96 GB at 2.4 TB/s (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md and
+    asyncTP_llama3_h100_2025-06_torchtitan.md). Selective recomputation counts as full.
+    """
+    device = replace(DEVICES["h100"], memory_bytes=96 * 10**9, memory_bytes_per_second=2400e9)
+    machines, found = replace(H100S, device=device), []
+    with (_HERE / "torchtitan.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            plan = row_plan(row, machines)
+            measured = float(row["tokens_per_s_per_gpu"]) * plan.layout.world_size
+            found.append((row["runs"], measured / plan.tokens_per_second - 1))
     return tuple(found)
 
 

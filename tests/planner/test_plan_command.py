@@ -53,12 +53,12 @@ def test_plans_are_told_with_time_memory_and_reasons(tmp_path: Path) -> None:
     assert plans[0]["memory_bytes"]["total"] < 80e9
 
 
-def test_a_table_keeps_its_columns_and_gets_three(tmp_path: Path) -> None:
+def test_a_table_keeps_its_columns_and_gets_four(tmp_path: Path) -> None:
     said("--table", str(PUBLISHED), "--out", str(tmp_path / "predicted.csv"))
     with (tmp_path / "predicted.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 1296
-    assert list(rows[0])[-3:] == ["predicted_tokens_per_s", "predicted_memory_gb", "fits"]
+    assert list(rows[0])[-4:] == ["predicted_tokens_per_s", "predicted_memory_gb", "fits", "problem"]
     assert rows[0]["tokens_per_s"] == "321200"
     assert 0.9 < float(rows[0]["predicted_tokens_per_s"]) / 321200 < 1.1
     assert {row["fits"] for row in rows} == {"True", "False"}
@@ -95,6 +95,9 @@ def test_a_table_of_another_model_names_its_sizes(tmp_path: Path) -> None:
         (("--model", "llama3-405b", "--gpus", "16", "--batch", "16"), "GPUs would do"),
         (("--table", "nowhere.csv", "--out", "out.csv"), "nowhere.csv cannot be read as a table: no such file"),
         (("--table", str(PUBLISHED)), "--table needs --out"),
+        (("--table", str(PUBLISHED), "--out", "/nowhere/out.csv"), "could not be written: no such file"),
+        (("--model", "llama3-8b", "--gpus", "8", "--json", "/nowhere/p.json"), "could not be written to /nowhere"),
+        (("--model", "llama3-8b", "--gpus", "296", "--batch", "7"), "A batch of 296 would do"),
     ],
 )
 def test_bad_input_is_told_with_what_would_do(words: tuple[str, ...], answer: str) -> None:
@@ -104,24 +107,59 @@ def test_bad_input_is_told_with_what_would_do(words: tuple[str, ...], answer: st
     assert answer in " ".join(said(*words, code=2).split())
 
 
-@pytest.mark.parametrize(
-    ("line", "answer"),
-    [
-        ("1B,1,1,1,8,1,1,0", "line 2"),
-        ("9B,1,1,1,8,1,1,0", "no model is called '9B'"),
-        ("1B,x,1,1,8,1,1,0", "microbatch is 'x', not a whole number"),
-        ("1B,nan,1,1,8,1,1,0", "microbatch is 'nan', not a whole number"),
-        ("1B,1,1,1,8,1,1,7", "zero is 7"),
-        ("1B,0,1,1,8,1,1,0", "at least 1"),
-    ],
-)
-def test_a_row_that_describes_no_run_is_named(tmp_path: Path, line: str, answer: str) -> None:
-    table = tmp_path / "runs.csv"
-    table.write_text(f"model,microbatch,grad_acc,nodes,dp,pp,tp,zero\n{line}\n", encoding="utf-8")
-    words = ("--table", str(table), "--out", str(tmp_path / "out.csv"))
-    if answer == "line 2":
-        said(*words)
-        return
-    told = " ".join(said(*words, code=2).split())
-    assert "line 2" in told
-    assert answer in told
+_ROWS = {
+    "1B,1,1,8,1,1,0,,,,": "",
+    "9B,1,1,8,1,1,0,,,,": "no model is called '9B'",
+    "1B,x,1,8,1,1,0,,,,": "microbatch is 'x', not a whole number",
+    "1B,nan,1,8,1,1,0,,,,": "microbatch is 'nan', not a whole number",
+    "1B,1,1,8,1,1,7,,,,": "zero is 7",
+    "1B,0,1,8,1,1,0,,,,": "at least 1",
+    "1B,1,1,8,1": "tp is '', not a whole number",
+    "1B,1,1,8,1,1,3,selective,,,": "recompute is 'selective'",
+    "1B,1,1,8,1,1,3,,2,,": "context parallelism is not planned for",
+    "1B,1,1,8,1,1,3,,,fp8,": "only products of 16 bits",
+    "1B,1,1,8,1,1,3,,,bf16,True": "a compiled program is not planned for",
+    "8B,1,8,1,4,2,0,full,1,BF16,False": "",
+}
+
+
+def test_a_row_that_cannot_be_predicted_says_why_and_the_others_are(tmp_path: Path) -> None:
+    table, out = tmp_path / "runs.csv", tmp_path / "out.csv"
+    head = "Model,Microbatch,GRAD_ACC,dp,pp,tp,ZeRO,recompute,cp,precision,compile"
+    table.write_text("\n".join([head, *_ROWS, ""]), encoding="utf-8")
+    told = " ".join(said("--table", str(table), "--out", str(out)).split())
+    assert f"2 of {len(_ROWS)} rows predicted" in told
+    assert "line 3: no model is called '9B'" in told
+    assert "and 7 more" in told
+    with out.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row, problem in zip(rows, _ROWS.values(), strict=True):
+        assert problem in row["problem"]
+        assert bool(row["predicted_tokens_per_s"]) == bool(row["fits"]) == (not problem)
+
+
+def test_a_table_of_which_nothing_can_be_predicted_is_refused(tmp_path: Path) -> None:
+    table, head = tmp_path / "runs.csv", "model,microbatch,grad_acc,dp,pp,tp,zero\n"
+    for text, answer in (
+        ("", "it is empty"),
+        (head, "has a first line and no rows"),
+        ("model,dp\n1B,8\n", "lacks the columns microbatch, grad_acc, pp, tp and zero"),
+        (head + "9B,1,1,8,1,1,0\n", "Line 2: no model is called '9B'"),
+    ):
+        table.write_text(text, encoding="utf-8")
+        assert answer in " ".join(said("--table", str(table), "--out", str(tmp_path / "o.csv"), code=2).split())
+
+
+def test_chunks_make_the_bubble_shorter_and_hold_more(tmp_path: Path) -> None:
+    table, out = tmp_path / "runs.csv", tmp_path / "out.csv"
+    row = "llama3-70b,1,32,8,4,8,1"
+    table.write_text(
+        f"model,microbatch,grad_acc,dp,pp,tp,zero,chunks\n{row},1\n{row},5\n{row.replace('32', '30')},5\n",
+        encoding="utf-8",
+    )
+    said("--table", str(table), "--out", str(out))
+    with out.open(newline="", encoding="utf-8") as file:
+        plain, chunked, odd = csv.DictReader(file)
+    assert float(plain["predicted_tokens_per_s"]) < float(chunked["predicted_tokens_per_s"])
+    assert float(plain["predicted_memory_gb"]) < float(chunked["predicted_memory_gb"])
+    assert odd["problem"]

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 from math import fsum, isclose
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -147,13 +148,41 @@ def test_a_hugging_face_config_is_a_model(tmp_path: Path) -> None:
         ("[1]", "holds no object"),
         (json.dumps({**config, "num_local_experts": 8}), "mixture of 8 experts"),
         (json.dumps({key: value for key, value in config.items() if key != "vocab_size"}), "does not say vocab_size"),
-        (json.dumps({**config, "num_attention_heads": 31}), "31 heads do not divide"),
+        (json.dumps({**config, "num_attention_heads": 31}), "31 heads"),
+        (json.dumps({**config, "head_dim": 256}), "32 heads of 256 in a hidden size of 4096"),
     ):
         path.write_text(broken, encoding="utf-8")
         with pytest.raises(ConfigError, match=words):
             find_model(str(path))
     with pytest.raises(ConfigError, match="No model is called 'llama9'; use one of"):
         find_model("llama9")
+
+
+_LLAMA_LIKE = {
+    "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 14_336, "max_position_embeddings": 32_768, "hidden_act": "silu", "tie_word_embeddings": False,
+}  # fmt: skip
+_CONFIGS: dict[str, tuple[dict[str, Any], float]] = {
+    "mistral": ({**_LLAMA_LIKE, "vocab_size": 32_000, "sliding_window": 4096, "head_dim": None}, 7.24e9),
+    "qwen2": (
+        {**_LLAMA_LIKE, "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28, "vocab_size": 152_064,
+         "num_key_value_heads": 4, "intermediate_size": 18_944}, 7.62e9,
+    ),
+    "gpt2": (
+        {"n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "n_inner": None, "vocab_size": 50_257,
+         "activation_function": "gelu_new"}, 124e6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", _CONFIGS)
+def test_a_config_of_each_family_has_its_published_parameters(kind: str, tmp_path: Path) -> None:
+    config, parameters = _CONFIGS[kind]
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": kind}), encoding="utf-8")
+    model = find_model(str(tmp_path))
+    assert isclose(model.parameters, parameters, rel_tol=0.01)
+    assert model.gated == (kind != "gpt2")
+    assert best_plans(Job(replace(model, sequence=1024), 8, 8, H100S), 1)
 
 
 def test_a_plan_is_carried_over_whole() -> None:

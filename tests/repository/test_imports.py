@@ -47,6 +47,7 @@ LAYERS = (
     "models",
     "hybrid_gpt",
     "torchs_hybrid",
+    "planned_steps",
     "servers",
     "calibration",
     "widgets",

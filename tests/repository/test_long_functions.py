@@ -17,7 +17,7 @@ STILL_LONG = {
 }
 STILL_WIDE = {
     "commands/learning.py launch": 17,
-    "commands/planning.py plan": 22,
+    "commands/planning.py plan": 23,
     "commands/teaching.py grade": 15,
     "exercises/sharded_training/training.py training_case": 13,
     "grading/grade.py grade": 16,
