@@ -148,10 +148,9 @@ def _what_would_fit(job: Job, plans: Sequence[Plan]) -> str:
         f"{format_bytes(least.memory.total)} a GPU, and {format_bytes(capacity)} are safe."
     )
     for factor in (2, 4, 8, 16, 32, 64):
-        more = replace(job, num_gpus=job.num_gpus * factor, batch=job.batch * max(1, factor))
-        try:
-            best_plans(more, 1)
-        except ConfigError:
+        more = replace(job, num_gpus=job.num_gpus * factor, batch=job.batch * factor)
+        split = layouts(more.model, more.num_gpus, more.batch, node_size=more.machines.node_size)
+        if all(step_memory(more.model, layout, more.held).total > capacity for layout in split):
             continue
         return f"{said} {more.num_gpus} GPUs would do."
     return said
