@@ -168,6 +168,7 @@ LATE = {
     "labkit.widgets": "loads matplotlib or ipywidgets",
     "labkit.torch_port": "loads torch",
     "labkit.crashes": "loads torch",
+    "labkit.planned_steps": "loads torch",
     "labkit.launch": "loads torch, or is loaded in a child process only",
     "labkit.lessons": "lending loads checks and a reader of sources; only a cell that needs something waits for it",
     "labkit.grading": "loads SQLAlchemy, Dask, nbclient or the sandbox, which only some commands need",
