@@ -46,9 +46,7 @@ def _too_much(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Findi
         large = [call for call in calls if not call.kind.startswith("all_to_all") and call.bytes > told]
         if large:
             call = large[0]
-            text = (
-                f"Rank {rank} called dist.{call.kind} with {call.bytes:,} bytes: tokens went to ranks that need none."
-            )
+            text = f"Rank {rank} called dist.{call.kind} with {call.bytes:,} bytes: not a few numbers for each expert."
             yield Finding(_EVERYBODY, text, "dist.all_to_all", call.kind, rank, call.sequence)
         mine, here = _tokens_of(case, rank)
         sent = wire.bytes_sent(rank) + sum(call.bytes for call in calls if call.kind.startswith("all_to_all"))
@@ -163,7 +161,7 @@ EXERCISE = declared(
     ),
     visible=(
         routed_case("2 ranks, 2 experts each, room for all", 1481, [[0, 1]], (6, 6), 2, 12),
-        routed_case("2 ranks, 2 experts each, capacity 3", 1482, [[0, 1]], (7, 6), 2, 3),
+        routed_case("2 ranks, 2 experts each, capacity 3", 1482, [[0, 1]], (10, 6), 2, 3),
         routed_case("3 ranks, 1 expert each, capacity 4", 1483, [[0, 1, 2]], (5, 2, 8), 1, 4),
         routed_case("a mesh of 2 expert by 2 data ranks, expert first", 1484, [[0, 2], [1, 3]], (6, 5, 7, 4), 2, 3),
     ),
