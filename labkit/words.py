@@ -62,3 +62,9 @@ def plainly(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{error} is missing"
     return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def in_points(first: float, second: float) -> str:
+    """Return how far apart two percentages are: "2.5 percentage points"."""
+    apart = float(f"{abs(first - second):.2g}")
+    return f"{apart:g} percentage point{'' if apart == 1 else 's'}"

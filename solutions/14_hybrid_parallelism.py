@@ -404,12 +404,6 @@ print("torch's own", mean_losses(torchs.results))
 # This run cannot show all of your work: no weight here is of kind `"tokens"`, and both replicas have as many targets. The
 # check of [[combine_gradients]] tests both.
 #
-# Here are both runs on one time axis. torch's ends later, because it begins later.
-
-# %% tags=["no-slide"]
-labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
-
-# %% [markdown]
 # **By how many percent does one of torch's steps take longer than one of yours?** A negative number says shorter.
 
 # %% tags=["predict"]
@@ -419,9 +413,14 @@ labkit.predict("torchs_step", 8, unit="%")
 labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
 
 # %% [markdown]
-# Why torch's run begins later: `parallelize_module` scatters every weight, and stages first tell each
-# other their shapes. Its step makes fewer calls and hides a third of its communication. Its extra small
-# operators take about as much again: each costs its launch, 4 us here, however little it computes.
+# torch's step makes fewer calls and hides a third of its communication. Its extra small operators take about as much again:
+# each costs its launch, 4 us here, however little it computes.
+#
+# Here are both runs on one time axis. torch's ends later, because it begins later: `parallelize_module` scatters every
+# weight, and stages first tell each other their shapes.
+
+# %% tags=["no-slide"]
+labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
 
 # %% [markdown] tags=["slide-only"]
 # ## Eight ranks, one model
@@ -679,6 +678,245 @@ def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: i
 labkit.check("deal_layers", deal_layers)
 
 # %% [markdown]
+# ## Bonus: A ring as an axis of the mesh
+#
+# A text too long for one GPU is cut, too. Along an axis `context`, ranks hold other tokens of the same samples. For weights
+# they are like replicas: each has seen its own targets, so gradients are weighed and summed along it. For attention they are
+# a **ring**: keys and values go round in blocks, and each rank's queries meet all of them. No rank ever holds all keys, or
+# the scores of its queries with all keys.
+#
+# Softmax does not need all scores at once. Keep each query's largest score so far, its sum of exponentials and its weighted
+# sum of values; rescale both sums whenever the largest grows. (The bonus of lesson 12 asked for this much.)
+#
+# Backward is new. A key's gradient comes from *every* query that saw it, and those are on other ranks. And scores were not
+# kept. Forward returns with its output one number for each query: the logarithm of its sum of exponentials. From that,
+# backward computes each weight again, block by block.
+#
+# ### Exercise [[context_ring]]
+#
+# *15 points, about 35 minutes; difficulty 5 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="context_ring" points=15 difficulty=5 importance=3 minutes=35 title="Around the ring, and back" provides=["ring_forward", "ring_backward"] bonus=true
+# BEGIN SOLUTION context_ring
+def passed_on(tensors, place, size, group):
+    coming = [torch.empty_like(each) for each in tensors]
+    for mine, new in zip(tensors, coming, strict=True):
+        send = dist.P2POp(dist.isend, mine, group=group, group_peer=(place + 1) % size)
+        receive = dist.P2POp(dist.irecv, new, group=group, group_peer=(place - 1) % size)
+        for work in dist.batch_isend_irecv([send, receive]):
+            work.wait()
+    return coming
+
+
+# END SOLUTION
+
+
+def ring_forward(
+    q: Tensor, k: Tensor, v: Tensor, places: Tensor, group: dist.ProcessGroup | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return causal attention of this rank's queries over all keys of the group, and each query's logsumexp.
+
+    A rank sends to the next rank of its group only, its last one to its first. No collective of torch.distributed is
+    called. Forward and backward together send k, v and places at most 2N - 1 times, and gradients of k and v N times.
+    Memory does not grow with N. Autograd is off.
+
+    Args:
+        q, k, v: Of this rank's tokens, shape (B, H, T/N, K); scores are divided by the root of K.
+        places: Which tokens these are, ascending, shape (T/N,); whichever: nobody else knows another rank's places.
+        group: N ranks along the axis; None for all.
+
+    Returns:
+        The output, shape (B, H, T/N, K), and the logarithm of the sum of exp(score) over all keys that a query sees,
+        its own and earlier ones, shape (B, H, T/N, 1).
+    """
+    # BEGIN SOLUTION context_ring
+    size, place = dist.get_world_size(group), dist.get_rank(group)
+    held = [k.contiguous(), v.contiguous(), places]
+    largest = q.new_full((*q.shape[:-1], 1), float("-inf"))
+    total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
+    for step in range(size):
+        if step:
+            held = passed_on(held, place, size, group)
+        keys, values, where = held
+        if where[0] > places[-1]:
+            continue  # all of them are later than all queries
+        scores = q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(where[None, :] > places[:, None], float("-inf"))
+        grown = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        weights, old = (scores - grown).exp(), (largest - grown).exp()
+        total = total * old + weights.sum(-1, keepdim=True)
+        mixed = mixed * old + weights @ values
+        largest = grown
+    return mixed / total, largest + total.log()
+    # END SOLUTION
+
+
+def ring_backward(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, places: Tensor, out: Tensor, logsumexp: Tensor,
+    group: dist.ProcessGroup | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the gradients of this rank's q, k and v, by the rules of ring_forward.
+
+    Args:
+        gradient: Of this rank's output.
+        q, k, v, places: As there.
+        out, logsumexp: What ring_forward returned.
+        group: As there.
+    """
+    # BEGIN SOLUTION context_ring
+    size, place = dist.get_world_size(group), dist.get_rank(group)
+    k, v = k.contiguous(), v.contiguous()
+    root, row = q.shape[-1] ** 0.5, (gradient * out).sum(-1, keepdim=True)
+    of_q = torch.zeros_like(q)
+    held = [k, v, places, torch.zeros_like(k), torch.zeros_like(v)]
+    for _ in range(size):
+        keys, values, where, of_keys, of_values = held
+        scores = q @ keys.transpose(-1, -2) / root
+        weights = (scores - logsumexp).exp().masked_fill(where[None, :] > places[:, None], 0.0)
+        slopes = weights * (gradient @ values.transpose(-1, -2) - row) / root
+        of_q += slopes @ keys
+        of_keys += slopes.transpose(-1, -2) @ q
+        of_values += weights.transpose(-1, -2) @ gradient
+        held = passed_on(held, place, size, group)
+    return of_q, held[3], held[4]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("context_ring", ring_forward, ring_backward)
+
+# %% [markdown]
+# Your ring on an axis of a mesh: eight virtual ranks, two texts along `data`, each cut into four along `context`. How far is
+# it from each text's attention in one process, output and gradients?
+
+
+# %%
+def furthest_off(**sizes):
+    mesh = Mesh(**sizes)
+    ring, draw = mesh.groups["context"], torch.Generator().manual_seed(mesh.place["data"])
+    q, k, v, gradient = (torch.randn(1, 2, 64, 8, generator=draw) for _ in range(4))
+    places = torch.arange(64).chunk(sizes["context"])[mesh.place["context"]]
+    mine = [each[:, :, places] for each in (q, k, v)]
+    with torch.no_grad():
+        out, logsumexp = ring_forward(*mine, places, ring)
+        found = ring_backward(gradient[:, :, places], *mine, places, out, logsumexp, ring)
+    leaves = [each.requires_grad_() for each in (q, k, v)]
+    whole = functional.scaled_dot_product_attention(*leaves, is_causal=True)
+    wanted = (whole, *torch.autograd.grad(whole, leaves, gradient))
+    return max((a - b[:, :, places]).abs().max().item() for a, b in zip((out, *found), wanted, strict=True))
+
+
+off = labkit.run(lambda: furthest_off(context=4, data=2), on=labkit.virtual(8), echo=False).results
+print("equal, up to rounding" if max(off) < 1e-5 else off)
+
+# %% [markdown]
+# These ranks hold their tokens in order. Where all keys of a block are later than a rank's queries, it skips the block: rank 0
+# is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from the end, so that
+# all ranks have equally many pairs of a query and a key that it sees.
+#
+# **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, how many times as fast is zig-zag?
+
+# %% tags=["why"] exercise="ring_balance" title="Zig-zag" bonus=true
+labkit.answer("ring_balance", 1.875)
+
+# %% [markdown] tags=["slide-only"]
+# ## A ring of tokens, and back
+#
+# * forward: keys and values go round, N - 1 passes
+# * backward: their **gradients** go with them, N passes
+#
+# **To the room:** in order, who is done first?
+#
+# <!-- notes: Rank 0: it has half a block, the last rank seven and a half of eight. Zig-zag is 1.875 times as fast. -->
+
+# %% [markdown]
+# ## Bonus: Experts
+#
+# A **mixture of experts** has many MLPs in a layer and uses one for each token: more weights, the same work. A **router**
+# decides: the largest of `softmax(x @ router)` says which expert, and how much its result counts (the **gate**). The output
+# is `x + gate * expert(x)`.
+#
+# Along an axis `expert`, ranks hold other experts, and other tokens. So tokens travel: an all-to-all brings each to its
+# expert, another one brings the result back. Nobody knows beforehand how many go where.
+#
+# What if everybody asks for the same expert? Two answers, both from Switch Transformer (Fedus and others, 2021). Each expert
+# has a **capacity**. It takes the first tokens of all ranks that ask for it, in order of ranks, then of tokens. All later ones
+# pass: their output is `x`. And a **balance loss** pulls the router towards equal shares: `E * sum(f * P)` over E experts.
+# `f` is the share of tokens that ask for an expert, taken or not, `P` its mean probability; both over all tokens of the group.
+#
+# Which tokens are dropped then does not depend on how many ranks there are: it is what one process with all tokens does.
+#
+# ### Exercise [[expert_parallel]]
+#
+# *15 points, about 35 minutes; difficulty 4 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="expert_parallel" points=15 difficulty=4 importance=3 minutes=35 title="Experts" provides=["expert_layer"] bonus=true
+def expert_layer(
+    x: Tensor, router: Tensor, experts: list[nn.Module], capacity: int, group: dist.ProcessGroup | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the layer's output for this rank's tokens, and the balance loss, the same on every rank of the group.
+
+    A token that is taken goes to its expert's rank and back; nothing else travels but a few numbers for each expert. No
+    expert computes more than its capacity. Autograd is off.
+
+    Args:
+        x: This rank's tokens, shape (T, D); other ranks may have more or fewer.
+        router: Shape (D, E), the same on every rank.
+        experts: The E/N experts of this rank, each from (n, D) to (n, D): rank r of the group has experts r E/N up to,
+            not including, (r + 1) E/N.
+        capacity: How many tokens an expert takes, of all ranks of the group together.
+        group: N ranks along the axis; None for all.
+    """
+    # BEGIN SOLUTION expert_parallel
+    num_experts, size, place = router.shape[1], dist.get_world_size(group), dist.get_rank(group)
+    chances = (x @ router).softmax(-1)
+    gate, chosen = chances.max(-1)
+    asks = functional.one_hot(chosen, num_experts)  # (T, E)
+    told = torch.cat([asks.sum(0).to(x.dtype), chances.sum(0)])
+    everybody = [torch.empty_like(told) for _ in range(size)]
+    dist.all_gather(everybody, told, group=group)
+    counts, sums = torch.stack(everybody).split(num_experts, dim=1)  # (N, E) each
+    balance = num_experts * (counts.sum(0) * sums.sum(0)).sum() / counts.sum() ** 2
+
+    number = counts[:place].sum(0)[chosen] + asks.cumsum(0).gather(1, chosen[:, None])[:, 0] - 1
+    rows = (number < capacity).nonzero().flatten()
+    rows = rows[chosen[rows].argsort(stable=True)]  # this rank's tokens that are taken, sorted by expert
+    up_to = functional.pad(counts.cumsum(0).clamp(max=capacity), (0, 0, 1, 0))
+    taken = up_to.diff(dim=0).long().view(size, size, -1)  # from which rank, to which rank, to which of its experts
+    sent, received = taken[place].sum(-1).tolist(), taken[:, place].sum(-1).tolist()
+
+    inbox, back = x.new_empty(sum(received), x.shape[1]), x.new_empty(len(rows), x.shape[1])
+    dist.all_to_all_single(inbox, x[rows], received, sent, group=group)
+    whose = torch.arange(len(experts)).repeat(size).repeat_interleave(taken[:, place].flatten())
+    for mine, expert in enumerate(experts):
+        inbox[whose == mine] = expert(inbox[whose == mine])
+    dist.all_to_all_single(back, inbox, sent, received, group=group)
+    out = x.clone()
+    out[rows] += gate[rows, None] * back
+    return out, balance
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("expert_parallel", expert_layer)
+
+# %% [markdown]
+# In backward, gradients go the same way: the same all-to-all, splits exchanged.
+
+# %% [markdown] tags=["slide-only"]
+# ## Experts
+#
+# * all-to-all: each token to its expert, and back
+# * capacity: first come, first served
+# * balance loss: `E * sum(f * P)`, 1 where all are asked alike
+#
+# **To the room:** everybody asks for one expert. What is the loss?
+#
+# <!-- notes: Up to E, where the router is sure. Tokens beyond capacity pass the layer unchanged. -->
+
+# %% [markdown]
 # ### Sources
 #
 # * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: tensor
@@ -686,6 +924,10 @@ labkit.check("deal_layers", deal_layers)
 # * Z. Sun and others, "AdaPipe: Optimizing Pipeline Parallelism with Adaptive Recomputation and Partitioning", ASPLOS 2024:
 #   what each stage computes again, and how many layers it gets.
 # * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3: the order of the axes, and why.
+# * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); T. Dao and
+#   others, "FlashAttention" (2022): weights computed again in backward; W. Brandon and others, "Striped Attention" (2023).
+# * W. Fedus, B. Zoph and N. Shazeer, "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient
+#   Sparsity" (2021): one expert a token, capacity, the balance loss.
 # * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): the activations that a
 #   layer keeps.
 # * PyTorch documentation: `init_device_mesh`, `parallelize_module`, `fully_shard`, `torch.distributed.pipelining`.

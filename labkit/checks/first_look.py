@@ -42,7 +42,8 @@ def find_first_look(recorded: Timeline | None, number: int, verdict: Verdict, go
     """Return the event to look at first, or None where the case recorded no call to look at.
 
     It is, in this order: the call of a problem on the wire that the verdict repeats; the call that raised; of those
-    that hang the one that began first; the call the verdict is about; the last thing its rank received.
+    that hang the one that began first; the call the verdict is about. Of a wrong number there is none: which call it
+    comes from nobody knows.
 
     Args:
         recorded: The timeline of the run.
@@ -57,12 +58,7 @@ def find_first_look(recorded: Timeline | None, number: int, verdict: Verdict, go
     calls = np.flatnonzero(is_call(part) & (part.kind != "wait") & ~_of_the_check(part))
     if not len(calls):
         return None
-    found = (
-        _of_a_problem(part, verdict)
-        or _of_a_failure(part, calls, got)
-        or _of_a_call(part, verdict)
-        or _last_received(part, calls, verdict, got)
-    )
+    found = _of_a_problem(part, verdict) or _of_a_failure(part, calls, got) or _of_a_call(part, verdict)
     return found and FirstLook(part, found[0], _event(part, found[0]), found[1])
 
 
@@ -113,17 +109,6 @@ def _of_a_call(part: Timeline, verdict: Verdict) -> _Found | None:
     )
     row = next(wanted, None)
     return None if row is None else (row, "the call the check speaks of.")
-
-
-def _last_received(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict, got: Got) -> _Found | None:
-    """Return the last call that brought something to the rank of the verdict, or its last call."""
-    if verdict.rank is None or isinstance(got, Failure):
-        return None
-    mine = [row for row in calls.tolist() if part.rank[row] == verdict.rank]
-    brought = [row for row in mine if part.kind[row] not in SENDS]
-    if brought:
-        return brought[-1], f"the last that rank {verdict.rank} was given; look at what came before it."
-    return (mine[-1], f"the last call of rank {verdict.rank}.") if mine else None
 
 
 def _of_the_check(part: Timeline) -> npt.NDArray[np.bool_]:

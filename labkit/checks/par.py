@@ -58,6 +58,7 @@ class Par:
         cluster: Keyword arguments of ``labkit.virtual``.
         most_time: How many times as long yours may take; None where any time passes.
         most_memory: How many times as much memory yours may hold at its peak; None likewise.
+        advice: What to change where a bound is exceeded, for this exercise; "" for what usually helps.
     """
 
     what: str
@@ -68,6 +69,7 @@ class Par:
     cluster: Mapping[str, Any] = field(default_factory=dict)
     most_time: float | None = None
     most_memory: float | None = None
+    advice: str = ""
 
     def world(self) -> World:
         """Return the virtual world it is measured in."""
@@ -126,7 +128,9 @@ def _kept(par: Par, yours: Score) -> Verdict:
     ):
         if most is not None and mine > most * ours:
             text = f"{par.what[:1].upper()}{par.what[1:]} {what} {shown(mine)}, {mine / ours:.2f} times par's."
-            return Verdict(False, text, _HINTS[mistake], f"at most {shown(int(most * ours))}", shown(mine), mistake)
+            return Verdict(
+                False, text, par.advice or _HINTS[mistake], f"at most {shown(int(most * ours))}", shown(mine), mistake
+            )
     return Verdict(True)
 
 

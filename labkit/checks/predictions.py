@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from labkit.board.reporting import report_guess, report_measured
 from labkit.slugs import is_slug
 from labkit.widgets.live import is_live
+from labkit.words import in_points
 
 Plain: TypeAlias = int | float | str | bool | None
 """What may be guessed: a number, a word, yes or no; None is no guess yet."""
@@ -68,7 +69,7 @@ class Revealed:
         if self.problem:
             return self.problem
         sentence = f"You guessed {with_unit(self.guess, self.unit)}, it is {with_unit(self.result, self.unit)}"
-        return f"{sentence}: {how_far(self.guess, self.result)}."
+        return f"{sentence}: {how_far(self.guess, self.result, self.unit)}."
 
     def _ipython_display_(self) -> None:
         """Show the line, and a timeline as the widget it is in a live page."""
@@ -171,13 +172,18 @@ def with_unit(value: Plain, unit: str) -> str:
     return f"{text} {unit}".rstrip()
 
 
-def how_far(guess: Plain, result: Plain) -> str:
-    """Return how a guess compares with the result: "within 1 %", "too low by a factor of 3.1"."""
+def how_far(guess: Plain, result: Plain, unit: str = "") -> str:
+    """Return how a guess compares with the result: "within 1 %", "too low by a factor of 3.1".
+
+    Percentages are compared in percentage points: "2.5 percentage points too low".
+    """
     if not (_is_number(guess) and _is_number(result)):
         return "as you said" if guess == result else "not what you said"
     mine, found = float(guess), float(result)  # type: ignore[arg-type]
     if mine == found:
         return "exactly"
+    if unit == "%":
+        return f"{in_points(mine, found)} too {'high' if mine > found else 'low'}"
     if mine * found <= 0 or mine < 0:
         return f"off by {with_unit(abs(found - mine), '')}"
     if abs(mine / found - 1) < 0.005:

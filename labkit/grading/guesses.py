@@ -36,7 +36,7 @@ class Guess:
         words = "no guess" if self.guess is None else with_unit(self.guess, self.unit)
         if self.found is not None:
             words += f"; the lesson found {with_unit(self.found, self.unit)}"
-            words += "" if self.guess is None else f": {how_far(self.guess, self.found)}"
+            words += "" if self.guess is None else f": {how_far(self.guess, self.found, self.unit)}"
         if self.measured is not None:
             words += f"; your notebook, run here, {with_unit(self.measured, self.unit)}"
         return words

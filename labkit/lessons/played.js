@@ -13,8 +13,12 @@ const number = (text) => {
 const round = (value) => Number(value.toPrecision(2)).toLocaleString("en");
 
 // The words of labkit.reveal.
-const howFar = (guess, result) => {
+const howFar = (guess, result, unit) => {
   if (guess === result) return "exactly";
+  if (unit === "%") {
+    const apart = round(Math.abs(result - guess));
+    return `${apart} percentage point${apart === "1" ? "" : "s"} too ${guess > result ? "high" : "low"}`;
+  }
   if (guess * result <= 0 || guess < 0) return `off by ${round(Math.abs(result - guess))}`;
   const way = guess > result ? "high" : "low";
   const share = Math.abs(guess / result - 1);
@@ -46,7 +50,7 @@ for (const form of document.querySelectorAll("form[data-guess]")) {
       told(form, "Write a number.");
       return;
     }
-    told(form, `It is ${result.told}. Your guess: ${howFar(guess, Number(result.result))}.`);
+    told(form, `It is ${result.told}. Your guess: ${howFar(guess, Number(result.result), result.unit)}.`);
     reveal(name);
   });
   form.querySelector("button.plain").addEventListener("click", () => {

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from labkit.widgets.colours import GREY, INK, still_ink
 from labkit.widgets.language import LIGHT
+from labkit.words import in_points
 
 GUESS_COLOUR, RESULT_COLOUR = GREY, still_ink(LIGHT["forward"])
 _WIDTH, _HEIGHT, _DPI = 560, 138, 100
@@ -23,12 +24,17 @@ def is_logarithmic(guess: float, result: float) -> bool:
     return small > 0 and large / small >= _LEAST_FOR_LOG
 
 
-def how_far(guess: float, result: float) -> str:
-    """Return how far off a guess is: "×14 too low", or by how much where a factor says nothing."""
+def how_far(guess: float, result: float, unit: str = "") -> str:
+    """Return how far off a guess is: "×14 too low", or by how much where a factor says nothing.
+
+    Percentages are compared in percentage points.
+    """
     if guess == result:
         return "exactly right"
     word = "too low" if guess < result else "too high"
     small, large = sorted((abs(guess), abs(result)))
+    if unit == "%":
+        return f"{in_points(guess, result)} {word}"
     if guess * result <= 0 or small == 0:
         return f"{abs(result - guess):.3g} {word}"
     factor = large / small
@@ -70,7 +76,7 @@ def draw(guess: float, result: float, unit: str) -> Figure:
         axes.plot([value], [0], color=colour, markeredgewidth=2, clip_on=False, **style)
         place: dict[str, Any] = {"xytext": (0, height), "textcoords": "offset points", "ha": "center"}
         axes.annotate(f"{word} {value:.4g}", (value, 0), color=colour, fontsize=TEXT, weight="bold", **place)
-    figure.text(0.02, 0.86, how_far(guess, result), fontsize=TEXT + 1, weight="bold", color=INK)
+    figure.text(0.02, 0.86, how_far(guess, result, unit), fontsize=TEXT + 1, weight="bold", color=INK)
     return figure
 
 

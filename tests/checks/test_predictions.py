@@ -13,7 +13,9 @@ import torch
 
 import labkit
 from labkit.checks import predictions
+from labkit.grading.guesses import Guess
 from labkit.lessons.source import load
+from labkit.widgets.guess_picture import how_far
 
 SOURCES = sorted((Path(__file__).parents[2] / "solutions").glob("[0-9][0-9]_*.py"))
 
@@ -69,6 +71,21 @@ def test_several_guesses_of_one_exercise_are_kept_apart_and_a_new_one_replaces_t
 def test_how_far_off_a_guess_was_is_said_in_words(guess: Any, result: Any, said: str) -> None:
     labkit.predict("step_ms", guess)
     assert repr(labkit.reveal("step_ms", result)).endswith(f": {said}.")
+
+
+@pytest.mark.parametrize(
+    ("guess", "result", "said"),
+    [
+        (40, 28.57, "11 percentage points too high"),
+        (-3, 2.5, "5.5 percentage points too low"),
+        (7, 8, "1 percentage point too low"),
+    ],
+)
+def test_percentages_are_compared_in_points(guess: float, result: float, said: str) -> None:
+    labkit.predict("share", guess, unit="%")
+    assert repr(labkit.reveal("share", result)).endswith(f": {said}.")
+    assert str(Guess("share", guess, "%", result)).endswith(said)
+    assert how_far(guess, result, "%") == said
 
 
 @pytest.mark.parametrize(("guess", "result"), [("tree", "ring"), (True, False), (1, 1e300), (5e-324, 1), (2, "two")])

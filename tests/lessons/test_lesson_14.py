@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 import labkit
 from labkit.errors import ConfigError
@@ -43,9 +44,12 @@ class TestContract(LessonContract):
         "batch_too",
         "lay_out",
         "deal_layers",
+        "context_ring",
+        "ring_balance",
+        "expert_parallel",
     )
-    bonus = ("deal_layers",)
-    bonus_points = 10
+    bonus = ("deal_layers", "context_ring", "ring_balance", "expert_parallel")
+    bonus_points = 40
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
@@ -62,6 +66,10 @@ class TestContract(LessonContract):
         "torchrun": r"torchrun --nproc-per-node 8",
         "the next lesson": r"the next question",
         "sources": r"### sources",
+        "the ring": r"keys and values go round in blocks",
+        "what forward keeps": r"logarithm of its sum of exponentials",
+        "capacity": r"first tokens of all ranks",
+        "balance": r"`e \* sum\(f \* p\)`",
     }
 
 
@@ -244,3 +252,27 @@ def test_replicas_are_out_of_step_so_that_the_recording_tells_who_sums_with_whom
         if span.name == "all_reduce":
             ends.setdefault(span.rank, []).append(span.end_ns)
     assert [rank for rank in range(1, 8) if ends[rank][:4] == ends[0][:4]] == [4]
+
+
+def test_zig_zag_is_as_much_faster_as_the_lesson_says() -> None:
+    """Counted are pairs of a query and a key that it sees, of the rank that has most of them."""
+    size, pieces = 8, torch.arange(16 * 64).chunk(16)
+    in_order = max(int((torch.cat(pieces[2 * rank : 2 * rank + 2]) + 1).sum()) for rank in range(size))
+    zig_zag = {int((torch.cat([pieces[rank], pieces[-1 - rank]]) + 1).sum()) for rank in range(size)}
+    key = json.loads((KEYS / "ring_balance" / "key.json").read_text(encoding="utf-8"))
+    assert len(zig_zag) == 1
+    assert in_order / zig_zag.pop() == pytest.approx(key["answers"][""], abs=2e-3)
+
+
+def test_the_balance_loss_is_one_where_all_are_asked_alike_and_the_number_of_experts_where_one_is(
+    answers: dict[str, Any],
+) -> None:
+    def loss(router: torch.Tensor) -> float:
+        experts = [torch.nn.Identity() for _ in range(4)]
+        ran = labkit.run(
+            lambda: answers["expert_layer"](torch.eye(4), router, experts, 1), on=labkit.virtual(1), echo=False
+        )
+        return float(ran.results[0][1])
+
+    assert loss(100 * torch.eye(4)) == pytest.approx(1.0)
+    assert loss(100 * torch.tensor([[1.0, 0, 0, 0]] * 4)) == pytest.approx(4.0)

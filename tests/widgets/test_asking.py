@@ -54,6 +54,6 @@ def test_a_timeline_is_revealed_with_its_number_and_not_before_the_guess() -> No
     assert set(before) == {"text/plain"}
     predict("waiting_share", 40, unit="%")
     data, metadata = reveal("waiting_share", 50, timeline)._repr_mimebundle_()
-    assert data["text/plain"].splitlines()[0] == "You guessed 40 %, it is 50 %: 20 % too low."
+    assert data["text/plain"].splitlines()[0] == "You guessed 40 %, it is 50 %: 10 percentage points too low."
     assert timeline.summary() in data["text/plain"] and data["image/png"].startswith(b"\x89PNG")
     assert "text/html" not in data and metadata["labkit"]["prediction"] == "waiting_share"

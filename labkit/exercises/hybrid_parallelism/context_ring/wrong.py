@@ -1,0 +1,139 @@
+"""Wrong answers to context_ring, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+SKIPPED = "        if where[0] > places[-1]:\n            continue  # all of them are later than all queries\n"
+FORWARD_MASK = 'scores = scores.masked_fill(where[None, :] > places[:, None], float("-inf"))'
+BACKWARD_MASK = ".masked_fill(where[None, :] > places[:, None], 0.0)"
+BY_INDEX = "torch.arange(len(where))[None, :] > torch.arange(len(places))[:, None]"
+PASSED = "        held = passed_on(held, place, size, group)\n    return of_q"
+ON_KEYS = "        of_keys += slopes.transpose(-1, -2) @ q\n"
+ON_VALUES = "        of_values += weights.transpose(-1, -2) @ gradient\n"
+WEIGHTS = f"        weights = (scores - logsumexp).exp(){BACKWARD_MASK}\n"
+EXCHANGE = """        send = dist.P2POp(dist.isend, mine, group=group, group_peer=(place + 1) % size)
+        receive = dist.P2POp(dist.irecv, new, group=group, group_peer=(place - 1) % size)
+        for work in dist.batch_isend_irecv([send, receive]):
+            work.wait()
+"""
+
+changed("forward without a ring", "forward on its own keys", ("for step in range(size):", "for step in range(1):"))
+changed(
+    "forward's mask by index", "forward causal by index",
+    (FORWARD_MASK, FORWARD_MASK.replace("where[None, :] > places[:, None]", BY_INDEX)), (SKIPPED, ""),
+)  # fmt: skip
+changed("forward without a mask", "forward not causal", (FORWARD_MASK, "pass"), (SKIPPED, ""))
+changed(
+    "forward without the root", "forward scores not scaled", ("keys.transpose(-1, -2) / q.shape[-1] ** 0.5", "keys.mT")
+)
+changed("the sum not rescaled", "sums not rescaled", ("total * old + weights", "total + weights"))
+changed("values not rescaled", "sums not rescaled", ("mixed * old + weights", "mixed + weights"))
+changed(
+    "the largest of this block only", "not a number",
+    ("torch.maximum(largest, scores.amax(-1, keepdim=True))", "scores.amax(-1, keepdim=True)"),
+)  # fmt: skip
+changed("the logarithm alone", "the largest is missing", ("largest + total.log()", "total.log()"))
+changed("no logarithm", "the sum itself", ("largest + total.log()", "largest.exp() * total"))
+changed("the largest alone", "not the logarithm of the sum", ("largest + total.log()", "largest"))
+changed(
+    "backward without a ring",
+    "its own keys only",
+    ("for _ in range(size):", "for _ in range(1):"),
+    (PASSED, "    return of_q"),
+)
+changed(
+    "sums of its own queries", "gradients left behind",
+    (ON_KEYS, ON_KEYS.replace("of_keys", "mine_k")), (ON_VALUES, ON_VALUES.replace("of_values", "mine_v")),
+    ("    of_q = torch.zeros_like(q)\n", "    of_q, mine_k, mine_v = (torch.zeros_like(each) for each in (q, k, v))\n"),
+    ("return of_q, held[3], held[4]", "return of_q, mine_k, mine_v"),
+)  # fmt: skip
+changed(
+    "stops a pass early", "one pass short",
+    (PASSED, "        held = passed_on(held, place, size, group) if _ < size - 1 else held\n    return of_q"),
+)  # fmt: skip
+changed("no term of the row", "the row's term is missing", (" - row)", ")"))
+changed(
+    "a softmax of this block", "a softmax for each block",
+    (WEIGHTS, '        later = where[None, :] > places[:, None]\n'
+              '        weights = scores.masked_fill(later, float("-inf")).softmax(-1).nan_to_num(0.0)\n'),
+)  # fmt: skip
+changed("no root behind", "gradients not scaled", ("- row) / root", "- row)"))
+changed("no root in scores", "scores not scaled", ("keys.transpose(-1, -2) / root", "keys.transpose(-1, -2)"))
+changed("backward without a mask", "not causal", (BACKWARD_MASK, ""))
+changed(
+    "backward's mask by index",
+    "causal by index",
+    (WEIGHTS, WEIGHTS.replace("where[None, :] > places[:, None]", BY_INDEX)),
+)
+changed(
+    "ranks of the world", "not to the next rank",
+    ("dist.get_world_size(group), dist.get_rank(group)", "dist.get_world_size(), dist.get_rank()"),
+    ("group=group, group_peer=(place + 1) % size", "peer=(place + 1) % size"),
+    ("group=group, group_peer=(place - 1) % size", "peer=(place - 1) % size"),
+)  # fmt: skip
+changed(
+    "the other way round", "not to the next rank",
+    ("group_peer=(place + 1)", "group_peer=(place + 9 - 10)"), ("group_peer=(place - 1)", "group_peer=(place + 1)"),
+)  # fmt: skip
+changed(
+    "all the way round in forward",
+    "a pass too many",
+    ("        if step:\n            held", "        if True:\n            held"),
+)
+changed(
+    "send, then receive", "everybody sends first",
+    (EXCHANGE, "        dist.send(mine, group=group, group_dst=(place + 1) % size)\n"
+               "        dist.recv(new, group=group, group_src=(place - 1) % size)\n"),
+)  # fmt: skip
+changed(
+    "an outbox filled again before it has left", "buffer reused in flight",
+    (EXCHANGE, """        outbox = outboxes.setdefault((mine.dtype, mine.shape), torch.empty_like(mine))
+        outbox.copy_(mine)
+        pending.append(dist.isend(outbox, group=group, group_dst=(place + 1) % size))
+        dist.recv(new, group=group, group_src=(place - 1) % size)
+"""),
+    ("def passed_on(", "outboxes, pending = {}, []\n\n\ndef passed_on("),
+    ("    return of_q, held", "    for work in pending:\n        work.wait()\n    return of_q, held"),
+)  # fmt: skip
+WRONG.wrong(
+    "gathered", "calls the library",
+    """
+def everything(mine, dim, group):
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, mine.contiguous(), group=group)
+    return torch.cat(parts, dim)
+
+
+def ring_forward(q, k, v, places, group):
+    later = everything(places, 0, group) > places[:, None]
+    scores = (q @ everything(k, 2, group).mT / q.shape[-1] ** 0.5).masked_fill(later, float("-inf"))
+    return scores.softmax(-1) @ everything(v, 2, group), scores.logsumexp(-1, keepdim=True)
+
+
+def ring_backward(gradient, q, k, v, places, out, logsumexp, group):
+    where, whole = everything(places, 0, group), [everything(each, 2, group) for each in (q, k, v, gradient)]
+    with torch.enable_grad():
+        leaves = [each.requires_grad_() for each in whole[:3]]
+        out = functional.scaled_dot_product_attention(*leaves, attn_mask=where <= where[:, None])
+        found = torch.autograd.grad(out, leaves, whole[3])
+    return [each.chunk(dist.get_world_size(group), 2)[dist.get_rank(group)] for each in found]
+""",
+)  # fmt: skip
+WRONG.wrong(
+    "all keys at once", "too much memory",
+    """
+def ring_forward(q, k, v, places, group=None):
+    size, place, blocks = dist.get_world_size(group), dist.get_rank(group), [[k, v, places]]
+    for _ in range(size - 1):
+        blocks.append(passed_on(blocks[-1], place, size, group))
+    keys, values, where = (torch.cat(each, dim) for each, dim in zip(zip(*blocks), (2, 2, 0)))
+    scores = (q @ keys.mT / q.shape[-1] ** 0.5).masked_fill(where > places[:, None], float("-inf"))
+    return scores.softmax(-1) @ values, scores.logsumexp(-1, keepdim=True)
+""",
+)  # fmt: skip
+changed("the output alone", "nothing returned", ("return mixed / total, largest + total.log()", "return mixed / total"))
+changed("the gradient of q alone", "nothing returned", ("return of_q, held[3], held[4]", "return of_q"))
