@@ -139,7 +139,8 @@ def _waits(each: list[float], layout: Layout) -> list[float]:
     as fast as the slowest stage behind lets them.
     """
     found, before, whole, in_flight = [], 0.0, math.fsum(each), len(each)
-    slowest, slowest_behind = 0.0, []
+    slowest = 0.0
+    slowest_behind: list[float] = []
     for seconds in reversed(each):
         slowest_behind.append(slowest)
         slowest = max(slowest, seconds)
