@@ -118,7 +118,7 @@ class FourProofs:
         for exercise in _known(self.number).values():
             if exercise.distributed and exercise.id not in (self.main if self._even else set()) | ON_PROCESSES:
                 functions = functions_for(exercise, names)
-                for each in exercise.visible:
+                for each in exercise.visible[::2]:  # all of them on processes, with `make test-all`
                     verdict = judge(exercise, each, *brought(exercise, functions, each))
                     assert verdict.passed, (exercise.id, each.name, verdict)
 
