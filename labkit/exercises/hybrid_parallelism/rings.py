@@ -14,7 +14,6 @@ from labkit.checks.case import Case, Values
 from labkit.checks.draws import normal, part_of
 from labkit.checks.groups import group_of
 from labkit.checks.values import tensor
-from labkit.exercises.hybrid_parallelism.context_ring.driver import GRADIENTS
 
 BATCH, HEADS, WIDTH = 2, 2, 4
 """Samples, heads and width of a head in every case."""
@@ -101,7 +100,7 @@ def expected(case: Case) -> list[Values]:
         whole = torch.autograd.grad(out, [q, k, v], gradient)
         pieces = zip(*(each.chunk(len(ranks), 2) for each in whole), strict=True)
         found |= {
-            member: {**attended(case, member)._asdict(), **dict(zip(GRADIENTS, each, strict=True))}
+            member: {**attended(case, member)._asdict(), **Pair(*each)._asdict()}
             for member, each in zip(ranks, pieces, strict=True)
         }
     return [found[rank] for rank in range(case.world_size)]

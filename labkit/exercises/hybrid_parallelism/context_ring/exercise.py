@@ -19,9 +19,9 @@ from labkit.checks.structure import NOT_A_NUMBER, NOTHING
 from labkit.checks.traffic import SENT, library_calls, lost_messages
 from labkit.checks.values import tensor
 from labkit.checks.wire import Wire
-from labkit.exercises.hybrid_parallelism.context_ring.driver import GRADIENTS, drive
+from labkit.exercises.hybrid_parallelism.context_ring.driver import drive
 from labkit.exercises.hybrid_parallelism.context_ring.par import PAR
-from labkit.exercises.hybrid_parallelism.rings import attended, expected, of, pair, ring_case, summed
+from labkit.exercises.hybrid_parallelism.rings import Pair, attended, expected, of, pair, ring_case, summed
 
 Way = Callable[[Case, int], Tensor]
 
@@ -35,7 +35,7 @@ def _forward(**mistake: Any) -> dict[str, tuple[Way, ...]]:
 
 
 def _backward(**mistake: Any) -> dict[str, tuple[Way, ...]]:
-    return {key: (partial(summed, key=key, **mistake),) for key in GRADIENTS}
+    return {key: (partial(summed, key=key, **mistake),) for key in Pair._fields}
 
 
 def _of_itself(case: Case, rank: int, key: str) -> Tensor:
@@ -132,7 +132,7 @@ EXERCISE = declared(
         tensor_result("out", "the output", _NO_RESCALE),
         Result("logsumexp", "{ranks}: the output is right, logsumexp on rank {rank} is not; entry {entry} is furthest "
                "off.", _LOGARITHM, near),
-        *(tensor_result(key, f"forward is right, but the gradient of {key[-1]}") for key in GRADIENTS),
+        *(tensor_result(key, f"forward is right, but the gradient of {key[-1]}") for key in Pair._fields),
         _too_many_passes,
     ),
     mistakes=(
@@ -161,7 +161,7 @@ EXERCISE = declared(
                 "the largest score plus the logarithm of the rescaled sum."),
         Mistake("its own keys only",
                 "Only this rank's keys and queries have met. Pass k, v, places and the gradients of k and v on, until "
-                "they are home.", {key: partial(_of_itself, key=key) for key in GRADIENTS}),
+                "they are home.", {key: partial(_of_itself, key=key) for key in Pair._fields}),
         Mistake("gradients left behind",
                 "You added up what this rank's queries contribute to all keys that came by. Each block of keys needs "
                 "its own sum, over all ranks: let it travel with them.",
