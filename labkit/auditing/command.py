@@ -27,6 +27,8 @@ def audited(
     echo: bool,
     against: int | None = None,
     resume: str | None = None,
+    late: bool = False,
+    what_if: bool = False,
 ) -> Audit:
     """Return what an audit of a script says, written to the files that were named.
 
@@ -43,7 +45,7 @@ def audited(
             raise ConfigError(f"{name} {file}: there is no folder {folder}; make it, or name another file.")
     found = audit(
         path, *args, on=virtual(int(number)), steps=steps, seed=seed, timeout=timeout, echo=echo,
-        against=against, resume=_resume(resume),
+        against=against, resume=_resume(resume), late=late, what_if=what_if,
     )  # fmt: skip
     if as_json is not None:
         found.save(as_json)

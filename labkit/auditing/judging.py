@@ -15,6 +15,7 @@ from labkit.auditing.rules import (
     idle,
     losses,
     model_buffers,
+    order,
     parameters,
     random_state,
     reference,
@@ -49,6 +50,7 @@ LOOKS: tuple[Look, ...] = tuple(
         idle,
         reference,
         resume,
+        order,
     )
 )
 

@@ -94,7 +94,10 @@ class Step:
 
 @dataclass
 class Seen:
-    """All that was seen of a run; lists are in the order in which things happened on each rank."""
+    """All that was seen of a run; lists are in the order in which things happened on each rank.
+
+    any_source are the lines that receive from any rank, with whether each sender is answered before another is heard.
+    """
 
     world_size: int
     steps: list[Step] = field(default_factory=list)
@@ -114,6 +117,7 @@ class Seen:
     numbers: list[Number] = field(default_factory=list)
     squares: list[SquareSum] = field(default_factory=list)
     messages: set[tuple[int, int]] = field(default_factory=set)
+    any_source: dict[str, bool] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     scheduler_steps: list[SchedulerStep] = field(default_factory=list)
@@ -124,6 +128,7 @@ class Seen:
     schedules: dict[int, str] = field(default_factory=dict)
     timeline: Any = None
     parting: Any = ""
+    lateness: Any = ""
     resumed: Any = ""
     loaded: list[Load] = field(default_factory=list)
     cut: list[tuple[int, str]] = field(default_factory=list)
@@ -132,4 +137,5 @@ class Seen:
     nodes: dict[int, int] = field(default_factory=dict)
     problems: list[Any] = field(default_factory=list)
     num_steps: dict[int, int] = field(default_factory=dict)
+    num_calls: dict[int, int] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)
