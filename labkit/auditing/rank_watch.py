@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from labkit.auditing.bits import kept, unseen
+from labkit.auditing.exchanged import Exchanged
 from labkit.auditing.facts import Backward
 from labkit.auditing.flights import Flights
 from labkit.auditing.names import Names
@@ -73,6 +74,7 @@ class RankWatch:
         self.cut: dict[int, tuple[str, int]] = {}
         self.ratios: dict[int, float] = {}
         self.loading = self.num_messages = 0
+        self.exchanged = Exchanged(rank)
         self.heard: Posted | None = None
         self.even_buffers: set[int] = set()
         self.schedulers: dict[int, int] = {}

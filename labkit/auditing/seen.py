@@ -28,6 +28,7 @@ from labkit.auditing.facts import (
     SquareSum,
     Used,
 )
+from labkit.auditing.mishap import Mishap
 
 Groups = tuple[tuple[int, ...], ...]
 """Ranks in groups that have something in common."""
@@ -135,6 +136,8 @@ class Seen:
     work: dict[int, dict[str, float]] = field(default_factory=dict)
     wide_parameters: bool = False
     nodes: dict[int, int] = field(default_factory=dict)
+    serves: bool = False
+    mishaps: list[Mishap] = field(default_factory=list)
     problems: list[Any] = field(default_factory=list)
     num_steps: dict[int, int] = field(default_factory=dict)
     num_calls: dict[int, int] = field(default_factory=dict)

@@ -69,6 +69,7 @@ class Watch:
             if problem is not None:
                 self.seen.problems.append((rank.rank, mine.step, *problem))
         mine.num_operators += not known.views
+        mine.exchanged.operator(rank, known, args, kwargs, mine.step, in_backward=in_backward())
         if known.draws and mine.step and known.func.namespace == "aten" and (kwargs or {}).get("generator") is None:
             mine.drew_in_steps |= any(
                 one.dim() for one in tensors_of(out)
@@ -124,6 +125,7 @@ class Watch:
         """Note who sends to whom, and whether whoever sends is answered before another is listened to."""
         mine = self._ranks[rank.rank]
         mine.num_messages += 1
+        mine.exchanged.message(posted, mine.step)
         if posted.sends:
             self.seen.messages.add((rank.rank, posted.peer))
             if self.probes is not None and self.probes.keeps_sent:
@@ -189,6 +191,7 @@ class Watch:
             made = mine.scalars.get(address_of(losses[0]), "") if losses else ""
         if self.probes is not None and alone and len(losses) == 1 and losses[0].numel() == 1:
             self.probes.add(mine, "loss", "", losses[0], made or line(frame))
+        mine.exchanged.backward()
         mine.backwards.append(Backward(line(frame), made, root, not alone))
         mine.scalars.clear()
         mine.cut.clear()
@@ -374,5 +377,9 @@ class Watch:
         for place, number in sorted(self._shots):
             self._meet(place, number)
         self.seen.num_calls = {one.rank: one.num_calls + one.num_messages for one in self._ranks}
+        self.seen.serves = any(one.exchanged.serves for one in self._ranks)
+        self.seen.mishaps = [
+            mishap for one in self._ranks for mishap in (*one.exchanged.mishaps, *one.exchanged.never_found())
+        ]
         self.seen.work = {one.rank: one.work for one in self._ranks}
         return self.seen
