@@ -165,7 +165,7 @@ def _is_a_time_limit(error: RunError) -> bool:
 
 def _first_line(error: LabkitError) -> str:
     first = str(error).splitlines()[0]
-    return "nobody can go on: " + str(error).split("\n\n")[-1].splitlines()[0] if "Watchdog caught" in first else first
+    return str(error).split("\n\n")[-1].splitlines()[0] if "Watchdog caught" in first else first
 
 
 def _failed_at(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import labkit
 from labkit.auditing.auditing import Audit
-from labkit.errors import RankFailed
+from labkit.errors import RunError
 from labkit.failures import Pause
 from tests.audit.programs import train
 
@@ -170,7 +170,7 @@ def test_what_hangs_on_who_is_late_is_found_with_one_delay_that_shows_it(
     (again,) = re.findall(r"failures=\[Pause\((\d), seconds=([\d.e-]+), call=(\d)\)\]", one.advice)
     pause = Pause(int(again[0]), float(again[1]), call=int(again[2]))
     if fn is stop:  # what the finding says can be repeated
-        with pytest.raises(RankFailed):
+        with pytest.raises(RunError):
             labkit.run(fn, on=labkit.virtual(3, failures=[pause]), echo=False)
     (tmp_path / "stop").unlink(missing_ok=True)
     assert not labkit.audit(fn, True, on=labkit.virtual(3), late=True).findings
