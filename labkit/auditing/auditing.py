@@ -171,21 +171,23 @@ def audit(
     seen.loads = _reads_checkpoints(fn)
     findings = judged(seen)
     if what_if and seen.timeline is not None:
-        changes = sum(one.change is not None for one in findings)
-        if changes:
-            _announce("with one thing changed", changes * watched_s)
+        _announce("with one thing changed", sum(one.change is not None for one in findings) * watched_s)
         findings = [
             saving(one, seen, fn, given, world, steps, seed, timeout, entries) if one.change is not None else one
             for one in findings
         ]
+    return _said(name, world.world_size, seen, findings, time.monotonic() - began)
+
+
+def _said(name: str, world_size: int, seen: Seen, findings: list[Finding], seconds: float) -> Audit:
     unseen = not_looked_at(seen)
     broken = {finding.rule for finding in findings}
     notes = (
         () if seen.num_steps else ("no optimizer.step() was seen: nothing that hangs on training steps was looked at",)
     )
     return Audit(
-        name, world.world_size, max(seen.num_steps.values(), default=0), tuple(findings),
-        tuple(rule for rule in RULES if rule not in broken and rule not in unseen), time.monotonic() - began, notes,
+        name, world_size, max(seen.num_steps.values(), default=0), tuple(findings),
+        tuple(rule for rule in RULES if rule not in broken and rule not in unseen), seconds, notes,
         {rule: reason for rule, reason in unseen.items() if rule not in broken},
     )  # fmt: skip
 

@@ -38,7 +38,7 @@ class Exchanged:
         self._adds: set[int] = set()
         self._versions: dict[int, list[str]] = defaultdict(list)
         self._reads: dict[tuple[int, str], int] = {}
-        self._keys: dict[str, dict[int, set[int]]] = {}
+        self._looked_up: dict[str, dict[int, set[int]]] = {}
 
     # ---- messages
 
@@ -118,12 +118,12 @@ class Exchanged:
 
     def hashed(self, key: torch.Tensor, step: int, line: Callable[[], str]) -> None:
         """Note a tensor under which a program keeps something."""
-        self._keys.setdefault(line(), {}).setdefault(step, set()).add(id(key))
+        self._looked_up.setdefault(line(), {}).setdefault(step, set()).add(id(key))
 
     def never_found(self) -> list[Mishap]:
         """Return the lines that look up state by tensors of which none was a key in the step before."""
         found = []
-        for source, by_step in self._keys.items():
+        for source, by_step in self._looked_up.items():
             fresh = [step for before, step in pairwise(sorted(by_step)) if not by_step[before] & by_step[step]]
             if fresh:
                 found.append(Mishap("state lost", self.rank, fresh[0], source, "", (len(fresh),)))

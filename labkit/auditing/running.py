@@ -61,7 +61,7 @@ def run_watched(
     is_script = isinstance(fn, Script)
     watch = Watch(world.world_size, steps)
     watch.probes = probes
-    watch.changed = None if change is None else Changed(change)
+    watch.what_if = None if change is None else Changed(change)
     _under_way.append((watch, mode))
     set_span_recorder(span)
     try:
@@ -69,7 +69,7 @@ def run_watched(
             outcome = simulate(
                 _Program(fn), args, world.cluster, timeout=timeout, seed=seed, init=not is_script, echo=echo,
                 cuda=is_script if world.cuda is None else world.cuda, observer=watch,
-                suffers=Suffering(pauses) if pauses else None, what_if=watch.changed,
+                suffers=Suffering(pauses) if pauses else None,
             )  # fmt: skip
         watch.seen.timeline = outcome.timeline
     except RunTimeout:

@@ -47,7 +47,7 @@ class Watch:
         """
         self.seen = Seen(world_size)
         self.probes: Probes | None = None
-        self.changed: Changed | None = None
+        self.what_if: Changed | None = None
         self.stopped: set[int] = set()
         self._ranks = [RankWatch(rank) for rank in range(world_size)]
         self._limit = steps
@@ -98,8 +98,8 @@ class Watch:
         mine, first = self._ranks[rank.rank], next(iter(part.inputs or part.outputs), None)
         self._groups[tuple(sorted(group.ranks))] = None
         call = called(self.seen, mine, group, part, op, sys._getframe(1))
-        if self.changed is not None:
-            self.changed.called(rank, call)
+        if self.what_if is not None:
+            self.what_if.called(rank, call)
         gives = call.kind != "broadcast" or not part.outputs  # what others than the root bring is no value
         if self.probes is not None and self.probes.keeps_sent and gives and not call.in_backward:
             self.probes.add(mine, "sent", f"{call.kind} of {len(group.ranks)} ranks", part.inputs, call.source)
@@ -262,8 +262,8 @@ class Watch:
         if mine is None or fills_state(sys._getframe(1)):
             return
         self._enough(mine)
-        if self.changed is not None and (rank := current_rank()) is not None:
-            self.changed.steps(rank)
+        if self.what_if is not None and (rank := current_rank()) is not None:
+            self.what_if.steps(rank)
         place = mine.optimizers.setdefault(id(optimizer), len(mine.optimizers))
         mine.kept_alive.append(optimizer)
         shot = brought(mine, optimizer, line(sys._getframe(1)))

@@ -65,7 +65,6 @@ from labkit.simulator.suffering import Suffering
 from labkit.simulator.trials import Trial
 from labkit.simulator.virtual_deadlock import describe as describe_deadlock
 from labkit.simulator.virtual_port import make_port
-from labkit.simulator.what_if import WhatIf
 from labkit.simulator.work_done import marked_at_steps, work_table
 from labkit.timeline.span import Problem
 from labkit.torch_port.asked_groups import as_nccl_does
@@ -98,7 +97,6 @@ def simulate(
     cuda: bool = False,
     observer: Observer | None = None,
     suffers: Suffering | None = None,
-    what_if: WhatIf | None = None,
     shapes: bool = False,
     fold: Fold | None = None,
 ) -> Outcome:
@@ -115,7 +113,6 @@ def simulate(
         cuda: The ranks find their devices as CUDA devices.
         observer: Is told what ranks do.
         suffers: What breaks, and how ranks are started again; None where nothing may.
-        what_if: What is otherwise than the program says, None for nothing.
         shapes: Tensors on those have no values.
         fold: Which ranks do not run, because others do the same.
 
@@ -135,7 +132,7 @@ def simulate(
         with nullcontext() if trial is None else trial.with_disk(cluster):
             while True:
                 with collected_by_us():  # to the end: a run recorded millions of objects, none of them in a cycle
-                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial, what_if, shapes, fold)
+                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial, shapes, fold)
                     attempt.carry_out(timeout)
                     if trial is None or not trial.next_after(*attempt.ended()):
                         return attempt.conclude()
@@ -148,12 +145,13 @@ class _Run:
 
     def __init__(
         self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool, observer: Observer | None,
-        trial: Trial | None, what_if: WhatIf | None, shapes: bool, fold: Fold | None,
+        trial: Trial | None, shapes: bool, fold: Fold | None,
     ) -> None:  # fmt: skip
         self._trial = trial
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
+        what_if = None if observer is None else observer.what_if
         placed = cluster if what_if is None else what_if.placed(cluster)
         self._simulation = Simulation(placed, scheduler, Network(placed), observer=observer, what_if=what_if, fold=fold)
         self._simulation.exchange = Exchange(self._simulation)
