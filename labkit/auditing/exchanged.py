@@ -18,8 +18,9 @@ from labkit.torch_port.operators import schema_of
 
 _NEEDS_ITS_ARGUMENTS = ("mm", "addmm", "bmm", "baddbmm", "mul", "convolution")
 """Operators whose backward pass reads what they were given."""
-_ADDS = ("add_", "sub_", "_foreach_add_", "_foreach_sub_", "addcmul_", "addcdiv_")
-_OVERWRITES = ("copy_", "zero_", "fill_", "_foreach_copy_", "_foreach_zero_")
+_ADDS = ("add_", "sub_", "addcmul_", "addcdiv_")
+_OVERWRITES = ("copy_", "zero_", "fill_")
+_OF_MANY = "_foreach_"
 _SERVES = "rpc_serve"
 
 
@@ -81,7 +82,7 @@ class Exchanged:
         self, rank: VirtualRank, known: Operator, args: Any, kwargs: Any, step: int, *, in_backward: bool
     ) -> None:
         """Note what an operator reads and writes."""
-        name = known.name
+        name = known.name.removeprefix(_OF_MANY)
         if self._answers and name in _ADDS:
             self._adds |= self._storages(args) & self._answers.keys()
         if self._received and name in _NEEDS_ITS_ARGUMENTS and not in_backward:
@@ -104,7 +105,7 @@ class Exchanged:
                 self._reads[storage, caller] = len(versions)
                 continue
             since = [] if read is None else [writer for writer in versions[read:] if writer != caller]
-            if known.name in _OVERWRITES and since:
+            if known.name.removeprefix(_OF_MANY) in _OVERWRITES and since:
                 rows = [row for row in rank.record.rows if row.kind == _SERVES and row.name == name]
                 source = rows[-1].source if rows else ""
                 self.mishaps.append(Mishap("update lost", self.rank, step, source, "", (caller, since[-1])))
