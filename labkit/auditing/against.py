@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -49,6 +49,7 @@ def parting(run: Probes, reference: Probes, others: list[Probes]) -> Parting | s
         reference: Those of one process.
         others: Those of the same process with other roundings.
     """
+    run, reference, others = _losses_summed(run), _losses_summed(reference), [_losses_summed(one) for one in others]
     reason = _cannot(run, reference)
     if reason:
         return reason
@@ -74,6 +75,19 @@ def _of_rank_0(probes: Probes) -> Iterator[tuple[Place, torch.Tensor]]:
     for place, values in probes.values.items():
         if 0 in values and place.kind in _COMPARED:
             yield place, values[0]
+
+
+def _losses_summed(probes: Probes) -> Probes:
+    """Return values in which the losses of a step are one, their sum: ranks may come to them in orders of their own."""
+    found: dict[Place, dict[int, torch.Tensor]] = {}
+    for place, values in probes.values.items():
+        if place.kind != "loss":
+            found[place] = values
+            continue
+        one = replace(place, number=0)
+        before = found.pop(one, {})  # it is the last loss that completes the sum
+        found[one] = {rank: value + before[rank] if rank in before else value for rank, value in values.items()}
+    return replace(probes, values=found)
 
 
 def _cannot(run: Probes, reference: Probes) -> str:

@@ -14,10 +14,12 @@ from typing import Any
 from labkit.auditing.catalogue import RULES
 from labkit.auditing.finding import Finding
 from labkit.auditing.judging import judged
+from labkit.auditing.lateness import schedules
 from labkit.auditing.looked import not_looked_at
+from labkit.auditing.origins import reads_clock
 from labkit.auditing.probes import STEPS, Probes
 from labkit.auditing.resuming import Resumed
-from labkit.auditing.running import here, parted, resumed, run_watched
+from labkit.auditing.running import here, parted, paused, resumed, run_watched, saving
 from labkit.auditing.seen import Seen
 from labkit.errors import ConfigError
 from labkit.scripts import Script, script
@@ -107,6 +109,8 @@ def audit(
     against: int | None = None,
     reference: Callable[..., object] | None = None,
     resume: Sequence[object] | bool = False,
+    late: bool = False,
+    what_if: bool = False,
 ) -> Audit:
     """Return what is wrong with a training program, found by a run on virtual ranks.
 
@@ -123,6 +127,9 @@ def audit(
         reference: What is run on one process in place of the program: a function that takes the same arguments.
         resume: For two more runs, one that is stopped and one that goes on from its checkpoint: True where the program
             saves one while it trains, else the script's arguments with which it ends early, such as ("--steps", 2).
+        late: For a run for each rank, in which that rank is late at each of its calls, and two in which one is late at
+            each of its steps; where one ends otherwise, further runs find the fewest delays with which it does.
+        what_if: For a run for each finding that is slow, with the one thing changed that it speaks of: what it saves.
 
     Raises:
         ConfigError: If the world is not virtual, or against is another number.
@@ -139,7 +146,8 @@ def audit(
         raise ConfigError(f"against={against}: a run is compared with one process; write against=1.")
     given, entries = () if is_script else args, here()
     compares = against is not None or reference is not None
-    probes = Probes(steps=_MOST_STEPS if resume else STEPS) if compares or resume else None
+    asks = compares or late or bool(resume)
+    probes = Probes(steps=_MOST_STEPS if resume or late else STEPS, keeps_sent=late) if asks else None
     seen = run_watched(fn, given, world, steps, seed, timeout, echo=echo, probes=probes)
     watched_s = time.monotonic() - began
     if compares and probes is not None:
@@ -147,20 +155,39 @@ def audit(
         seen.parting = parted(probes, seen, reference or fn, given, seed, timeout, entries)
     if resume and probes is not None:
         seen.resumed = _resumed(probes, seen, fn, given, world, resume, seed, timeout, entries, watched_s)
+    if late and probes is not None:
+        every = schedules(seen, seen.num_calls)
+        _announce("with one rank late after the other", len(every) * watched_s)
+        clock = any(reads_clock(call.source) for call in seen.calls[:1])
+        seen.lateness = paused(
+            probes, seen, fn, given, world, steps, every, seed, timeout, entries, reads_clock=clock
+        )  # fmt: skip
+    else:
+        seen.lateness = "make ranks late with --late"
     if not compares:
         seen.parting = "run again on one process with --against 1"
     if not resume:
         seen.resumed = "stop and resume it with --resume"
     seen.loads = _reads_checkpoints(fn)
     findings = judged(seen)
+    if what_if and seen.timeline is not None:
+        _announce("with one thing changed", sum(one.change is not None for one in findings) * watched_s)
+        findings = [
+            saving(one, seen, fn, given, world, steps, seed, timeout, entries) if one.change is not None else one
+            for one in findings
+        ]
+    return _said(name, world.world_size, seen, findings, time.monotonic() - began)
+
+
+def _said(name: str, world_size: int, seen: Seen, findings: list[Finding], seconds: float) -> Audit:
     unseen = not_looked_at(seen)
     broken = {finding.rule for finding in findings}
     notes = (
         () if seen.num_steps else ("no optimizer.step() was seen: nothing that hangs on training steps was looked at",)
     )
     return Audit(
-        name, world.world_size, max(seen.num_steps.values(), default=0), tuple(findings),
-        tuple(rule for rule in RULES if rule not in broken and rule not in unseen), time.monotonic() - began, notes,
+        name, world_size, max(seen.num_steps.values(), default=0), tuple(findings),
+        tuple(rule for rule in RULES if rule not in broken and rule not in unseen), seconds, notes,
         {rule: reason for rule, reason in unseen.items() if rule not in broken},
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from labkit.auditing import judging
 from labkit.auditing.auditing import Audit, audit
@@ -19,16 +20,12 @@ def audited(
     args: Sequence[str],
     on: str,
     *,
-    steps: int | None,
     as_json: Path | None,
     html: Path | None,
-    seed: int,
-    timeout: float | None,
-    echo: bool,
-    against: int | None = None,
-    resume: str | None = None,
+    resume: str | None,
+    **asked: Any,
 ) -> Audit:
-    """Return what an audit of a script says, written to the files that were named.
+    """Return what an audit of a script says, written to the files that were named; asked goes to audit().
 
     Raises:
         ConfigError: If the world or a file cannot be.
@@ -41,10 +38,7 @@ def audited(
         if file is not None and not file.absolute().parent.is_dir():
             folder = file.absolute().parent
             raise ConfigError(f"{name} {file}: there is no folder {folder}; make it, or name another file.")
-    found = audit(
-        path, *args, on=virtual(int(number)), steps=steps, seed=seed, timeout=timeout, echo=echo,
-        against=against, resume=_resume(resume),
-    )  # fmt: skip
+    found = audit(path, *args, on=virtual(int(number)), resume=_resume(resume), **asked)
     if as_json is not None:
         found.save(as_json)
     if html is not None:

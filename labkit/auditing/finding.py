@@ -12,6 +12,30 @@ SEVERITIES = ("wrong", "suspected", "slow")
 
 
 @dataclass(frozen=True)
+class Change:
+    """The one thing that a further run changes, to learn what a finding would save.
+
+    Attributes:
+        kind: "free", "later" and "joined" are calls on the lines (labkit.simulator.what_if); "reads" are values read
+            there, "spread" is what the rank computes there, "placed" is where ranks are.
+        words: The change as a report says it, such as "without these barriers".
+        sources: The program's lines.
+        rank: The rank, where it is a matter of one.
+        among: Over how many ranks that is spread.
+        but_pass: The backward pass of a step whose calls stay as they are, 0 for none.
+        places: For each rank which place of the cluster it has.
+    """
+
+    kind: str
+    words: str
+    sources: frozenset[str] = frozenset()
+    rank: int = -1
+    among: int = 1
+    but_pass: int = 0
+    places: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that is wrong.
 
@@ -25,6 +49,7 @@ class Finding:
         source: The program's file:line, "" where none is known.
         tensor: The parameter, buffer or tensor, "" where it is a matter of none.
         evidence: The numbers, by name.
+        change: What a further run changes to learn what it would save, None where none can.
     """
 
     rule: str
@@ -36,6 +61,7 @@ class Finding:
     source: str = ""
     tensor: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
+    change: Change | None = field(default=None, compare=False)
 
     @property
     def file(self) -> str:
@@ -56,5 +82,5 @@ class Finding:
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
         data = asdict(self)
-        del data["source"]
+        del data["source"], data["change"]
         return data | {"file": self.file, "line": self.line}

@@ -20,9 +20,10 @@ from torch.nn.modules.module import (
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from labkit.auditing.checkpoints_seen import saving
-from labkit.auditing.rank_watch import line
+from labkit.auditing.rank_watch import is_own, line
 from labkit.auditing.setups_seen import setting_up
 from labkit.auditing.watch import Watch
+from labkit.torch_port.backward import in_backward
 from labkit.torch_port.data_loading import loaders_watched
 from labkit.torch_port.sharded_together import param_groups_watched
 
@@ -124,7 +125,16 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
 
         return call
 
+    def hashes(real: Any) -> Any:
+        def call(self: torch.Tensor) -> int:
+            if in_backward() and (mine := watch.here()) is not None and is_own(frame := sys._getframe(1)):
+                mine.exchanged.hashed(self, mine.step, lambda: line(frame))
+            return int(real(self))
+
+        return call
+
     return [
+        (torch.Tensor, "__hash__", hashes),
         *_computing(watch),
         *saving(watch.seen, watch.here),
         *setting_up(watch.seen, watch.here),

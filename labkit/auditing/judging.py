@@ -11,10 +11,12 @@ from labkit.auditing.rules import (
     clipping,
     collectives,
     decisions,
+    exchanged,
     gradients,
     idle,
     losses,
     model_buffers,
+    order,
     parameters,
     random_state,
     reference,
@@ -44,11 +46,13 @@ LOOKS: tuple[Look, ...] = tuple(
         schedulers,
         model_buffers,
         buffers,
+        exchanged,
         checkpoints,
         waits,
         idle,
         reference,
         resume,
+        order,
     )
 )
 

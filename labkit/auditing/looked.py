@@ -124,6 +124,14 @@ def _in_flight(seen: Seen) -> str:
     return "" if used else "nothing was sent asynchronously"
 
 
+def _messages(seen: Seen) -> str:
+    return "" if seen.messages else "no rank sends another a message"
+
+
+def _served(seen: Seen) -> str:
+    return "" if seen.serves else "no rank serves others by torch.distributed.rpc"
+
+
 def _many_ranks(seen: Seen) -> str:
     return "" if seen.world_size > 7 else f"it takes 8 ranks or more, and there are {seen.world_size}"
 
@@ -160,6 +168,14 @@ def _resumption(seen: Seen) -> str:
     return seen.resumed if isinstance(seen.resumed, str) else ""
 
 
+def _late_at_all(seen: Seen) -> str:
+    return "" if "server" in (words := _lateness(seen)) else words
+
+
+def _lateness(seen: Seen) -> str:
+    return seen.lateness if isinstance(seen.lateness, str) else ""
+
+
 _NEEDS: dict[str, tuple[Reason, ...]] = {
     "changed-in-flight": (_in_flight,), "used-before-wait": (_in_flight,),
     "checkpoint-incomplete": (_reads_again, _saves), "checkpoint-misses-ranks": (_saves,),
@@ -175,6 +191,8 @@ _NEEDS: dict[str, tuple[Reason, ...]] = {
     "sharded-as-one": (_sharded,), "buckets-against-backward": (_hooks,),
     "gathered-without-gradient": (_graph,),
     "results-share-memory": (_lists,), "parts-from-one-process": (_reference,), "resumed-apart": (_resumption,),
+    "received-over": (_messages,), "answered-early": (_messages,), "update-lost": (_served,),
+    "ends-otherwise-when-late": (_lateness,), "fails-when-late": (_late_at_all,),
     "replicas-drift": (_data_parallel,), "gradient-not-averaged": (_data_parallel,),
     "many-small-messages": (_two_steps,),
     "synchronised-each-microbatch": (_two_steps,), "waits-at-once": (_two_steps, _in_flight),
@@ -183,6 +201,7 @@ _NEEDS: dict[str, tuple[Reason, ...]] = {
 _WITHOUT_STEPS = (
     "changed-in-flight", "used-before-wait", "results-share-memory", "decided-apart", "declared-whole",
     "objects-each-step", "batches-differ", "sharded-as-one", "parts-from-one-process", "resumed-apart",
-    "evaluated-twice",
+    "evaluated-twice", "received-over", "answered-early", "update-lost", "state-never-found",
+    "ends-otherwise-when-late", "fails-when-late",
 )  # fmt: skip
 """Rules that a program without an optimizer can break, too."""

@@ -9,6 +9,11 @@ from functools import lru_cache
 
 _MOST_HOPS = 4
 _KEEPS = ("append", "extend", "add", "update")
+_BY_CHANCE = (
+    "time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "exists", "is_file", "getmtime", "glob", "listdir",
+    "is_completed", "is_success",
+)  # fmt: skip
+"""What answers otherwise sooner or later."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -49,6 +54,27 @@ def decided(source: str) -> str:
         if node.test.lineno <= number <= _end(node.test):
             return _made(source, node.test) or source
     return source
+
+
+def decided_by_chance(source: str) -> str:
+    """Return the first `if` or `while` of a file that asks a clock, a file or a call under way, "" for none."""
+    tree, _ = _tree(source)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.If | ast.While):
+            asked: list[ast.AST] = [node.test]
+            for name in _names(node.test):
+                made = _assignment(tree, name, node.lineno) if tree is not None else None
+                asked += [made[1]] if made is not None and made[1] is not None else []
+            if any(_name(one) in _BY_CHANCE for part in asked for one in ast.walk(part) if isinstance(one, ast.Call)):
+                return _at(source, node.lineno)
+    return ""
+
+
+def reads_clock(source: str) -> bool:
+    """Return whether a file's text asks a clock."""
+    tree, _ = _tree(source)
+    clocks = ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "elapsed_time", "default_timer")
+    return tree is not None and any(_name(one) in clocks for one in ast.walk(tree) if isinstance(one, ast.Call))
 
 
 def condition_of_block(source: str) -> str:
@@ -150,10 +176,14 @@ def _parameters(scope: ast.AST) -> set[str]:
 def _calls(source: str, callee: str) -> Iterator[ast.Call]:
     tree, number = _tree(source)
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Call) and node.lineno <= number <= _end(node):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if not callee or name == callee:
-                yield node
+        is_here = isinstance(node, ast.Call) and node.lineno <= number <= _end(node)
+        if isinstance(node, ast.Call) and is_here and (not callee or _name(node) == callee):
+            yield node
+
+
+def _name(call: ast.Call) -> str:
+    """Return the last part of what is called."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else str(getattr(call.func, "id", ""))
 
 
 def _scope(tree: ast.Module, number: int) -> ast.AST:

@@ -24,8 +24,8 @@ class Place:
 
     Attributes:
         step: In which training step.
-        kind: "parameter", "input", "output", "function", "loss", "gradient", "random", "rate", or "state", of an
-            optimizer.
+        kind: "parameter", "input", "output", "function", "loss", "gradient", "random", "rate", "sent" to others, or
+            "state", of an optimizer.
         name: Of the parameter, the module, or the line.
         number: How many of the kind and name came before in the step.
     """
@@ -45,6 +45,7 @@ class Probes:
         sources: Place -> the program's line.
         callees: Place -> the name by which the program calls the module.
         steps: So many of a run are kept.
+        keeps_sent: Whether what ranks give to calls is kept, too.
         draws: Whether a forward pass drew random numbers.
         by_batch: The first module that computes with statistics of its batch, "" for none.
     """
@@ -55,6 +56,7 @@ class Probes:
     draws: bool = False
     steps: int = STEPS
     by_batch: str = ""
+    keeps_sent: bool = False
     _counts: dict[tuple[int, int, str, str], int] = field(default_factory=dict)
 
     def add(self, mine: RankWatch, kind: str, name: str, value: Any, source: str, callee: str = "") -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 
 from labkit.auditing.bits import kept, unseen
+from labkit.auditing.exchanged import Exchanged
 from labkit.auditing.facts import Backward
 from labkit.auditing.flights import Flights
 from labkit.auditing.names import Names
+from labkit.simulator.messages import Posted
 from labkit.simulator.state import current_rank
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -37,6 +39,7 @@ class RankWatch:
         passes: Parameter -> how many of them did.
         clipped: Parameter -> its gradient before it was clipped, and after.
         scale: What its gradient scaler multiplies losses with.
+        heard: Its last receive from any rank, until it sends something to who was heard.
     """
 
     def __init__(self, rank: int) -> None:
@@ -70,7 +73,9 @@ class RankWatch:
         self.infinities: set[int] = set()
         self.cut: dict[int, tuple[str, int]] = {}
         self.ratios: dict[int, float] = {}
-        self.loading = 0
+        self.loading = self.num_messages = 0
+        self.exchanged = Exchanged(rank)
+        self.heard: Posted | None = None
         self.even_buffers: set[int] = set()
         self.schedulers: dict[int, int] = {}
         self.kept_alive: list[Any] = []

@@ -108,12 +108,16 @@ def averages_parameters(seen: Seen, ranks: tuple[int, ...]) -> bool:
     members = set(ranks)
     if any(call.holds == "parameter" and call.op and call.step and members <= set(call.ranks) for call in seen.calls):
         return True
-    apart = False
+    apart: set[str] = set()
     for step in [*sorted(seen.steps, key=lambda one: one.number), *seen.ends]:  # they part, and are one again
-        names = [name for name in step.parameters if name not in step.sharded]
-        if apart and names and all(any(members <= set(same) for same in step.parameters[name]) for name in names):
+        names = {name for name in step.parameters if name not in step.sharded}
+        if (
+            apart
+            and apart <= names
+            and all(any(members <= set(same) for same in step.parameters[name]) for name in names)
+        ):
             return True
-        apart = apart or any(splits(step.parameters[name], ranks) for name in names)
+        apart |= {name for name in names if splits(step.parameters[name], ranks)}
     return False
 
 

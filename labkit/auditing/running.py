@@ -10,18 +10,23 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from labkit.auditing.against import Parting, parting
+from labkit.auditing.finding import Change, Finding
 from labkit.auditing.hooks import watched
+from labkit.auditing.lateness import Late, late
 from labkit.auditing.probes import STEPS, Probes
 from labkit.auditing.rank_watch import Enough
 from labkit.auditing.resuming import Resumed, resumed_apart
 from labkit.auditing.roles import averages_parameters
 from labkit.auditing.seen import Seen
 from labkit.auditing.watch import Watch
+from labkit.auditing.what_if import Changed, told
 from labkit.errors import LabkitError, RunTimeout
+from labkit.failures.records import Pause
 from labkit.launch.rank import set_span_recorder
 from labkit.scripts import Script
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
+from labkit.simulator.suffering import Suffering
 from labkit.torch_port.rounding import InFloat64, OtherOrder
 from labkit.virtual_world import VirtualWorld, virtual
 
@@ -50,11 +55,13 @@ _under_way: list[tuple[Watch, Mode]] = []
 def run_watched(
     fn: Callable[..., object], args: tuple[object, ...], world: VirtualWorld, steps: int | None, seed: int,
     timeout: float | None, *, echo: bool, probes: Probes | None = None, mode: Mode = nullcontext,
+    pauses: tuple[Pause, ...] = (), change: Change | None = None,
 ) -> Seen:  # fmt: skip
-    """Return what was seen of a run."""
+    """Return what was seen of a run, in which ranks are paused or one thing is changed."""
     is_script = isinstance(fn, Script)
     watch = Watch(world.world_size, steps)
     watch.probes = probes
+    watch.what_if = None if change is None else Changed(change)
     _under_way.append((watch, mode))
     set_span_recorder(span)
     try:
@@ -62,6 +69,7 @@ def run_watched(
             outcome = simulate(
                 _Program(fn), args, world.cluster, timeout=timeout, seed=seed, init=not is_script, echo=echo,
                 cuda=is_script if world.cuda is None else world.cuda, observer=watch,
+                suffers=Suffering(pauses) if pauses else None,
             )  # fmt: skip
         watch.seen.timeline = outcome.timeline
     except RunTimeout:
@@ -130,6 +138,8 @@ def parted(
         return "its gradients are no multiple of what the ranks computed, as where they are compressed"
     if averages_parameters(seen, tuple(range(seen.world_size))):
         return "it averages parameters in place of gradients"
+    if any(draw.loading for draw in seen.draws):
+        return "it draws random numbers for its samples, which are others on one process"
     found = []
     for mode in (nullcontext, InFloat64, OtherOrder):
         probes = Probes()
@@ -140,3 +150,31 @@ def parted(
             return f"on one process it fails: {str(error).splitlines()[0]}"
         found.append(probes)
     return parting(run, found[0], found[1:])
+
+
+def paused(
+    base: Probes, seen: Seen, fn: Callable[..., object], args: tuple[object, ...], world: VirtualWorld,
+    steps: int | None, every: list[Pause], seed: int, timeout: float | None, entries: list[Path], *, reads_clock: bool,
+) -> Late | str:  # fmt: skip
+    """Return the fewest delays with which a run ends otherwise, "" where it ends the same, else why nobody can say."""
+
+    def rerun(pauses: tuple[Pause, ...]) -> Probes:
+        probes = Probes(steps=base.steps, keeps_sent=True)
+        with beside(entries):
+            run_watched(fn, args, world, steps, seed, timeout, echo=False, probes=probes, pauses=pauses)
+        return probes
+
+    return late(base, rerun, seen, every, reads_clock=reads_clock)
+
+
+def saving(
+    finding: Finding, seen: Seen, fn: Callable[..., object], args: tuple[object, ...], world: VirtualWorld,
+    steps: int | None, seed: int, timeout: float | None, entries: list[Path],
+) -> Finding:  # fmt: skip
+    """Return a finding that says what it would save, by a run with its one thing changed."""
+    try:
+        with beside(entries):
+            again = run_watched(fn, args, world, steps, seed, timeout, echo=False, change=finding.change)
+    except LabkitError:
+        return finding  # what it changes is needed
+    return told(finding, seen.timeline.makespan_ns, again.timeline.makespan_ns)

@@ -28,6 +28,7 @@ from labkit.auditing.facts import (
     SquareSum,
     Used,
 )
+from labkit.auditing.mishap import Mishap
 
 Groups = tuple[tuple[int, ...], ...]
 """Ranks in groups that have something in common."""
@@ -94,7 +95,10 @@ class Step:
 
 @dataclass
 class Seen:
-    """All that was seen of a run; lists are in the order in which things happened on each rank."""
+    """All that was seen of a run; lists are in the order in which things happened on each rank.
+
+    any_source are the lines that receive from any rank, with whether each sender is answered before another is heard.
+    """
 
     world_size: int
     steps: list[Step] = field(default_factory=list)
@@ -114,6 +118,7 @@ class Seen:
     numbers: list[Number] = field(default_factory=list)
     squares: list[SquareSum] = field(default_factory=list)
     messages: set[tuple[int, int]] = field(default_factory=set)
+    any_source: dict[str, bool] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     scheduler_steps: list[SchedulerStep] = field(default_factory=list)
@@ -124,12 +129,16 @@ class Seen:
     schedules: dict[int, str] = field(default_factory=dict)
     timeline: Any = None
     parting: Any = ""
+    lateness: Any = ""
     resumed: Any = ""
     loaded: list[Load] = field(default_factory=list)
     cut: list[tuple[int, str]] = field(default_factory=list)
     work: dict[int, dict[str, float]] = field(default_factory=dict)
     wide_parameters: bool = False
     nodes: dict[int, int] = field(default_factory=dict)
+    serves: bool = False
+    mishaps: list[Mishap] = field(default_factory=list)
     problems: list[Any] = field(default_factory=list)
     num_steps: dict[int, int] = field(default_factory=dict)
+    num_calls: dict[int, int] = field(default_factory=dict)
     known: dict[str, Any] = field(default_factory=dict)

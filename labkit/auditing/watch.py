@@ -22,7 +22,8 @@ from labkit.auditing.scalars_seen import cut_off, made, read
 from labkit.auditing.seen import Seen
 from labkit.auditing.setups_seen import gathered
 from labkit.auditing.shots import brought, held
-from labkit.simulator.messages import Posted
+from labkit.auditing.what_if import Changed
+from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.operators import Operator
 from labkit.simulator.record import Row
 from labkit.simulator.rounds import Group, Part
@@ -46,6 +47,7 @@ class Watch:
         """
         self.seen = Seen(world_size)
         self.probes: Probes | None = None
+        self.what_if: Changed | None = None
         self.stopped: set[int] = set()
         self._ranks = [RankWatch(rank) for rank in range(world_size)]
         self._limit = steps
@@ -67,6 +69,7 @@ class Watch:
             if problem is not None:
                 self.seen.problems.append((rank.rank, mine.step, *problem))
         mine.num_operators += not known.views
+        mine.exchanged.operator(rank, known, args, kwargs, mine.step, in_backward=in_backward())
         if known.draws and mine.step and known.func.namespace == "aten" and (kwargs or {}).get("generator") is None:
             mine.drew_in_steps |= any(
                 one.dim() for one in tensors_of(out)
@@ -95,6 +98,11 @@ class Watch:
         mine, first = self._ranks[rank.rank], next(iter(part.inputs or part.outputs), None)
         self._groups[tuple(sorted(group.ranks))] = None
         call = called(self.seen, mine, group, part, op, sys._getframe(1))
+        if self.what_if is not None:
+            self.what_if.called(rank, call)
+        gives = call.kind != "broadcast" or not part.outputs  # what others than the root bring is no value
+        if self.probes is not None and self.probes.keeps_sent and gives and not call.in_backward:
+            self.probes.add(mine, "sent", f"{call.kind} of {len(group.ranks)} ranks", part.inputs, call.source)
         if op == "SUM" and call.numel == 1 and mine.backwards and not call.in_backward and first is not None:
             square_sum(self.seen, mine, call, first)
         if not part.row.blocking:
@@ -114,9 +122,23 @@ class Watch:
         self.seen.problems.append((rank.rank, self._ranks[rank.rank].step, kind, row.kind, row.source, source))
 
     def message(self, rank: VirtualRank, posted: Posted) -> None:
-        """Note who sends to whom."""
+        """Note who sends to whom, and whether whoever sends is answered before another is listened to."""
+        mine = self._ranks[rank.rank]
+        mine.num_messages += 1
+        mine.exchanged.message(posted, mine.step)
         if posted.sends:
             self.seen.messages.add((rank.rank, posted.peer))
+            if self.probes is not None and self.probes.keeps_sent:
+                self.probes.add(mine, "sent", f"to rank {posted.peer}", posted.tensor, posted.row.source)
+            if mine.heard is not None and mine.heard.peer == posted.peer:
+                mine.heard = None
+            return
+        if posted.peer != ANY_SOURCE:
+            return
+        if mine.heard is not None:
+            self.seen.any_source[mine.heard.row.source] = False
+        self.seen.any_source.setdefault(posted.row.source, True)
+        mine.heard = posted
 
     def drew(self, rank: VirtualRank, name: str, out: Any) -> None:
         """Note what numpy and random give while a loader makes a sample."""
@@ -169,6 +191,7 @@ class Watch:
             made = mine.scalars.get(address_of(losses[0]), "") if losses else ""
         if self.probes is not None and alone and len(losses) == 1 and losses[0].numel() == 1:
             self.probes.add(mine, "loss", "", losses[0], made or line(frame))
+        mine.exchanged.backward()
         mine.backwards.append(Backward(line(frame), made, root, not alone))
         mine.scalars.clear()
         mine.cut.clear()
@@ -239,6 +262,8 @@ class Watch:
         if mine is None or fills_state(sys._getframe(1)):
             return
         self._enough(mine)
+        if self.what_if is not None and (rank := current_rank()) is not None:
+            self.what_if.steps(rank)
         place = mine.optimizers.setdefault(id(optimizer), len(mine.optimizers))
         mine.kept_alive.append(optimizer)
         shot = brought(mine, optimizer, line(sys._getframe(1)))
@@ -262,6 +287,8 @@ class Watch:
     def ended(self) -> None:
         """Keep what a rank's parameters are in the end."""
         mine = self.here()
+        if mine is not None and mine.heard is not None:
+            self.seen.any_source[mine.heard.row.source] = False
         if mine is not None and mine.step:
             self._bring(mine, -1, 0, held(mine, ""))
 
@@ -349,5 +376,10 @@ class Watch:
         """Return all that was seen, steps included that not all ranks took."""
         for place, number in sorted(self._shots):
             self._meet(place, number)
+        self.seen.num_calls = {one.rank: one.num_calls + one.num_messages for one in self._ranks}
+        self.seen.serves = any(one.exchanged.serves for one in self._ranks)
+        self.seen.mishaps = [
+            mishap for one in self._ranks for mishap in (*one.exchanged.mishaps, *one.exchanged.never_found())
+        ]
         self.seen.work = {one.rank: one.work for one in self._ranks}
         return self.seen

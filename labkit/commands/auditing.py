@@ -30,6 +30,12 @@ def audit(
         str | None,
         typer.Option(help='Stop, resume and compare: "auto", or arguments that end it early, "--steps 2".'),
     ] = None,
+    late: Annotated[
+        bool, typer.Option("--late", help="Make one rank late after the other, and say whether the run ends the same.")
+    ] = False,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Run again with what is slow changed, and say what that saves.")
+    ] = False,
     fail: Annotated[bool, typer.Option("--fail", help="Exit code 1 where anything is wrong, not only slow.")] = False,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
@@ -38,7 +44,7 @@ def audit(
     """Run a training script on virtual ranks, and say what is wrong with it: rank, step, tensor, line."""
     found = load("labkit.auditing.command", "audited")(
         script, args or [], on, steps=steps, as_json=as_json, html=html, seed=seed, timeout=timeout, echo=echo,
-        against=against, resume=resume,
+        against=against, resume=resume, late=late, what_if=what_if,
     )  # fmt: skip
     typer.echo(str(found))
     if fail and found.is_wrong:

@@ -2,7 +2,7 @@
 
 from labkit.failures.policies import Policy, Replayed, interruptions, replay_policy, young_interval_s
 from labkit.failures.published import Published, published, replay, rows
-from labkit.failures.records import Cut, Failure, Flip, Full, Hang, Kill, PowerCut, Slow
+from labkit.failures.records import Cut, Failure, Flip, Full, Hang, Kill, Pause, PowerCut, Slow
 from labkit.failures.settings import Disk, Restarts
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Full",
     "Hang",
     "Kill",
+    "Pause",
     "Policy",
     "PowerCut",
     "Published",

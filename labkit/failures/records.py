@@ -150,6 +150,34 @@ class Slow(_OfRank):
 
 
 @dataclass(frozen=True, repr=False)
+class Pause(_OfRank):
+    """A rank stands still for a while and goes on, as in a collection of garbage, or where a disk is slow to answer.
+
+    Attributes:
+        seconds: For how long.
+        times: At so many events: the one that is named, and those that follow it.
+    """
+
+    name = "paused"
+    seconds: float = 1.0
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        """Check that it can be.
+
+        Raises:
+            ConfigError: If it has no moment, or takes no time.
+        """
+        super().__post_init__()
+        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+            raise ConfigError(f"seconds={self.seconds} is no pause; use a number above 0.")
+        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
+            raise ConfigError(f"times={self.times!r} counts nothing; use 1 or more.")
+        if self.at_s is not None and self.times > 1:
+            raise ConfigError("times= counts events; give call=, step= or file= with it, not at_s=.")
+
+
+@dataclass(frozen=True, repr=False)
 class Cut(_OfRank):
     """Nothing gets from a rank to another any more, nor back; what needs that link waits until somebody's time is up.
 

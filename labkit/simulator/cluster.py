@@ -35,6 +35,7 @@ class Cluster:
         algorithm: How collectives are costed; "auto" takes what NCCL would.
         join_operators: Whether operators that follow each other without a gap are one span.
         stream: Whether a device computes beside the host that issues its kernels; None is where it is a CUDA device.
+        places: For each rank which accelerator it has, counted through the nodes; () is the rank's own number.
     """
 
     world_size: int
@@ -50,6 +51,7 @@ class Cluster:
     algorithm: Algorithm = "auto"
     join_operators: bool = False
     stream: bool | None = None
+    places: tuple[int, ...] = ()
 
     def computes_beside(self, *, cuda: bool) -> bool:
         """Return whether devices compute beside their hosts: unless told otherwise, where they are CUDA devices."""
@@ -57,11 +59,14 @@ class Cluster:
 
     def node(self, rank: int) -> int:
         """Return the node a rank is in."""
-        return rank // self.gpus_per_node
+        return self._place(rank) // self.gpus_per_node
 
     def local_rank(self, rank: int) -> int:
         """Return the rank's number in its node."""
-        return rank % self.gpus_per_node
+        return self._place(rank) % self.gpus_per_node
+
+    def _place(self, rank: int) -> int:
+        return self.places[rank] if self.places else rank
 
     def nic_of(self, rank: int) -> int:
         """Return which of its node's cards a rank uses for messages."""

@@ -10,10 +10,15 @@ if TYPE_CHECKING:
     from labkit.simulator.record import Row
     from labkit.simulator.rounds import Group, Part
     from labkit.simulator.state import VirtualRank
+    from labkit.simulator.what_if import WhatIf
 
 
 class Observer(Protocol):
     """Is told, in the thread of the rank, what the rank does."""
+
+    @property
+    def what_if(self) -> WhatIf | None:
+        """What is otherwise than the program says, None for nothing."""
 
     def operator(self, rank: VirtualRank, known: Operator, args: Any, kwargs: Any, out: Any) -> None:
         """An operator was run."""

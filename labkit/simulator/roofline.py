@@ -70,6 +70,7 @@ class Roofline(DispatchMode):
         self._operators: dict[int, Operator] = rank.simulation.operators
         self._memory = rank.record.memory
         self._observer = rank.simulation.observer
+        self._what_if = rank.simulation.what_if
         self._beside = rank.process.device
         self._accelerator: Accelerator | None = rank.process.accelerator
         self._shapes = self._accelerator if self._accelerator is not None and self._accelerator.shapes else None
@@ -158,8 +159,11 @@ class Roofline(DispatchMode):
                     remembered.cost = cost
                 elif key is not None:
                     known.costs[key] = cost
+            if self._what_if is not None:
+                share = self._what_if.share(rank, sys._getframe(1))
+                cost = (cost[0] * share, *cost[1:4], math.ceil(cost[4] * share))
             self._charge(known.name, cost, backward)
-        if known.reads:
+        if known.reads and (self._what_if is None or not self._what_if.reads(sys._getframe(1))):
             rank.meet(call=known.name)
         return out
 

@@ -7,7 +7,7 @@ that rank learns that the collective is complete: nobody may rely on anything el
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -19,6 +19,7 @@ from labkit.simulator.record import Row, at
 from labkit.simulator.stand_ins import is_stand_in
 from labkit.simulator.state import Simulation, VirtualRank
 from labkit.simulator.streams import Talk
+from labkit.simulator.what_if import FREE, JOINED, LATER, WhatIf
 from labkit.torch_port.operators import uncounted
 
 
@@ -231,7 +232,34 @@ class Rounds:
             return
         if self._simulation.network.is_cut(traffic.edges):
             return  # its bytes never come
+        if (what_if := self._simulation.what_if) is not None:
+            self._settle_otherwise(round_, parts, traffic, now_ns, what_if)
+            return
         begins_ns, ends_ns = self._simulation.network.collective(traffic, now_ns)
+        self._complete(round_, parts, begins_ns, ends_ns)
+
+    def _settle_otherwise(
+        self, round_: Round, parts: list[Part], traffic: Traffic, now_ns: int, what_if: WhatIf
+    ) -> None:
+        """Settle a collective in a run in which one thing is otherwise."""
+        network, kind = self._simulation.network, what_if.collective(parts)
+        if kind == JOINED:
+            traffic = replace(traffic, latency_ns=0, fill=0.0)
+        if kind not in (FREE, LATER):
+            self._complete(round_, parts, *network.collective(traffic, now_ns))
+            return
+        _, ends_ns = network.collective(traffic, now_ns) if kind == LATER else (now_ns, now_ns)
+        for part in parts:
+            part.row.end_ns = part.row.start_ns
+            if part.talk is not None:
+                part.rank.device.finish(part.talk, part.row.start_ns, part.row.start_ns)
+            if kind == LATER:
+                part.rank.streams[round_.group.key] = ends_ns
+                what_if.later(part, ends_ns)
+        self._simulation.scheduler.fire(round_.event, 0)
+
+    def _complete(self, round_: Round, parts: list[Part], begins_ns: int, ends_ns: int) -> None:
+        key, scheduler = round_.group.key, self._simulation.scheduler
         for place, part in enumerate(parts):
             if part.rank.rank != round_.group.ranks[place]:
                 continue  # it stands for a rank that does not run

@@ -151,7 +151,9 @@ class _Run:
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
-        self._simulation = Simulation(cluster, scheduler, Network(cluster), observer=observer, fold=fold)
+        what_if = None if observer is None else observer.what_if
+        placed = cluster if what_if is None else what_if.placed(cluster)
+        self._simulation = Simulation(placed, scheduler, Network(placed), observer=observer, what_if=what_if, fold=fold)
         self._simulation.exchange = Exchange(self._simulation)
         self._simulation.rounds = Rounds(self._simulation)
         self._simulation.failed = lambda rank, error: scheduler.abandon(RankError(rank, error))

@@ -21,6 +21,7 @@ from labkit.simulator.network import Network
 from labkit.simulator.observer import Observer
 from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
 from labkit.simulator.streams import DeviceStreams, Mark, Note, StreamQueue
+from labkit.simulator.what_if import WhatIf
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import EndOfBackward, in_backward
 from labkit.torch_port.group_tables import new_world
@@ -230,6 +231,7 @@ class Simulation:
         observer: What looks on, None for nobody.
         trial: What may fail (labkit.simulator.trials), None where nothing may.
         notes: What is said of the run when it ends -> the rank that it is about.
+        what_if: What is otherwise than the program says, None for nothing.
         fold: Which ranks do not run, because others do the same (labkit.simulator.fold); None where all run.
     """
 
@@ -252,6 +254,7 @@ class Simulation:
     observer: Observer | None = None
     trial: Any = None
     notes: dict[str, int] = field(default_factory=dict)
+    what_if: WhatIf | None = None
     fold: Fold | None = None
 
     def add_ranks(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.failures.records import Cut, Failure, Flip, Full, Hang, Kill, PowerCut, Slow
+from labkit.failures.records import Cut, Failure, Flip, Full, Hang, Kill, Pause, PowerCut, Slow
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.disk_calls import DiskCalls
 from labkit.simulator.endings import AttemptError, RankError
@@ -176,13 +176,16 @@ class Trial:
         for one in due:
             rank.turn()  # what others did before has happened
             self._comes(one, rank.now_ns)
+            if isinstance(one, Pause):
+                rank.turn()  # who does not stand still goes first
         if rank.clock.lost:
             self._scheduler.stand(rank.clock.number)
         return due
 
     def _is_next(self, one: Failure) -> bool:
         self._counts[id(one)] = count = self._counts.get(id(one), 0) + 1
-        return count == (one.step or one.call or one.file)
+        first = one.step or one.call or one.file or 0
+        return first <= count < first + (one.times if isinstance(one, Pause) else 1)
 
     def _at_time(self, one: Failure, now_ns: int) -> None:
         if self._scheduler.all_done:
@@ -204,6 +207,10 @@ class Trial:
         elif isinstance(one, Slow):
             simulation.ranks[one.rank].roofline.slow_down(one.factor)
             self._note(one.rank, now_ns, f"{one.factor:g} times slower", OPEN)
+        elif isinstance(one, Pause):
+            clock = simulation.ranks[one.rank].clock
+            clock.now_ns = max(clock.now_ns, now_ns) + round(one.seconds * 1e9)
+            self._note(one.rank, now_ns, one.name, clock.now_ns)
         elif isinstance(one, Cut):
             simulation.network.cut |= {(one.rank, one.other), (one.other, one.rank)}
             self._note(one.rank, now_ns, f"link to rank {one.other} cut", OPEN)

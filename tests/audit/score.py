@@ -27,7 +27,8 @@ def findings(program: Program, source: str) -> list[Finding]:
         path.write_text(source)
         world = labkit.virtual(program.world, **program.hardware)
         resume = ("--steps", 2) if program.fields.get("Effect") == "resume" else False
-        return list(labkit.audit(path, on=world, timeout=120, against=1, resume=resume).findings)
+        late = program.fields.get("Effect", "late") == "late"  # and right programs
+        return list(labkit.audit(path, on=world, timeout=120, against=1, resume=resume, late=late).findings)
 
 
 def caught(program: Program) -> tuple[str, list[Finding]]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import labkit
+from labkit.errors import RunError
+from labkit.failures import Pause
 from labkit.timeline.memory import peak_memory_bytes
 from tests.audit.bank import EFFECTS, Program, bugs, right
 
@@ -18,11 +20,11 @@ def _cases(programs: list[Program]) -> list[object]:
     return [pytest.param(p, id=p.name, marks=() if p.name in QUICK else pytest.mark.long) for p in programs]
 
 
-def _run(program: Program, source: str, folder: Path, *args: object) -> labkit.Run:
+def _run(program: Program, source: str, folder: Path, *args: object, late: Pause | None = None) -> labkit.Run:
     folder.mkdir(exist_ok=True)
     path = folder / program.path.name
     path.write_text(source)
-    world = labkit.virtual(program.world, **program.hardware)
+    world = labkit.virtual(program.world, **program.hardware, failures=None if late is None else [late])
     return labkit.run(labkit.script(path, *args), on=world, echo=False, timeout=60)
 
 
@@ -58,6 +60,9 @@ def test_a_bug_shows_as_declared_and_its_twin_does_not(
                 ended.append([_printed(bug, source, tmp_path, "--steps", stop) for stop in stops][-1])
             assert (ended[0] != ended[1]) is differs
         return
+    if effect == "late":
+        assert [_ends_as_if_nobody_were_late(bug, source, tmp_path) for source in (wrong, twin)] == [False, True]
+        return
     first, second = _run(bug, wrong, tmp_path), _run(bug, twin, tmp_path)
     if effect == "replicas":
         assert len(set(first.output)) > 1 and len(set(second.output)) == 1
@@ -69,6 +74,20 @@ def test_a_bug_shows_as_declared_and_its_twin_does_not(
             assert first.timeline.makespan_ns > second.timeline.makespan_ns
         else:
             assert peak_memory_bytes(first.timeline) > peak_memory_bytes(second.timeline)
+
+
+def _ends_as_if_nobody_were_late(bug: Program, source: str, folder: Path) -> bool:
+    begins = {one.name for one in Path().iterdir()}
+    whole = _run(bug, source, folder).output
+    for one in Path().iterdir():  # what it wrote is not there for a run with a late rank
+        if one.name not in begins and one.name != bug.path.name:
+            one.unlink()
+    ranks = range(bug.world)
+    pauses = [Pause(rank, times=99, call=1) for rank in ranks] + [Pause(rank, times=99, step=1) for rank in ranks]
+    try:
+        return all(_run(bug, source, folder, late=pause).output == whole for pause in pauses)
+    except RunError:
+        return False
 
 
 @pytest.mark.long

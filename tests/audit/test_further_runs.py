@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from torch.nn import functional
 
 import labkit
 from labkit.auditing.auditing import Audit
+from labkit.errors import RunError
+from labkit.failures import Pause
 from tests.audit.programs import train
 
 TWO = labkit.virtual(2)
@@ -124,3 +128,69 @@ def test_a_rule_without_an_occasion_is_not_said_to_hold() -> None:
     found = labkit.audit(train, on=TWO, steps=1)
     assert found.not_looked_at["epochs-alike"] == "no second epoch began in these steps"
     assert "epochs-alike" not in found.held
+
+
+def collect(by_sender: bool = False) -> None:
+    """Give rank 0 a number from each rank, and all ranks the list that it makes of them."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if rank:
+        dist.send(torch.tensor([float(rank)]), 0)
+        found = torch.empty(size)
+    else:
+        found = torch.zeros(size)
+        for place in range(1, size):
+            came = torch.empty(1)
+            sender = dist.recv(came)
+            found[sender if by_sender else place] = came[0]
+    dist.broadcast(found, 0)
+
+
+def stop(told: bool = False) -> None:
+    """End in the third step, where rank 0 leaves a file; each rank looks for it when it comes by."""
+    for step in range(5):
+        dist.all_reduce(torch.ones(4))
+        if step == 2 and not dist.get_rank():
+            Path("stop").touch()
+        if told:
+            dist.barrier()
+        if Path("stop").exists():
+            break
+
+
+@pytest.mark.parametrize(("fn", "rule"), [(collect, "ends-otherwise-when-late"), (stop, "fails-when-late")])
+def test_what_hangs_on_who_is_late_is_found_with_one_delay_that_shows_it(
+    fn: Callable[..., None], rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = labkit.audit(fn, on=labkit.virtual(3), late=True)
+    assert [one.rule for one in found.findings] == [rule], found
+    one = found.findings[0]
+    line = Path(one.file).read_text().splitlines()[one.line - 1].strip()
+    assert line in ("sender = dist.recv(came)", 'if Path("stop").exists():')
+    (again,) = re.findall(r"failures=\[Pause\((\d), seconds=([\d.e-]+), call=(\d)\)\]", one.advice)
+    pause = Pause(int(again[0]), float(again[1]), call=int(again[2]))
+    if fn is stop:  # what the finding says can be repeated
+        with pytest.raises(RunError):
+            labkit.run(fn, on=labkit.virtual(3, failures=[pause]), echo=False)
+    (tmp_path / "stop").unlink(missing_ok=True)
+    assert not labkit.audit(fn, True, on=labkit.virtual(3), late=True).findings
+
+
+def meet(barrier: bool) -> None:
+    """Take four steps, with or without a barrier before each."""
+    layer = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(4):
+        if barrier:
+            dist.barrier()
+        layer(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+
+def test_what_a_finding_saves_is_computed_by_a_run_without_it() -> None:
+    found = labkit.audit(meet, True, on=TWO, what_if=True)
+    (one,) = [one for one in found.findings if one.rule == "barrier-each-step"]
+    without = labkit.run(meet, False, on=TWO, echo=False).timeline
+    assert without is not None and one.evidence["takes_ns_changed"] == without.makespan_ns
+    assert one.evidence["saves_ns"] == one.evidence["takes_ns_in_all"] - without.makespan_ns > 0
+    assert "Run again without these barriers" in one.advice

@@ -26,6 +26,7 @@ TOPICS = (
     "ddp",
     "recording",
     "virtual",
+    "audit",
     "pipeline",
     "ps",
     "tensor",

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import labkit
 from labkit.errors import ConfigError, RankFailed, RunTimeout
-from labkit.failures import Cut, Disk, Failure, Flip, Full, Hang, Kill, PowerCut, Restarts, Slow
+from labkit.failures import Cut, Disk, Failure, Flip, Full, Hang, Kill, Pause, PowerCut, Restarts, Slow
 
 
 def four_sums() -> tuple[str, float, float]:
@@ -111,6 +111,19 @@ def test_a_slow_rank_takes_so_many_times_longer_from_then_on() -> None:
     assert slowed[0] == alone[0] and slowed[1] / alone[1] == pytest.approx(3.0, rel=0.1)
 
 
+def test_a_rank_that_is_paused_lets_the_others_go_first_and_goes_on() -> None:
+    def comes() -> tuple[list[int], float]:
+        if dist.get_rank():
+            dist.send(torch.ones(1), 0)
+            return [], time.monotonic()
+        return [dist.recv(torch.empty(1)) for _ in range(2)], time.monotonic()
+
+    alone = labkit.run(comes, on=labkit.virtual(3), echo=False).results
+    paused = _run(Pause(1, seconds=0.5, call=1), comes, ranks=3).results
+    assert (alone[0][0], paused[0][0]) == ([1, 2], [2, 1])
+    assert paused[0][1] == pytest.approx(0.5, abs=0.01) and paused[2][1] < 0.01
+
+
 def test_a_bit_flips_in_memory_for_all_and_on_the_wire_for_one() -> None:
     sign = {"call": 2, "bit": 31}
     memory, wire = (_run(Flip(0, **sign, where=where)).results for where in ("memory", "wire"))  # type: ignore[arg-type]
@@ -195,6 +208,8 @@ def test_files_take_virtual_time() -> None:
         (lambda: Kill(1, file=1, op="read"), "is no file operation; use one of open, write"),
         (lambda: Flip(1, at_s=1.0), "A bit flips in a tensor"),
         (lambda: Slow(1, factor=0.5, step=1), "makes nothing slower"),
+        (lambda: Pause(1, seconds=0.0, step=1), "is no pause"),
+        (lambda: Pause(1, times=2, at_s=1.0), "counts events"),
         (lambda: labkit.virtual(2, failures=[Kill(2, step=1)]), "names rank 2; the ranks are 0 to 1"),
         (lambda: labkit.virtual(2, failures=[Cut(1, 1, step=1)]), "cuts rank 1 off from itself"),
         (lambda: labkit.virtual(2, failures=[PowerCut(node=1, step=1)]), "names node 1; the nodes are 0 to 0"),

@@ -16,6 +16,7 @@ STILL_LONG = {
     "widgets/bucket_explorer.py bucket_explorer": 142,
 }
 STILL_WIDE = {
+    "commands/auditing.py audit": 14,
     "commands/learning.py launch": 17,
     "commands/planning.py plan": 23,
     "commands/teaching.py grade": 15,

@@ -48,7 +48,7 @@ def _own_norm(seen: Seen, groups: list[tuple[int, ...]]) -> Iterator[Finding]:
             by_place[clip.step, clip.source].setdefault(clip.rank, clip)
     for (step, _), clips in sorted(by_place.items()):
         low, high = (take(clips.values(), key=lambda clip: clip.norm) for take in (min, max))
-        if high.norm <= low.norm * (1 + _LOOSE) or high.norm <= high.most:
+        if not (high.norm > low.norm * (1 + _LOOSE) and high.norm > high.most):  # nor do NaNs
             continue
         ranks = tuple(sorted(clips))
         if any(low.rank in group and high.rank in group for group in groups):
@@ -75,7 +75,7 @@ def _own_factor(seen: Seen, groups: list[tuple[int, ...]]) -> Iterator[Finding]:
     for (step, _), found in sorted(factors.items()):
         low, high = (take(found.values(), key=lambda one: one.value) for take in (min, max))
         ranks = tuple(sorted(found))
-        if abs(high.value - low.value) <= _LOOSE * abs(high.value):
+        if not abs(high.value - low.value) > _LOOSE * abs(high.value):  # NaNs part from everything and say nothing
             continue
         together = any(low.rank in group and high.rank in group for group in groups)
         norms = {rank: _norm_before(seen, found[rank]) for rank in ranks}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
 from labkit.auditing.facts import Call
-from labkit.auditing.finding import Finding
+from labkit.auditing.finding import Change, Finding
 from labkit.auditing.origins import kept_at, origin
 from labkit.auditing.roles import first_steps, replicas
 from labkit.auditing.seen import Seen
@@ -104,7 +104,8 @@ def _barriers(seen: Seen) -> Finding | None:
         took = sum(call.ns for call in some) // len(some)
         text = f"Rank 0 stands in a barrier in each of {len(some)} steps, for {format_time(took)} of its own time."
         evidence = {"barriers": len(some), "takes_ns": took}
-        return Finding(BARRIERS, "slow", text, "Take it out of the loop.", 0, some[0].step, source, "", evidence)
+        todo, change = "Take it out of the loop.", Change("free", "without these barriers", frozenset({source}))
+        return Finding(BARRIERS, "slow", text, todo, 0, some[0].step, source, "", evidence, change)
     return None
 
 
@@ -120,7 +121,8 @@ def _objects(seen: Seen) -> Finding | None:
         )
         todo = "Broadcast the tensor; what it looks like can be sent once."
         evidence = {"collectives": len(some), "bytes": num_bytes, "takes_ns": took}
-        return Finding(OBJECTS, "slow", text, todo, 0, some[0].step, source, "", evidence)
+        change = Change("free", "without these calls", frozenset({source}))
+        return Finding(OBJECTS, "slow", text, todo, 0, some[0].step, source, "", evidence, change)
     return None
 
 
@@ -163,7 +165,9 @@ def _late(seen: Seen) -> Finding | None:
         )
         todo = f"Spread it over the ranks: up to {format_time(least)} less."
         evidence = {"waits_ns": {str(rank): int(waits[rank]) for rank in ranks}, "saves_at_most_ns": least}
-        return Finding(LATE, "slow", text, todo, late, -1, source, "", evidence)
+        words = f"with this line's work spread over {len(ranks)} ranks"
+        change = Change("spread", words, frozenset({source}), late, len(ranks))
+        return Finding(LATE, "slow", text, todo, late, -1, source, "", evidence, change)
     return None
 
 
@@ -234,8 +238,19 @@ def _slow_axis(seen: Seen) -> Finding | None:
             )
             todo = f"Exchange the two axes of the mesh: up to {format_time(took)} less."
             evidence = {"bytes_between_nodes": far, "bytes_within": near, "takes_ns": took}
-            return Finding(SLOW_AXIS, "slow", text, todo, 0, -1, seen.meshes[ranks], "", evidence)
+            change = _exchanged(seen, ranks)
+            return Finding(SLOW_AXIS, "slow", text, todo, 0, -1, seen.meshes[ranks], "", evidence, change)
     return None
+
+
+def _exchanged(seen: Seen, ranks: tuple[int, ...]) -> Change | None:
+    """Return the change that puts each group of the busy axis on neighbouring accelerators."""
+    groups = sorted(one for one in seen.meshes if len(one) == len(ranks) and one[1] - one[0] == ranks[1] - ranks[0])
+    order = [rank for group in groups for rank in group]
+    if sorted(order) != list(range(seen.world_size)):
+        return None
+    places = tuple(order.index(rank) for rank in range(seen.world_size))
+    return Change("placed", "with the ranks of the busy axis next to each other", places=places)
 
 
 def _one_group(seen: Seen) -> Finding | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
 from labkit.auditing.facts import Call
-from labkit.auditing.finding import Finding
+from labkit.auditing.finding import Change, Finding
 from labkit.auditing.seen import Seen
 from labkit.units import format_bytes, format_time
 
@@ -76,7 +76,8 @@ def _small(calls: list[Call]) -> Finding | None:
         )
         todo = f"Join them in one buffer: up to {format_time(saves)} less a step."
         evidence = {"calls": len(some), "bytes": num_bytes, "takes_ns": took, "saves_at_most_ns": saves}
-        return Finding(MANY_SMALL, "slow", text, todo, 0, some[0].step, source, "", evidence)
+        change = Change("joined", "with one message for all, and a copy for each tensor", frozenset({source}))
+        return Finding(MANY_SMALL, "slow", text, todo, 0, some[0].step, source, "", evidence, change)
     return None
 
 
@@ -98,7 +99,8 @@ def _at_once(seen: Seen, calls: list[Call]) -> Finding | None:
     todo = "Issue the next call, or compute, before wait()."
     evidence = {"calls": len(waited), "takes_ns": took}
     source = seen.waited_at.get(id(waited[0].row)) or waited[0].source
-    return Finding(AT_ONCE, "slow", text, todo, 0, waited[0].step, source, "", evidence)
+    change = Change("later", "with the waits before the step", frozenset(call.source for call in waited))
+    return Finding(AT_ONCE, "slow", text, todo, 0, waited[0].step, source, "", evidence, change)
 
 
 def _passes(seen: Seen, calls: list[Call], step: int) -> Finding | None:
@@ -120,7 +122,8 @@ def _passes(seen: Seen, calls: list[Call], step: int) -> Finding | None:
     evidence = {"passes": len(by_pass), "saves_communication_ns": saves}
     forwards = [one.source for one in seen.inputs if one.rank == 0 and one.step == step]
     source = forwards[-1] if forwards else by_pass[last][0].source
-    return Finding(EACH_PASS, "slow", text, todo, 0, step, source, "", evidence)
+    change = Change("free", "with the last microbatch's alone", frozenset(sources), but_pass=last)
+    return Finding(EACH_PASS, "slow", text, todo, 0, step, source, "", evidence, change)
 
 
 def _reads(seen: Seen, steps: int) -> Finding | None:
@@ -132,7 +135,7 @@ def _reads(seen: Seen, steps: int) -> Finding | None:
         if set(some) >= set(range(1, steps)) and steps > 2:
             text = f"Rank 0 reads {len(some) / len(set(some)):.3g} values from its device in every step."
             todo = "Read it once in a while; add up on the device in between."
-            return Finding(
-                READS, "slow", text, todo, 0, some[0], source, "", {"reads": len(some), "steps": len(set(some))}
-            )
+            evidence = {"reads": len(some), "steps": len(set(some))}
+            change = Change("reads", "without the host waiting there", frozenset({source}))
+            return Finding(READS, "slow", text, todo, 0, some[0], source, "", evidence, change)
     return None
