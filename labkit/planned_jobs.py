@@ -185,4 +185,5 @@ def _scattered(params: int, plan: Plan, at: _Places) -> dist.Work | None:
     if not params:
         return None
     mine = _meta(params // plan.tensor // plan.data, dtype=torch.float32)
-    return dist.reduce_scatter(mine, [mine] * plan.data, group=at.data, async_op=True)
+    work: dist.Work | None = dist.reduce_scatter(mine, [mine] * plan.data, group=at.data, async_op=True)
+    return work

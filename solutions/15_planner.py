@@ -38,7 +38,16 @@ import matplotlib.pyplot as plt
 import labkit
 from labkit.planned_jobs import played
 from labkit.plans.hybrid_step import cost
-from labkit.plans.planned_step import PUBLISHED_JOB, Job, Plan, every_plan, hop_seconds, job_of, published, scatter_seconds
+from labkit.plans.planned_step import (
+    PUBLISHED_JOB,
+    Job,
+    Plan,
+    every_plan,
+    hop_seconds,
+    job_of,
+    published,
+    scatter_seconds,
+)
 
 SMALL = job_of(width=2048, num_layers=16, num_gpus=16, batch=64)
 

@@ -15,8 +15,8 @@ from labkit.plans import hybrid_step
 from labkit.plans.hybrid_step import MeshPlan, message_seconds, ring_seconds
 
 STATE, SHARDED, KEPT, INPUT, LOGITS = 6, 12, 34, 2, 6
-"""Bytes: of a parameter (2 in bfloat16, 4 of its gradient), of its optimizer's state, which replicas share; of a layer's
-activations for each number of its input (Korthikanti and others, 2022), of that input alone, and of a logit."""
+"""Bytes: of a parameter (2 in bfloat16, 4 of its gradient); of its optimizer's state, which replicas share; of a layer's
+activations for each number of its input (Korthikanti and others, 2022); of that input alone; of a logit."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,15 @@ def published() -> list[tuple[Plan, float]]:
     Playbook (Hugging Face 2025, Apache-2.0).
     """
     with Path(__file__).with_name("nanotron_8b.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return [(Plan(*(int(row[name]) for name in _SIZES)), 256 * 4096 / float(row["tokens_per_s"])) for row in rows]
+        rows = [[int(each) for each in row] for row in list(csv.reader(file))[1:]]
+    return [
+        (Plan(data, pipeline, tensor, microbatch), 256 * 4096 / tokens_per_s)
+        for data, pipeline, tensor, microbatch, _, tokens_per_s in rows
+    ]
 
 
 PUBLISHED_JOB = job_of(4096, 40, 16, 256, num_tokens=4096, vocabulary=131_072)
 """A GPT with as many parameters as their model, whose 32 layers are a fifth larger."""
-_SIZES = ("data", "pipeline", "tensor", "microbatch")
 
 
 def _divisors(number: int) -> list[int]:

@@ -20,8 +20,11 @@ class Runs(NamedTuple):
     seconds: dict[Plan, float]
 
 
+VISIBLE = Path(__file__).with_name("runs.json")
+
+
 @lru_cache(maxsize=4)
-def runs_of(path: Path = Path(__file__).with_name("runs.json")) -> dict[str, Runs]:
+def runs_of(path: Path = VISIBLE) -> dict[str, Runs]:
     """Return the recorded runs of a file by their job's name."""
     held = json.loads(path.read_text(encoding="utf-8"))
     return {

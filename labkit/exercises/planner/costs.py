@@ -114,7 +114,7 @@ def stage_bytes(
 
 
 def exposed_seconds(computing: Sequence[float], takes: Sequence[float]) -> float:
-    """Return how long buckets still travel when all is computed; each goes when it is ready and the last one is through."""
+    """Return how long buckets still travel when all is computed; each waits for the one before it."""
     now = done = 0.0
     for computed, travels in zip(computing, takes, strict=True):
         now += computed

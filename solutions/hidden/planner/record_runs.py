@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from labkit.plans.planned_step import Job, Plan, every_plan, job_of
 from labkit.planned_jobs import played
+from labkit.plans.planned_step import Job, Plan, every_plan, job_of
 
 FOLDER = Path(__file__).parents[3] / "labkit" / "exercises" / "planner"
 VISIBLE: dict[str, Job] = {

@@ -22,4 +22,6 @@ def cases(draw: random.Random) -> list[Case]:
     found = {**runs_of(HIDDEN), **runs_of()}
     drawn = [(name, draw.choice(sizes)) for name, sizes in MEMORY_GB.items()]
     named = {name: name.replace("H100s", "GPUs").split(",")[0] for name in MEMORY_GB}
-    return for_half_and_all([choice_case(f"{named[name]} with {memory} GB", found[name], memory) for name, memory in drawn])
+    return for_half_and_all(
+        [choice_case(f"{named[name]} with {memory} GB", found[name], memory) for name, memory in drawn]
+    )

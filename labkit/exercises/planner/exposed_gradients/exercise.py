@@ -21,9 +21,7 @@ Exposed = Callable[[Sequence[float], Sequence[float]], float]
 
 def gradients_case(name: str, job: Job, plans: Sequence[Plan], buckets: Sequence[Buckets]) -> Case:
     """Return a case: buckets by what is computed before each and what each takes, and gradients by each plan."""
-    backwards: list[Value] = [
-        [costs.layer_seconds(job, plan)[1], costs.head_seconds(job, plan)[1]] for plan in plans
-    ]
+    backwards: list[Value] = [[costs.layer_seconds(job, plan)[1], costs.head_seconds(job, plan)[1]] for plan in plans]
     return plans_case(name, job, plans, buckets=[list(each) for each in buckets], backwards=backwards)
 
 
@@ -67,7 +65,8 @@ MISTAKES = (
             _exposed(_all_at_once)),
     Mistake("the end, not the rest", "Return how long buckets travel *after* all is computed: subtract that time.",
             _exposed(lambda computing, takes: costs.exposed_seconds(computing, takes) + sum(computing))),
-    Mistake("bfloat16 gradients", "Gradients travel in float32: 4 bytes each.", {"gradients": _gradients(of_gradient=2)}),
+    Mistake("bfloat16 gradients", "Gradients travel in float32: 4 bytes each.",
+            {"gradients": _gradients(of_gradient=2)}),
     Mistake("all-reduced", "Replicas share the optimizer's state: gradients are reduce-scattered, half of an "
             "all-reduce. The other half is the parameters, in bfloat16.", {"gradients": _gradients(halves=2)}),
     Mistake("no parameters back", "Each replica has updated its shard only: parameters are gathered, 2 bytes each.",
@@ -109,7 +108,8 @@ EXERCISE = declared(
     hints=(
         "Draw two lines: what is computed, and what travels. When does each bucket leave, when is it through?",
         "A bucket is through at max(when it is ready, when the one before is through) + what it takes. For the step: "
-        "one bucket for each layer, the embedding's last (nothing is computed for it); with one stage the head's first.",
+        "one bucket for each layer, the embedding's last, for which nothing is computed; on a single stage the head's "
+        "first.",
         "now += computed; done = max(now, done) + travels; at the end done - now. A layer's bucket takes "
         "scatter_seconds(job, plan, \"data\", 4 * job.layer_params / plan.tensor); the gather 2 bytes of all "
         "parameters of the stage / plan.tensor.",

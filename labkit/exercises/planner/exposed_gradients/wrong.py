@@ -45,7 +45,8 @@ def gradient_seconds(job, plan, backward, head_backward):
     if plan.data == 1:
         return 0
     n = job.num_layers // plan.pipeline
-    layer, end = (scatter_seconds(job, plan, "data", 4 * each / plan.tensor) for each in (job.layer_params, job.end_params))
+    both = (job.layer_params, job.end_params)
+    layer, end = (scatter_seconds(job, plan, "data", 4 * each / plan.tensor) for each in both)
     alone = plan.pipeline == 1
     rest = exposed_seconds([head_backward] * alone + [backward] * n + [0], [end] * alone + [layer] * n + [end])
     params = n * job.layer_params + (1 + alone) * job.end_params

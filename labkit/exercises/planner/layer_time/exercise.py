@@ -39,7 +39,7 @@ def _layers(**how: Any) -> Callable[[Case], list[list[float]]]:
     return of
 
 
-def _timed(*hows: dict[str, bool]) -> dict[str, tuple[Callable[[Case], Any], ...]]:
+def _timed(*hows: dict[str, Any]) -> dict[str, tuple[Callable[[Case], Any], ...]]:
     """Return what comes of products that are timed in these ways, in both results."""
     layers = tuple(_layers(timed=partial(costs.product_seconds, **how)) for how in hows)
     return {"products": tuple(_products(**how) for how in hows), "layers": layers}
@@ -72,8 +72,8 @@ MISTAKES = (
     Mistake("sums in forward only", "Backward has as many all-reduces as forward: gradients of a layer's input are "
             "partial sums, too.", {"layers": _layers(sums=(2.0, 0.0))}),
     Mistake("half the traffic",
-            "A layer has two all-reduces in each direction, after attention and after the MLP; each is a reduce-scatter "
-            "and an all-gather.", {"layers": _layers(halves=1)}),
+            "A layer has two all-reduces in each direction, after attention and after the MLP; each is a "
+            "reduce-scatter and an all-gather.", {"layers": _layers(halves=1)}),
     Mistake("four bytes", "Activations travel in bfloat16: two bytes a number.", {"layers": _layers(fp32=True)}),
     Mistake("backward once", "For each product forward there are two in backward: one for the input's gradient, one "
             "for the weight's.", {"layers": _layers(backward=1)}),

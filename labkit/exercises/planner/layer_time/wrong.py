@@ -20,10 +20,13 @@ changed(
 )  # fmt: skip
 changed(
     "divides the time", "divided afterwards",
-    (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"), ("for inner, columns in pieces)", "for inner, columns in pieces) / t"),
+    (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"),
+    ("for inner, columns in pieces)", "for inner, columns in pieces) / t"),
 )  # fmt: skip
 changed("one sequence", "one sequence", ("plan.microbatch * job.num_tokens", "job.num_tokens"))
-changed("sums forward only", "sums in forward only", ("backward = 2 * products + 2 * reduce", "backward = 2 * products"))
+changed(
+    "sums forward only", "sums in forward only", ("backward = 2 * products + 2 * reduce", "backward = 2 * products")
+)
 changed(
     "one sum a layer", "half the traffic",
     ("forward = products + 2 * reduce", "forward = products + reduce"),
@@ -36,7 +39,8 @@ changed("forgets what runs again", "nothing again", ("forward if plan.recompute 
 changed("products again", "no sums again", ("forward if plan.recompute", "products if plan.recompute"))
 WRONG.wrong(
     "a dict", "no number",
-    "def product_seconds(job, rows, inner, columns):\n    return {}\n\n\ndef layer_seconds(job, plan):\n    return {}\n",
+    "def product_seconds(job, rows, inner, columns):\n    return {}\n\n\n"
+    "def layer_seconds(job, plan):\n    return {}\n",
 )  # fmt: skip
 WRONG.right(
     "counts bytes first",

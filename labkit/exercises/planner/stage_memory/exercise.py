@@ -29,7 +29,7 @@ def _fullest(case: Case) -> list[float]:
 
 _NO_LIST = "no number"
 MISTAKES = (
-    Mistake("the fullest alone", "Return a list with a number for each stage, the first stage first; max() comes later.",
+    Mistake("the fullest alone", "Return a number for each stage, the first stage first; their max comes later.",
             {"stages": _fullest}),
     Mistake(_NO_LIST, "Return a list: the bytes of a rank of each stage, the first stage first."),
     Mistake("no optimizer", "AdamW keeps 12 bytes of a parameter: a float32 copy of it and two moments.",

@@ -23,9 +23,16 @@ changed("layers alone", "no ends", (EMBEDDING, "0"), (HEAD, "0"))
 changed("ends on every stage", "ends everywhere", (EMBEDDING, "job.end_params"), (HEAD, "job.end_params"))
 changed("no logits", "no logits", ("6 * tokens * job.vocabulary / plan.tensor", "0"))
 changed("inputs alone", "no layer again", ("kept += 34 if plan.recompute else 0", "kept += 0"))
-changed("recomputes nothing", "everything kept", ("2 if plan.recompute else 34", "34"), ("34 if plan.recompute else 0", "0"))
+changed(
+    "recomputes nothing", "everything kept", ("2 if plan.recompute else 34", "34"), ("34 if plan.recompute else 0", "0")
+)
 changed("whole activations", "whole activations", ("tokens * job.width / plan.tensor", "tokens * job.width"))
-changed("in GiB", "GB", ("of_each + kept", "of_each / 2**30 + kept"), ("numbers + logits", "numbers / 2**30 + logits / 2**30"))
+changed(
+    "in GiB",
+    "GB",
+    ("of_each + kept", "of_each / 2**30 + kept"),
+    ("numbers + logits", "numbers / 2**30 + logits / 2**30"),
+)
 WRONG.wrong("the fullest", "the fullest alone", """
 def stage_bytes(job, plan):
     p, tokens = plan.pipeline, plan.microbatch * job.num_tokens

@@ -53,7 +53,7 @@ MISTAKES = (
     Mistake("no bubble", "The pipeline fills and drains once a step: every stage is taken once, the slowest one for "
             "each microbatch but one.", {"seconds": (_way(fill="none"), _way(fill="none", hops=0.0))}),
     Mistake("a share of the work",
-            "(p - 1) / (m + p - 1) is the bubble's share of the *whole* step. As a share of the work it is (p - 1) / m.",
+            "(p - 1) / (m + p - 1) is the bubble's share of the *whole* step. Of the work it is (p - 1) / m.",
             {"seconds": (_way(fill="share"), _way(fill="share", hops=0.0))}),
     Mistake("stages as slow as the slowest",
             "(m + p - 1) times the slowest stage fills the pipeline with slow stages: the last one alone has the head.",
