@@ -15,7 +15,7 @@ from labkit.plans import hybrid_step
 from labkit.plans.hybrid_step import MeshPlan, message_seconds, ring_seconds
 
 STATE, SHARDED, KEPT, INPUT, LOGITS = 6, 12, 34, 2, 6
-"""Bytes: of a parameter (2 in bfloat16, 4 of its gradient); of its optimizer's state, which replicas share; of a layer's
+"""Bytes: of a parameter (2 in bfloat16, 4 of its gradient); of its optimizer, which replicas share; of a layer's
 activations for each number of its input (Korthikanti and others, 2022); of that input alone; of a logit."""
 
 

@@ -51,7 +51,6 @@ class TestContract(LessonContract):
     )
     bonus = ()
     bonus_points = 0
-    least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "the question": r"6,042 ms\. the machine took 700",
@@ -59,7 +58,7 @@ class TestContract(LessonContract):
         "in flight": r"every microbatch in flight",
         "exposed": r"is \*\*exposed\*\*",
         "uneven ends": r"stages are not alike",
-        "the rule of thumb": r"93 % of the best in the median, and 20 % in the worst case",
+        "the rule of thumb": r"93 % of the best throughput in the median, and 20 % in the worst case",
         "a recorded run": r'labkit\.recorded\("late_stage"\)',
         "published runs": r"nanotron on 16 h100s",
         "the command": r"labkit plan --help",

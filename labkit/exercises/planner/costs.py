@@ -5,7 +5,7 @@ Keywords say what differs from the right formula; without them it is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from labkit.plans.planned_step import (
     INPUT,
@@ -34,7 +34,7 @@ def product_seconds(
 def layer_seconds(
     job: Job, plan: Plan, *, cut: bool = True, both: bool = False, at_once: bool = False, microbatch: bool = True,
     sums: tuple[float, float] = (2.0, 2.0), halves: int = 2, backward: int = 2, again: bool = True,
-    sums_again: bool = True, fp32: bool = False, timed: Callable[..., float] = product_seconds,
+    sums_again: bool = True, fp32: bool = False,
 ) -> tuple[float, float]:  # fmt: skip
     """Return what a layer takes a microbatch, forward and backward.
 
@@ -51,13 +51,12 @@ def layer_seconds(
         again: Whether recomputation counts.
         sums_again: Whether its all-reduces do.
         fp32: Whether activations travel in four bytes.
-        timed: How long a product takes.
     """
     rows, h = (plan.microbatch if microbatch else 1) * job.num_tokens, job.width
     t = plan.tensor if cut and not at_once else 1
     b = t if both else 1
     pieces = ((h // b, 3 * h // t), (h // t, h // b), (h // b, 4 * h // t), (4 * h // t, h // b))
-    products = sum(timed(job, rows, inner, columns) for inner, columns in pieces)
+    products = sum(product_seconds(job, rows, inner, columns) for inner, columns in pieces)
     products /= plan.tensor if at_once else 1
     reduce = halves * scatter_seconds(job, plan, "tensor", (4 if fp32 else 2) * rows * h)
     forward = products + sums[0] * reduce
@@ -75,6 +74,7 @@ def head_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 def stage_bytes(
     job: Job, plan: Plan, *, state: int = STATE, sharded: int = SHARDED, shared: bool = True, in_flight: str = "",
     first: bool = True, last: bool = True, everywhere: bool = False, logits: bool = True, whole: bool = True,
+    one_end: bool = False,
     cut: bool = True, again: bool = True, unit: float = 1.0,
 ) -> list[float]:  # fmt: skip
     """Return the most that a rank of each stage holds.
@@ -91,6 +91,7 @@ def stage_bytes(
         everywhere: Whether each stage holds both.
         logits: Whether these count.
         whole: Whether one layer is there whole where layers are computed again.
+        one_end: Whether a single stage has only one of both ends.
         cut: Whether tensor ranks share activations.
         again: Whether recomputation counts.
         unit: What the bytes are divided by.
@@ -102,6 +103,7 @@ def stage_bytes(
     for stage in range(plan.pipeline):
         is_first, is_last = stage == 0, stage == plan.pipeline - 1
         ends = 2 if everywhere else int(is_first and first) + int(is_last and last)
+        ends = min(ends, 1) if one_end else ends
         params = (layers * job.layer_params + ends * job.end_params) / plan.tensor
         held = {"one": 1, "stages": min(plan.pipeline, count), "all": count, "unlimited": plan.pipeline - stage}
         num = held.get(in_flight, min(plan.pipeline - stage, count))
@@ -122,42 +124,14 @@ def exposed_seconds(computing: Sequence[float], takes: Sequence[float]) -> float
     return done - now
 
 
-def gradient_seconds(
-    job: Job, plan: Plan, backward: float, head_backward: float, *, of_gradient: int = 4, of_parameter: int = 2,
-    halves: int = 1, cut: bool = True, embedding: bool = True, head: bool = True,
-    exposed: Callable[[Sequence[float], Sequence[float]], float] = exposed_seconds,
-) -> float:  # fmt: skip
-    """Return what follows the first stage's last backward: its gradients' rest, and parameters back.
-
-    Args:
-        job: What is trained.
-        plan: How it is split.
-        backward: Of a layer.
-        head_backward: Of the head.
-        of_gradient: Bytes of one.
-        of_parameter: Bytes of one on the way back.
-        halves: 2 where gradients are reduced to all, not scattered.
-        cut: Whether tensor ranks share them.
-        embedding: Whether its gradient counts.
-        head: Whether the head's does, with a single stage.
-        exposed: What of the buckets is.
-    """
-    if plan.data == 1:
-        return 0.0
-    layers, tensor = job.num_layers // plan.pipeline, plan.tensor if cut else 1
-
-    def travels(params: float) -> float:
-        return halves * scatter_seconds(job, plan, "data", of_gradient * params / tensor)
-
-    computing, takes = [backward] * layers, [travels(job.layer_params)] * layers
-    ends = int(embedding)
-    if plan.pipeline == 1 and head:
-        computing, takes, ends = [head_backward, *computing], [travels(job.end_params), *takes], ends + 1
-    if embedding:
-        computing, takes = [*computing, 0.0], [*takes, travels(job.end_params)]
-    params = (layers * job.layer_params + ends * job.end_params) / tensor
-    back = scatter_seconds(job, plan, "data", of_parameter * params) if of_parameter else 0.0
-    return exposed(computing, takes) + back
+def gradient_seconds(job: Job, plan: Plan, backward: float, head_backward: float) -> float:
+    """Return what follows the first stage's last backward: its gradients' rest, and parameters back."""
+    layers = job.num_layers // plan.pipeline
+    buckets, computing = [job.layer_params] * layers + [job.end_params], [backward] * layers + [0.0]
+    if plan.pipeline == 1:
+        buckets, computing = [job.end_params, *buckets], [head_backward, *computing]
+    takes = [scatter_seconds(job, plan, "data", 4 * params / plan.tensor) for params in buckets]
+    return exposed_seconds(computing, takes) + scatter_seconds(job, plan, "data", 2 * sum(buckets) / plan.tensor)
 
 
 def step_seconds(

@@ -23,10 +23,6 @@ def exposed_seconds(computing, takes):
     return max(0.0, sum(takes) - sum(computing))
 
 
-def gradient_seconds(job, plan, backward, head_backward):
-    return cost(job, plan.mesh(job)).gradients
-
-
 # %% step_time
 def step_seconds(job, plan):
     return cost(job, plan.mesh(job)).seconds

@@ -24,14 +24,6 @@ def exposed_seconds(computing, takes):
     return left
 
 
-def gradient_seconds(job, plan, backward, head_backward):
-    n, alone = job.num_layers // plan.pipeline, plan.pipeline == 1
-    ends, layers = job.end_params / plan.tensor, job.layer_params / plan.tensor
-    layer, end = (scatter_seconds(job, plan, "data", 4 * each) for each in (layers, ends))
-    rest = exposed_seconds([head_backward] * alone + [backward] * n + [0], [end] * alone + [layer] * n + [end])
-    return rest + scatter_seconds(job, plan, "data", 2 * (n * layers + (1 + alone) * ends))
-
-
 # %% step_time
 def step_seconds(job, plan):
     one = sum(layer_seconds(job, plan)) * job.num_layers / plan.pipeline

@@ -108,7 +108,7 @@ EXERCISE = declared(
     ),
     visible=(
         choice_case("8 B on 16 GPUs with 52 GB", _RUNS["8 B on 16 H100s"], 52),
-        choice_case("6.4 B on 32 GPUs with 24 GB", _RUNS["6.4 B on 32 H100s"], 24),
+        choice_case("8 B on 16 GPUs with 11 GB", _RUNS["8 B on 16 H100s"], 11),
         choice_case("6.4 B on 32 GPUs with 44 GB", _RUNS["6.4 B on 32 H100s"], 44),
     ),
     hints=(

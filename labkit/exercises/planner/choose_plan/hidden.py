@@ -12,7 +12,7 @@ from labkit.exercises.planner.choose_plan.exercise import choice_case
 
 HIDDEN = Path(__file__).parents[1] / "hidden_runs.json"
 MEMORY_GB = {
-    "2.7 B on 16 H100s": (12,),
+    "2.7 B on 16 H100s": (5,),
     "3.2 B on 16 H100s, a large vocabulary": (28,),
     "6.4 B on 32 H100s": (20, 52, 56),
 }

@@ -19,6 +19,12 @@ WRONG.wrong(
     "the fastest of all", "does not fit",
     "def choose_plan(job):\n    return min(every_plan(job), key=lambda plan: step_seconds(job, plan))\n",
 )  # fmt: skip
+WRONG.wrong(
+    "fits on the mean", "does not fit",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job) if sum(stage_bytes(job, p)) / p.pipeline <= job.memory_bytes]\n"
+    "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
+)  # fmt: skip
 WRONG.right(
     "a loop over what fits",
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from labkit.checks.case import Case, Value, Values
@@ -40,9 +39,7 @@ def _layers(**how: Any) -> Callable[[Case], list[list[float]]]:
 
 
 def _timed(*hows: dict[str, Any]) -> dict[str, tuple[Callable[[Case], Any], ...]]:
-    """Return what comes of products that are timed in these ways, in both results."""
-    layers = tuple(_layers(timed=partial(costs.product_seconds, **how)) for how in hows)
-    return {"products": tuple(_products(**how) for how in hows), "layers": layers}
+    return {"products": tuple(_products(**how) for how in hows)}
 
 
 def _right(case: Case) -> list[Values]:

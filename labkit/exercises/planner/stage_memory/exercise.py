@@ -50,6 +50,7 @@ MISTAKES = (
             {"stages": _way(in_flight="all")}),
     Mistake("more than there are", "No more microbatches are in flight than the step has: min(p - s, microbatches).",
             {"stages": _way(in_flight="unlimited")}),
+    Mistake("one end", "A single stage has both ends: the embedding and the head.", {"stages": _way(one_end=True)}),
     Mistake("no embedding", "The first stage holds the embedding: job.end_params parameters.",
             {"stages": _way(first=False)}),
     Mistake("no head", "The last stage holds the head: job.end_params parameters.", {"stages": _way(last=False)}),

@@ -21,6 +21,7 @@ changed("no embedding", "no embedding", (EMBEDDING, "0"))
 changed("no head", "no head", (HEAD, "0"))
 changed("layers alone", "no ends", (EMBEDDING, "0"), (HEAD, "0"))
 changed("ends on every stage", "ends everywhere", (EMBEDDING, "job.end_params"), (HEAD, "job.end_params"))
+changed("first or last", "one end", (HEAD, "(stage == p - 1 > 0) * job.end_params"))
 changed("no logits", "no logits", ("6 * tokens * job.vocabulary / plan.tensor", "0"))
 changed("inputs alone", "no layer again", ("kept += 34 if plan.recompute else 0", "kept += 0"))
 changed(
