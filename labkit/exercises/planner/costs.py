@@ -22,10 +22,10 @@ from labkit.plans.planned_step import (
 
 def product_seconds(
     job: Job, rows: int, inner: int, columns: int, *, once: bool = False, moved: bool = True, launch: bool = True,
-    added: bool = False,
+    added: bool = False, peak: bool = False,
 ) -> float:  # fmt: skip
     """Return how long a product takes: the longest of its operations, its bytes and a launch."""
-    parts = [(1 if once else 2) * rows * inner * columns / job.flops]
+    parts = [(1 if once else 2) * rows * inner * columns / (job.peak_flops if peak else job.flops)]
     parts += [2 * (rows * inner + inner * columns + rows * columns) / job.memory_bytes_s] if moved else []
     parts += [job.launch_s] if launch else []
     return sum(parts) if added else max(parts)
@@ -85,7 +85,7 @@ def stage_bytes(
         state: Bytes of a parameter and its gradient.
         sharded: Of its optimizer's state.
         shared: Whether replicas share that.
-        in_flight: "one", "stages", "all" or "unlimited" in place of what is right.
+        in_flight: "one", "stages", "all", "unlimited", "warmup" or "reversed" in place of what is right.
         first: Whether the embedding counts.
         last: Whether the head does.
         everywhere: Whether each stage holds both.
@@ -105,7 +105,10 @@ def stage_bytes(
         ends = 2 if everywhere else int(is_first and first) + int(is_last and last)
         ends = min(ends, 1) if one_end else ends
         params = (layers * job.layer_params + ends * job.end_params) / plan.tensor
-        held = {"one": 1, "stages": min(plan.pipeline, count), "all": count, "unlimited": plan.pipeline - stage}
+        held = {
+            "one": 1, "stages": min(plan.pipeline, count), "all": count, "unlimited": plan.pipeline - stage,
+            "warmup": min(plan.pipeline - stage - 1, count), "reversed": min(stage + 1, count),
+        }  # fmt: skip
         num = held.get(in_flight, min(plan.pipeline - stage, count))
         again_here = plan.recompute and again
         kept = num * layers * (INPUT if again_here else KEPT) + (KEPT if again_here and whole else 0)
@@ -137,6 +140,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float, head_backward: float
 def step_seconds(
     job: Job, plan: Plan, *, fill: str = "", head: bool = True, hops: float = 2.0, gradients: bool = True,
     whole_batch: bool = False, per_layer: bool = False,
+    head_once: bool = False,
 ) -> float:  # fmt: skip
     """Return what a step takes.
 
@@ -149,12 +153,13 @@ def step_seconds(
         gradients: Whether what is left of them counts.
         whole_batch: Whether each replica takes the whole batch.
         per_layer: Whether a stage is taken for a layer.
+        head_once: Whether the head counts once a step.
     """
     forward, backward = layer_seconds(job, plan)
     of_head = head_seconds(job, plan)
     layers = 1 if per_layer else job.num_layers // plan.pipeline
     stages = [layers * (forward + backward)] * plan.pipeline
-    stages[-1] += sum(of_head) if head else 0.0
+    stages[-1] += sum(of_head) if head and not head_once else 0.0
     count = job.batch // plan.microbatch if whole_batch else plan.num_microbatches(job)
     slowest, p = max(stages), plan.pipeline
     pipe = {
@@ -164,4 +169,5 @@ def step_seconds(
         "mean": (count - 1) * sum(stages) / p + sum(stages),
     }.get(fill, (count - 1) * slowest + sum(stages))
     rest = gradient_seconds(job, plan, backward, of_head[1]) if gradients else 0.0
+    rest += sum(of_head) if head_once else 0.0
     return pipe + hops * (p - 1) * hop_seconds(job, plan) + rest

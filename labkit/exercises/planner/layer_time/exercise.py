@@ -54,6 +54,8 @@ MISTAKES = (
             "product_seconds counts operations alone. A narrow product waits for memory: it reads two matrices and "
             "writes one, two bytes a number.",
             _timed({"moved": False}, {"moved": False, "launch": False})),
+    Mistake("the datasheet's rate", "job.flops is what products reach; job.peak_flops is what the datasheet says.",
+            _timed({"peak": True})),
     Mistake("no launch", "A product takes job.launch_s at least, however small it is.",
             _timed({"launch": False})),
     Mistake("added up", "Computing and moving bytes overlap: a product takes the longest of its three times, not "

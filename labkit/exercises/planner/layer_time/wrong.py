@@ -11,6 +11,7 @@ MAX = "max(flops / job.flops, moved / job.memory_bytes_s, job.launch_s)"
 PIECES = "((h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h))"
 changed("counts multiplies", "a multiply and an add are two", ("2 * rows * inner * columns", "rows * inner * columns"))
 changed("flops over peak", "operations alone", (MAX, "max(flops / job.flops, job.launch_s)"))
+changed("peak", "the datasheet's rate", ("flops / job.flops", "flops / job.peak_flops"))
 changed("no launch", "no launch", (MAX, "max(flops / job.flops, moved / job.memory_bytes_s)"))
 changed("adds", "added up", (MAX, "flops / job.flops + moved / job.memory_bytes_s + job.launch_s"))
 changed("whole layers on every rank", "whole products", (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"))

@@ -48,6 +48,10 @@ MISTAKES = (
             {"stages": _way(in_flight="stages")}),
     Mistake("all microbatches", "1F1B holds p - s microbatches, not all of the step: that would be GPipe.",
             {"stages": _way(in_flight="all")}),
+    Mistake("warm-up alone", "After warm-up, stage s runs one forward more before its first backward: p - s in all.",
+            {"stages": _way(in_flight="warmup")}),
+    Mistake("the last one fullest", "The first stage waits longest for its first backward: it holds most, the last one "
+            "a single microbatch.", {"stages": _way(in_flight="reversed")}),
     Mistake("more than there are", "No more microbatches are in flight than the step has: min(p - s, microbatches).",
             {"stages": _way(in_flight="unlimited")}),
     Mistake("one end", "A single stage has both ends: the embedding and the head.", {"stages": _way(one_end=True)}),

@@ -16,6 +16,8 @@ changed("every replica its own", "an optimizer on every replica", ("12 / plan.da
 changed("one in flight", "one microbatch in flight", (FLIGHT, "1"))
 changed("p everywhere", "as many on each stage", (FLIGHT, "min(p, plan.num_microbatches(job))"))
 changed("GPipe", "all microbatches", (FLIGHT, "plan.num_microbatches(job)"))
+changed("warm-up alone", "warm-up alone", (FLIGHT, "min(p - stage - 1, plan.num_microbatches(job))"))
+changed("the other way round", "the last one fullest", (FLIGHT, "min(stage + 1, plan.num_microbatches(job))"))
 changed("more than there are", "more than there are", (FLIGHT, "(p - stage)"))
 changed("no embedding", "no embedding", (EMBEDDING, "0"))
 changed("no head", "no head", (HEAD, "0"))

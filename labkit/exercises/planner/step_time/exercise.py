@@ -62,6 +62,8 @@ MISTAKES = (
             {"seconds": (_way(fill="mean"), _way(fill="mean", hops=0.0))}),
     Mistake("no head", "The last stage has the head as well: head_seconds(job, plan), forward and backward.",
             {"seconds": (_way(head=False), _way(head=False, hops=0.0))}),
+    Mistake("the head once", "Every microbatch passes the head: it belongs to what the last stage takes.",
+            {"seconds": (_way(head_once=True), _way(head_once=True, hops=0.0))}),
     Mistake("no gradients", "After the first stage's last backward, gradient_seconds are left.",
             {"seconds": (_way(gradients=False), _way(gradients=False, hops=0.0))}),
     Mistake("the whole batch", "Replicas share the batch: plan.num_microbatches(job) says how many each has.",

@@ -13,6 +13,11 @@ changed("a share of the whole", "a share of the work", (PIPE, "count * max(stage
 changed("m + p - 1", "stages as slow as the slowest", (PIPE, "(count + p - 1) * max(stages)"))
 changed("the mean", "a mean stage", (PIPE, "(count - 1) * sum(stages) / p + sum(stages)"))
 changed("no head", "no head", ("    stages[-1] += head + head_backward\n", ""))
+changed(
+    "the head once a step", "the head once",
+    ("    stages[-1] += head + head_backward\n", ""),
+    ("hop_seconds(job, plan)\n", "hop_seconds(job, plan) + head + head_backward\n"),
+)  # fmt: skip
 changed("no gradients", "no gradients", (" + gradient_seconds(job, plan, backward, head_backward)", ""))
 changed("all microbatches", "the whole batch", ("plan.num_microbatches(job)", "job.batch // plan.microbatch"))
 changed("a layer for a stage", "one layer a stage", ("layers = job.num_layers // plan.pipeline", "layers = 1"))
