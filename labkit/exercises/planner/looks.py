@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from labkit.checks.as_if import as_if
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake
 from labkit.checks.finding import Find, Finding
 from labkit.checks.wire import Wire
+from labkit.exercises.planner.as_data import is_number
 
 Numbers = Sequence[Any]
 """A number for each plan, or a list of numbers."""
@@ -26,7 +27,7 @@ def same_numbers(came: Any, wanted: Any) -> bool:
             and len(came) == len(wanted)
             and all(map(same_numbers, came, wanted))
         )
-    return _is_number(came) and math.isclose(came, wanted, rel_tol=1e-6, abs_tol=1e-12)
+    return is_number(came) and math.isclose(came, wanted, rel_tol=1e-6, abs_tol=1e-12)
 
 
 def numbers_look(
@@ -56,7 +57,7 @@ def numbers_look(
     def shown(value: Any) -> str:
         if isinstance(value, Sequence) and not isinstance(value, str):
             return "(" + ", ".join(map(shown, value)) + ")"
-        return f"{value * unit:.4g} {sign}" if _is_number(value) else f"{value!r:.60}"
+        return f"{value * unit:.4g} {sign}" if is_number(value) else f"{value!r:.60}"
 
     def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         came, wanted = got[0].get(key), right(case)
@@ -79,20 +80,7 @@ def _of(way: Callable[..., Any], case: Case) -> Callable[[], Any]:
     return lambda: way(case)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _alike(came: Any, wanted: Any) -> bool:
     if isinstance(wanted, Sequence):
         return isinstance(came, list) and len(came) == len(wanted) and all(map(_is_number, came))
-    return _is_number(came)
-
-
-def data_of(value: Any) -> Value:
-    """Return what a learner's function returned as data: a number, a list of numbers, or words that say what it is."""
-    if _is_number(value):
-        return float(value)
-    if isinstance(value, list | tuple):
-        return [data_of(each) for each in value]
-    return f"{value!r:.60}"
+    return is_number(came)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import listed
+from labkit.exercises.planner.as_data import data_of
 from labkit.exercises.planner.cases import job_in, plans_in
-from labkit.exercises.planner.looks import data_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:

@@ -6,8 +6,8 @@ import time
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.exercises.planner.as_data import data_of
 from labkit.exercises.planner.cases import job_in, plans_in
-from labkit.exercises.planner.looks import data_of
 
 ENOUGH_S = 2.0
 """A planner asks about thousands of plans: an answer that plays each of them stops here."""
