@@ -82,5 +82,5 @@ def _of(way: Callable[..., Any], case: Case) -> Callable[[], Any]:
 
 def _alike(came: Any, wanted: Any) -> bool:
     if isinstance(wanted, Sequence):
-        return isinstance(came, list) and len(came) == len(wanted) and all(map(_is_number, came))
+        return isinstance(came, list) and len(came) == len(wanted) and all(map(is_number, came))
     return is_number(came)
