@@ -33,10 +33,7 @@
 # <!-- notes: SimAI's issue 166. Megatron-LM's 5077 was 32 % too low. Ask: who has ever checked an estimate of theirs? -->
 
 # %% tags=["given"]
-import matplotlib.pyplot as plt
-
 import labkit
-from labkit.planned_jobs import played
 from labkit.plans.hybrid_step import cost
 from labkit.plans.planned_step import (
     PUBLISHED_JOB,
@@ -50,6 +47,11 @@ from labkit.plans.planned_step import (
 )
 
 SMALL = job_of(width=2048, num_layers=16, num_gpus=16, batch=64)
+
+# %%
+import matplotlib.pyplot as plt
+
+from labkit.planned_jobs import played
 
 # %% [markdown]
 # ## 1 A number nobody checked
