@@ -302,7 +302,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float, head_backward: float
 # *25 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="step_time" points=25 difficulty=4 importance=5 minutes=13 title="The step" provides=["step_seconds"] needs=["layer_time"]
+# %% tags=["exercise"] exercise="step_time" points=25 difficulty=4 importance=5 minutes=13 title="The step" provides=["step_seconds"] needs=["layer_time", "exposed_gradients"]
 def step_seconds(job: Job, plan: Plan) -> float:
     """Return how long a step takes, within 10 % of the cluster; a call takes milliseconds at most and plays nothing."""
     # BEGIN SOLUTION step_time
