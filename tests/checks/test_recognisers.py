@@ -20,7 +20,7 @@ from tests.checks.wrong_answers import WrongAnswer, wrong_answers
 LESSONS = (
     "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "ddp_for_real_models", "parameter_server",
     "keys_rows_failures", "pipeline", "schedules", "gradient_compression", "faster_steps", "tensor_parallel",
-    "sharded_training", "hybrid_parallelism", "when_machines_fail",
+    "sharded_training", "hybrid_parallelism", "planner", "when_machines_fail",
 )  # fmt: skip
 OTHERWISE = {
     ("bucketed_ddp", "unpacks row by row"): "it passes; what it costs is told afterwards",

@@ -46,6 +46,7 @@ LAYERS = (
     "auditing",
     "models",
     "hybrid_gpt",
+    "planned_jobs",
     "torchs_hybrid",
     "planned_steps",
     "servers",

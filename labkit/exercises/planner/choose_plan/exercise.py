@@ -1,0 +1,122 @@
+"""A design: a planner; the answer is a plan for each job, scored by what the virtual cluster took by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from labkit.checks.case import Case, Values
+from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.values import listed
+from labkit.checks.wire import Wire
+from labkit.exercises.planner.cases import Runs, as_row, job_in, plan_of, runs_of
+from labkit.exercises.planner.choose_plan.driver import drive
+from labkit.exercises.planner.costs import stage_bytes
+from labkit.plans.planned_step import Job, Plan, fault
+
+GB = 1e9
+NEAR = 1.01
+"""How many times the best plan's time earns all."""
+
+
+def choice_case(name: str, runs: Runs, memory_gb: float) -> Case:
+    """Return the case of a job whose GPUs have so much memory; what the cluster took is the judge's."""
+    job = replace(runs.job, memory_bytes=memory_gb * GB)
+    rows = [[*as_row(plan), seconds] for plan, seconds in runs.seconds.items()]
+    return Case(name, 1, ({"job": dict(vars(job))},), {"runs": rows})
+
+
+def _plan(values: Values) -> Plan | None:
+    data = values["plan"]
+    if not isinstance(data, list) or len(data) != 5 or not isinstance(data[4], bool | int):
+        return None
+    return plan_of(data) if all(type(each) is int for each in data[:4]) else None
+
+
+def _seconds(case: Case) -> dict[Plan, float]:
+    return {plan_of(row[:5]): row[5] for row in listed(case.about, "runs")}
+
+
+def fitting(job: Job, seconds: dict[Plan, float]) -> dict[Plan, float]:
+    """Return the plans that fit, with what a step takes by each."""
+    return {plan: took for plan, took in seconds.items() if max(stage_bytes(job, plan)) <= job.memory_bytes}
+
+
+def rule_of_thumb(plans: list[Plan]) -> Plan:
+    """Return, of plans that fit, the one with the fewest tensor ranks x stages, and of those the largest microbatch.
+
+    Plans that compute layers again count where no other fits.
+    """
+    once = [plan for plan in plans if not plan.recompute] or plans
+    fewest = min(plan.tensor * plan.pipeline for plan in once)
+    alike = [plan for plan in once if plan.tensor * plan.pipeline == fewest]
+    return max(alike, key=lambda plan: (plan.microbatch, -plan.tensor))
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield why this is no plan, or why it does not fit."""
+    job, plan = job_in(case.inputs[0]), _plan(got[0])
+    if plan is None:
+        yield Finding(_NO_PLAN, f"choose_plan returned {got[0]['plan']!s:.90}, expected a Plan.")
+        return
+    if problem := fault(job, plan):
+        yield Finding(_ILLEGAL, f"This plan does not fit the job: {problem}.")
+        return
+    if plan not in _seconds(case):
+        yield Finding(_UNKNOWN, f"every_plan does not list this plan: {plan}.")
+        return
+    held = stage_bytes(job, plan)
+    if max(held) > job.memory_bytes:
+        fullest, most = held.index(max(held)), max(held) / GB
+        text = f"A GPU of stage {fullest} would hold {most:.1f} GB at its peak, and has {job.memory_bytes / GB:g} GB."
+        yield Finding(_TOO_MUCH, text, f"at most {job.memory_bytes / GB:g} GB", f"{most:.1f} GB")
+
+
+def score(case: Case, got: tuple[Values, ...]) -> float:
+    """Return the milliseconds that a step took on the virtual cluster by the plan that came."""
+    plan = _plan(got[0])
+    assert plan is not None
+    return 1e3 * _seconds(case)[plan]
+
+
+def pars(case: Case) -> Pars:
+    """Return the milliseconds of the rule of thumb, of 1 % over the best, and of the best of all plans that fit."""
+    seconds = fitting(job_in(case.inputs[0]), _seconds(case))
+    best = 1e3 * min(seconds.values())
+    return Pars(1e3 * seconds[rule_of_thumb(list(seconds))], NEAR * best, best)
+
+
+_NO_PLAN, _ILLEGAL, _UNKNOWN, _TOO_MUCH = "no plan", "not for this job", "not in the list", "does not fit"
+_RUNS = runs_of()
+
+EXERCISE = declared(
+    id="choose_plan",
+    functions=("choose_plan",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"plan": ANYTHING}],
+    looks=(find,),
+    mistakes=(
+        Mistake(_NO_PLAN, "Return one of every_plan(job), or a Plan(data, pipeline, tensor, microbatch, recompute)."),
+        Mistake(_ILLEGAL, "data x pipeline x tensor are job.num_gpus; stages divide the layers, and data x microbatch "
+                "divides the batch."),
+        Mistake(_UNKNOWN, "The cluster ran the plans of every_plan(job): microbatches of 1, 2 and 4."),
+        Mistake(_TOO_MUCH, "max(stage_bytes(job, plan)) is at most job.memory_bytes."),
+    ),
+    visible=(
+        choice_case("8 B on 16 GPUs with 52 GB", _RUNS["8 B on 16 H100s"], 52),
+        choice_case("8 B on 16 GPUs with 11 GB", _RUNS["8 B on 16 H100s"], 11),
+        choice_case("6.4 B on 32 GPUs with 44 GB", _RUNS["6.4 B on 32 H100s"], 44),
+    ),
+    hints=(
+        "How many plans does a job have? What do you know of each of them without running any?",
+        "Leave out what does not fit, and of the rest take the plan with the shortest step, by your own functions.",
+        "fits = [plan for plan in every_plan(job) if max(stage_bytes(job, plan)) <= job.memory_bytes], then "
+        "min(fits, key=lambda plan: step_seconds(job, plan)).",
+    ),
+    distributed=False,
+    challenge=Challenge("ms", score, pars, plan="plan", reference="1 % over the best"),
+)  # fmt: skip

@@ -1,0 +1,173 @@
+"""What a step costs by its parts, and by what each usual mistake makes of them.
+
+Keywords say what differs from the right formula; without them it is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labkit.plans.planned_step import (
+    INPUT,
+    KEPT,
+    LOGITS,
+    SHARDED,
+    STATE,
+    Job,
+    Plan,
+    hop_seconds,
+    scatter_seconds,
+)
+
+
+def product_seconds(
+    job: Job, rows: int, inner: int, columns: int, *, once: bool = False, moved: bool = True, launch: bool = True,
+    added: bool = False, peak: bool = False,
+) -> float:  # fmt: skip
+    """Return how long a product takes: the longest of its operations, its bytes and a launch."""
+    parts = [(1 if once else 2) * rows * inner * columns / (job.peak_flops if peak else job.flops)]
+    parts += [2 * (rows * inner + inner * columns + rows * columns) / job.memory_bytes_s] if moved else []
+    parts += [job.launch_s] if launch else []
+    return sum(parts) if added else max(parts)
+
+
+def layer_seconds(
+    job: Job, plan: Plan, *, cut: bool = True, both: bool = False, at_once: bool = False, microbatch: bool = True,
+    sums: tuple[float, float] = (2.0, 2.0), halves: int = 2, backward: int = 2, again: bool = True,
+    sums_again: bool = True, fp32: bool = False,
+) -> tuple[float, float]:  # fmt: skip
+    """Return what a layer takes a microbatch, forward and backward.
+
+    Args:
+        job: What is trained.
+        plan: How it is split.
+        cut: Whether tensor ranks share the products.
+        both: Whether inner and outer dim are both cut.
+        at_once: Whether a whole product is timed and then divided.
+        microbatch: Whether it has more than one sequence.
+        sums: All-reduces forward and backward.
+        halves: Of an all-reduce.
+        backward: Products of it, for each one forward.
+        again: Whether recomputation counts.
+        sums_again: Whether its all-reduces do.
+        fp32: Whether activations travel in four bytes.
+    """
+    rows, h = (plan.microbatch if microbatch else 1) * job.num_tokens, job.width
+    t = plan.tensor if cut and not at_once else 1
+    b = t if both else 1
+    pieces = ((h // b, 3 * h // t), (h // t, h // b), (h // b, 4 * h // t), (4 * h // t, h // b))
+    products = sum(product_seconds(job, rows, inner, columns) for inner, columns in pieces)
+    products /= plan.tensor if at_once else 1
+    reduce = halves * scatter_seconds(job, plan, "tensor", (4 if fp32 else 2) * rows * h)
+    forward = products + sums[0] * reduce
+    repeated = products + (sums[0] * reduce if sums_again else 0.0) if plan.recompute and again else 0.0
+    return forward, backward * products + sums[1] * reduce + repeated
+
+
+def head_seconds(job: Job, plan: Plan) -> tuple[float, float]:
+    """Return what the head takes a microbatch, forward and backward."""
+    rows = plan.microbatch * job.num_tokens
+    product = product_seconds(job, rows, job.width, job.vocabulary // plan.tensor)
+    return product, 2 * product + 2 * scatter_seconds(job, plan, "tensor", 2 * rows * job.width)
+
+
+def stage_bytes(
+    job: Job, plan: Plan, *, state: int = STATE, sharded: int = SHARDED, shared: bool = True, in_flight: str = "",
+    first: bool = True, last: bool = True, everywhere: bool = False, logits: bool = True, whole: bool = True,
+    one_end: bool = False,
+    cut: bool = True, again: bool = True, unit: float = 1.0,
+) -> list[float]:  # fmt: skip
+    """Return the most that a rank of each stage holds.
+
+    Args:
+        job: What is trained.
+        plan: How it is split.
+        state: Bytes of a parameter and its gradient.
+        sharded: Of its optimizer's state.
+        shared: Whether replicas share that.
+        in_flight: "one", "stages", "all", "unlimited", "warmup" or "reversed" in place of what is right.
+        first: Whether the embedding counts.
+        last: Whether the head does.
+        everywhere: Whether each stage holds both.
+        logits: Whether these count.
+        whole: Whether one layer is there whole where layers are computed again.
+        one_end: Whether a single stage has only one of both ends.
+        cut: Whether tensor ranks share activations.
+        again: Whether recomputation counts.
+        unit: What the bytes are divided by.
+    """
+    count, layers = plan.num_microbatches(job), job.num_layers // plan.pipeline
+    tokens = plan.microbatch * job.num_tokens
+    numbers = tokens * job.width / (plan.tensor if cut else 1)
+    found = []
+    for stage in range(plan.pipeline):
+        is_first, is_last = stage == 0, stage == plan.pipeline - 1
+        ends = 2 if everywhere else int(is_first and first) + int(is_last and last)
+        ends = min(ends, 1) if one_end else ends
+        params = (layers * job.layer_params + ends * job.end_params) / plan.tensor
+        held = {
+            "one": 1, "stages": min(plan.pipeline, count), "all": count, "unlimited": plan.pipeline - stage,
+            "warmup": min(plan.pipeline - stage - 1, count), "reversed": min(stage + 1, count),
+        }  # fmt: skip
+        num = held.get(in_flight, min(plan.pipeline - stage, count))
+        again_here = plan.recompute and again
+        kept = num * layers * (INPUT if again_here else KEPT) + (KEPT if again_here and whole else 0)
+        scores = LOGITS * tokens * job.vocabulary / plan.tensor if is_last and logits else 0.0
+        of_each = state + sharded / (plan.data if shared else 1)
+        found.append((params * of_each + kept * numbers + scores) / unit)
+    return found
+
+
+def exposed_seconds(computing: Sequence[float], takes: Sequence[float]) -> float:
+    """Return how long buckets still travel when all is computed; each waits for the one before it."""
+    now = done = 0.0
+    for computed, travels in zip(computing, takes, strict=True):
+        now += computed
+        done = max(now, done) + travels
+    return done - now
+
+
+def gradient_seconds(job: Job, plan: Plan, backward: float, head_backward: float) -> float:
+    """Return what follows the first stage's last backward: its gradients' rest, and parameters back."""
+    layers = job.num_layers // plan.pipeline
+    buckets, computing = [job.layer_params] * layers + [job.end_params], [backward] * layers + [0.0]
+    if plan.pipeline == 1:
+        buckets, computing = [job.end_params, *buckets], [head_backward, *computing]
+    takes = [scatter_seconds(job, plan, "data", 4 * params / plan.tensor) for params in buckets]
+    return exposed_seconds(computing, takes) + scatter_seconds(job, plan, "data", 2 * sum(buckets) / plan.tensor)
+
+
+def step_seconds(
+    job: Job, plan: Plan, *, fill: str = "", head: bool = True, hops: float = 2.0, gradients: bool = True,
+    whole_batch: bool = False, per_layer: bool = False,
+    head_once: bool = False,
+) -> float:  # fmt: skip
+    """Return what a step takes.
+
+    Args:
+        job: What is trained.
+        plan: How it is split.
+        fill: "none", "alike" or "share" in place of a bubble that is right.
+        head: Whether the last stage has it.
+        hops: Messages to the next stage and back that nothing hides, for each stage but one.
+        gradients: Whether what is left of them counts.
+        whole_batch: Whether each replica takes the whole batch.
+        per_layer: Whether a stage is taken for a layer.
+        head_once: Whether the head counts once a step.
+    """
+    forward, backward = layer_seconds(job, plan)
+    of_head = head_seconds(job, plan)
+    layers = 1 if per_layer else job.num_layers // plan.pipeline
+    stages = [layers * (forward + backward)] * plan.pipeline
+    stages[-1] += sum(of_head) if head and not head_once else 0.0
+    count = job.batch // plan.microbatch if whole_batch else plan.num_microbatches(job)
+    slowest, p = max(stages), plan.pipeline
+    pipe = {
+        "none": count * slowest,
+        "alike": (count + p - 1) * slowest,
+        "share": count * slowest * (1 + (p - 1) / (count + p - 1)),
+        "mean": (count - 1) * sum(stages) / p + sum(stages),
+    }.get(fill, (count - 1) * slowest + sum(stages))
+    rest = gradient_seconds(job, plan, backward, of_head[1]) if gradients else 0.0
+    rest += sum(of_head) if head_once else 0.0
+    return pipe + hops * (p - 1) * hop_seconds(job, plan) + rest

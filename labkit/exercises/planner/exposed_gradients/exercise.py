@@ -1,0 +1,79 @@
+"""What of the gradients' traffic nothing hides: buckets that queue behind backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from labkit.checks.case import Case
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.structure import ANYTHING
+from labkit.checks.values import listed
+from labkit.exercises.planner import costs
+from labkit.exercises.planner.exposed_gradients.driver import drive
+from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
+
+Buckets = tuple[list[float], list[float]]
+Exposed = Callable[[Sequence[float], Sequence[float]], float]
+
+
+def buckets_case(name: str, *buckets: Buckets) -> Case:
+    """Return a case: buckets by what is computed before each, and how long each travels."""
+    return Case(name, 1, ({"buckets": [list(each) for each in buckets]},))
+
+
+def _way(way: Exposed) -> Callable[[Case], list[float]]:
+    return lambda case: [way(*each) for each in listed(case.inputs[0], "buckets")]
+
+
+def _all_at_once(computing: Sequence[float], takes: Sequence[float]) -> float:
+    ready = [sum(computing[: at + 1]) for at in range(len(computing))]
+    return max(0.0, max(at + each for at, each in zip(ready, takes, strict=True)) - sum(computing))
+
+
+def _one_layer_each(computing: Sequence[float], takes: Sequence[float]) -> float:
+    return sum(max(0.0, each - hides) for each, hides in zip(takes, [*computing[1:], 0.0], strict=True))
+
+
+MISTAKES = (
+    NO_NUMBER,
+    Mistake("nothing hidden", "A bucket travels while the next layer is computed; only the rest is exposed.",
+            {"buckets": _way(lambda computing, takes: sum(takes))}),
+    Mistake("hidden before it is ready",
+            "A bucket cannot leave before its layer is computed. The last one leaves when all is computed: nothing "
+            "hides it.", {"buckets": _way(lambda computing, takes: max(0.0, sum(takes) - sum(computing)))}),
+    Mistake("the last bucket alone",
+            "Where a bucket takes longer than the next layer's backward, those behind it queue.",
+            {"buckets": _way(lambda computing, takes: takes[-1])}),
+    Mistake("all at once", "Buckets follow one another: one leaves when it is ready *and* the one before is through.",
+            {"buckets": _way(_all_at_once)}),
+    Mistake("one layer each", "What one layer's backward does not hide, a later one can: buckets that queue catch up.",
+            {"buckets": _way(_one_layer_each)}),
+    Mistake("the end, not the rest", "Return how long buckets travel *after* all is computed: subtract that time.",
+            {"buckets": _way(lambda computing, takes: costs.exposed_seconds(computing, takes) + sum(computing))}),
+)  # fmt: skip
+
+EXERCISE = declared(
+    id="exposed_gradients",
+    functions=("exposed_seconds",),
+    driver=drive,
+    oracle=lambda case: [{"buckets": _way(costs.exposed_seconds)(case)}],
+    structure=lambda case: [{"buckets": ANYTHING}],
+    looks=(
+        numbers_look("buckets", "exposed_seconds", _way(costs.exposed_seconds),
+                     lambda case, place: "{}, {}".format(*listed(case.inputs[0], "buckets")[place]), MISTAKES,
+                     unit=1.0, sign="s"),
+    ),
+    mistakes=MISTAKES,
+    visible=(
+        buckets_case("two and three buckets", ([3.0, 3.0, 3.0], [1.0, 1.0, 1.0]), ([1.0, 1.0], [3.0, 1.0]),
+                     ([1.0, 1.0, 5.0], [3.0, 1.0, 1.0])),
+        buckets_case("long ones", ([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]), ([4.0, 1.0, 0.0], [1.0, 3.0, 2.0])),
+        buckets_case("a single one", ([5.0], [0.5])),
+    ),
+    hints=(
+        "Draw two lines: what is computed, and what travels. When does each bucket leave, when is it through?",
+        "A bucket is through at max(when it is ready, when the one before is through) + what it takes.",
+        "now += computed; done = max(now, done) + travels; at the end done - now.",
+    ),
+    distributed=False,
+)  # fmt: skip

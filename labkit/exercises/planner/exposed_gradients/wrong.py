@@ -1,0 +1,30 @@
+"""Wrong answers to exposed_gradients, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+REST = "    return done - now\n"
+changed("adds all buckets", "nothing hidden", (REST, "    return sum(takes)\n"))
+changed("one subtraction", "hidden before it is ready", (REST, "    return max(0.0, sum(takes) - sum(computing))\n"))
+changed("the last bucket", "the last bucket alone", (REST, "    return takes[-1]\n"))
+changed("no queue", "all at once", ("done = max(now, done) + travels", "done = max(done, now + travels)"))
+changed(
+    "each by the next layer", "one layer each",
+    (REST, "    return sum(max(0.0, t - c) for t, c in zip(takes, [*computing[1:], 0.0], strict=True))\n"),
+)  # fmt: skip
+changed("when it ends", "the end, not the rest", (REST, "    return done\n"))
+WRONG.wrong("prints", "no number", "def exposed_seconds(computing, takes):\n    print(takes)\n")
+WRONG.right(
+    "what is left of a bucket",
+    """
+def exposed_seconds(computing, takes):
+    left = 0.0
+    for computed, travels in zip(computing, takes):
+        left = max(0.0, left - computed) + travels
+    return left
+""",
+)

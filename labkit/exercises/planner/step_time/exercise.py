@@ -1,0 +1,96 @@
+"""A step's time by its parts, held against what the virtual cluster took by every plan of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from labkit.checks.case import Case, Values
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.values import listed
+from labkit.checks.wire import Wire
+from labkit.exercises.planner import costs
+from labkit.exercises.planner.cases import Runs, asked, plans_case, runs_of
+from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
+from labkit.exercises.planner.step_time.driver import drive
+
+WITHIN = 0.10
+"""How far a step may be off, as a share; the right formula is at most 0.09 off."""
+
+
+def step_case(name: str, runs: Runs) -> Case:
+    """Return the case of every plan of a job; what the cluster took is the judge's."""
+    case = plans_case(name, runs.job, list(runs.seconds))
+    return Case(case.name, 1, case.inputs, {"seconds": list(runs.seconds.values())})
+
+
+def _measured(case: Case) -> list[float]:
+    return [float(each) for each in listed(case.about, "seconds")]
+
+
+def _way(**how: Any) -> Callable[[Case], list[float]]:
+    def of(case: Case) -> list[float]:
+        job, plans = asked(case)
+        return [costs.step_seconds(job, plan, **how) for plan in plans]
+
+    return of
+
+
+def _within(came: Any, wanted: float) -> bool:
+    return isinstance(came, float) and abs(came / wanted - 1) <= WITHIN
+
+
+def _slow(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    if got[0].get("quick") is not True:
+        yield Finding("plays the step", "step_seconds took more than 2 s for the plans of one job.")
+
+
+MISTAKES = (
+    NO_NUMBER,
+    Mistake("plays the step", "A planner asks about thousands of plans: add up what the parts take, and play nothing."),
+    Mistake("no bubble", "The pipeline fills and drains once a step: every stage is taken once, the slowest one for "
+            "each microbatch but one.", {"seconds": (_way(fill="none"), _way(fill="none", hops=0.0))}),
+    Mistake("a share of the work",
+            "(p - 1) / (m + p - 1) is the bubble's share of the *whole* step. Of the work it is (p - 1) / m.",
+            {"seconds": (_way(fill="share"), _way(fill="share", hops=0.0))}),
+    Mistake("stages as slow as the slowest",
+            "(m + p - 1) times the slowest stage fills the pipeline with slow stages: the last one alone has the head.",
+            {"seconds": (_way(fill="alike"), _way(fill="alike", hops=0.0))}),
+    Mistake("a mean stage", "All stages go at the pace of the slowest one, not of the mean.",
+            {"seconds": (_way(fill="mean"), _way(fill="mean", hops=0.0))}),
+    Mistake("no head", "The last stage has the head as well: head_seconds(job, plan), forward and backward.",
+            {"seconds": (_way(head=False), _way(head=False, hops=0.0))}),
+    Mistake("the head once", "Every microbatch passes the head: it belongs to what the last stage takes.",
+            {"seconds": (_way(head_once=True), _way(head_once=True, hops=0.0))}),
+    Mistake("no gradients", "After the first stage's last backward, gradient_seconds are left.",
+            {"seconds": (_way(gradients=False), _way(gradients=False, hops=0.0))}),
+    Mistake("the whole batch", "Replicas share the batch: plan.num_microbatches(job) says how many each has.",
+            {"seconds": (_way(whole_batch=True), _way(whole_batch=True, hops=0.0))}),
+    Mistake("one layer a stage", "A stage has job.num_layers / plan.pipeline layers.",
+            {"seconds": (_way(per_layer=True), _way(per_layer=True, hops=0.0))}),
+)  # fmt: skip
+
+EXERCISE = declared(
+    id="step_time",
+    functions=("step_seconds",),
+    driver=drive,
+    oracle=lambda case: [{"seconds": _measured(case)}],
+    structure=lambda case: [{"seconds": ANYTHING, "quick": bool}],
+    looks=(
+        _slow,
+        numbers_look("seconds", "step_seconds", _measured, lambda case, place: str(asked(case)[1][place]), MISTAKES,
+                     good=_within),
+    ),
+    mistakes=MISTAKES,
+    visible=tuple(step_case(f"{name}, each plan", runs) for name, runs in runs_of().items()),
+    hints=(
+        "Which plan is furthest off? Play it, and look for the rank that waits: for whom, and how often?",
+        "The slowest stage sets the pace for every microbatch but one; one microbatch passes every stage. Then come "
+        "two messages for each stage but one, and what is left of the gradients.",
+        "(num_microbatches - 1) * max(stages) + sum(stages) + 2 * (p - 1) * hop_seconds(job, plan) + "
+        "gradient_seconds(job, plan, backward, head_backward), where stages has a time for each stage.",
+    ),
+    distributed=False,
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""Wrong answers to step_time, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+PIPE = "(count - 1) * max(stages) + sum(stages)"
+changed("no bubble", "no bubble", (PIPE, "count * max(stages)"))
+changed("a share of the whole", "a share of the work", (PIPE, "count * max(stages) * (1 + (p - 1) / (count + p - 1))"))
+changed("m + p - 1", "stages as slow as the slowest", (PIPE, "(count + p - 1) * max(stages)"))
+changed("the mean", "a mean stage", (PIPE, "(count - 1) * sum(stages) / p + sum(stages)"))
+changed("no head", "no head", ("    stages[-1] += head + head_backward\n", ""))
+changed(
+    "the head once a step", "the head once",
+    ("    stages[-1] += head + head_backward\n", ""),
+    ("hop_seconds(job, plan)\n", "hop_seconds(job, plan) + head + head_backward\n"),
+)  # fmt: skip
+changed("no gradients", "no gradients", (" + gradient_seconds(job, plan, backward, head_backward)", ""))
+changed("all microbatches", "the whole batch", ("plan.num_microbatches(job)", "job.batch // plan.microbatch"))
+changed("a layer for a stage", "one layer a stage", ("layers = job.num_layers // plan.pipeline", "layers = 1"))
+WRONG.wrong(
+    "plays it", "plays the step",
+    "import time\n\n\ndef step_seconds(job, plan):\n    begin = time.process_time()\n"
+    "    while time.process_time() - begin < 0.3:\n        pass\n    return 1.0\n",
+)  # fmt: skip
+WRONG.wrong("prints", "no number", "def step_seconds(job, plan):\n    print(plan)\n")
+WRONG.right(
+    "by share of the work",
+    """
+def step_seconds(job, plan):
+    one = sum(layer_seconds(job, plan)) * job.num_layers / plan.pipeline
+    slow = one + sum(head_seconds(job, plan))
+    m, p = plan.num_microbatches(job), plan.pipeline
+    rest = gradient_seconds(job, plan, layer_seconds(job, plan)[1], head_seconds(job, plan)[1])
+    return m * slow + (p - 1) * (one + 2 * hop_seconds(job, plan)) + rest
+""",
+)
+WRONG.right(
+    "hides messages",
+    """
+def step_seconds(job, plan):
+    times = [job.num_layers // plan.pipeline * sum(layer_seconds(job, plan)) for _ in range(plan.pipeline)]
+    times[-1] += sum(head_seconds(job, plan))
+    work = sum(times) + (plan.num_microbatches(job) - 1) * max(times)
+    return work + gradient_seconds(job, plan, layer_seconds(job, plan)[1], head_seconds(job, plan)[1])
+""",
+)

@@ -1,0 +1,30 @@
+"""Records the runs of `late_stage`: a pipeline whose last stage has the head of a large vocabulary.
+
+Run it from the repository to write both recordings anew; they come out the same on every machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import labkit
+from labkit.planned_jobs import played
+from labkit.plans.planned_step import Plan, job_of
+
+HERE = Path(__file__).parent
+LABKITS = Path(__file__).parents[4] / "labkit" / "exercises" / "planner" / "late_stage"
+STAGES, OF_CLASS = 4, 6
+_KEPT = ("call", "wait", "clock")
+
+
+def record(stages: int = STAGES) -> labkit.Timeline:
+    """Return a step of so many stages, two layers each, without what a learner does not look at."""
+    job = job_of(4096, 2 * stages, stages, 8, vocabulary=131_072)
+    timeline = played(job, Plan(1, stages, 1)).timeline
+    timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
+    return timeline
+
+
+if __name__ == "__main__":
+    record().save(LABKITS / "recording.json")
+    record(OF_CLASS).save(HERE / "recording.json")

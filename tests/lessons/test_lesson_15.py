@@ -1,0 +1,203 @@
+"""Lesson 15 keeps its contract; its formula is near the virtual cluster; what it says of published runs is true."""
+
+from __future__ import annotations
+
+import json
+import random
+import runpy
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import labkit
+from labkit.checks.case import Case
+from labkit.checks.rooms import find
+from labkit.exercises.planner import costs
+from labkit.exercises.planner.cases import job_in, runs_of
+from labkit.exercises.planner.choose_plan.exercise import fitting, pars, rule_of_thumb, score
+from labkit.exercises.planner.choose_plan.hidden import HIDDEN, cases
+from labkit.exercises.planner.step_time.exercise import WITHIN
+from labkit.hardware import DEVICES, LINKS
+from labkit.lessons.budget import budget
+from labkit.planned_jobs import played
+from labkit.planner.layout import Layout
+from labkit.planner.model import Model
+from labkit.planner.plan import Job as PlannersJob
+from labkit.planner.plan import planned
+from labkit.planner.step import Machines
+from labkit.plans.hybrid_step import cost
+from labkit.plans.planned_step import Job, Plan, every_plan, fault, job_of, published
+from labkit.timeline import Timeline
+from tests.checks.lesson_cells import lesson, namespace
+from tests.lessons.contract import LessonContract
+
+ROOM = Path(__file__).parents[2] / "solutions" / "hidden" / "planner" / "late_stage"
+KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "planner" / "late_stage"
+EIGHT = Plan(2, 8, 1)
+
+
+class TestContract(LessonContract):
+    number = "15"
+    exercises = (
+        "layer_time",
+        "stage_memory",
+        "exposed_gradients",
+        "step_time",
+        "late_stage",
+        "choose_plan",
+        "same_settings",
+    )
+    bonus = ()
+    bonus_points = 0
+    topics: ClassVar = {
+        "stuck": r"labkit\.lend\(",
+        "the question": r"6,042 ms\. the machine took 700",
+        "pieces": r"at the size of its pieces",
+        "in flight": r"every microbatch in flight",
+        "exposed": r"is \*\*exposed\*\*",
+        "uneven ends": r"stages are not alike",
+        "the rule of thumb": r"93 % of the best throughput in the median, and 20 % in the worst case",
+        "a recorded run": r'labkit\.recorded\("late_stage"\)',
+        "published runs": r"nanotron on 16 h100s",
+        "the command": r"labkit plan --help",
+        "the next lesson": r"the next question",
+        "sources": r"### sources",
+    }
+
+
+def test_the_core_keeps_to_75_minutes() -> None:
+    assert not list(budget(lesson("15")).excesses())
+
+
+@pytest.mark.parametrize("path", [None, HIDDEN])
+def test_the_formula_is_within_the_tolerance_of_every_recorded_run(path: Path | None) -> None:
+    for name, (job, seconds) in (runs_of() if path is None else runs_of(path)).items():
+        assert list(seconds) == every_plan(job), name
+        off = [abs(costs.step_seconds(job, plan) / took - 1) for plan, took in seconds.items()]
+        assert max(off) < WITHIN - 0.01, name
+        assert sorted(off)[len(off) // 2] < 0.03, name
+
+
+@pytest.mark.parametrize("plan", [EIGHT, pytest.param(Plan(2, 2, 4, 2, True), marks=pytest.mark.long)])
+def test_a_recorded_run_is_what_the_virtual_cluster_does(plan: Plan) -> None:
+    job, seconds = runs_of()["0.8 B on 16 H100s"]
+    assert played(job, plan).seconds == pytest.approx(seconds[plan], abs=1e-6)
+
+
+def test_the_opening_is_true() -> None:
+    job, seconds = runs_of()["0.8 B on 16 H100s"]
+    assert round(1e3 * cost(job, EIGHT.mesh(job)).seconds) == 64
+    assert round(1e3 * seconds[EIGHT]) == 132
+    assert job.vocabulary == 65_536
+    step = played(job, EIGHT)
+    assert step.timeline is not None
+    gaps = [_waits(step.timeline, rank) for rank in range(16)]
+    assert max(gaps[14:]) < 0.1 * step.seconds < min(gaps[:14])
+
+
+def _waits(timeline: Timeline, rank: int) -> float:
+    """Return the longest time between two forwards of a rank, less the shortest, in seconds."""
+    starts = sorted(span.start_ns for span in timeline.rows() if span.rank == rank and span.name.startswith(("F", "B")))
+    ends = sorted(span.end_ns for span in timeline.rows() if span.rank == rank and span.name.startswith(("F", "B")))
+    return sum(max(0, start - end) for start, end in zip(starts[1:], ends, strict=False)) / 1e9
+
+
+def test_neither_the_rule_nor_last_lessons_formula_nor_labkit_plan_earns_all() -> None:
+    visible = find("choose_plan").visible
+    for case in (
+        *visible,
+        *(case for seed in range(6) for case in cases(random.Random(seed)) if not len(case.about) > 1),
+    ):
+        job, seconds = _fitting(case)
+        par = pars(case)
+        assert par.best < par.paper < par.naive == 1e3 * seconds[rule_of_thumb(list(seconds))], case.name
+        mine = min(seconds, key=lambda plan: costs.step_seconds(job, plan))
+        assert 1e3 * seconds[mine] <= par.paper, case.name
+    hidden = [case for case in cases(random.Random(1)) if len(case.about) == 1]
+    for pick in (_by_last_lesson, _by_labkit_plan):
+        assert any(1e3 * pick(*_fitting(case)) > pars(case).paper for case in hidden), pick
+
+
+def _fitting(case: Case) -> tuple[Job, dict[Plan, float]]:
+    job = job_in(case.inputs[0])
+    rows: Any = case.about["runs"]
+    return job, fitting(job, {Plan(*row[:4], bool(row[4])): row[5] for row in rows})
+
+
+def _by_last_lesson(job: Job, seconds: dict[Plan, float]) -> float:
+    return seconds[min(seconds, key=lambda plan: cost(job, plan.mesh(job)).seconds)]
+
+
+def _by_labkit_plan(job: Job, seconds: dict[Plan, float]) -> float:
+    model = Model("GPT", job.num_layers, job.width, job.width // 128, job.width // 128, 4 * job.width, job.vocabulary,
+                  job.num_tokens, gated=False)  # fmt: skip
+    asked = PlannersJob(model, job.num_gpus, job.batch, Machines(DEVICES["h100"], LINKS["nvlink4"], LINKS["ib_ndr"]))
+
+    def planners(plan: Plan) -> float:
+        again = "full" if plan.recompute else "none"
+        return planned(asked, Layout(plan.data, plan.pipeline, plan.tensor, plan.microbatch,
+                                     plan.num_microbatches(job), 1, again)).seconds  # fmt: skip
+
+    return seconds[min(seconds, key=planners)]
+
+
+def test_what_is_no_plan_is_said_in_words() -> None:
+    job = job_of(2048, 16, 16, 64)
+    assert fault(job, Plan(16, 1, 1)) == ""
+    assert fault(job, Plan(8, 1, 1)) == "8 x 1 x 1 ranks are not the 16 GPUs"
+    assert fault(job, Plan(1, 1, 16)) == "16 tensor ranks do not fit into a node of 8"
+    assert "3 stages do not divide 16 layers" in fault(job_of(2048, 16, 3, 64), Plan(1, 3, 1))
+    assert "microbatches of 3 on 16 replicas do not divide a batch of 64" in fault(job, Plan(16, 1, 1, 3))
+    assert all(fault(job, plan) == "" for plan in every_plan(job))
+
+
+def test_eight_tensor_ranks_do_not_make_a_layer_eight_times_as_fast() -> None:
+    job = job_of(2048, 16, 16, 64)
+    alone, eight = (sum(costs.layer_seconds(job, Plan(16 // tensor, 1, tensor))) for tensor in (1, 8))
+    assert alone < 2 * eight
+
+
+def test_what_the_lesson_says_of_published_runs_is_true() -> None:
+    by_plan = defaultdict(list)
+    for plan, took in published():
+        if plan.tensor <= 8:
+            by_plan[plan].append(took)
+    pairs = [sorted(each) for each in by_plan.values() if len(each) == 2]
+    near = [pair for pair in pairs if pair[1] / pair[0] < 1.05]
+    assert (len(pairs), len(near)) == (9, 7)
+    assert sorted(round(pair[1] / pair[0]) for pair in pairs if pair not in near) == [3, 4]
+    thrice = sorted(by_plan[Plan(2, 1, 8, 1)])
+    assert [round(took, 1) for took in thrice] == [18.2, 19.0, 88.9]
+    key = json.loads((KEYS.parent / "same_settings" / "key.json").read_text(encoding="utf-8"))
+    assert key["answers"][""] == pytest.approx((thrice[2] / thrice[1]) ** 0.5, rel=1e-3)
+
+
+def test_of_the_published_runs_the_planners_first_pick_went_wrong_and_the_second_did_not() -> None:
+    made = namespace(number="15")
+    runs = [
+        (made["step_seconds"](made["PUBLISHED_JOB"], plan), took, plan)
+        for plan, took in published()
+        if plan.tensor <= 8
+    ]
+    ratios = sorted(took / mine for mine, took, _ in runs)
+    assert ratios[len(ratios) // 2] == pytest.approx(1.78, abs=0.01)
+    first, second = sorted(runs, key=lambda each: each[0])[:2]
+    assert (first[2], second[2]) == (Plan(8, 2, 1), Plan(8, 1, 2))
+    assert first[1] / first[0] > 5
+    assert second[1] / second[0] == pytest.approx(ratios[len(ratios) // 2], rel=0.1)
+    assert ratios[-1] > 10
+
+
+def test_the_recorded_run_is_what_the_virtual_cluster_does_and_its_last_rank_is_late() -> None:
+    made = runpy.run_path(str(ROOM / "record.py"))
+    assert list(labkit.recorded("late_stage").rows()) == list(made["record"]().rows())
+    assert list(Timeline.load(ROOM / "recording.json").rows()) == list(made["record"](made["OF_CLASS"]).rows())
+    for folder, stages in ((KEYS, made["STAGES"]), (ROOM, made["OF_CLASS"])):
+        key = json.loads((folder / "key.json").read_text(encoding="utf-8"))["answers"]
+        assert key == {"rank": stages - 1, "cause": "it has the head", "cure": "fewer layers on that stage"}
+    timeline = labkit.recorded("late_stage")
+    waits = [_waits(timeline, rank) for rank in range(4)]
+    assert waits.index(min(waits)) == 3
+    assert score(find("choose_plan").visible[0], ({"plan": [8, 1, 2, 4, False]},)) == pytest.approx(303.4, abs=0.1)

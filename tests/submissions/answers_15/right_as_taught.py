@@ -1,0 +1,2 @@
+# base: solution
+"""The lesson's own answers."""

@@ -1,0 +1,2 @@
+# base: student
+"""As it was handed out."""
