@@ -294,28 +294,6 @@ labkit.answer("clip_where", "another direction")
 # %% tags=["why"] exercise="half_precision" title="Divide first or last"
 labkit.answer("half_precision", "infinity")
 
-# %% [markdown]
-# Both leave a trace on each rank: what its own backward made, and what the optimizer was given. `labkit.audit` runs any
-# program, unedited, on virtual ranks, keeps both, and says which line made them differ.
-
-
-# %% tags=["nbval-ignore-output"]
-def clips_first() -> None:
-    torch.manual_seed(0)
-    model, samples = nn.Linear(8, 1), torch.randn(2, 4, 16, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for batches in samples:
-        model(batches[dist.get_rank()]).square().mean().backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-for finding in labkit.audit(clips_first, on=labkit.virtual(4)).findings:
-    print(f"{finding.severity}: {finding.rule} ({finding.where})\n{finding.text}\nDo: {finding.advice}")
-
 # %% [markdown] tags=["slide-only"]
 # ## Two that no checksum finds
 #

@@ -425,36 +425,6 @@ labkit.answer(
 # %% [markdown]
 # The loss shows the fault many steps later, the norms at once.
 #
-# A memory can break in another way, which no norm shows: nobody finds it again. `labkit.audit` runs a program, unedited, on
-# virtual ranks, and looks at what is kept by which key:
-
-
-# %% tags=["nbval-ignore-output"]
-def forgets() -> None:
-    model = nn.Linear(64, 1)
-    residuals: dict[Any, Tensor] = {}
-
-    def send_largest(parameter: nn.Parameter) -> None:
-        corrected = parameter.grad + residuals.get(parameter.data, torch.zeros_like(parameter))
-        sent = torch.where(corrected.abs() > corrected.abs().max() / 2, corrected, 0.0)
-        residuals[parameter.data] = corrected - sent
-        dist.all_reduce(sent, op=dist.ReduceOp.AVG)
-        parameter.grad = sent
-
-    for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(send_largest)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(4):
-        model(torch.randn(8, 64)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-for finding in labkit.audit(forgets, on=labkit.virtual(2)).findings:
-    if finding.rule == "state-never-found":
-        print(f"{finding.severity}: {finding.rule} ({finding.where})\n{finding.text}\nDo: {finding.advice}")
-
-# %% [markdown]
 # ## 4 A hook
 #
 # How do four packets become one mean? `all_reduce` would add the k-th values of all ranks' top-k, which belong to different

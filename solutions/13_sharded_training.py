@@ -424,30 +424,6 @@ labkit.recorded("who_holds")
 labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
-# Four memory rows are read at a glance, four thousand are not. `labkit.audit` runs a program, unedited, on virtual ranks and
-# compares them. Another colleague, another mistake:
-
-
-# %% tags=["nbval-ignore-output"]
-def keeps_the_best() -> None:
-    shards = [torch.ones(2**18, requires_grad=True) for _ in range(4)]
-    optimizer, best = torch.optim.SGD(shards, lr=0.1), []
-    for _ in range(2):
-        for shard in shards:
-            whole = torch.empty(4 * 2**18)
-            dist.all_gather_into_tensor(whole, shard.detach())
-            if dist.get_rank() == 1:
-                best.append(whole)
-            shard.grad = whole[: 2**18] / 2
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-for finding in labkit.audit(keeps_the_best, on=labkit.virtual(4, gpu="a100")).findings:
-    if finding.rule == "one-rank-holds-more":
-        print(f"{finding.severity}: {finding.rule} ({finding.where})\n{finding.text}\nDo: {finding.advice}")
-
-# %% [markdown]
 # ## 7 The course's GPT, sharded
 #
 # Two real processes, the same batches and AdamW: torch's DDP, then your two optimizers.
