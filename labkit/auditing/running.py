@@ -138,8 +138,8 @@ def parted(
         return "its gradients are no multiple of what the ranks computed, as where they are compressed"
     if averages_parameters(seen, tuple(range(seen.world_size))):
         return "it averages parameters in place of gradients"
-    if any(draw.loading for draw in seen.draws):
-        return "it draws random numbers for its samples, which are others on one process"
+    if any(draw.loading or (draw.step and not draw.whole) for draw in seen.draws):
+        return "it draws random numbers for its samples or in its steps, which are others on one process"
     found = []
     for mode in (nullcontext, InFloat64, OtherOrder):
         probes = Probes()
