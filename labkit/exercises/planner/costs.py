@@ -6,6 +6,7 @@ Keywords say what differs from the right formula; without them it is right.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from labkit.plans.planned_step import (
     INPUT,
@@ -155,8 +156,7 @@ def step_seconds(
         per_layer: Whether a stage is taken for a layer.
         head_once: Whether the head counts once a step.
     """
-    forward, backward = layer_seconds(job, plan)
-    of_head = head_seconds(job, plan)
+    forward, backward, of_head, of_gradients, hop = _parts(job, plan)
     layers = 1 if per_layer else job.num_layers // plan.pipeline
     stages = [layers * (forward + backward)] * plan.pipeline
     stages[-1] += sum(of_head) if head and not head_once else 0.0
@@ -168,6 +168,15 @@ def step_seconds(
         "share": count * slowest * (1 + (p - 1) / (count + p - 1)),
         "mean": (count - 1) * sum(stages) / p + sum(stages),
     }.get(fill, (count - 1) * slowest + sum(stages))
-    rest = gradient_seconds(job, plan, backward, of_head[1]) if gradients else 0.0
+    rest = of_gradients if gradients else 0.0
     rest += sum(of_head) if head_once else 0.0
-    return pipe + hops * (p - 1) * hop_seconds(job, plan) + rest
+    return pipe + hops * (p - 1) * hop + rest
+
+
+@lru_cache(maxsize=4096)
+def _parts(job: Job, plan: Plan) -> tuple[float, float, tuple[float, float], float, float]:
+    """Return what all formulas of a step are made of; each is asked for by a dozen wrong ones."""
+    forward, backward = layer_seconds(job, plan)
+    of_head = head_seconds(job, plan)
+    rest = gradient_seconds(job, plan, backward, of_head[1])
+    return forward, backward, of_head, rest, hop_seconds(job, plan)
