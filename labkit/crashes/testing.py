@@ -106,7 +106,7 @@ def crash_points(
         found = [
             point for point in _points(events, world.cluster.world_size, power_cuts) if events[point[0]].kind in kinds
         ]
-        chosen = found if len(found) <= limit else [found[len(found) * n // limit] for n in range(limit)]
+        chosen = found if len(found) <= limit else _evenly(found, limit)
         points = []
         for number, (place, failure) in enumerate(chosen):
             points.append(test.crash(failure, place))
@@ -127,6 +127,15 @@ def _points(events: list[Event], world_size: int, power_cuts: bool) -> Iterator[
                     yield place, PowerCut(rank=event.rank, file=number, keeps=keeps)
         elif event.rank == (number - 1) % world_size:
             yield place, Kill(event.rank, step=number) if event.kind == "step" else Kill(event.rank, call=number)
+
+
+def _evenly(found: list[tuple[int, Failure]], limit: int) -> list[tuple[int, Failure]]:
+    """Return so many of the crashes, evenly spaced, and at each event the next of the ways to crash there."""
+    at: dict[int, list[tuple[int, Failure]]] = {}
+    for point in found:
+        at.setdefault(point[0], []).append(point)
+    ways = [at[found[len(found) * number // limit][0]] for number in range(limit)]
+    return [way[number % len(way)] for number, way in enumerate(ways)]
 
 
 @dataclass

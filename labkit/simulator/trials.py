@@ -198,8 +198,8 @@ class Trial:
         return first <= count < first + (one.times if isinstance(one, Pause) else 1)
 
     def _at_time(self, one: Failure, now_ns: int) -> None:
-        if self._scheduler.all_done:
-            return  # the program has come to its end before
+        if self._scheduler.all_done or self.ended_ns is not None:
+            return  # the program has come to its end before, or this attempt: then it comes in the next
         self.kept.came.append(one)
         if self._is_there(one):
             self._comes(one, now_ns)

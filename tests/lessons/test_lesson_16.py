@@ -31,6 +31,7 @@ class TestContract(LessonContract):
         "lost_time",
         "storage_interval",
         "recovery_policy",
+        "reshard",
     )
     bonus = ("reshard",)
     bonus_points = 15
