@@ -30,13 +30,11 @@ class Begun:
 
     Attributes:
         place: Of its event.
-        rank: The last one.
         step: The step, from 1.
         files: Stands for what was on the disk.
     """
 
     place: int
-    rank: int
     step: int
     files: str
 
@@ -73,7 +71,7 @@ class Events:
                 with outside():
                     self._now = self._files()
             steps = self._begun.setdefault(rank, [])
-            steps.append(Begun(place, rank, len(steps) + 1, self._now))
+            steps.append(Begun(place, len(steps) + 1, self._now))
 
     def all_began(self, place: int) -> Begun | None:
         """Return when, before an event, all ranks had last begun a step with their saves behind them, None if never.

@@ -88,7 +88,7 @@ def crash_points(
     with TemporaryDirectory(prefix="labkit-crash-") as base:
         test.base = Path(base)
         work = test.fresh()
-        test.seen = Events(lambda: _digest_of(work))
+        test.seen = Events(lambda: test.kept(work))
         test.whole = whole = test.start(work, 0, (), test.seen.note)
         if whole.error is not None:
             raise whole.error
@@ -156,18 +156,24 @@ class _Test:
 
     def __post_init__(self) -> None:
         self._known: dict[str, _Came] = {}
-        self._relied: dict[str, int] = {}
 
-    def fresh(self) -> Path:
-        """Return a folder as the program finds it when it is first started."""
-        work = self.base / "work"
+    def fresh(self, folder: Path | None = None) -> Path:
+        """Return the program's folder with what is in another, by default what it finds when it is first started."""
+        work, folder = self.base / "work", folder or self.folder
         if work.exists():
             shutil.rmtree(work)
-        if self.folder is None:
+        if folder is None:
             work.mkdir()
         else:
-            shutil.copytree(self.folder, work, symlinks=True)
+            shutil.copytree(folder, work, symlinks=True)
         return work
+
+    def kept(self, work: Path) -> str:
+        """Return the digest of what is in the folder, of which a copy is kept."""
+        left = _digest_of(work)
+        if not (self.base / left).exists():
+            shutil.copytree(work, self.base / left, symlinks=True)
+        return left
 
     def start(self, work: Path, number: int, failures: tuple[Failure, ...], watch: Any = None) -> _Came:
         """Return what a start of the program comes to.
@@ -195,7 +201,9 @@ class _Test:
     def crash(self, failure: Failure, place: int) -> CrashPoint:
         """Return what becomes of the program that is crashed so, before the event of this place."""
         at, whole = str(self.seen.events[place]), self.whole
-        first, after = self._crashed(failure)
+        work = self.fresh()
+        first = self.start(work, 0, (failure,))
+        after = self._restarted(_digest_of(work), lambda: work)
         if after.error is not None:
             stuck = isinstance(after.error, RunTimeout)
             verdict: Verdict = "stuck" if stuck else "cannot_start"
@@ -211,33 +219,28 @@ class _Test:
             return CrashPoint(failure, at, place, "lost_work", lost, why)
         return CrashPoint(failure, at, place, "survived", lost)
 
-    def _crashed(self, failure: Failure) -> tuple[_Came, _Came]:
-        """Return what the program comes to until it is crashed so, and after it is started again."""
-        work = self.fresh()
-        first = self.start(work, 0, (failure,))
-        left = _digest_of(work)
+    def _restarted(self, left: str, work: Callable[[], Path]) -> _Came:
+        """Return what the program comes to that is started again on these files."""
         if left not in self._known:
-            self._known[left] = self.start(work, 1, ())
-        return first, self._known[left]
+            self._known[left] = self.start(work(), 1, ())
+        return self._known[left]
 
     def _found(self, after: _Came) -> int:
         """Return how many steps a restart did not have to do."""
         return max(0, max(self.whole.num_steps) - max(after.num_steps))
 
     def _relied_on(self, place: int, found: int) -> int:
-        """Return how many steps were saved when all ranks last began one, as a restart from a kill there tells.
+        """Return how many steps were saved when all ranks last began one, as a restart on those files tells.
 
         Args:
             place: Of an event after it.
-            found: So many are known to be; where no more can be, nobody is killed.
+            found: So many are known to be; where no more can be, nothing is started.
         """
         begun = self.seen.all_began(place)
         if begun is None or begun.step - 1 <= found:
             return 0
-        if begun.files not in self._relied:
-            _, after = self._crashed(Kill(begun.rank, step=begun.step))
-            self._relied[begun.files] = self._found(after) if after.error is None and after.num_attempts == 1 else 0
-        return self._relied[begun.files]
+        after = self._restarted(begun.files, lambda: self.fresh(self.base / begun.files))
+        return self._found(after) if after.error is None and after.num_attempts == 1 else 0
 
     def _program(self, work: Path) -> Callable[..., object]:
         """Return the program, a script in the folder as the copy of it there."""

@@ -52,7 +52,8 @@ def _agent(hosts: Hosts, number: int, name: str) -> None:
     hosts.start(
         name, hosts.name(number), sys.executable, "-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1",
         "--max-restarts=9", "--rdzv-backend=c10d", f"--rdzv-endpoint={hosts.address(0)}:29400", "--rdzv-id=lesson",
-        f"--rdzv-conf=is_host={int(number == 0)},last_call_timeout=3,join_timeout=120", f"--local-addr={hosts.address(number)}", "program.py",
+        f"--rdzv-conf=is_host={int(number == 0)},last_call_timeout=3,join_timeout=120",
+        f"--local-addr={hosts.address(number)}", "program.py",
         GLOO_SOCKET_IFNAME="eth0", OMP_NUM_THREADS="1", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
     )  # fmt: skip
 
