@@ -144,7 +144,8 @@ def crash_test(
 ) -> None:
     """Crash a script at every moment that leaves another state, restart it, and compare how it ends.
 
-    Exit code 1 if a crash leaves it wrong, stuck or unable to start. It runs in copies of the current folder.
+    Exit code 1 if a crash leaves it wrong, stuck or unable to start. One that only loses work says so and ends with 0.
+    It runs in copies of the current folder.
     """
     test = load("labkit.commands.crash_test", "crash_test")
     report = test(

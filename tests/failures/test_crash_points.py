@@ -58,7 +58,7 @@ def test_the_page_says_which_ways_to_save_a_gpt_survive(how: str) -> None:
     script = labkit.script(PROGRAMS / "gpt_saves.py", how)
     report = labkit.crash_points(script, on=labkit.virtual(2, cuda=False), kinds=("file",), limit=24)
     counts = report.counts()
-    row = f"| {report.num_found} | {counts['survived']} | {counts['cannot_start']} |"
+    row = f"| {report.num_found} | {counts['survived']} | {counts['lost_work']} | {counts['cannot_start']} |"
     assert row in (PROGRAMS.parents[2] / "docs" / "failures.md").read_text(encoding="utf-8")
     assert not counts["wrong"] and not counts["stuck"]
 
