@@ -163,4 +163,13 @@ def virtual(
     suffered = tuple(failures or ())
     check(suffered, cluster.world_size, cluster.num_nodes)
     again = restarts if isinstance(restarts, Restarts) else Restarts(0 if restarts is None else restarts)
+    fewest = cluster.num_nodes if again.min_nodes is None else again.min_nodes
+    if fewest > cluster.num_nodes or (fewest < cluster.num_nodes and world_size % cluster.gpus_per_node):
+        raise ConfigError(
+            f"min_nodes={fewest} of {cluster.num_nodes} nodes: use no more, and nodes with as many ranks each."
+        )
+    if disk is not None and disk.per_node and (again.spares or again.min_nodes is not None):
+        raise ConfigError(
+            "With spares= or min_nodes= nodes change places; use a disk that all share, not per_node=True."
+        )
     return VirtualWorld(cluster, cuda, Suffering(suffered, again, disk or Disk()), shapes)

@@ -119,10 +119,10 @@ def sync(folder: Path) -> None:
 #
 # ### Exercise [[checkpoints]]
 #
-# *25 points, about 13 minutes; difficulty 3 of 5, importance 5 of 5*
+# *30 points, about 16 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="checkpoints" points=25 difficulty=3 importance=5 minutes=13 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
+# %% tags=["exercise"] exercise="checkpoints" points=30 difficulty=3 importance=5 minutes=16 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
 def save_checkpoint(folder: Path, step: int, state: dict) -> None:
     """Write a state to a file of its own in the folder, and delete all but the newest two checkpoints.
 
@@ -189,10 +189,10 @@ print(inspect.getsource(Sampler), inspect.getsource(Training), sep="\n\n")
 #
 # ### Exercise [[exact_resume]]
 #
-# *15 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
+# *15 points, about 9 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="exact_resume" points=15 difficulty=2 importance=5 minutes=8 title="The same run" provides=["state_of", "restore"]
+# %% tags=["exercise"] exercise="exact_resume" points=15 difficulty=2 importance=5 minutes=9 title="The same run" provides=["state_of", "restore"]
 def state_of(run: Training) -> dict:
     """Return all that a run needs to go on, for torch.save; later steps of the run do not change it."""
     # BEGIN SOLUTION exact_resume
@@ -253,10 +253,10 @@ labkit.check("exact_resume", state_of, restore)
 #
 # ### Exercise [[together]]
 #
-# *25 points, about 11 minutes; difficulty 4 of 5, importance 5 of 5*
+# *30 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="together" points=25 difficulty=4 importance=5 minutes=11 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
+# %% tags=["exercise"] exercise="together" points=30 difficulty=4 importance=5 minutes=13 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
 def save_together(folder: Path, step: int, state: dict) -> None:
     """Save this rank's state; all ranks call this with the same step, not necessarily at once.
 
@@ -329,53 +329,8 @@ report = labkit.crash_points(train, on=labkit.virtual(2, cuda=False), kinds=("fi
 report
 
 # %% [markdown]
-# Now break it. Leave `random.setstate` out of `restore`, run the cell of [[exact_resume]] and `crash_points` again: what is the
-# verdict? Mend it, and leave `sync(folder)` out of `save_checkpoint`. The run survives, but look at the steps done again: more
-# than `save_every` of them means that a save had returned and was lost. Then mend that, too.
-#
-# ### Another number of ranks
-#
-# A node is gone, and no spare is left. You could go on with fewer ranks, if they can load what more ranks saved. Each
-# tensor was saved as lesson 13 shards it: flat, padded with zeros at its end, cut into equal runs, one a rank.
-#
-# ### Exercise [[reshard]]
-#
-# *15 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
-
-
-# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=8 title="Another number of ranks" provides=["load_part"]
-def load_part(
-    rank: int, num_ranks: int, saved_ranks: int, sizes: dict[str, int], read: Callable[[int, str, int, int], Tensor]
-) -> dict[str, Tensor]:
-    """Return this rank's flat shard of each tensor, padded and cut for num_ranks ranks.
-
-    Read each element of your shards once; no padding, and nothing else. A part without elements has the same dtype.
-
-    Args:
-        rank: 0 to num_ranks - 1.
-        num_ranks: Ranks of this run.
-        saved_ranks: Ranks of the run that saved.
-        sizes: Tensor -> its elements, without padding.
-        read: read(saved_rank, name, begin, end) returns elements begin to end of a saved rank's shard, from the disk.
-    """
-    # BEGIN SOLUTION reshard
-    parts = {}
-    for name, size in sizes.items():
-        mine, length = -(-size // num_ranks), -(-size // saved_ranks)
-        begin = min(rank * mine, size)
-        end = min(begin + mine, size)
-        pieces = [read(0, name, 0, 0)]
-        for saved in range(saved_ranks):
-            first, last = max(begin, saved * length), min(end, (saved + 1) * length)
-            if first < last:
-                pieces.append(read(saved, name, first - saved * length, last - saved * length))
-        parts[name] = torch.nn.functional.pad(torch.cat(pieces), (0, mine - (end - begin)))
-    return parts
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("reshard", load_part)
+# Now break it: leave `sync(folder)` out of `save_checkpoint`, run its cell and `crash_points` again. The run still comes to
+# its right end. But where the verdict is `lost_work`, a save had returned, the run had gone on, and the save was gone. Mend it.
 
 # %% [markdown]
 # ## 5 Forty minutes
@@ -443,17 +398,17 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 # That is Young's interval (1974); Daly (2006) adds terms for short $M$. Here it gives 19 minutes, and the curve is flat around
 # it. Of the 13 % lost there, 4 points go to noticing, restarting and loading: no interval removes those.
 #
-# **[[quarter_save]].** You save to faster storage, and a save stops you for a quarter of the time. How many times as long is the
-# best interval?
+# There are two ways to make a save cheap. Save **in the background**: training stops only for the copy that [[exact_resume]]
+# makes, and a crash during the writing loses more. Or copy the state into a **neighbour's memory**: fast both ways, and gone
+# when a failure takes both nodes.
+#
+# **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together with
+# its neighbour. A save to the storage still stops you for 60 s. How many minutes of training belong between two of those now?
 
-# %% tags=["why"] exercise="quarter_save" title="A faster save"
-labkit.answer("quarter_save", 0.5)
+# %% tags=["why"] exercise="storage_interval" title="Two kinds of saves"
+labkit.answer("storage_interval", 68)
 
 # %% [markdown]
-# Two ways to make a save cheap. Save **in the background**: training stops only for the copy that [[exact_resume]] makes, and a
-# crash during the writing loses more. Or copy the state into a **neighbour's memory**: fast both ways, and gone when a failure
-# takes both nodes.
-#
 # ## 7 Your own policy
 #
 # A plan says how often to save, whether in the background, how often to copy, how many nodes stand by as **spares**, and what
@@ -471,10 +426,10 @@ for name, job in JOBS.items():
 #
 # ### Exercise [[recovery_policy]]
 #
-# *20 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
+# *25 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["design"] exercise="recovery_policy" points=20 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=9 title="Your own policy" provides=["plan_recovery"]
+# %% tags=["design"] exercise="recovery_policy" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=11 title="Your own policy" provides=["plan_recovery"]
 def plan_recovery(job: Job) -> Recovery:
     """Return a plan for this job that loses little; it is scored on failures drawn at the job's rate."""
 
@@ -573,6 +528,51 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 # Next: six of the 419 were wrong numbers that nobody announced.
 
 # %% [markdown]
+# ## Bonus: another number of ranks
+#
+# A node is gone, and no spare is left. You could go on with fewer ranks, if they can load what more ranks saved. Each
+# tensor was saved as lesson 13 shards it: flat, padded with zeros at its end, cut into equal runs, one a rank.
+#
+# ### Exercise [[reshard]]
+#
+# *15 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=8 title="Another number of ranks" provides=["load_part"] bonus=true
+def load_part(
+    rank: int, num_ranks: int, saved_ranks: int, sizes: dict[str, int], read: Callable[[int, str, int, int], Tensor]
+) -> dict[str, Tensor]:
+    """Return this rank's flat shard of each tensor, padded and cut for num_ranks ranks.
+
+    Read each element of your shards once; no padding, and nothing else. A part without elements has the same dtype.
+
+    Args:
+        rank: 0 to num_ranks - 1.
+        num_ranks: Ranks of this run.
+        saved_ranks: Ranks of the run that saved.
+        sizes: Tensor -> its elements, without padding.
+        read: read(saved_rank, name, begin, end) returns elements begin to end of a saved rank's shard, from the disk.
+    """
+    # BEGIN SOLUTION reshard
+    parts = {}
+    for name, size in sizes.items():
+        mine, length = -(-size // num_ranks), -(-size // saved_ranks)
+        begin = min(rank * mine, size)
+        end = min(begin + mine, size)
+        pieces = [read(0, name, 0, 0)]
+        for saved in range(saved_ranks):
+            first, last = max(begin, saved * length), min(end, (saved + 1) * length)
+            if first < last:
+                pieces.append(read(saved, name, first - saved * length, last - saved * length))
+        parts[name] = torch.nn.functional.pad(torch.cat(pieces), (0, mine - (end - begin)))
+    return parts
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("reshard", load_part)
+
+# %% [markdown]
 # ## Bonus: wrong without a word
 #
 # Replicas that were averaged together hold the same bits. So compare them: each rank adds its weights up as whole numbers, and
@@ -614,36 +614,47 @@ for name, failures in flips.items():
 # ## Bonus: torch's own
 #
 # `torch.distributed.checkpoint` (**DCP**) saves in parallel and loads onto other numbers of ranks. What all ranks hold alike, it
-# writes once. What does it do with a number that differs by rank?
+# writes once. What does it do with a number that differs by rank? Here are both, in bytes and in seconds.
 
 
-# %%
-def with_dcp(folder: str) -> int:
-    import torch.distributed.checkpoint as dcp
+# %% tags=["nbval-ignore-output"]
+import time
+from tempfile import TemporaryDirectory
 
-    weight = torch.ones(1000, 1000)  # the same on all ranks
-    dcp.save({"weight": weight, "position": dist.get_rank()}, checkpoint_id=folder)
-    found = {"weight": torch.zeros(1000, 1000), "position": -1}
-    dcp.load(found, checkpoint_id=folder)
-    return found["position"]
+import torch.distributed.checkpoint as dcp
 
 
-def with_yours(folder: str) -> int:
-    save_together(Path(folder), 1, {"weight": torch.ones(1000, 1000), "position": dist.get_rank()})
+def with_dcp(folder: str, state: dict) -> int:
+    dcp.save(state, checkpoint_id=folder)
+    dcp.load(state, checkpoint_id=folder)
+    return state["position"]
+
+
+def with_yours(folder: str, state: dict) -> int:
+    save_together(Path(folder), 1, state)
     return load_together(Path(folder))[1]["position"]
 
 
-from tempfile import TemporaryDirectory
+def timed(way: Callable, folder: str) -> tuple[int, float]:
+    weight = torch.ones(1000, 1000)  # the same on all ranks
+    way(folder + "/first", {"weight": weight, "position": 0})  # what is only done once is not timed
+    dist.barrier()
+    begin = time.perf_counter()
+    return way(folder + "/second", {"weight": weight, "position": dist.get_rank()}), time.perf_counter() - begin
 
-for save in (with_dcp, with_yours):
+
+for way in (with_dcp, with_yours):
     with TemporaryDirectory() as folder:
-        came = labkit.run(save, folder, on=labkit.local(4, device="cpu"), echo=False).results
-        megabytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()) / 1e6
-    print(f"{save.__name__:10}  position on each rank {came}, {megabytes:.0f} MB on the disk")
+        for name in ("first", "second"):
+            Path(folder, name).mkdir()
+        results = labkit.run(timed, way, folder, on=labkit.local(4, device="cpu"), echo=False).results
+        megabytes = sum(path.stat().st_size for path in Path(folder, "second").rglob("*") if path.is_file()) / 1e6
+    positions, seconds = [position for position, _ in results], max(took for _, took in results)
+    print(f"{way.__name__:10}  {megabytes:3.0f} MB on the disk, {seconds:.2f} s, position on each rank {positions}")
 
 # %% [markdown]
-# Every rank gets the number of one of them: what differs by rank needs a key of its own, `f"position.{rank}"`. Yours brings
-# each its own, and writes the weights four times.
+# With DCP every rank gets the number of one of them: what differs by rank needs a key of its own, `f"position.{rank}"`. Yours
+# brings each its own, and writes the weights four times.
 #
 # ### Sources
 #

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from labkit.failures.records import Failure, PowerCut
 
-Verdict = Literal["survived", "wrong", "stuck", "cannot_start"]
-VERDICTS: tuple[Verdict, ...] = ("survived", "wrong", "stuck", "cannot_start")
+Verdict = Literal["survived", "lost_work", "wrong", "stuck", "cannot_start"]
+VERDICTS: tuple[Verdict, ...] = ("survived", "lost_work", "wrong", "stuck", "cannot_start")
 _LEFT = {"nothing": "nothing left", "names": "names left", "torn": "torn files left"}
 
 
@@ -21,11 +21,11 @@ class CrashPoint:
         failure: What crashed it, and when: the record that does it again.
         at: What the rank was about to do: "step", "all_reduce", "replace ckpt.pt".
         num_before: How many steps, calls and file operations of all ranks came before.
-        verdict: "survived": its end is that of the run without a crash, bit for bit; "wrong": it came to another end
-            and nothing said so; "stuck": its ranks wait for each other after the restart; "cannot_start": every restart
-            fails.
+        verdict: "survived": its end is that of the run without a crash, bit for bit; "lost_work": so it is, but a save
+            was lost that the program had gone on from; "wrong": it came to another end and nothing said so; "stuck":
+            its ranks wait for each other after the restart; "cannot_start": every restart fails.
         lost_steps: Optimizer steps that were done more than once, of the rank that did most; None where it did not end.
-        why: What differs, or what was raised, "" where it survived.
+        why: What was lost, what differs, or what was raised; "" where it survived.
     """
 
     failure: Failure
@@ -65,8 +65,13 @@ class CrashReport:
 
     @property
     def failing(self) -> tuple[CrashPoint, ...]:
-        """The points that the program did not survive."""
+        """The points that the program did not survive, or survived with less than it had saved."""
         return tuple(point for point in self.points if point.verdict != "survived")
+
+    @property
+    def only_lost_work(self) -> bool:
+        """Whether the program came to its right end after every crash."""
+        return all(point.verdict == "lost_work" for point in self.failing)
 
     @property
     def shortest(self) -> CrashPoint | None:
@@ -89,11 +94,10 @@ class CrashReport:
         tried = len(self.points)
         some = "" if tried == self.num_found else f" of {self.num_found}, evenly spaced"
         lines = [f"{tried} crash points{some}: " + ", ".join(f"{n} {word}" for word, n in self.counts().items())]
-        survived = [point.lost_steps for point in self.points if point.lost_steps is not None and not point.why]
+        survived = [point.lost_steps or 0 for point in self.points if point.verdict == "survived"]
         if survived:
-            lines.append(
-                f"survived ones lost {sum(survived) / len(survived):.3g} steps on average, {max(survived)} at most"
-            )
+            mean = sum(survived) / len(survived)
+            lines.append(f"  where it survived, {mean:.3g} steps were done again on average, {max(survived)} at most")
         for verdict in VERDICTS[1:]:
             mine = [point for point in self.failing if point.verdict == verdict]
             lines += [f"  {point}" for point in mine[:5]]

@@ -6,11 +6,12 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from labkit.crashes.events import Event, Events
 from labkit.crashes.report import CrashPoint, CrashReport, Verdict
 from labkit.errors import ConfigError, RankFailed, RunError, RunTimeout
 from labkit.failures.records import KEEPS, Failure, Kill, PowerCut
@@ -28,24 +29,13 @@ MOST_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
-class _Event:
-    rank: int
-    kind: str
-    op: str
-    path: str
-
-    def __str__(self) -> str:
-        return " ".join(filter(None, (self.op or self.kind, self.path)))
-
-
-@dataclass(frozen=True)
 class _Came:
-    """What one start of the program came to: its end, None where it did not end."""
+    """What one start of the program came to: its end, None where it did not end, after so many attempts."""
 
     ends: list[End] | None
     num_steps: list[int]
     error: RunError | None
-    cause: str = ""
+    num_attempts: int
 
 
 def crash_points(
@@ -67,6 +57,7 @@ def crash_points(
     names, or torn files left of what was not synced; for each step and each collective one rank is killed, in turn.
     Then all ranks are started again, as torchrun would. The end is compared with that of a run without a crash, bit
     for bit: the parameters, state and settings of the optimizers that each rank made, and what the function returned.
+    A save with which the program has gone on to the next step counts as made: a restart from an older one lost work.
 
     Args:
         fn: The function, or labkit.script(...).
@@ -94,10 +85,11 @@ def crash_points(
     if not kinds or set(kinds) - set(KINDS):
         raise ConfigError(f"kinds={kinds!r} are no moments of a program; use some of {', '.join(KINDS)}.")
     test = _Test(fn, args, world, restarts, _checked(folder), timeout, seed)
-    events: list[_Event] = []
     with TemporaryDirectory(prefix="labkit-crash-") as base:
         test.base = Path(base)
-        whole = test.start(test.fresh(), 0, (), lambda *event: events.append(_Event(*event)))
+        work = test.fresh()
+        test.seen = Events(lambda: test.kept(work))
+        test.whole = whole = test.start(work, 0, (), test.seen.note)
         if whole.error is not None:
             raise whole.error
         if not any(whole.ends or ()):
@@ -110,19 +102,20 @@ def crash_points(
                 f"Two runs without a crash come to different ends ({_differing(whole.ends, again.ends)}), so nothing "
                 "can be compared: seed what is drawn, and return nothing that is measured."
             )
+        events = test.seen.events
         found = [
             point for point in _points(events, world.cluster.world_size, power_cuts) if events[point[0]].kind in kinds
         ]
-        chosen = found if len(found) <= limit else [found[len(found) * n // limit] for n in range(limit)]
+        chosen = found if len(found) <= limit else _evenly(found, limit)
         points = []
         for number, (place, failure) in enumerate(chosen):
-            points.append(test.crash(failure, place, str(events[place]), whole))
+            points.append(test.crash(failure, place))
             if say is not None:
                 say(f"{number + 1:4} of {len(chosen)}  {points[-1]}")
     return CrashReport(tuple(points), len(found), max(whole.num_steps))
 
 
-def _points(events: list[_Event], world_size: int, power_cuts: bool) -> Iterator[tuple[int, Failure]]:
+def _points(events: list[Event], world_size: int, power_cuts: bool) -> Iterator[tuple[int, Failure]]:
     """Yield each crash and the place of its event: each file operation, step and call; of the last two one rank's."""
     counts: dict[tuple[int, str], int] = {}
     for place, event in enumerate(events):
@@ -136,6 +129,15 @@ def _points(events: list[_Event], world_size: int, power_cuts: bool) -> Iterator
             yield place, Kill(event.rank, step=number) if event.kind == "step" else Kill(event.rank, call=number)
 
 
+def _evenly(found: list[tuple[int, Failure]], limit: int) -> list[tuple[int, Failure]]:
+    """Return so many of the crashes, evenly spaced, and at each event the next of the ways to crash there."""
+    at: dict[int, list[tuple[int, Failure]]] = {}
+    for point in found:
+        at.setdefault(point[0], []).append(point)
+    ways = [at[found[len(found) * number // limit][0]] for number in range(limit)]
+    return [way[number % len(way)] for number, way in enumerate(ways)]
+
+
 @dataclass
 class _Test:
     """What all crashes of a test have in common; restarts that begin from the same files come to the same."""
@@ -147,21 +149,31 @@ class _Test:
     folder: Path | None
     timeout: float | None
     seed: int
+    base: Path = field(init=False)
+    seen: Events = field(init=False)
+    whole: _Came = field(init=False)
+    """The run without a crash, and what was seen of it."""
 
     def __post_init__(self) -> None:
-        self.base = Path()
         self._known: dict[str, _Came] = {}
 
-    def fresh(self) -> Path:
-        """Return a folder as the program finds it when it is first started."""
-        work = self.base / "work"
+    def fresh(self, folder: Path | None = None) -> Path:
+        """Return the program's folder with what is in another, by default what it finds when it is first started."""
+        work, folder = self.base / "work", folder or self.folder
         if work.exists():
             shutil.rmtree(work)
-        if self.folder is None:
+        if folder is None:
             work.mkdir()
         else:
-            shutil.copytree(self.folder, work, symlinks=True)
+            shutil.copytree(folder, work, symlinks=True)
         return work
+
+    def kept(self, work: Path) -> str:
+        """Return the digest of what is in the folder, of which a copy is kept."""
+        left = _digest_of(work)
+        if not (self.base / left).exists():
+            shutil.copytree(work, self.base / left, symlinks=True)
+        return left
 
     def start(self, work: Path, number: int, failures: tuple[Failure, ...], watch: Any = None) -> _Came:
         """Return what a start of the program comes to.
@@ -184,24 +196,51 @@ class _Test:
         (kept,) = told
         size = self.world.world_size
         ends = [kept.ends[rank] for rank in range(size)] if error is None else None
-        return _Came(ends, list(kept.num_steps), error, kept.attempts[-1][3])
+        return _Came(ends, list(kept.num_steps), error, len(kept.attempts))
 
-    def crash(self, failure: Failure, place: int, at: str, whole: _Came) -> CrashPoint:
-        """Return what becomes of the program that is crashed so."""
+    def crash(self, failure: Failure, place: int) -> CrashPoint:
+        """Return what becomes of the program that is crashed so, before the event of this place."""
+        at, whole = str(self.seen.events[place]), self.whole
         work = self.fresh()
         first = self.start(work, 0, (failure,))
-        left = _digest_of(work)
-        after = self._known.get(left)
-        if after is None:
-            after = self._known[left] = self.start(work, 1, ())
+        after = self._restarted(_digest_of(work), lambda: work)
         if after.error is not None:
             stuck = isinstance(after.error, RunTimeout)
             verdict: Verdict = "stuck" if stuck else "cannot_start"
             return CrashPoint(failure, at, place, verdict, why=_first_line(after.error))
         total = [before + later for before, later in zip(first.num_steps, after.num_steps, strict=True)]
         lost = max(0, max(total) - max(whole.num_steps))
-        differs = _differing(whole.ends, after.ends)
-        return CrashPoint(failure, at, place, "wrong" if differs else "survived", lost, differs)
+        if differs := _differing(whole.ends, after.ends):
+            return CrashPoint(failure, at, place, "wrong", lost, differs)
+        found, relied = self._found(after), self._relied_on(place, self._found(after))
+        if found < relied:
+            newest = f"one after step {found}" if found else "none"
+            why = f"the run had gone on from a save after step {relied}, and the restart found {newest}"
+            return CrashPoint(failure, at, place, "lost_work", lost, why)
+        return CrashPoint(failure, at, place, "survived", lost)
+
+    def _restarted(self, left: str, work: Callable[[], Path]) -> _Came:
+        """Return what the program comes to that is started again on these files."""
+        if left not in self._known:
+            self._known[left] = self.start(work(), 1, ())
+        return self._known[left]
+
+    def _found(self, after: _Came) -> int:
+        """Return how many steps a restart did not have to do."""
+        return max(0, max(self.whole.num_steps) - max(after.num_steps))
+
+    def _relied_on(self, place: int, found: int) -> int:
+        """Return how many steps were saved when all ranks last began one, as a restart on those files tells.
+
+        Args:
+            place: Of an event after it.
+            found: So many are known to be; where no more can be, nothing is started.
+        """
+        begun = self.seen.all_began(place)
+        if begun is None or begun.step - 1 <= found:
+            return 0
+        after = self._restarted(begun.files, lambda: self.fresh(self.base / begun.files))
+        return self._found(after) if after.error is None and after.num_attempts == 1 else 0
 
     def _program(self, work: Path) -> Callable[..., object]:
         """Return the program, a script in the folder as the copy of it there."""

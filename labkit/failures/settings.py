@@ -53,7 +53,10 @@ class Restarts:
         stop_s: What it takes to end the ranks that are left.
         rendezvous_s: What it takes agents to agree on who is there; an assumption.
         start_s: What it takes to start the ranks' processes and import torch; an assumption.
-        boot_s: How much longer a node takes that has lost its power; an assumption.
+        boot_s: Until a node that has lost its power is back; an assumption.
+        spares: Nodes that stand by; each takes the place of one that lost its power. Without one the run waits, or:
+        min_nodes: It goes on with fewer nodes, down to so many, and a node that is back joins at the next restart; the
+            first of torchrun's ``--nnodes MIN:MAX``. Ranks are numbered anew. None waits.
     """
 
     most: int = 3
@@ -62,6 +65,8 @@ class Restarts:
     rendezvous_s: float = 1.0
     start_s: float = 5.0
     boot_s: float = 120.0
+    spares: int = 0
+    min_nodes: int | None = None
 
     def __post_init__(self) -> None:
         """Check that it can be.
@@ -72,5 +77,8 @@ class Restarts:
         if isinstance(self.most, bool) or not isinstance(self.most, int) or self.most < 0:
             raise ConfigError(f"restarts={self.most!r} is no number of restarts; use 0 or more.")
         times = (self.stop_s, self.rendezvous_s, self.start_s, self.boot_s)
+        for name, count in (("spares", self.spares), ("min_nodes", self.min_nodes)):
+            if count is not None and (type(count) is not int or count < (name == "min_nodes")):
+                raise ConfigError(f"{name}={count!r} is no number of nodes; use {int(name == 'min_nodes')} or more.")
         if not (self.monitor_s > 0 and all(time >= 0 and math.isfinite(time) for time in times)):
             raise ConfigError(f"{self!r} has a time that cannot pass; use monitor_s above 0 and the others from 0 on.")

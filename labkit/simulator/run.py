@@ -128,11 +128,12 @@ def simulate(
     if not _one_at_a_time.acquire(blocking=False):
         raise ConfigError("Another thread of this process has a virtual run under way; wait until it ends.")
     try:
-        trial = None if suffers is None else Trial(suffers, cluster.world_size)
+        trial = None if suffers is None else Trial(suffers, cluster)
         with nullcontext() if trial is None else trial.with_disk(cluster):
             while True:
                 with collected_by_us():  # to the end: a run recorded millions of objects, none of them in a cycle
-                    attempt = _Run(call, cluster, seed, init, echo, cuda, observer, trial, shapes, fold)
+                    of_trial = cluster if trial is None else trial.cluster
+                    attempt = _Run(call, of_trial, seed, init, echo, cuda, observer, trial, shapes, fold)
                     attempt.carry_out(timeout)
                     if trial is None or not trial.next_after(*attempt.ended()):
                         return attempt.conclude()
@@ -368,7 +369,10 @@ class _Run:
             if rank.process.device is not None:
                 ends_ns[rank.rank] = max(rank.now_ns, rank.device.now_ns)
                 rank.record.rows.sort(key=attrgetter("start_ns"))  # what was issued first need not begin first
-        timeline = assemble([rank.record for rank in simulation.ranks], ends_ns, left_open(simulation))
+        records = [rank.record for rank in simulation.ranks]
+        absent = [] if self._trial is None else self._trial.of_absent(len(records))
+        ends_ns += [max((row.end_ns for row in record.rows), default=0) for record in absent]
+        timeline = assemble([*records, *absent], ends_ns, left_open(simulation))
         fold = simulation.fold
         if fold is not None:
             self._notes |= differences(fold, [rank.record for rank in simulation.ranks])

@@ -11,6 +11,7 @@ import fnmatch
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -25,11 +26,12 @@ from labkit.simulator.disk_calls import DiskCalls
 from labkit.simulator.endings import AttemptError, RankError
 from labkit.simulator.flips import flip_bit
 from labkit.simulator.program_end import end_of, optimizers_kept
-from labkit.simulator.record import OPEN, Row, at
+from labkit.simulator.record import OPEN, RankRecord, Row, at
 from labkit.simulator.state import Simulation, VirtualRank
 from labkit.simulator.suffering import Kept, Suffering
 from labkit.timeline.columns import Table
 from labkit.timeline.span import Lane
+from labkit.words import plural
 
 KIND = "failure"
 """Kind of the spans that show what a rank suffers."""
@@ -42,17 +44,20 @@ class Trial:
 
     Attributes:
         number: How many came before.
+        cluster: On what its ranks run: fewer nodes than there were, where some are lost and no spare is left.
         calls: What ranks reach their disks by, None where they have none.
         kept: What goes on from one to the next.
         ended_ns: When all ranks were ended, None while they were not.
     """
 
-    def __init__(self, plan: Suffering, world_size: int) -> None:
+    def __init__(self, plan: Suffering, cluster: Cluster) -> None:
         """Be the first attempt of a plan."""
         self.plan, self.number = plan, plan.first
+        self.cluster = self._whole = cluster
+        self._back_ns: list[int] = []  # when each lost node is back
         self.calls: DiskCalls | None = None
         self._base_ns = 0
-        self.kept = Kept.of(world_size)
+        self.kept = Kept.of(cluster.world_size)
         if plan.told is not None:
             plan.told(self.kept)
         self._begin()
@@ -60,7 +65,7 @@ class Trial:
     def _begin(self) -> None:
         self.ended_ns: int | None = None
         self._first: tuple[int, int, str, BaseException | None] | None = None
-        self._power_cut = False
+        self._dark: set[int] = set()  # nodes that lost their power
         self._counts: dict[int, int] = {}
         self._timed = False
         self._from = [len(rows) for rows in self.kept.rows]
@@ -131,9 +136,14 @@ class Trial:
                     self._timed = True
                     at_ns = max(round(one.at_s * 1e9), self._base_ns)
                     self._scheduler.act(at_ns, partial(self._at_time, one, at_ns))
-            elif one.attempt == self.number:
+            elif one.attempt == self.number and self._is_there(one):
                 kind = "step" if one.step is not None else "call" if one.call is not None else "file"
                 self._of_rank.setdefault((self._whose(one), kind), []).append(one)
+
+    def _is_there(self, one: Failure) -> bool:
+        """Return whether what it befalls is part of the cluster, which may have fewer nodes than it had."""
+        cluster = self.cluster
+        return max(one.ranks, default=0) < cluster.world_size and getattr(one, "node", 0) < cluster.num_nodes
 
     def _whose(self, one: Failure) -> int:
         if one.of is not None:
@@ -188,10 +198,11 @@ class Trial:
         return first <= count < first + (one.times if isinstance(one, Pause) else 1)
 
     def _at_time(self, one: Failure, now_ns: int) -> None:
-        if self._scheduler.all_done:
-            return  # the program has come to its end before
+        if self._scheduler.all_done or self.ended_ns is not None:
+            return  # the program has come to its end before, or this attempt: then it comes in the next
         self.kept.came.append(one)
-        self._comes(one, now_ns)
+        if self._is_there(one):
+            self._comes(one, now_ns)
 
     # ---- what comes
 
@@ -199,7 +210,7 @@ class Trial:
         simulation = self._simulation
         mine = [self._whose(one)]
         if isinstance(one, PowerCut):
-            self._power_cut = True
+            self._dark.add(one.node)
             mine = [rank.rank for rank in simulation.ranks if simulation.cluster.node(rank.rank) == one.node]
             self._note(mine[0], now_ns, f"{one.name} of node {one.node}", now_ns)
             if self.calls is not None:
@@ -316,19 +327,42 @@ class Trial:
             texts: What ranks printed in it.
         """
         self._close(failure)
-        self.kept.texts = [before + text for before, text in zip(self.kept.texts, texts, strict=True)]
+        for rank, text in enumerate(texts):
+            self.kept.texts[rank] += text
         restarts = self.plan.restarts
         if not isinstance(failure, RankError | AttemptError) or self.ended_ns is None or self.number >= restarts.most:
             return False
-        took_s = (
-            restarts.stop_s + restarts.rendezvous_s + restarts.start_s + (restarts.boot_s if self._power_cut else 0)
-        )
         self.number += 1
-        self._base_ns = self.ended_ns + round(took_s * 1e9)
-        for rank in range(len(texts)):
-            self._note(rank, self.ended_ns, f"restart {self.number} of {restarts.most}", self._base_ns)
+        meet_ns = self._finds_nodes(self.ended_ns + round(restarts.stop_s * 1e9))
+        self._base_ns = meet_ns + round((restarts.rendezvous_s + restarts.start_s) * 1e9)
+        nodes = self.cluster.num_nodes
+        where = "" if nodes == self._whole.num_nodes else f" on {plural(nodes, 'node')}"
+        for rank in range(self.cluster.world_size):
+            self._note(rank, self.ended_ns, f"restart {self.number} of {restarts.most}{where}", self._base_ns)
         self._begin()
         return True
+
+    def _finds_nodes(self, now_ns: int) -> int:
+        """Let spares take the place of lost nodes, go on with fewer, or wait; return when those who go on can meet."""
+        restarts, whole = self.plan.restarts, self._whole
+        self._back_ns = sorted(
+            [back_ns for back_ns in self._back_ns if back_ns > now_ns]
+            + [now_ns + round(restarts.boot_s * 1e9)] * len(self._dark)
+        )
+        missing = max(0, len(self._back_ns) - restarts.spares)
+        if missing and restarts.min_nodes is not None and whole.num_nodes - missing >= restarts.min_nodes:
+            nodes = whole.num_nodes - missing
+            self.cluster = replace(whole, world_size=nodes * whole.gpus_per_node)
+            return now_ns
+        self.cluster = whole
+        return max(now_ns, self._back_ns[missing - 1]) if missing else now_ns
+
+    def of_absent(self, ranks: int) -> list[RankRecord]:
+        """Return what ranks did whose nodes are gone in the end, beyond so many that are there."""
+        return [
+            RankRecord(rank, rows, work=self.kept.works[rank])
+            for rank, rows in enumerate(self.kept.rows) if rank >= ranks
+        ]  # fmt: skip
 
     def _close(self, failure: BaseException | None) -> None:
         ranks = self._simulation.ranks

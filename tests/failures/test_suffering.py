@@ -221,3 +221,18 @@ def test_files_take_virtual_time() -> None:
 def test_what_a_world_cannot_suffer_is_refused(make: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make()
+
+
+def test_each_failure_stands_on_the_timeline_as_what_it_is() -> None:
+    failures = [
+        Slow(0, factor=2.0, call=1), Flip(1, call=1), Full(node=0, call=2), Kill(1, call=3),
+        PowerCut(call=2, attempt=1), Hang(1, call=2, attempt=2), Cut(0, 1, call=2, attempt=3),
+    ]  # fmt: skip
+    run = labkit.run(four_sums, on=labkit.virtual(2, failures=failures, restarts=4), echo=False)
+    assert run.timeline is not None
+    words = {span.name for span in run.timeline.spans(kind="failure").rows()}
+    assert {
+        "2 times slower", "bit flipped (memory)", "disk full on node 0", "killed", "power cut of node 0", "hangs",
+        "link to rank 1 cut",
+    } <= words  # fmt: skip
+    assert [result[0] for result in run.results] == ["4", "4"]

@@ -28,13 +28,13 @@ class TestContract(LessonContract):
         "checkpoints",
         "exact_resume",
         "together",
-        "reshard",
         "lost_time",
-        "quarter_save",
+        "storage_interval",
         "recovery_policy",
+        "reshard",
     )
-    bonus = ()
-    bonus_points = 0
+    bonus = ("reshard",)
+    bonus_points = 15
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
