@@ -74,9 +74,8 @@ def head_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 
 def stage_bytes(
     job: Job, plan: Plan, *, state: int = STATE, sharded: int = SHARDED, shared: bool = True, in_flight: str = "",
-    first: bool = True, last: bool = True, everywhere: bool = False, logits: bool = True, whole: bool = True,
-    one_end: bool = False,
-    cut: bool = True, again: bool = True, unit: float = 1.0,
+    ends: str = "both", logits: bool = True, whole: bool = True, cut: bool = True, again: bool = True,
+    unit: float = 1.0,
 ) -> list[float]:  # fmt: skip
     """Return the most that a rank of each stage holds.
 
@@ -87,12 +86,10 @@ def stage_bytes(
         sharded: Of its optimizer's state.
         shared: Whether replicas share that.
         in_flight: "one", "stages", "all", "unlimited", "warmup" or "reversed" in place of what is right.
-        first: Whether the embedding counts.
-        last: Whether the head does.
-        everywhere: Whether each stage holds both.
+        ends: What counts of embedding and head: "both", "embedding", "head", "neither", "everywhere", or "one" of them
+            where a stage has both.
         logits: Whether these count.
         whole: Whether one layer is there whole where layers are computed again.
-        one_end: Whether a single stage has only one of both ends.
         cut: Whether tensor ranks share activations.
         again: Whether recomputation counts.
         unit: What the bytes are divided by.
@@ -103,9 +100,8 @@ def stage_bytes(
     found = []
     for stage in range(plan.pipeline):
         is_first, is_last = stage == 0, stage == plan.pipeline - 1
-        ends = 2 if everywhere else int(is_first and first) + int(is_last and last)
-        ends = min(ends, 1) if one_end else ends
-        params = (layers * job.layer_params + ends * job.end_params) / plan.tensor
+        counted = {"embedding": is_first, "head": is_last, "neither": 0, "everywhere": 2, "one": is_first or is_last}
+        params = (layers * job.layer_params + counted.get(ends, is_first + is_last) * job.end_params) / plan.tensor
         held = {
             "one": 1, "stages": min(plan.pipeline, count), "all": count, "unlimited": plan.pipeline - stage,
             "warmup": min(plan.pipeline - stage - 1, count), "reversed": min(stage + 1, count),
