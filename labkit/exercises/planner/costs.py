@@ -74,8 +74,7 @@ def head_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 
 def stage_bytes(
     job: Job, plan: Plan, *, state: int = STATE, sharded: int = SHARDED, shared: bool = True, in_flight: str = "",
-    ends: str = "both", logits: bool = True, whole: bool = True, cut: bool = True, again: bool = True,
-    unit: float = 1.0,
+    ends: str = "", without: str = "", unit: float = 1.0,
 ) -> list[float]:  # fmt: skip
     """Return the most that a rank of each stage holds.
 
@@ -86,31 +85,26 @@ def stage_bytes(
         sharded: Of its optimizer's state.
         shared: Whether replicas share that.
         in_flight: "one", "stages", "all", "unlimited", "warmup" or "reversed" in place of what is right.
-        ends: What counts of embedding and head: "both", "embedding", "head", "neither", "everywhere", or "one" of them
-            where a stage has both.
-        logits: Whether these count.
-        whole: Whether one layer is there whole where layers are computed again.
-        cut: Whether tensor ranks share activations.
-        again: Whether recomputation counts.
+        ends: "first", "last" or "none" where only these are there, "everywhere", or "one" on a single stage.
+        without: "logits", "whole" (the layer that is computed again), "cut" (activations) or "again" (recomputation).
         unit: What the bytes are divided by.
     """
-    count, layers = plan.num_microbatches(job), job.num_layers // plan.pipeline
-    tokens = plan.microbatch * job.num_tokens
-    numbers = tokens * job.width / (plan.tensor if cut else 1)
+    count, layers, p = plan.num_microbatches(job), job.num_layers // plan.pipeline, plan.pipeline
+    tokens, again = plan.microbatch * job.num_tokens, plan.recompute and without != "again"
+    numbers = tokens * job.width / (1 if without == "cut" else plan.tensor)
+    of_each = state + sharded / (plan.data if shared else 1)
     found = []
-    for stage in range(plan.pipeline):
-        is_first, is_last = stage == 0, stage == plan.pipeline - 1
-        counted = {"embedding": is_first, "head": is_last, "neither": 0, "everywhere": 2, "one": is_first or is_last}
-        params = (layers * job.layer_params + counted.get(ends, is_first + is_last) * job.end_params) / plan.tensor
-        held = {
-            "one": 1, "stages": min(plan.pipeline, count), "all": count, "unlimited": plan.pipeline - stage,
-            "warmup": min(plan.pipeline - stage - 1, count), "reversed": min(stage + 1, count),
+    for stage in range(p):
+        first, last = int(stage == 0), int(stage == p - 1)
+        of_ends = {"first": first, "last": last, "none": 0, "everywhere": 2, "one": min(1, first + last)}
+        params = (layers * job.layer_params + of_ends.get(ends, first + last) * job.end_params) / plan.tensor
+        flying = {
+            "one": 1, "stages": min(p, count), "all": count, "unlimited": p - stage,
+            "warmup": min(p - stage - 1, count), "reversed": min(stage + 1, count),
         }  # fmt: skip
-        num = held.get(in_flight, min(plan.pipeline - stage, count))
-        again_here = plan.recompute and again
-        kept = num * layers * (INPUT if again_here else KEPT) + (KEPT if again_here and whole else 0)
-        scores = LOGITS * tokens * job.vocabulary / plan.tensor if is_last and logits else 0.0
-        of_each = state + sharded / (plan.data if shared else 1)
+        num = flying.get(in_flight, min(p - stage, count))
+        kept = num * layers * (INPUT if again else KEPT) + (KEPT if again and without != "whole" else 0)
+        scores = LOGITS * tokens * job.vocabulary / plan.tensor if last and without != "logits" else 0.0
         found.append((params * of_each + kept * numbers + scores) / unit)
     return found
 
