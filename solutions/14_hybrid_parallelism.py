@@ -643,11 +643,11 @@ labkit.built()
 def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: int) -> list[int]:
     """Return how many layers each stage gets, one or more, so that a step is as short as can be.
 
-    A step takes every stage once, and the slowest one for each microbatch but one.
+    With t of each stage and M microbatches a step takes sum(t) + (M - 1) * max(t).
 
     Args:
-        seconds: seconds[s][n - 1] is what stage s takes a microbatch with n layers, whatever it computes again; the list
-            ends where no more fit.
+        seconds: seconds[s][n - 1] is what stage s takes for a microbatch with n layers, what it computes again included; the
+            list ends where no more fit, and all of num_layers do.
         num_layers: Of the model.
         num_microbatches: Of a step.
     """
@@ -690,14 +690,15 @@ labkit.check("deal_layers", deal_layers)
 #
 # Backward is new. A key's gradient comes from *every* query that saw it, and those are on other ranks. And scores were not
 # kept. Forward returns with its output one number for each query: the logarithm of its sum of exponentials. From that,
-# backward computes each weight again, block by block.
+# backward computes each weight again, block by block. Softmax's backward also has a sum over each query's whole row: the
+# output spares you a second way round for it.
 #
 # ### Exercise [[context_ring]]
 #
-# *15 points, about 35 minutes; difficulty 5 of 5, importance 3 of 5*
+# *15 points, about 45 minutes; difficulty 5 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="context_ring" points=15 difficulty=5 importance=3 minutes=35 title="Around the ring, and back" provides=["ring_forward", "ring_backward"] bonus=true
+# %% tags=["exercise"] exercise="context_ring" points=15 difficulty=5 importance=3 minutes=45 title="Around the ring, and back" provides=["ring_forward", "ring_backward"] bonus=true
 # BEGIN SOLUTION context_ring
 def passed_on(tensors, place, size, group):
     coming = [torch.empty_like(each) for each in tensors]
@@ -718,12 +719,12 @@ def ring_forward(
     """Return causal attention of this rank's queries over all keys of the group, and each query's logsumexp.
 
     A rank sends to the next rank of its group only, its last one to its first. No collective of torch.distributed is
-    called. Forward and backward together send k, v and places at most 2N - 1 times, and gradients of k and v N times.
+    called. Forward sends k, v and places N - 1 times, backward at most N times, and gradients of k and v N times.
     Memory does not grow with N. Autograd is off.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K); scores are divided by the root of K.
-        places: Which tokens these are, ascending, shape (T/N,); whichever: nobody else knows another rank's places.
+        places: Which tokens these are, ascending, shape (T/N,): any of the text's. Other ranks do not know them.
         group: N ranks along the axis; None for all.
 
     Returns:
@@ -807,11 +808,11 @@ def furthest_off(**sizes):
     return max((a - b[:, :, places]).abs().max().item() for a, b in zip((out, *found), wanted, strict=True))
 
 
-off = labkit.run(lambda: furthest_off(context=4, data=2), on=labkit.virtual(8), echo=False).results
+off = labkit.run(lambda: furthest_off(context=4, data=2, pipeline=1), on=labkit.virtual(8), echo=False).results
 print("equal, up to rounding" if max(off) < 1e-5 else off)
 
 # %% [markdown]
-# These ranks hold their tokens in order. Where all keys of a block are later than a rank's queries, it skips the block: rank 0
+# These ranks hold their tokens in order. A ring may skip a block whose keys are all later than a rank's queries: then rank 0
 # is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from the end, so that
 # all ranks have equally many pairs of a query and a key that it sees.
 #
@@ -837,11 +838,11 @@ labkit.answer("ring_balance", 1.875)
 # decides: the largest of `softmax(x @ router)` says which expert, and how much its result counts (the **gate**). The output
 # is `x + gate * expert(x)`.
 #
-# Along an axis `expert`, ranks hold other experts, and other tokens. So tokens travel: an all-to-all brings each to its
+# Along an axis `expert`, each rank holds experts and tokens of its own. So tokens travel: an all-to-all brings each to its
 # expert, another one brings the result back. Nobody knows beforehand how many go where.
 #
 # What if everybody asks for the same expert? Two answers, both from Switch Transformer (Fedus and others, 2021). Each expert
-# has a **capacity**. It takes the first tokens of all ranks that ask for it, in order of ranks, then of tokens. All later ones
+# has a **capacity**. It takes the first tokens that ask for it: rank 0's in their order, then rank 1's, and so on. All later ones
 # pass: their output is `x`. And a **balance loss** pulls the router towards equal shares: `E * sum(f * P)` over E experts.
 # `f` is the share of tokens that ask for an expert, taken or not, `P` its mean probability; both over all tokens of the group.
 #

@@ -68,7 +68,7 @@ class TestContract(LessonContract):
         "sources": r"### sources",
         "the ring": r"keys and values go round in blocks",
         "what forward keeps": r"logarithm of its sum of exponentials",
-        "capacity": r"first tokens of all ranks",
+        "capacity": r"takes the first tokens that ask",
         "balance": r"`e \* sum\(f \* p\)`",
     }
 

@@ -20,7 +20,7 @@ BATCH, HEADS, WIDTH = 2, 2, 4
 
 
 def ring_case(
-    name: str, seed: int, groups: Sequence[Sequence[int]], each: int, order: str, scale: float = 1.0
+    name: str, seed: int, groups: Sequence[Sequence[int]], each: int, order: str, *, large: bool = False
 ) -> Case:  # fmt: skip
     """Return a case of context_ring.
 
@@ -30,7 +30,7 @@ def ring_case(
         groups: Ranks along "context", group by group; each group has a text of its own.
         each: Tokens of a rank.
         order: "in order", "backwards" (the first tokens on a group's last rank) or "mixed".
-        scale: How large queries are.
+        large: Whether all scores of the first sample are 1,200 larger, and those of the second as much smaller.
     """
     inputs: dict[int, Values] = {}
     for ranks in groups:
@@ -43,7 +43,8 @@ def ring_case(
                 what: normal(part_of(seed, "rank", rank, what), BATCH, HEADS, each, WIDTH, dtype=torch.float64)
                 for what in ("gradient", "q", "k", "v")
             }
-            drawn["q"] = drawn["q"] * scale
+            if large:
+                drawn["q"][..., 0], drawn["k"][0, ..., 0], drawn["k"][1, ..., 0] = 60, 40, -40
             inputs[rank] = {"groups": [list(group) for group in groups], "places": places, **drawn}
     return Case(name, len(inputs), tuple(inputs[rank] for rank in sorted(inputs)))
 
@@ -116,7 +117,8 @@ class Pair(NamedTuple):
 
 def pair(
     case: Case, asks: int, holds: int,
-    *, mask: str = "places", row_term: bool = True, scaled: bool = True, by_block: bool = False, root: bool = True,
+    *, mask: str = "places", row_term: bool | str = True, scaled: bool = True, by_block: bool = False,
+    root: bool = True,
 ) -> Pair:  # fmt: skip
     """Return the contributions of a pair of ranks, or what comes of a mistake.
 
@@ -125,7 +127,7 @@ def pair(
         asks: The rank of the queries.
         holds: The rank of the keys.
         mask: "places", "index" (within the pieces) or "" for none.
-        row_term: Whether g . out is taken off g . v in each query's row.
+        row_term: Whether g . out is taken off g . v in each query's row; "block" for the sum over one block alone.
         scaled: Whether gradients are divided by the root of a head's width.
         by_block: Whether each block of keys has a softmax of its own.
         root: Whether scores are divided by it.
@@ -138,7 +140,9 @@ def pair(
         here, there = torch.arange(len(here)), torch.arange(len(there))
     scores = scores.masked_fill((there > here[:, None]) & bool(mask), float("-inf"))
     weights = scores.softmax(-1).nan_to_num(0.0) if by_block else (scores - forward.logsumexp).exp()
-    taken_off = (gradient * forward.out).sum(-1, keepdim=True) if row_term else 0.0
+    taken_off = (gradient * forward.out).sum(-1, keepdim=True) if row_term else torch.zeros(())
+    if row_term == "block":
+        taken_off = (weights * (gradient @ v.transpose(-1, -2))).sum(-1, keepdim=True)
     slopes = weights * (gradient @ v.transpose(-1, -2) - taken_off) / (WIDTH**0.5 if scaled else 1.0)
     return Pair(slopes @ k, slopes.transpose(-1, -2) @ q, weights.transpose(-1, -2) @ gradient)
 

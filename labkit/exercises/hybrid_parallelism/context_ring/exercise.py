@@ -172,6 +172,9 @@ EXERCISE = declared(
         Mistake("the row's term is missing",
                 "A larger score makes all other weights of its row smaller. So a score's gradient is weight x (g . v - "
                 "g . out), where g is the gradient of out.", _backward(row_term=False)),
+        Mistake("the row's term over a block",
+                "You summed weight x (g . v) over the keys of one block. The row's term is over all keys that "
+                "the query sees: it is g . out, which forward already knows.", _backward(row_term="block")),
         Mistake("a softmax for each block",
                 "You normalised the weights of each block of keys by itself. Weights are exp(score - logsumexp), and "
                 "add up to 1 over all blocks.", _backward(by_block=True)),
@@ -196,15 +199,16 @@ EXERCISE = declared(
                 "Every rank waits in send() for its neighbour's recv(). Post both, with dist.batch_isend_irecv or "
                 "isend.", seen=_all_stand_in_send),
         Mistake(NOT_A_NUMBER,
-                "-inf minus -inf is nan: a query may see no key of a block. Subtract the largest of *all* so far, and "
-                "begin with this rank's own: every query sees itself."),
+                "exp of a large score is inf, and inf / inf is nan. So is -inf minus -inf, where a query sees no key "
+                "of a block. Subtract the largest of *all* so far, and begin with this rank's own block: every query "
+                "sees its own key."),
         Mistake(NOTHING, "Forward returns two tensors, out and logsumexp; backward three, of q, of k and of v."),
     ),
     visible=(
         ring_case("2 ranks, tokens in order", 1471, [[0, 1]], 3, "in order"),
         ring_case("3 ranks, mixed tokens", 1472, [[0, 1, 2]], 3, "mixed"),
         ring_case("a mesh of 2 data by 2 context ranks, context first", 1473, [[0, 2], [1, 3]], 3, "backwards"),
-        ring_case("2 ranks, large scores", 1474, [[0, 1]], 4, "mixed", scale=30.0),
+        ring_case("2 ranks, large scores", 1474, [[0, 1]], 4, "mixed", large=True),
     ),
     hints=(
         "In forward a query meets all keys: how do you put two blocks together, each with its largest score, its sum "

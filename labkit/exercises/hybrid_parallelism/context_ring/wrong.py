@@ -55,6 +55,14 @@ changed(
     "stops a pass early", "one pass short",
     (PASSED, "        held = passed_on(held, place, size, group) if _ < size - 1 else held\n    return of_q"),
 )  # fmt: skip
+changed(
+    "the row's term of this block", "the row's term over a block",
+    (" - row)", " - (weights * (gradient @ values.mT)).sum(-1, keepdim=True))"),
+)  # fmt: skip
+changed(
+    "nothing subtracted", "not a number",
+    ("grown = torch.maximum(largest, scores.amax(-1, keepdim=True))", "grown = torch.zeros_like(largest)"),
+)  # fmt: skip
 changed("no term of the row", "the row's term is missing", (" - row)", ")"))
 changed(
     "a softmax of this block", "a softmax for each block",

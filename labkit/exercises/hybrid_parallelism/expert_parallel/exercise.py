@@ -155,7 +155,8 @@ EXERCISE = declared(
                 "take, and nothing to fill up."),
         Mistake(_SPLITS,
                 "What you send to each rank is not what you receive from it. Your output splits are what the other "
-                "ranks send to you: work them out from everybody's counts, or exchange counts first.",
+                "ranks send to you: work them out from everybody's counts, or exchange counts first. On the way back "
+                "both splits change places. Both have one entry for each rank of the group: hand the group on.",
                 says=HANGS, seen=_splits_differ),
         Mistake(NOTHING, "Return the output and the balance loss, in this order."),
     ),
