@@ -160,8 +160,7 @@ def virtual(
     )  # fmt: skip
     if failures is None and restarts is None and disk is None:
         return VirtualWorld(cluster, cuda, shapes=shapes, fold=fold_of(world_size, fold))
-    suffered = tuple(failures or ())
-    check(suffered, cluster.world_size, cluster.num_nodes)
+    check(suffered := tuple(failures or ()), cluster.world_size, cluster.num_nodes)
     again = restarts if isinstance(restarts, Restarts) else Restarts(0 if restarts is None else restarts)
     check_nodes(again, disk, cluster.num_nodes, even=world_size % cluster.gpus_per_node == 0)
     return VirtualWorld(cluster, cuda, Suffering(suffered, again, disk or Disk()), shapes)
