@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.failures.records import Failure, check
-from labkit.failures.settings import Disk, Restarts
+from labkit.failures.settings import Disk, Restarts, check_nodes
 from labkit.hardware import Device, Hardware, Link
 from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
@@ -160,16 +160,7 @@ def virtual(
     )  # fmt: skip
     if failures is None and restarts is None and disk is None:
         return VirtualWorld(cluster, cuda, shapes=shapes, fold=fold_of(world_size, fold))
-    suffered = tuple(failures or ())
-    check(suffered, cluster.world_size, cluster.num_nodes)
+    check(suffered := tuple(failures or ()), cluster.world_size, cluster.num_nodes)
     again = restarts if isinstance(restarts, Restarts) else Restarts(0 if restarts is None else restarts)
-    fewest = cluster.num_nodes if again.min_nodes is None else again.min_nodes
-    if fewest > cluster.num_nodes or (fewest < cluster.num_nodes and world_size % cluster.gpus_per_node):
-        raise ConfigError(
-            f"min_nodes={fewest} of {cluster.num_nodes} nodes: use no more, and nodes with as many ranks each."
-        )
-    if disk is not None and disk.per_node and (again.spares or again.min_nodes is not None):
-        raise ConfigError(
-            "With spares= or min_nodes= nodes change places; use a disk that all share, not per_node=True."
-        )
+    check_nodes(again, disk, cluster.num_nodes, even=world_size % cluster.gpus_per_node == 0)
     return VirtualWorld(cluster, cuda, Suffering(suffered, again, disk or Disk()), shapes)

@@ -82,3 +82,24 @@ class Restarts:
                 raise ConfigError(f"{name}={count!r} is no number of nodes; use {int(name == 'min_nodes')} or more.")
         if not (self.monitor_s > 0 and all(time >= 0 and math.isfinite(time) for time in times)):
             raise ConfigError(f"{self!r} has a time that cannot pass; use monitor_s above 0 and the others from 0 on.")
+
+
+def check_nodes(restarts: Restarts, disk: Disk | None, num_nodes: int, *, even: bool) -> None:
+    """Check that a world's nodes can be replaced, or gone on without, as its restarts say.
+
+    Args:
+        restarts: They.
+        disk: The world's.
+        num_nodes: How many nodes it has.
+        even: Whether all have as many ranks.
+
+    Raises:
+        ConfigError: If they cannot.
+    """
+    fewest = num_nodes if restarts.min_nodes is None else restarts.min_nodes
+    if fewest > num_nodes or (fewest < num_nodes and not even):
+        raise ConfigError(f"min_nodes={fewest} of {num_nodes} nodes: use no more, and nodes with as many ranks each.")
+    if disk is not None and disk.per_node and (restarts.spares or restarts.min_nodes is not None):
+        raise ConfigError(
+            "With spares= or min_nodes= nodes change places; use a disk that all share, not per_node=True."
+        )

@@ -53,9 +53,12 @@ def test_a_planted_bug_is_found_and_named(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["in_place", "renamed", "synced", "dcp"])
+@pytest.mark.parametrize("how", ["in_place", "renamed", "synced", "dcp", "accelerate"])
 def test_the_page_says_which_ways_to_save_a_gpt_survive(how: str) -> None:
     script = labkit.script(PROGRAMS / "gpt_saves.py", how)
+    if how == "accelerate":
+        pytest.importorskip("accelerate")
+        script = labkit.script(PROGRAMS / "accelerate_saves.py")
     report = labkit.crash_points(script, on=labkit.virtual(2, cuda=False), kinds=("file",), limit=24)
     counts = report.counts()
     row = f"| {report.num_found} | {counts['survived']} | {counts['lost_work']} | {counts['cannot_start']} |"

@@ -57,6 +57,13 @@ def _dealt(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor
     return padded(whole, num_ranks)[rank::num_ranks]
 
 
+def structure(case: Case) -> list[Any]:
+    """Return what results look like: the parts, and what each rank read of each tensor."""
+    ranks, tensors = integer(case.inputs[0], "num_ranks"), len(listed(case.inputs[0], "sizes"))
+    counts = Each(Each(int, least=tensors, most=tensors), least=ranks, most=ranks)
+    return [{"parts": ANYTHING, "read": counts, "outside": Each(str, most=1)}]
+
+
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first part that is wrong, and what was read in vain."""
     inputs, came = case.inputs[0], got[0]
@@ -122,7 +129,7 @@ EXERCISE = declared(
     functions=("load_part",),
     driver=drive,
     oracle=lambda case: [],
-    structure=lambda case: [{"parts": ANYTHING, "read": Each(Each(int)), "outside": Each(str, most=1)}],
+    structure=structure,
     looks=(find,),
     mistakes=(
         Mistake(_NOT_PADDED, "Every rank's part is equally long: pad the whole tensor with zeros at its end."),
