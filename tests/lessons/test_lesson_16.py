@@ -82,6 +82,21 @@ def test_the_best_interval_is_about_19_minutes_and_its_curve_is_flat() -> None:
     assert shares[20] - shares[5] > 0.05 and shares[20] - shares[90] > 0.05
 
 
+def test_with_copies_every_minute_saves_to_the_storage_belong_68_minutes_apart() -> None:
+    mean_s = published("llama3_54_days").mean_s
+    key = json.loads((KEYS / "storage_interval" / "key.json").read_text(encoding="utf-8"))
+    assert round(young_interval_s(60.0, mean_s / 0.08) / 60) == key["answers"][""] == 68
+
+    def goodput(minutes: int) -> float:
+        policy = Policy(
+            10.0, 6 * minutes, 60.0, detect_s=60.0, restart_s=300.0, reload_s=60.0, copy_every=6, copy_s=1.0,
+            copy_reload_s=15.0, copies_lost=0.08,
+        )  # fmt: skip
+        return sum(replay_policy(policy, interruptions(mean_s, seed), days=54).goodput for seed in range(12)) / 12
+
+    assert goodput(68) > max(goodput(19), goodput(240))
+
+
 def test_young_and_daly_lose_less_than_the_naive_plan_and_more_than_copies() -> None:
     job = next(job for name, job in JOBS.items() if name.startswith("FT-HSDP"))
     naive, young = Recovery(360, spares=20), Recovery(10, background=True, when_short="shrink")
