@@ -51,7 +51,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
                 number = moment.num_saved
                 found["again"] = _saved_again(save, load, folder, steps[number], values[number])
         crashes.append(found)
-    return {"crashes": crashes}
+    return {"crashes": crashes, "moments": len(every)}
 
 
 def _loaded(load: Any, folder: Path, **how: int) -> Value:

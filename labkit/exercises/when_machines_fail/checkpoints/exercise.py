@@ -36,13 +36,16 @@ def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1, *, re
 def structure(case: Case) -> list[Any]:
     """Return what comes of each crash: what was loaded."""
     return [{"crashes": Each({"saved": int, "between": bool, "what": str, "how": str, "cut": bool, "files": int,
-                              "loaded": ANYTHING}, least=1)}]  # fmt: skip
+                              "loaded": ANYTHING}, least=1), "moments": int}]  # fmt: skip
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first crash after which another checkpoint comes back than must, and files that are left over."""
     inputs, crashes = case.inputs[0], records(got[0], "crashes")
     steps = integers(inputs, "steps")
+    if len(crashes) != integer(got[0], "moments"):
+        yield Finding("", f"Of {integer(got[0], 'moments')} crashes, {len(crashes)} were told.")
+        return
     for each in crashes:
         num_saved = integer(each, "saved")
         if not 0 <= num_saved <= len(steps):
@@ -54,13 +57,14 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if problem:
             wanted, came = problem
             yield Finding(_named(case, each, crashes), f"{_story(steps, each)} {came}", wanted)
-        if "older" in each and (problem := _problem(case, each["older"], [num_saved - 2])):
+        asks_older = each["between"] and num_saved and not each["cut"]
+        if asks_older and (problem := _problem(case, each.get("older"), [num_saved - 2])):
             text = f"After the save of step {steps[num_saved - 1]} returned, at_most={steps[num_saved - 1] - 1}:"
-            yield Finding(_ONE if _step_of(each["older"]) is None else _AT_MOST, f"{text} {problem[1]}", problem[0])
-        if "again" in each and (problem := _problem(case, each["again"], [num_saved])):
+            yield Finding(_ONE if _step_of(each.get("older")) is None else _AT_MOST, f"{text} {problem[1]}", problem[0])
+        if num_saved < len(steps) and (problem := _problem(case, each.get("again"), [num_saved])):
             text = f"{_story(steps, each)} Started again, it saved step {steps[num_saved]}. {problem[1]}"
-            known, came = steps[: num_saved + 1], _step_of(each["again"])
-            name = _AGAIN if _raised(each["again"]) else _SORT if _reads_as_words(known, came) else _OLDEST
+            known, came = steps[: num_saved + 1], _step_of(each.get("again"))
+            name = _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came) else _OLDEST
             yield Finding(name, text, problem[0])
     most = max((integer(each, "files") for each in crashes if each["between"] and each["how"] == "kill"), default=0)
     if most > 2:
@@ -75,11 +79,11 @@ def _problem(case: Case, loaded: Value, allowed: list[int]) -> tuple[str, str] |
     steps, values = integers(case.inputs[0], "steps"), listed(case.inputs[0], "values")
     good = {steps[number] if number >= 0 else None: number for number in allowed if number < len(steps)}
     wanted = " or ".join("None" if step is None else f"step {step}" for step in good)
-    if not isinstance(loaded, dict):
-        return wanted, "Nothing was loaded."
-    if "raised" in loaded:
+    if isinstance(loaded, dict) and "raised" in loaded:
         return wanted, f"load_checkpoint or save_checkpoint raised {loaded['raised']}."
-    step = loaded.get("step")
+    if not isinstance(loaded, dict) or "step" not in loaded:
+        return wanted, "Nothing was loaded."
+    step = loaded["step"]
     if (step is not None and type(step) is not int) or step not in good:
         shown = "None" if step is None else f"step {step}"
         return wanted, f"load_checkpoint gave {shown}, expected {wanted}."
