@@ -22,15 +22,15 @@ COMPARED = 'labkit.compare(run, labkit.run(exchange, on=labkit.virtual(2)), name
 FAILS = """
 def naive_all_reduce(tensor):
     if dist.get_rank():
-        dist.send(tensor, 0)
         dist.recv(tensor, 0)
+        dist.send(tensor, 0)
     else:
         for peer in range(1, dist.get_world_size()):
             part = torch.empty_like(tensor)
             dist.recv(part, peer)
             tensor += part
         for peer in range(1, dist.get_world_size()):
-            dist.send(2 * tensor, peer)
+            dist.send(tensor, peer)
 
 labkit.check("naive_all_reduce", naive_all_reduce)
 """
