@@ -17,17 +17,20 @@ from torch.nn import functional
 from labkit.planner.model import Model
 
 _ROTARY_BASE = 10_000.0
+ALL_GATHER: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+REDUCE_SCATTER: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+"""As torch names them since 2.13, and before."""
 
 
 def _gathered(x: Tensor, group: Any) -> Tensor:
     whole = torch.empty((x.shape[0] * dist.get_world_size(group), *x.shape[1:]), dtype=x.dtype, device=x.device)
-    dist.all_gather_into_tensor(whole, x.contiguous(), group=group)
+    ALL_GATHER(whole, x.contiguous(), group=group)
     return whole
 
 
 def _scattered(x: Tensor, group: Any) -> Tensor:
     mine = torch.empty((x.shape[0] // dist.get_world_size(group), *x.shape[1:]), dtype=x.dtype, device=x.device)
-    dist.reduce_scatter_tensor(mine, x.contiguous(), group=group)
+    REDUCE_SCATTER(mine, x.contiguous(), group=group)
     return mine
 
 

@@ -22,7 +22,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from labkit.planned_steps.pieces import Embedding, Head, PlannedBlock, rotation
+from labkit.planned_steps.pieces import ALL_GATHER, REDUCE_SCATTER, Embedding, Head, PlannedBlock, rotation
 from labkit.planner.layout import Layout, stages
 from labkit.planner.model import Model
 
@@ -96,7 +96,7 @@ class _Sums:
         """Let replicas sum; with ZeRO 1 this one keeps its share."""
         if dist.get_world_size(self.group) > 1 and self.zero:
             self.mine.grad = torch.empty_like(self.mine)
-            dist.reduce_scatter_tensor(self.mine.grad, self.gradients, op=dist.ReduceOp.AVG, group=self.group)
+            REDUCE_SCATTER(self.mine.grad, self.gradients, op=dist.ReduceOp.AVG, group=self.group)
             return
         if dist.get_world_size(self.group) > 1:
             dist.all_reduce(self.gradients, op=dist.ReduceOp.AVG, group=self.group)
@@ -112,7 +112,7 @@ class _Sums:
     def spread(self) -> None:
         """Let each replica have the weights of all shares."""
         if len(self.share) < len(self.weights):
-            dist.all_gather_into_tensor(self.weights, self.share, group=self.group)
+            ALL_GATHER(self.weights, self.share, group=self.group)
 
 
 def _with_state(parameters: Iterable[Any]) -> torch.optim.AdamW:

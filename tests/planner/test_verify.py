@@ -69,6 +69,7 @@ def test_the_command_runs_a_step_of_the_best_plans() -> None:
     assert "Fastest there, planned and simulated: plan 1." in result.output
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.distributed.optim, when it is imported
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_the_device_mesh_of_a_plan_runs(zero: int) -> None:
     code = as_device_mesh(tiny(Layout(2, 2, 2, 1, 2, zero)))
