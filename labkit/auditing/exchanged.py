@@ -12,9 +12,8 @@ import torch
 from labkit.auditing.bits import digest, tensors_of, unseen
 from labkit.auditing.mishap import Mishap
 from labkit.simulator.messages import Posted
-from labkit.simulator.operators import Operator
+from labkit.simulator.operators import Operator, written_by
 from labkit.simulator.state import VirtualRank, memory_of
-from labkit.torch_port.operators import schema_of
 
 _NEEDS_ITS_ARGUMENTS = ("mm", "addmm", "bmm", "baddbmm", "mul", "convolution")
 """Operators whose backward pass reads what they were given."""
@@ -98,7 +97,7 @@ class Exchanged:
         if not caller:
             return
         self.serves = True
-        written = self._storages(_written(known.func, args, kwargs))
+        written = self._storages(list(written_by(known.func, args, kwargs)))
         for storage in self._storages([args, kwargs]):
             versions, read = self._versions[storage], self._reads.get((storage, caller))
             if storage not in written:
@@ -129,12 +128,3 @@ class Exchanged:
             if fresh:
                 found.append(Mishap("state lost", self.rank, fresh[0], source, "", (len(fresh),)))
         return found
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """Return the tensors that an operator writes."""
-    found: list[torch.Tensor] = []
-    for place, argument in enumerate(schema_of(func).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            found += tensors_of(args[place] if place < len(args) else (kwargs or {}).get(argument.name))
-    return found

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from labkit.auditing.bits import tensors_of
-from labkit.simulator.operators import Operator
+from labkit.simulator.operators import Operator, written_by
 from labkit.simulator.rounds import Part
 from labkit.simulator.state import memory_of
-from labkit.torch_port.operators import schema_of
 
 
 class Flights:
@@ -46,7 +43,7 @@ class Flights:
         self, known: Operator, args: Any, kwargs: Any, line: Callable[[], str]
     ) -> tuple[str, str, str, str] | None:
         """Return what an operator does that it must not: the kind, the call, its line and the operator's; or None."""
-        written = {id(one) for one in _written(known.func, args, kwargs)}
+        written = {id(one) for one in written_by(known.func, args, kwargs)}
         for tensor in tensors_of([args, kwargs]):
             extent = memory_of(tensor)
             if extent is None:
@@ -62,12 +59,3 @@ class Flights:
                     self._noted.add(key)
                     return "changed_in_flight" if writes else "used_before_wait", part.row.kind, source, line()
         return None
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for place, argument in enumerate(schema_of(func).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else (kwargs or {}).get(argument.name)
-            found += tensors_of(value)
-    return found

@@ -9,10 +9,8 @@ from functools import lru_cache
 
 _MOST_HOPS = 4
 _KEEPS = ("append", "extend", "add", "update")
-_BY_CHANCE = (
-    "time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "exists", "is_file", "getmtime", "glob", "listdir",
-    "is_completed", "is_success",
-)  # fmt: skip
+_CLOCKS = ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns")
+_BY_CHANCE = (*_CLOCKS, "exists", "is_file", "getmtime", "glob", "listdir", "is_completed", "is_success")
 """What answers otherwise sooner or later."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -73,7 +71,7 @@ def decided_by_chance(source: str) -> str:
 def reads_clock(source: str) -> bool:
     """Return whether a file's text asks a clock."""
     tree, _ = _tree(source)
-    clocks = ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "elapsed_time", "default_timer")
+    clocks = (*_CLOCKS, "elapsed_time", "default_timer")
     return tree is not None and any(_name(one) in clocks for one in ast.walk(tree) if isinstance(one, ast.Call))
 
 

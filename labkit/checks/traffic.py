@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake
 from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
@@ -32,6 +33,11 @@ def library_calls(wire: Wire) -> Iterator[Finding]:
         text = f"{join(f'dist.{kind}' for kind in kinds)} was called; build it from send and receive calls alone."
         first = wire.collectives[0]
         yield Finding(LIBRARY, text, "no collective of the library", join(kinds), first.rank, first.sequence)
+
+
+def all_stand_in_send(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether every rank that waits does so in a send."""
+    return isinstance(got, Failure) and bool(got.waits) and all(wait.operation == "send" for wait in got.waits)
 
 
 def lost_messages(wire: Wire) -> Iterator[Finding]:

@@ -212,8 +212,8 @@ class _Test:
         lost = max(0, max(total) - max(whole.num_steps))
         if differs := _differing(whole.ends, after.ends):
             return CrashPoint(failure, at, place, "wrong", lost, differs)
-        found, relied = self._found(after), self._relied_on(place, self._found(after))
-        if found < relied:
+        found = self._found(after)
+        if (relied := self._relied_on(place, found)) > found:
             newest = f"one after step {found}" if found else "none"
             why = f"the run had gone on from a save after step {relied}, and the restart found {newest}"
             return CrashPoint(failure, at, place, "lost_work", lost, why)

@@ -1,8 +1,8 @@
 """What the virtual cluster prices a planned step at, as the planner's tables of costs.
 
 Peaks and shares are those of ``labkit.hardware``, which both go by, and latencies are those of
-``labkit.simulator.nccl``. How often the program of this package moves an activation was counted on its operators; a
-test counts them again.
+``labkit.simulator.nccl``. How often the program of this package moves an activation was counted on its operators; what
+simulated steps take beside plans at these prices holds it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ remembered of views, of results that share memory with an argument, and where an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +129,13 @@ def _reads(func: Any) -> bool:
 def _changes_lists(name: str, schema: Any) -> bool:
     """Return whether an operator changes lists of tensors in place and returns nothing: on meta that is no work."""
     return name.startswith(LISTS) and name.endswith("_") and not schema.returns
+
+
+def written_by(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a call of an operator writes."""
+    for place, argument in enumerate(schema_of(func).arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from tensors_in([args[place] if place < len(args) else (kwargs or {}).get(argument.name)])
 
 
 def is_free(func: Any) -> bool:

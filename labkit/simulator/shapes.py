@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from labkit.simulator.accelerator import Accelerator
-from labkit.simulator.operators import Operator
+from labkit.simulator.operators import Operator, written_by
 from labkit.simulator.stand_ins import (
     MOST_OF_THE_HOST,
     MOST_WITH_VALUES,
@@ -27,7 +27,7 @@ from labkit.simulator.stand_ins import (
 )
 from labkit.simulator.storages import tensors_in
 from labkit.torch_port.functional_collectives import carry_out
-from labkit.torch_port.operators import NAMES_OF_ITS_OWN, READS_ONE, TO_COPY, schema_of
+from labkit.torch_port.operators import NAMES_OF_ITS_OWN, READS_ONE, TO_COPY
 
 _SCALES = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
 """What GradScaler asks for; no step overflows."""
@@ -105,7 +105,7 @@ def _without_values(known: Operator, args: Any, kwargs: Any) -> Any:
         raise RuntimeError(
             f"With shapes only there is no {known.name}: how much it yields hangs on values that were not computed."
         )
-    for tensor in _written(known, args, kwargs):
+    for tensor in written_by(known.func, args, kwargs):
         if not tensor.is_meta:
             forget(tensor)
     out = known.call(*arguments, **options)
@@ -164,12 +164,6 @@ def _places_of_masks(indices: Any) -> list[Any]:
         else:
             found += one.nonzero(as_tuple=True)
     return found
-
-
-def _written(known: Operator, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    for place, argument in enumerate(schema_of(known.func).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from tensors_in([args[place] if place < len(args) else kwargs.get(argument.name)])
 
 
 def _each(out: Any, change: Any) -> Any:

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.compare import near
 from labkit.checks.declared import Mistake, Result, declared, tensor_result
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOT_A_NUMBER, NOTHING
-from labkit.checks.traffic import SENT, library_calls, lost_messages
+from labkit.checks.traffic import SENT, all_stand_in_send, library_calls, lost_messages
 from labkit.checks.values import tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.context_ring.driver import drive
@@ -94,10 +94,6 @@ def _too_many_passes(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterato
         if sent > most:
             text = f"Rank {rank} sent {sent:,} bytes in forward and backward together; {most:,} are enough."
             yield Finding(_PASSES, text, f"at most {most:,} bytes", f"{sent:,} bytes", rank)
-
-
-def _all_stand_in_send(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, Failure) and bool(got.waits) and all(wait.operation == "send" for wait in got.waits)
 
 
 def least(case: Case) -> dict[int, Bytes]:
@@ -197,7 +193,7 @@ EXERCISE = declared(
                 "passes bring the gradients home."),
         Mistake("everybody sends first",
                 "Every rank waits in send() for its neighbour's recv(). Post both, with dist.batch_isend_irecv or "
-                "isend.", seen=_all_stand_in_send),
+                "isend.", seen=all_stand_in_send),
         Mistake(NOT_A_NUMBER,
                 "exp of a large score is inf, and inf / inf is nan. So is -inf minus -inf, where a query sees no key "
                 "of a block. Subtract the largest of *all* so far, and begin with this rank's own block: every query "

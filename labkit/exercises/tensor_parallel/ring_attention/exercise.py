@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from labkit.checks import draws, values
-from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake, declared, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOT_A_NUMBER
-from labkit.checks.traffic import SENT, library_calls, lost_messages
+from labkit.checks.traffic import SENT, all_stand_in_send, library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.tensor_parallel.members import given
 from labkit.exercises.tensor_parallel.ring_attention.driver import drive
@@ -134,10 +134,6 @@ def _beside_the_ring(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterato
             yield Finding(_NEIGHBOUR, f"Rank {rank} sent to rank {min(others)}.", rank=rank)
 
 
-def _all_stand_in_send(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, Failure) and bool(got.waits) and all(wait.operation == "send" for wait in got.waits)
-
-
 def least(case: Case) -> dict[int, Bytes]:
     """Return what must travel: the last token's rank reads the keys and values of every other."""
     if _asks_for_places(case):
@@ -186,7 +182,7 @@ EXERCISE = declared(
         Mistake(_NEIGHBOUR, "A rank sends to rank + 1 only (modulo N)."),
         Mistake("everybody sends first",
                 "Every rank waits in send() for its neighbour's recv(). Post both, with dist.batch_isend_irecv or "
-                "isend.", seen=_all_stand_in_send),
+                "isend.", seen=all_stand_in_send),
         Mistake(NOT_A_NUMBER,
                 "-inf minus -inf is nan: a query may see no key of a lot. Subtract the largest of *all* so far, and "
                 "begin with this rank's own: every query sees itself."),
