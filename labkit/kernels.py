@@ -62,6 +62,14 @@ class StatedKernel:
         return int(work)
 
 
+def unpriced(name: str) -> str:
+    """Return the sentence about an operator whose cost nobody stated."""
+    return (
+        f"{name}: nobody stated its arithmetic, so it takes the time of the bytes it reads and writes. "
+        f'labkit.hardware.kernel("{name}", flops=...) states it.'
+    )
+
+
 STATED: dict[str, StatedKernel] = {}
 """Name -> what was stated of it."""
 

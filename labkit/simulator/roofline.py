@@ -13,18 +13,18 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
 
 from labkit.hardware import find_link
-from labkit.kernels import STATED
+from labkit.kernels import STATED, unpriced
 from labkit.simulator import shapes
 from labkit.simulator.accelerator import Accelerator
-from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature
+from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature, written_by
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
-from labkit.simulator.stated_kernels import unpriced
 from labkit.simulator.stream_work import settle
 from labkit.simulator.streams import Copy, Kernel
 from labkit.timeline.phases import BACKWARD, OPTIMIZER
@@ -37,7 +37,6 @@ from labkit.torch_port.operators import (
     flop_registry,
     function_modes,
     packet_of,
-    schema_of,
     unanswered,
     working_out_shapes,
 )
@@ -185,8 +184,7 @@ class Roofline(DispatchMode):
 
     def stated(self, name: str, flops: int, num_bytes: int, args: Any, out: Any) -> None:
         """Note a kernel whose work was stated, as `record` does: it was given `args` and made `out`."""
-        known = replace(describe(torch.ops.aten.cat.default), name=name)
-        self.record(known, self._cost_of(name, flops, num_bytes, args), args, out)
+        self.record(_making(name), self._cost_of(name, flops, num_bytes, args), args, out)
 
     def _met(self, known: Operator, key: Any, args: Any, out: Any, meta: bool) -> tuple[Any, Remembered | None]:
         """Return what the cost of a call hangs on that is not remembered: now it may be."""
@@ -279,7 +277,7 @@ class Roofline(DispatchMode):
         host waits for it unless it is non_blocking and the host's memory is pinned; what a copy to the host makes is.
         """
         rank, link, device = self._rank, find_link(HOST_LINK), self._beside
-        num_bytes = _bytes_of(out)
+        num_bytes = bytes_of(out)
         duration_ns = link.latency_ns + math.ceil(num_bytes / (link.bytes_per_second * link.share) * 1e9)
         row = Row(Lane.HOST, rank.now_ns, -1, "copy between host and device", "copy", num_bytes)
         if device is None:
@@ -315,7 +313,7 @@ class Roofline(DispatchMode):
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Note an operator that writes a buffer being sent, or touches one being received."""
         rank = self._rank
-        written = _written(func, args, kwargs)
+        written = list(written_by(func, args, kwargs))
         for tensor in _tensors((args, kwargs)):
             extent = None if func.is_view else memory_of(tensor)
             if extent is None:
@@ -338,6 +336,12 @@ class Roofline(DispatchMode):
                     self._observer.touched(rank, kind, flight.row, source)
 
 
+@cache
+def _making(name: str) -> Operator:
+    """Return an operator of this name that makes tensors, as others do that are described."""
+    return replace(describe(torch.ops.aten.cat.default), name=name)
+
+
 def _tf32() -> bool:
     return float32_matmul_precision() != "highest"
 
@@ -352,16 +356,17 @@ def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any
         out: What it returned.
         registry: torch's table of what it counts.
     """
-    num_bytes = _bytes_of(args) + _bytes_of(out)
+    num_bytes = bytes_of(args) + bytes_of(out)
     if kwargs:
-        num_bytes += _bytes_of(kwargs.values())
+        num_bytes += bytes_of(kwargs.values())
     if out is None:  # a list of tensors changed in place is written, too
-        num_bytes += _bytes_of(args[:1])
+        num_bytes += bytes_of(args[:1])
     counted = registry.get(packet_of(func))
     return (None if counted is None else int(counted(*args, **kwargs, out_val=out))), num_bytes
 
 
-def _bytes_of(value: Any) -> int:
+def bytes_of(value: Any) -> int:
+    """Return the bytes of the tensors in a value: what whoever reads or writes them all moves."""
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size()
     if isinstance(value, int | float):
@@ -372,7 +377,7 @@ def _bytes_of(value: Any) -> int:
             if isinstance(item, torch.Tensor):
                 total += item.numel() * item.element_size()
             elif isinstance(item, tuple | list):
-                total += _bytes_of(item)
+                total += bytes_of(item)
     return total
 
 
@@ -385,12 +390,3 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _tensors(item)
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for place, argument in enumerate(schema_of(func).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            found += _tensors(value)
-    return found

@@ -14,19 +14,12 @@ from typing import Any
 import torch
 
 from labkit.kernels import STATED, StatedKernel
+from labkit.simulator.roofline import bytes_of
 from labkit.simulator.state import VirtualRank, current_rank
 from labkit.simulator.storages import tensors_in
 from labkit.torch_port.operators import uncounted
 
 _Tensor: Any = torch.Tensor
-
-
-def unpriced(name: str) -> str:
-    """Return the sentence about a kernel whose cost nobody stated."""
-    return (
-        f"{name}: nobody stated its arithmetic, so it takes the time of the bytes it reads and writes. "
-        f'labkit.hardware.kernel("{name}", flops=...) states it.'
-    )
 
 
 def _unpriced_triton(name: str) -> str:
@@ -56,11 +49,10 @@ class _Priced(torch.autograd.Function):
             made, given = [one for one, _ in pairs], [grad for _, grad in pairs]
             found = iter(torch.autograd.grad(made, wanted, given, allow_unused=True))
         out = [next(found) if one.requires_grad else None for one in ctx.inner]
-        if rank is not None:
-            flops, num_bytes = (amount * ctx.kernel.backward for amount in ctx.work)
-            yielded = [one for one in out if one is not None]
-            _settle(rank, yielded)
-            rank.roofline.stated(f"{_short(ctx.kernel)}_backward", int(flops), int(num_bytes), list(grads), yielded)
+        yielded = [one for one in out if one is not None]
+        if rank is not None and _settle(rank, yielded, given):
+            flops, num_bytes = (int(amount * ctx.kernel.backward) for amount in ctx.work)
+            rank.roofline.stated(f"{_short(ctx.kernel)}_backward", flops, num_bytes, given, yielded)
         return None, None, *out
 
 
@@ -84,8 +76,7 @@ class _Call:
     def charge(self) -> tuple[int, int]:
         """Let the stated time pass, and return the operations and bytes it is for."""
         made = list(tensors_in((self.result,)))
-        num_bytes = sum(one.numel() * one.element_size() for one in (*self.given, *made))
-        flops, num_bytes = self.kernel.work(self.args, self.kwargs, num_bytes)
+        flops, num_bytes = self.kernel.work(self.args, self.kwargs, bytes_of([*self.given, *made]))
         if _settle(self.rank, made, self.given):
             self.rank.roofline.stated(_short(self.kernel), flops, num_bytes, self.given, made)
         return flops, num_bytes
@@ -95,12 +86,12 @@ def _short(kernel: StatedKernel) -> str:
     return kernel.name.rpartition(".")[2].removeprefix("triton:")
 
 
-def _settle(rank: VirtualRank, made: list[torch.Tensor], given: list[torch.Tensor] | None = None) -> bool:
+def _settle(rank: VirtualRank, made: list[torch.Tensor], given: list[torch.Tensor]) -> bool:
     """Put what was made where what was given is, and return whether that is a device."""
     accelerator = rank.process.accelerator
     if accelerator is None:
         return True
-    on_device = given is None or any(map(accelerator.is_on, given))
+    on_device = any(map(accelerator.is_on, given))
     for one in made if on_device else ():
         accelerator.put(one)
     return on_device
@@ -197,7 +188,7 @@ def _put_triton(stack: ExitStack) -> None:
             return None
         kwargs = {word: value for word, value in kwargs.items() if word not in ("grid", "warmup")}
         given = list(tensors_in((args, kwargs)))
-        flops, num_bytes = kernel.work(args, kwargs, sum(one.numel() * one.element_size() for one in given))
+        flops, num_bytes = kernel.work(args, kwargs, bytes_of(given))
         rank.roofline.stated(name, flops, num_bytes, given, [])
         return None
 

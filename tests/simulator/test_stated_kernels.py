@@ -59,8 +59,8 @@ def stated() -> Iterator[None]:
     kernels.STATED.update(before)
 
 
-def _launched(tmp_path: Path, **hardware: Any) -> tuple[Timeline, str]:
-    (tmp_path / "train.py").write_text(SCRIPT)
+def _launched(tmp_path: Path, script: str = SCRIPT, **hardware: Any) -> tuple[Timeline, str]:
+    (tmp_path / "train.py").write_text(script)
     (tmp_path / "kernels.py").write_text(STATES)
     said: list[str] = []
     out = tmp_path / "run.npz"
@@ -99,6 +99,12 @@ def test_with_shapes_only_it_takes_as_long(tmp_path: Path) -> None:
     shapes, _ = _launched(tmp_path, shapes=True)
     for name in ("flash_attn_func", "flash_attn_func_backward"):
         assert _ns(shapes, name) == _ns(with_values, name)
+
+
+def test_what_the_host_computes_stays_there_and_takes_no_time(tmp_path: Path) -> None:
+    on_host = SCRIPT.replace('device="cuda"', 'device="cpu"').replace("out.is_cuda and", "not out.is_cuda and not")
+    timeline, _ = _launched(tmp_path, on_host)
+    assert not _ns(timeline, "flash_attn_func") and not _ns(timeline, "flash_attn_func_backward")
 
 
 def _call_of_another_library() -> torch.Tensor:
