@@ -646,8 +646,8 @@ def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: i
     With t of each stage and M microbatches a step takes sum(t) + (M - 1) * max(t).
 
     Args:
-        seconds: seconds[s][n - 1] is what stage s takes for a microbatch with n layers, what it computes again included; the
-            list ends where no more fit, and all of num_layers do.
+        seconds: seconds[s][n - 1] is what stage s takes for a microbatch with n layers, what it computes again included. It
+            rises with n, not always evenly, and the list ends where no more fit; all of num_layers do.
         num_layers: Of the model.
         num_microbatches: Of a step.
     """

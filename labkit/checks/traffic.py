@@ -10,7 +10,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
 from labkit.words import join
 
-LIBRARY, IN_FLIGHT = "calls the library", "buffer reused in flight"
+LIBRARY, IN_FLIGHT, NOT_WAITED = "calls the library", "buffer reused in flight", "message not waited for"
 SENT = (
     Mistake(
         LIBRARY,
@@ -22,8 +22,13 @@ SENT = (
         "A buffer was written after isend and before wait: the receiver may get the old or the new numbers. Wait for "
         "the isend, or receive into a buffer of its own.",
     ),
+    Mistake(
+        NOT_WAITED,
+        "A tensor that irecv was given holds the message only after wait(): call it on what irecv, or each entry of "
+        "what batch_isend_irecv, returned, before you read the tensor.",
+    ),
 )
-"""What `library_calls` and `lost_messages` find."""
+"""What `library_calls`, `lost_messages` and `unread_messages` find."""
 
 
 def library_calls(wire: Wire) -> Iterator[Finding]:
@@ -44,3 +49,9 @@ def lost_messages(wire: Wire) -> Iterator[Finding]:
     """Yield a finding for each message that had no partner, or whose buffer was written before it was received."""
     for problem in wire.problems_of("unmatched_send", "unmatched_recv", "size_mismatch", "changed_in_flight"):
         yield Finding(IN_FLIGHT if problem.kind == "changed_in_flight" else "", problem.text, problem=problem)
+
+
+def unread_messages(wire: Wire) -> Iterator[Finding]:
+    """Yield a finding for each message that a rank received without ever waiting for it."""
+    receives = [problem for problem in wire.problems_of("not_waited") if "irecv" in problem.text]
+    yield from (Finding(NOT_WAITED, problem.text, problem=problem) for problem in receives)

@@ -118,8 +118,8 @@ def output(
         gate: Whether an expert's result is weighed by the token's probability.
         taken_pass: Whether what is taken is added to the token.
         dropped_pass: Whether a token that is not taken passes.
-        dealt: "runs", "cards" (expert e on rank e modulo N) or "mixed" (what came from all ranks is read as sorted by
-            expert).
+        dealt: "runs", "cards" (expert e on rank e modulo N), "mixed" (what came from all ranks is read as sorted by
+            expert) or "unsorted" (tokens are sent in their order, and read as sorted by expert).
         back: "" for tokens in order; "sorted" where results are left sorted by expert, "sorted with gates" where they
             are weighed so before.
     """
@@ -148,11 +148,15 @@ def _asked(case: Case, token: Routed, everybody: Sequence[Routed], ranks: Sequen
         ]
         inbox.sort(key=lambda other: (ranks.index(other.rank), other.expert))
         return sorted(other.expert for other in inbox)[inbox.index(token)]
+    if dealt == "unsorted":
+        mine = [other for other in everybody if other.rank == token.rank]
+        return sorted(other.expert for other in mine)[mine.index(token)]
     return token.expert
 
 
 def balance(
-    case: Case, rank: int, *, over: str = "group", count: str = "all", means: bool = False, times: bool = True
+    case: Case, rank: int,
+    *, over: str = "group", chances: str = "", count: str = "all", means: bool = False, times: bool = True,
 ) -> float:  # fmt: skip
     """Return the balance loss, or what comes of a mistake.
 
@@ -160,6 +164,7 @@ def balance(
         case: What was given.
         rank: Whose.
         over: Whose tokens: "group", "rank" or "world".
+        chances: Where P differs: "rank" for this rank's tokens alone, "means" for the average of the ranks' means.
         count: Which tokens have a share, as in `taken`.
         means: Whether each rank's means are averaged, however many tokens it has.
         times: Whether it is multiplied by the number of experts.
@@ -176,6 +181,9 @@ def balance(
         mean = torch.stack([each.mean(0) for each in chance]).mean(0)
     else:
         share, mean = asked.sum(0) / sum(map(len, chance)), torch.cat(chance).mean(0)
+    if chances:
+        those = chance if chances == "means" else [probabilities(case, rank)]
+        mean = torch.stack([each.mean(0) for each in those]).mean(0)
     return float((share * mean).sum()) * (num_experts if times else 1)
 
 

@@ -106,11 +106,12 @@ def _left_the_group(came: Came) -> bool:
 
 
 _GAPS = ("transposed", "every other", "column")
-_LIBRARY, _IN_FLIGHT = traffic.SENT
+_LIBRARY, _IN_FLIGHT, _NOT_WAITED = traffic.SENT
 _COMMON = (
     sum_mistake(_LIBRARY.name, _LIBRARY.hint, failed=lambda case, failure, wire: bool(wire.collectives)),
     sum_mistake(_IN_FLIGHT.name, _IN_FLIGHT.hint, came=lambda came: bool(came.wire.problems_of("changed_in_flight")),
                 failed=lambda case, failure, wire: bool(wire.problems_of("changed_in_flight"))),
+    sum_mistake(_NOT_WAITED.name, _NOT_WAITED.hint, came=lambda came: any(traffic.unread_messages(came.wire))),
     sum_mistake("sizes disagree",
                 "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the "
                 "same places: check which chunk each of the two names in that step (ring_plan says it), then the "
@@ -211,7 +212,8 @@ def reworded(name: str, hint: str) -> Mistake:
 
 
 RING = common(
-    "calls the library", "buffer of another type", "a rank that is not there", "buffer reused in flight",
+    "calls the library", "buffer of another type", "a rank that is not there", "message not waited for",
+    "buffer reused in flight",
     "everybody sends first", "not in place",
     "mean instead of sum", "reduce to one rank", "whole tensor at each step", "everything to everyone", "no all-gather",
     "remainder dropped", "one step too few", "a contribution added twice", "group ranks taken for global ranks",

@@ -16,7 +16,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOT_A_NUMBER, NOTHING
-from labkit.checks.traffic import SENT, all_stand_in_send, library_calls, lost_messages
+from labkit.checks.traffic import SENT, all_stand_in_send, library_calls, lost_messages, unread_messages
 from labkit.checks.values import tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.context_ring.driver import drive
@@ -124,6 +124,7 @@ EXERCISE = declared(
         lambda case, got, wire: library_calls(wire),
         _beside_the_ring,
         lambda case, got, wire: lost_messages(wire),
+        lambda case, got, wire: unread_messages(wire),
         _not_numbers,
         tensor_result("out", "the output", _NO_RESCALE),
         Result("logsumexp", "{ranks}: the output is right, logsumexp on rank {rank} is not; entry {entry} is furthest "

@@ -98,6 +98,11 @@ changed(
                "        dist.recv(new, group=group, group_src=(place - 1) % size)\n"),
 )  # fmt: skip
 changed(
+    "posted and read", "message not waited for",
+    (EXCHANGE, EXCHANGE.replace("for work in dist.batch_isend_irecv([send, receive]):\n            work.wait()",
+                                "dist.batch_isend_irecv([send, receive])")),
+)  # fmt: skip
+changed(
     "an outbox filled again before it has left", "buffer reused in flight",
     (EXCHANGE, """        outbox = outboxes.setdefault((mine.dtype, mine.shape), torch.empty_like(mine))
         outbox.copy_(mine)

@@ -55,9 +55,7 @@ dealt(
     return layers
 """,
 )  # fmt: skip
-WRONG.right(
-    "by sums for each limit",
-    """
+EACH_LIMIT = """
 def deal_layers(seconds, num_layers, num_microbatches):
     from functools import cache
 
@@ -77,5 +75,9 @@ def deal_layers(seconds, num_layers, num_microbatches):
 
     tries = [(within(limit), limit) for limit in {time for row in seconds for time in row}]
     return list(min(tries, key=lambda each: each[0][0] + (num_microbatches - 1) * each[1])[0][1])
-""",
-)
+"""
+WRONG.right("by sums for each limit", EACH_LIMIT)
+WRONG.wrong(
+    "as often as microbatches", "the slowest stage once too often",
+    EACH_LIMIT.replace("(num_microbatches - 1)", "num_microbatches"),
+)  # fmt: skip

@@ -11,6 +11,7 @@ from torch import Tensor
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.declared import Mistake, Result, declared, tensor_result
+from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
@@ -66,7 +67,9 @@ def _over_capacity(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
 
 def _splits_differ(case: Case, got: Got, wire: Wire) -> bool:
     words = ("split", "sizes", "size mismatch", "expects", "elements")
-    return isinstance(got, Failure) and got.kind == "exception" and any(word in got.message for word in words)
+    if not isinstance(got, Failure):
+        return False
+    return sizes_differ(got) or (got.kind == "exception" and any(word in got.message for word in words))
 
 
 def structure(case: Case) -> list[Any]:
@@ -133,12 +136,18 @@ EXERCISE = declared(
         Mistake("inbox misread",
                 "What arrives is sorted by rank first, and by expert within each rank. You read it as sorted by "
                 "expert.", {"out": _out(dealt="mixed")}),
+        Mistake("not sorted",
+                "You sent tokens in their own order. Splits cut what you send into one run for each rank, and a rank "
+                "reads its runs expert by expert: sort the tokens by expert first.", {"out": _out(dealt="unsorted")}),
         Mistake("dealt like cards",
                 "Experts are dealt out in runs: expert e is on rank e // (E/N) of the group, not on e % N.",
                 {"out": _out(dealt="cards")}),
         Mistake("balance of its own tokens",
                 "f and P are over the tokens of all ranks of the group. You took this rank's alone: add up counts and "
                 "probabilities first, then multiply.", {"balance": _balance(over="rank")}),
+        Mistake("P of its own tokens",
+                "f is over the tokens of all ranks, and P of this rank's alone. Gather the sums of probabilities with "
+                "the counts.", {"balance": _balance(chances="rank")}),
         Mistake("balance of the world",
                 "f and P are over the tokens of this group. You added up over all ranks of the mesh.",
                 {"balance": _balance(over="world")}),
@@ -148,7 +157,7 @@ EXERCISE = declared(
                 {"balance": _balance(count="group")}),
         Mistake("mean of means",
                 "Ranks have different numbers of tokens. Add up sums and counts, and divide by all tokens once.",
-                {"balance": _balance(means=True)}),
+                {"balance": (_balance(means=True), _balance(chances="means"))}),
         Mistake("not times E", "Multiply the sum by the number of experts: then it is 1 where all are asked alike.",
                 {"balance": _balance(times=False)}),
         Mistake(_OVER,

@@ -52,6 +52,10 @@ changed(
     (WHOSE, "torch.arange(len(experts)).repeat_interleave(taken[:, place].sum(0))"),
 )  # fmt: skip
 changed(
+    "tokens in their own order", "not sorted",
+    ("    rows = rows[chosen[rows].argsort(stable=True)]", "    rows = rows"),
+)  # fmt: skip
+changed(
     "one here, one there", "dealt like cards",
     ("argsort(stable=True)]", "remainder(size).mul(num_experts).add(chosen[rows]).argsort(stable=True)]"),
     (TAKEN, "    taken = up_to.diff(dim=0).long().view(size, -1, size).transpose(1, 2)"),
@@ -61,6 +65,14 @@ changed(
     "balance of its own tokens",
     (BALANCE, "num_experts * (asks.double().mean(0) * chances.mean(0)).sum()"),
 )
+changed(
+    "mean probability of its own tokens", "P of its own tokens",
+    (BALANCE, "num_experts * (counts.sum(0) / counts.sum() * chances.mean(0)).sum()"),
+)  # fmt: skip
+changed(
+    "mean of mean probabilities", "mean of means",
+    (BALANCE, "num_experts * (counts.sum(0) / counts.sum() * (sums / counts.sum(1, True)).mean(0)).sum()"),
+)  # fmt: skip
 changed(
     "balance after capacity",
     "balance after dropping",

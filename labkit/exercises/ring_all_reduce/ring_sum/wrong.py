@@ -162,6 +162,23 @@ def ring_sum(tensor, group=None):
 )
 
 wrong(
+    "nobody waits",
+    "message not waited for",
+    """
+def ring_sum(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    flat = tensor.view(-1)
+    chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]
+    for s in range(2 * n - 2):
+        gathers = s // max(n - 1, 1)
+        out, into = chunks[(rank - s) % n], chunks[(rank - s - 1) % n]
+        incoming = torch.empty_like(into)
+        send = dist.P2POp(dist.isend, out.clone(), group=group, group_peer=(rank + 1) % n)
+        dist.batch_isend_irecv([send, dist.P2POp(dist.irecv, incoming, group=group, group_peer=(rank - 1) % n)])
+        into.copy_(incoming if gathers else into + incoming)
+""",
+)
+wrong(
     "a buffer is filled again while its isend is in flight",
     "buffer reused in flight",
     """

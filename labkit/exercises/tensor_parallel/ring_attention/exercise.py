@@ -15,7 +15,7 @@ from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOT_A_NUMBER
-from labkit.checks.traffic import SENT, all_stand_in_send, library_calls, lost_messages
+from labkit.checks.traffic import SENT, all_stand_in_send, library_calls, lost_messages, unread_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.tensor_parallel.members import given
 from labkit.exercises.tensor_parallel.ring_attention.driver import drive
@@ -158,6 +158,7 @@ EXERCISE = declared(
         _wrong_places,
         lambda case, got, wire: library_calls(wire),
         lambda case, got, wire: lost_messages(wire),
+        lambda case, got, wire: unread_messages(wire),
         _not_numbers,
         tensor_result("out", "attention", _NO_RESCALE),
         _beside_the_ring,
