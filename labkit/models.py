@@ -150,6 +150,9 @@ class Addition:
         return numbers[:, None] // powers % 10
 
 
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
 def loss_of(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross entropy of the digits that are to be learned, a scalar."""
     return loss_of_logits(model(tokens), targets)
@@ -178,8 +181,9 @@ def optimizer_for(model: nn.Module, lr: float = 3e-3) -> torch.optim.AdamW:
 
 
 def train(
-    model: nn.Module, task: Addition, num_steps: int, *, size: int = 64, lr: float = 3e-3, max_norm: float = 1.0
-) -> list[float]:
+    model: nn.Module, task: Addition, num_steps: int,
+    *, size: int = 64, lr: float = 3e-3, max_norm: float | None = 1.0, loss: Loss = loss_of,
+) -> list[float]:  # fmt: skip
     """Return the loss of each step: AdamW with warm-up, gradients clipped by their global norm.
 
     Args:
@@ -188,19 +192,21 @@ def train(
         num_steps: How many steps.
         size: Size of a batch.
         lr: The learning rate after warm-up, which takes a tenth of the steps.
-        max_norm: The longest a gradient may be.
+        max_norm: The longest a gradient may be; None if they are not clipped.
+        loss: Of the model, tokens and targets.
     """
     optimizer = optimizer_for(model, lr)
     losses = []
     for step, (tokens, targets) in enumerate(task.loader(num_steps, size)):
         for group in optimizer.param_groups:
             group["lr"] = lr * min(1.0, 10 * (step + 1) / num_steps)
-        loss = loss_of(model, tokens, targets)
+        found = loss(model, tokens, targets)
         optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        torch.autograd.backward(found)
+        if max_norm is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         optimizer.step()
-        losses.append(loss.item())
+        losses.append(found.item())
     return losses
 
 

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 12 Tensor parallelism
 #
-# Eight GPUs train eight copies of a model, and eight pipeline stages hold eight pieces of it. But what if a *single layer*
-# is too large for one GPU, or a single token takes too long? Then the matrix itself has to be cut.
+# Data parallelism copies a model, a pipeline cuts it between layers. But what if a *single layer* is too large for one GPU,
+# or a single token takes too long? Then the matrix itself has to be cut.
 #
 # By the end, every layer of your GPT lies on several ranks, it trains to the same loss, and you know why most people stop at
 # eight.
@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import labkit
-from labkit.models import GPT, IGNORED, VOCABULARY, Addition, Block, optimizer_for
+from labkit.models import GPT, IGNORED, VOCABULARY, Addition, Block, train
 
 Group = dist.ProcessGroup | None
 
@@ -100,23 +100,12 @@ labkit.answer("gelu_of_parts", "add, then gelu")
 #   backward dx <- all-reduce ----------------------------------------- dy
 # ```
 #
-# Autograd knows nothing of other ranks, so you write both as `autograd.Function`. A `group` is the ranks that share one
-# copy of the model; `None` is all of them. Other groups may work on other batches.
-#
-# ### Exercise [[two_operators]]
-#
-# *20 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
+# Autograd knows nothing of other ranks, so each is an `autograd.Function`. One is given. A `group` is the ranks that share
+# one copy of the model; `None` is all of them. Other groups may work on other batches.
 
 
-# %% tags=["exercise"] exercise="two_operators" points=20 difficulty=2 importance=5 minutes=6 title="Two operators" provides=["enter", "leave"]
-# BEGIN SOLUTION two_operators
-def _sum(x: Tensor, group: Group) -> Tensor:
-    total = x.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total, group=group)
-    return total
-
-
-class _Enter(torch.autograd.Function):
+# %% tags=["given"]
+class Enter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, group):
         ctx.group = group
@@ -124,13 +113,25 @@ class _Enter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return _sum(gradient, ctx.group), None
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=ctx.group)
+        return total, None  # one for each argument of forward: the group has no gradient
 
 
-class _Leave(torch.autograd.Function):
+# %% [markdown]
+# ### Exercise [[two_operators]]
+#
+# *25 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=2 importance=5 minutes=6 title="Two operators" provides=["enter", "leave"]
+# BEGIN SOLUTION two_operators
+class Leave(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, group):
-        return _sum(x, group)
+        total = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=group)
+        return total
 
     @staticmethod
     def backward(ctx, gradient):
@@ -141,7 +142,7 @@ class _Leave(torch.autograd.Function):
 def enter(x: Tensor, group: Group = None) -> Tensor:
     """Return x; in backward, the gradient of x is the sum of the gradients on all ranks of the group."""
     # BEGIN SOLUTION two_operators
-    return _Enter.apply(x, group)
+    return Enter.apply(x, group)
     # END SOLUTION
 
 
@@ -151,7 +152,7 @@ def leave(x: Tensor, group: Group = None) -> Tensor:
     The given x keeps its numbers, on every rank.
     """
     # BEGIN SOLUTION two_operators
-    return _Leave.apply(x, group)
+    return Leave.apply(x, group)
     # END SOLUTION
 
 
@@ -179,15 +180,14 @@ labkit.check("two_operators", enter, leave)
 # top of each other: all of q, all of k, all of v, each with one head after another. The first half of its rows is *not*
 # the first half of the heads: it is all of q and half of k. Shapes fit all the same. (`Block.attention??` shows what attention computes.)
 #
-# Heads need not divide evenly. With 5 heads, `my_part` gives two ranks 3 and 2. More ranks than heads would leave somebody
-# without work: refuse.
+# Heads need not divide evenly. With 5 heads, `my_part` gives two ranks 3 and 2. More ranks than heads: refuse.
 #
 # ### Exercise [[parallel_block]]
 #
-# *25 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
+# *40 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="parallel_block" points=25 difficulty=4 importance=5 minutes=13 title="A block in pieces" provides=["ParallelMLP", "ParallelAttention"] needs=["two_operators"]
+# %% tags=["exercise"] exercise="parallel_block" points=40 difficulty=4 importance=5 minutes=25 title="A block in pieces" provides=["ParallelMLP", "ParallelAttention"] needs=["two_operators"]
 class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them.
 
@@ -279,9 +279,9 @@ class ParallelBlock(nn.Module):
 # The largest matrix of a small model is the embedding: rows are tokens. Cut it by rows, and each token is known to one
 # rank only; the others contribute zeros to a sum.
 #
-# The same matrix makes the **logits** at the end (the two are *tied*), so each rank has logits of *its* tokens only. With
-# 128,256 tokens in the vocabulary, nobody wants to gather them: for 8192 tokens of text that is 4 GB in float32. And
-# nobody has to: cross-entropy needs three numbers for each token of text:
+# The same matrix makes the **logits** at the end (the two are *tied*), so each rank has logits of *its* tokens only. With a
+# vocabulary of 128,256, 8192 tokens of text have 4 GB of them in float32. Nobody has to gather these: cross-entropy needs
+# three numbers for each token of text:
 #
 # $$\text{loss} = \log \sum_v e^{z_v - m} - (z_{\text{target}} - m), \qquad m = \max_v z_v$$
 #
@@ -291,10 +291,10 @@ class ParallelBlock(nn.Module):
 #
 # ### Exercise [[parallel_vocabulary]]
 #
-# *20 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
+# *35 points, about 18 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="parallel_vocabulary" points=20 difficulty=3 importance=4 minutes=10 title="A cut vocabulary" provides=["embed", "cross_entropy"] needs=["two_operators"]
+# %% tags=["exercise"] exercise="parallel_vocabulary" points=35 difficulty=3 importance=4 minutes=18 title="A cut vocabulary" provides=["embed", "cross_entropy"] needs=["two_operators"]
 def embed(tokens: Tensor, rows: Tensor, vocabulary: int, group: Group = None) -> Tensor:
     """Return each token's row of the embedding, whole on every rank, shape (B, T, D).
 
@@ -350,7 +350,6 @@ class ParallelGPT(nn.Module):
         self.blocks = nn.ModuleList(ParallelBlock(block) for block in gpt.blocks)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the logits of this rank's part of the vocabulary."""
         x = embed(tokens, self.rows, len(VOCABULARY)) + self.positions.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
@@ -407,12 +406,219 @@ labkit.reveal("large_all_reduces", len(large), run.timeline)
 # %% [markdown]
 # ## 5 Tokens apart
 #
-# Between the cut regions all ranks do the same: norms, residuals, dropout, on all tokens. That is wasted work, and worse,
-# wasted memory: each keeps *all* activations for backward. **Sequence parallelism** gives each rank some of the tokens
-# there.
+# Between the cut regions all ranks do the same: norms, residuals, dropout, on all tokens. Worse, each keeps *all* these
+# activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
 #
 # Then `leave` hands each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
-# **all-gather**. In backward each does what the other does in forward. No whole sum travels.
+# **all-gather**. In backward each does what the other does in forward. No whole sum travels. (A bonus builds both.)
+#
+# **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism there
+# are four all-gathers and four reduce-scatters instead. How many times as many bytes does a rank of a ring send?
+
+# %% tags=["why"] exercise="sequence_bytes" title="Bytes of sequence parallelism"
+labkit.answer("sequence_bytes", 1)
+
+# %% [markdown] tags=["slide-only"]
+# ## Sequence parallelism
+#
+# | | forward | backward |
+# |---|---|---|
+# | gather tokens | all-gather | reduce-scatter |
+# | scatter tokens | reduce-scatter | all-gather |
+#
+# 1/N of the norms' activations.
+#
+# **To the room:** and how many bytes?
+#
+# <!-- notes: Lesson 02 built both halves of a ring all-reduce. Where did they go? -->
+
+# %% [markdown]
+# One duty comes with it. A norm's weight is on every rank, but each saw *its tokens only*: its gradient is a partial sum,
+# which must be all-reduced after backward.
+#
+# ### Exercise [[lone_gradient]]
+#
+# A colleague summed them. Now *one* norm's gradient is right on one rank and wrong on three. Each bracket is the sum of one
+# norm's gradient.
+#
+# `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: who has the right gradient? `cause`: `"never summed"`,
+# `"summed on one rank"`, `"summed twice"` or `"other tokens"`?
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("lone_gradient")
+
+# %% tags=["find"] exercise="lone_gradient" points=0 minutes=4 title="Right on one rank"
+labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on one rank")
+
+# %% [markdown]
+# ## 6 Why most people stop at eight
+#
+# One block of width 8192 with 2048 tokens, in bfloat16, on H100s: eight in a machine, connected by NVLink; machines
+# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward, eight take 2.8. **How many ms do sixteen take?**
+
+# %% tags=["predict"]
+labkit.predict("sixteen_gpus_ms", 1.4, unit="ms")
+
+
+# %%
+def one_block(width, tokens):
+    with torch.device("meta"):
+        block = ParallelBlock(Block(width, num_heads=64)).bfloat16()
+        x = torch.empty(1, tokens, width, dtype=torch.bfloat16, requires_grad=True)
+    dist.barrier()
+    with labkit.span("step"):
+        block(x).sum().backward()
+
+
+def step_ms(size, width, tokens):
+    timeline = labkit.run(one_block, width, tokens, on=labkit.virtual(size, gpu="h100", link="nvlink4")).timeline
+    (step,) = [span for span in timeline.rows() if span.name == "step" and span.rank == 0]
+    return (step.end_ns - step.start_ns) / 1e6
+
+
+rows = ["GPUs   width 8192, 2048 tokens   width 4096, 128 tokens"]
+for size in (1, 2, 4, 8, 16):
+    rows.append(f"{size:4}   {step_ms(size, 8192, 2048):16.2f} ms   {step_ms(size, 4096, 128):19.2f} ms")
+labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
+
+# %% [markdown]
+# Sixteen are 1.2 times as fast as eight, at 38 % efficiency, not 62: the all-reduces cross the network. In the second
+# column a small shard is not *computed*, it is *launched*: the host needs 4 µs for each operator.
+#
+# So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
+
+# %% tags=["figure"]
+labkit.figure("mesh")
+
+# %% [markdown] tags=["slide-only"]
+# ## Why most people stop at eight
+#
+# | H100s | 2048 tokens, width 8192 | 128 tokens, width 4096 |
+# |---|---|---|
+# | 1 | 13.9 ms | 0.53 ms |
+# | 8, one machine | 2.8 ms | 0.30 ms |
+# | 16, two machines | 2.3 ms | 0.34 ms |
+#
+# <!-- notes: Efficiency 62 % on eight, 38 % on sixteen: the network between machines, and the time to launch any operator. -->
+
+# %% [markdown]
+# ## 7 The same loss
+#
+# Train your GPT on two ranks, and the whole one on a single rank: same batches, AdamW, warm-up, float64.
+#
+# **[[clip_alone]].** Neither clips gradients. Suppose every rank called `clip_grad_norm_` on the parameters that *it* holds. What would happen?
+# Choose `"nothing"`, `"norms drift apart"` (the layers, between ranks) or `"an error"`.
+
+# %% tags=["why"] exercise="clip_alone" title="Clipping alone"
+labkit.answer("clip_alone", "norms drift apart")
+
+
+# %% tags=["given"]
+def whole_loss(model, tokens, targets):
+    return functional.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+
+
+def train_parallel(num_steps):
+    return train(ParallelGPT(GPT().double()), Addition(), num_steps, loss=parallel_loss, max_norm=None)
+
+
+def train_whole(num_steps):
+    return train(GPT().double(), Addition(), num_steps, loss=whole_loss, max_norm=None)
+
+
+# %% tags=["nbval-ignore-output"] seconds=25
+together = labkit.run(train_parallel, 100, on=labkit.virtual(2)).results[0]
+alone = labkit.run(train_whole, 100, on=labkit.virtual(1)).results[0]
+for step in (0, 49, 99):
+    print(f"step {step + 1:3}: one rank {alone[step]:.6f}, two ranks {together[step]:.6f}")
+
+# %% [markdown]
+# The losses are the same.
+#
+# ## 8 What stays
+#
+# Cutting a block costs four all-reduces that nothing hides, so keep it inside a machine. Norms, and the optimizer state of
+# what is not cut, are still on every rank.
+#
+# **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only 1/N
+# of all of it, and asked for the rest when it is needed?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * columns, then rows; f and g
+# * three numbers instead of logits
+# * inside a machine, because **nothing hides it**
+#
+# Next: Adam's state, N times. What if each rank kept 1/N?
+
+# %% [markdown]
+# ## Bonus: Your own split
+#
+# Are columns and rows in turn always best? A narrow matrix takes longer to exchange for than to compute. Then
+# each rank may keep it **whole** and repeat the work, if memory allows.
+#
+# Decide for a chain of matrices. `"columns"` and `"whole"` read whole activations, `"rows"` reads a part. `"columns"` leaves
+# a part, the others whole activations. Every change from a part to the whole, or back, costs a collective in forward or
+# backward; `labkit.plans.matrix_splits.step_seconds(matrices, splits, machine)` adds them up. After the last matrix all is
+# whole.
+#
+# One chain has 24 matrices: 282 billion plans, of which memory forbids the fastest. A case has 10 s.
+
+
+# %% tags=["given"]
+from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_seconds
+
+# %% [markdown]
+# ### Exercise [[split_plan]]
+#
+# *25 points, about 14 minutes; difficulty 4 of 5, importance 3 of 5*
+
+
+# %% tags=["design"] exercise="split_plan" bonus=true points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=14 title="Your own split" provides=["split_plan"]
+def split_plan(matrices: list[Matrix], machine: Machine) -> list[str]:
+    """Return "columns", "rows" or "whole" for each matrix; memory_bytes of the plan is at most machine.memory_bytes.
+
+    The faster the better: half of the points are for beating columns everywhere, half for the optimum, as Alpa (Zheng and
+    others, 2022) finds it.
+    """
+    # BEGIN SOLUTION split_plan
+    plans: list[list[str]] = [[]]
+    for count in range(1, len(matrices) + 1):
+        longer = [[*plan, split] for plan in plans for split in ("columns", "rows", "whole")]
+        plans = []
+        for part in (True, False):  # what comes after knows no more of a plan than this and the memory left
+            least = machine.memory_bytes
+            for _, needed, plan in sorted(
+                (step_seconds(matrices[:count], plan, machine), memory_bytes(matrices[:count], plan, machine), plan)
+                for plan in longer
+                if (plan[-1] == "columns") == part
+            ):
+                if needed < least or needed == machine.memory_bytes:
+                    plans.append(plan)
+                    least = needed
+    return min(plans, key=lambda plan: step_seconds(matrices, plan, machine))
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("split_plan", split_plan)
+
+# %% [markdown] tags=["slide-only"]
+# ## Is columns, rows always best?
+#
+# * a **narrow** matrix: exchanging takes longer than computing
+# * **whole** on every rank: no exchange, more memory
+#
+# **To the room:** which matrix of a transformer would you keep whole?
+#
+# <!-- notes: A router of a mixture of experts, low-rank adapters: they are kept whole in practice. -->
+
+# %% [markdown]
+# ## Bonus: Tokens apart, built
+#
+# `gather_tokens` takes the place of `enter`, `scatter_tokens` that of `leave`. A rank then holds all tokens only where it
+# has a part of the heads or hidden units.
 #
 # Random numbers now matter. Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the
 # ranks drift apart. Where each has its own tokens or hidden units, the same mask on every rank would be a pattern that
@@ -421,10 +627,10 @@ labkit.reveal("large_all_reduces", len(large), run.timeline)
 #
 # ### Exercise [[sequence_parallel]]
 #
-# *15 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
+# *15 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="sequence_parallel" points=15 difficulty=3 importance=4 minutes=11 title="Tokens apart" provides=["gather_tokens", "scatter_tokens", "OwnRandom"]
+# %% tags=["exercise"] exercise="sequence_parallel" bonus=true points=15 difficulty=3 importance=4 minutes=20 title="Tokens apart" provides=["gather_tokens", "scatter_tokens", "OwnRandom"]
 # BEGIN SOLUTION sequence_parallel
 def _all_tokens(x: Tensor, group: Group) -> Tensor:
     parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(dist.get_world_size(group))]
@@ -514,204 +720,30 @@ class OwnRandom:
 labkit.check("sequence_parallel", gather_tokens, scatter_tokens, OwnRandom)
 
 # %% [markdown]
-# **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism there
-# are four all-gathers and four reduce-scatters instead. How many times as many bytes does a rank of a ring send?
-
-# %% tags=["why"] exercise="sequence_bytes" title="Bytes of sequence parallelism"
-labkit.answer("sequence_bytes", 1)
-
-# %% [markdown] tags=["slide-only"]
-# ## Sequence parallelism
-#
-# | | forward | backward |
-# |---|---|---|
-# | gather tokens | all-gather | reduce-scatter |
-# | scatter tokens | reduce-scatter | all-gather |
-#
-# 1/N of the norms' activations.
-#
-# **To the room:** and how many bytes?
-#
-# <!-- notes: Lesson 02 built both halves of a ring all-reduce. Where did they go? -->
-
-# %% [markdown]
-# One duty comes with it. A norm's weight is on every rank, but each saw *its tokens only*: its gradient is a partial sum,
-# which must be all-reduced after backward.
-#
-# ### Exercise [[lone_gradient]]
-#
-# A colleague summed them. Now *one* norm's gradient is right on one rank and wrong on three. Each bracket is the sum of one
-# norm's gradient.
-#
-# `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: who has the right gradient? `cause`: `"never summed"`,
-# `"summed on one rank"`, `"summed twice"` or `"other tokens"`?
-
-# %% tags=["figure", "nbval-ignore-output"]
-labkit.recorded("lone_gradient")
-
-# %% tags=["find"] exercise="lone_gradient" points=0 minutes=3 title="Right on one rank"
-labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on one rank")
-
-# %% [markdown]
-# ## 6 Why most people stop at eight
-#
-# One block of width 8192 with 2048 tokens, in bfloat16, on H100s: eight in a machine, connected by NVLink; machines
-# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward, eight take 2.8. **How many ms do sixteen take?**
-
-# %% tags=["predict"]
-labkit.predict("sixteen_gpus_ms", 1.4, unit="ms")
+# Now your block of section 3, once with `enter` and `leave`, once with these two. What do four ranks keep for backward?
 
 
 # %%
-def one_block(width, tokens):
-    with torch.device("meta"):
-        block = ParallelBlock(Block(width, num_heads=64)).bfloat16()
-        x = torch.empty(1, tokens, width, dtype=torch.bfloat16, requires_grad=True)
-    dist.barrier()
-    with labkit.span("step"):
-        block(x).sum().backward()
+from labkit.timeline.memory import memory_peaks
 
 
-def step_ms(size, width, tokens):
-    timeline = labkit.run(one_block, width, tokens, on=labkit.virtual(size, gpu="h100", link="nvlink4")).timeline
-    (step,) = [span for span in timeline.rows() if span.name == "step" and span.rank == 0]
-    return (step.end_ns - step.start_ns) / 1e6
+def one_step(sequence):
+    global enter, leave
+    if sequence:
+        enter, leave = gather_tokens, scatter_tokens
+    block = ParallelBlock(Block(256, num_heads=8))
+    x = torch.randn(4, 256 // (dist.get_world_size() if sequence else 1), 256, requires_grad=True)
+    block(x).sum().backward()
 
 
-rows = ["GPUs   width 8192, 2048 tokens   width 4096, 128 tokens"]
-for size in (1, 2, 4, 8, 16):
-    rows.append(f"{size:4}   {step_ms(size, 8192, 2048):16.2f} ms   {step_ms(size, 4096, 128):19.2f} ms")
-labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
+for sequence in (False, True):
+    run = labkit.run(one_step, sequence, on=labkit.virtual(4), echo=False)
+    peak = memory_peaks(run.timeline)[0].by_category["activations"] / 1e6
+    print(f"{'tokens apart' if sequence else 'all tokens on every rank'}: activations {peak:.1f} MB at the peak")
 
 # %% [markdown]
-# Sixteen are 1.2 times as fast as eight, at 38 % efficiency, not 62: the all-reduces cross the network, and little is
-# left to compute. In the second column a small shard is not *computed*, it is *launched*: the host needs 4 µs for each
-# operator.
-#
-# So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
-
-# %% tags=["figure"]
-labkit.figure("mesh")
-
-# %% [markdown] tags=["slide-only"]
-# ## Why most people stop at eight
-#
-# | H100s | 2048 tokens, width 8192 | 128 tokens, width 4096 |
-# |---|---|---|
-# | 1 | 13.9 ms | 0.53 ms |
-# | 8, one machine | 2.8 ms | 0.30 ms |
-# | 16, two machines | 2.3 ms | 0.34 ms |
-#
-# <!-- notes: Efficiency 62 % on eight, 38 % on sixteen: the network between machines, and the time to launch any operator. -->
-
-# %% [markdown]
-# ## 7 Your own split
-#
-# Are columns and rows in turn always best? A narrow matrix takes longer to exchange for than to compute. Then
-# each rank may keep it **whole** and repeat the work, if memory allows.
-#
-# Decide for a chain of matrices. `"columns"` and `"whole"` read whole activations, `"rows"` reads a part. `"columns"` leaves
-# a part, the others whole activations. Every change from a part to the whole, or back, costs a collective in forward or
-# backward; `labkit.plans.matrix_splits.step_seconds(matrices, splits, machine)` adds them up. After the last matrix all is
-# whole. (Alpa, by Zheng and others, 2022, looks for the optimum.)
-
-
-# %% tags=["given"]
-from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_seconds
-
-# %% [markdown]
-# ### Exercise [[split_plan]]
-#
-# *20 points, about 9 minutes; difficulty 3 of 5, importance 3 of 5*
-
-
-# %% tags=["design"] exercise="split_plan" points=20 weights=[1, 1, 1, 1] difficulty=3 importance=3 minutes=9 title="Your own split" provides=["split_plan"]
-def split_plan(matrices: list[Matrix], machine: Machine) -> list[str]:
-    """Return "columns", "rows" or "whole" for each matrix; memory_bytes of the plan is at most machine.memory_bytes.
-
-    The faster the better: half of the points are for beating columns everywhere, half for the optimum.
-    """
-    # BEGIN SOLUTION split_plan
-    plans: list[list[str]] = [[]]
-    for _ in matrices:
-        plans = [[*plan, each] for plan in plans for each in ("columns", "rows", "whole")]
-    plans = [plan for plan in plans if memory_bytes(matrices, plan, machine) <= machine.memory_bytes]
-    return min(plans, key=lambda plan: step_seconds(matrices, plan, machine))
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.challenge("split_plan", split_plan)
-
-# %% [markdown] tags=["slide-only"]
-# ## Is columns, rows always best?
-#
-# * a **narrow** matrix: exchanging takes longer than computing
-# * **whole** on every rank: no exchange, more memory
-#
-# **To the room:** which matrix of a transformer would you keep whole?
-#
-# <!-- notes: A router of a mixture of experts, low-rank adapters: they are kept whole in practice. -->
-
-# %% [markdown]
-# ## 8 The same loss
-#
-# Train your GPT on two ranks, and the whole one on a single rank: same batches, AdamW, warm-up, float64.
-#
-# **[[clip_alone]].** Neither clips gradients. Suppose every rank called `clip_grad_norm_` on the parameters that *it* holds. What would happen?
-# Choose `"nothing"`, `"norms drift apart"` (the layers, between ranks) or `"an error"`.
-
-# %% tags=["why"] exercise="clip_alone" title="Clipping alone"
-labkit.answer("clip_alone", "norms drift apart")
-
-
-# %% tags=["given"]
-def train_gpt(model, loss_of, num_steps):
-    optimizer, losses = optimizer_for(model), []
-    for step, (tokens, targets) in enumerate(Addition().loader(num_steps, 64)):
-        for group in optimizer.param_groups:
-            group["lr"] = 3e-3 * min(1.0, 10 * (step + 1) / num_steps)
-        loss = loss_of(model, tokens, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def train_parallel(num_steps):
-    return train_gpt(ParallelGPT(GPT().double()), parallel_loss, num_steps)
-
-
-def whole_loss(model, tokens, targets):
-    return functional.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
-
-
-# %% tags=["nbval-ignore-output"] seconds=40
-together = labkit.run(train_parallel, 150, on=labkit.virtual(2)).results[0]
-alone = labkit.run(train_gpt, GPT().double(), whole_loss, 150, on=labkit.virtual(1)).results[0]
-for step in (0, 49, 99, 149):
-    print(f"step {step + 1:3}: one rank {alone[step]:.6f}, two ranks {together[step]:.6f}")
-
-# %% [markdown]
-# The losses are the same. In float32 they part in the last digits: sums in another order.
-#
-# ## 9 What stays
-#
-# Cutting a block costs four all-reduces that nothing hides, so keep it inside a machine. Norms, and the optimizer state of
-# what is not cut, are still on every rank.
-#
-# **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only 1/N
-# of all of it, and asked for the rest when it is needed?
-
-# %% [markdown] tags=["slide-only"]
-# ## What stays
-#
-# * columns, then rows; f and g
-# * three numbers instead of logits
-# * inside a machine, because **nothing hides it**
-#
-# Next: Adam's state, N times. What if each rank kept 1/N?
+# Most of what is left are gathered tokens: the first matrix of each half keeps its input for backward. Megatron-LM keeps a
+# rank's own tokens, and gathers again in backward.
 
 # %% [markdown]
 # ## Bonus: A ring of tokens
@@ -726,10 +758,10 @@ for step in (0, 49, 99, 149):
 #
 # ### Exercise [[ring_attention]]
 #
-# *15 points, about 20 minutes; difficulty 5 of 5, importance 3 of 5*
+# *15 points, about 40 minutes; difficulty 5 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="ring_attention" points=15 difficulty=5 importance=3 minutes=20 title="A ring of tokens" provides=["balanced_places", "ring_attention"] bonus=true
+# %% tags=["exercise"] exercise="ring_attention" points=15 difficulty=5 importance=3 minutes=40 title="A ring of tokens" provides=["balanced_places", "ring_attention"] bonus=true
 def balanced_places(num_tokens: int) -> Tensor:
     """Return which tokens this rank holds, ascending; 2N divides num_tokens.
 
@@ -792,5 +824,7 @@ labkit.check("ring_attention", balanced_places, ring_attention)
 # * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); W.
 #   Brandon and others, "Striped Attention" (2023), on causal balance. Two pieces for each rank, one from either end, is
 #   what Llama 3 was trained with ("The Llama 3 Herd of Models", 2024).
+# * L. Zheng and others, "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning" (2022): the
+#   split of every operator as an optimum.
 # * PyTorch documentation: `torch.distributed.tensor.parallel`, with `ColwiseParallel`, `RowwiseParallel`,
 #   `SequenceParallel` and `loss_parallel`. A test holds this lesson's numbers equal to theirs.

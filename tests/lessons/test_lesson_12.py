@@ -30,15 +30,15 @@ class TestContract(LessonContract):
         "two_operators",
         "parallel_block",
         "parallel_vocabulary",
-        "sequence_parallel",
         "sequence_bytes",
         "lone_gradient",
-        "split_plan",
         "clip_alone",
+        "split_plan",
+        "sequence_parallel",
         "ring_attention",
     )
-    bonus = ("ring_attention",)
-    bonus_points = 15
+    bonus = ("split_plan", "sequence_parallel", "ring_attention")
+    bonus_points = 55
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
@@ -55,7 +55,7 @@ class TestContract(LessonContract):
         "a recorded run": r'labkit\.recorded\("lone_gradient"\)',
         "across machines": r"machines connected by infiniband",
         "a launch": r"4 µs for each\s+operator",
-        "one loss, two ways": r"alone = labkit\.run\(train_gpt, gpt\(\)",
+        "one loss, two ways": r"alone = labkit\.run\(train_whole",
         "context parallelism": r"\*\*context parallelism\*\*",
         "the next lesson": r"the next question",
         "sources": r"### sources",
@@ -74,7 +74,7 @@ def answers() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def alone() -> list[float]:
-    return train(GPT(), Addition(), STEPS, max_norm=float("inf"))
+    return train(GPT(), Addition(), STEPS, max_norm=None)
 
 
 def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:

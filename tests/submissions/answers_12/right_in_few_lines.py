@@ -143,16 +143,29 @@ class OwnRandom:
 
 # %% split_plan
 def split_plan(matrices, machine):
-    best = ["columns"] * len(matrices)
-    improved = True
-    while improved:
-        tries = [best[:place] + [a, b][: len(best) - place] + best[place + 2 :]
-                 for place in range(len(best)) for a in ("columns", "rows", "whole") for b in ("columns", "rows", "whole")]
-        fitting = [plan for plan in tries if memory_bytes(matrices, plan, machine) <= machine.memory_bytes]
-        found = min(fitting, key=lambda plan: step_seconds(matrices, plan, machine))
-        improved = step_seconds(matrices, found, machine) < step_seconds(matrices, best, machine)
-        best = found if improved else best
-    return best
+    from labkit.plans.matrix_splits import exchanges, product_seconds, ring_seconds
+
+    found = {}
+    for place in reversed(range(len(matrices))):
+        for part in (True, False):
+            tries = []
+            for word in ("columns", "rows", "whole"):
+                gathers, reduces = exchanges(word, part)
+                here = 3 * product_seconds(matrices[place], word, machine)
+                here += gathers * ring_seconds(matrices[place].inputs, machine)
+                width = matrices[place].outputs if word == "rows" else matrices[place].inputs
+                here += 2 * reduces * ring_seconds(width, machine)
+                needs = memory_bytes([matrices[place]], [word], machine)
+                after = found.get((place + 1, word == "columns")) or [
+                    (ring_seconds(matrices[-1].outputs, machine) if word == "columns" else 0.0, 0.0, [])
+                ]
+                tries += [(here + t, needs + m, [word, *rest]) for t, m, rest in after]
+            kept = []
+            for each in sorted(tries):
+                if each[1] <= machine.memory_bytes and (not kept or each[1] < kept[-1][1]):
+                    kept.append(each)
+            found[place, part] = kept
+    return found[0, False][0][2]
 
 
 # %% ring_attention

@@ -7,23 +7,43 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 changed = WRONG.changed
 
-changed(
-    "identity both ways", "gradient not reduced", ("return _sum(gradient, ctx.group), None", "return gradient, None")
-)
-changed("reduced both ways", "gradient reduced again", ("return gradient, None", "return _sum(gradient, None), None"))
-changed("forward in the wrong one", "swapped", ("return x.view_as(x)", "return _sum(x, group)"))
-changed("nothing leaves", "not summed", ("return _Leave.apply(x, group)", "return _Enter.apply(x, group)"))
+GIVEN, BUILT = "return Enter.apply(x, group)", "return Leave.apply(x, group)"
+
+
+def enter_by(forward: str, backward: str) -> tuple[tuple[str, str], ...]:
+    """Return the changes that put another Function behind enter."""
+    return ((GIVEN, "return Own.apply(x, group)"), ("def enter(", f"""class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return {forward}
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return {backward}, None
+
+
+def summed(x, group):
+    total = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total
+
+
+def enter("""))  # fmt: skip
+
+
+changed("identity both ways", "gradient not reduced", *enter_by("x.view_as(x)", "gradient"))
+changed("both alike", "gradient reduced again", (BUILT, GIVEN.replace("x,", "Leave.apply(x, group),")))
+changed("forward in the wrong one", "swapped", *enter_by("summed(x, group)", "summed(gradient, ctx.group)"))
+changed("nothing leaves", "not summed", (BUILT, GIVEN))
 changed("the mean", "mean instead of sum", ("return total", "return total / dist.get_world_size(group)"))
 changed("all ranks", "group ignored", ("dist.all_reduce(total, group=group)", "dist.all_reduce(total)"))
-changed(
-    "backward forgets the group",
-    "group ignored",
-    ("return _sum(gradient, ctx.group), None", "return _sum(gradient, None), None"),
-)
+changed("backward forgets the group", "group ignored", *enter_by("x.view_as(x)", "summed(gradient, None)"))
 changed(
     "in place",
     "x was changed",
-    ("return _sum(x, group)", "dist.all_reduce(x.data, group=group)\n        return x.view_as(x)"),
+    ("total = x.clone(memory_format=torch.contiguous_format)", "total = x.data"),
+    ("return total", "return total.view_as(total)"),
 )
 WRONG.wrong(
     "no Function",
