@@ -40,6 +40,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import labkit
+from labkit.hybrid_gpt import HybridStage, adamw_over, group_of_ends, mean_losses, one_f_one_b, played_step, warm_up
 from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, Job, MeshPlan, cost, every_order, every_plan
 from labkit.plans.mesh_weights import Weight
 
@@ -346,7 +347,6 @@ labkit.check("clip_whole", clip_whole)
 # %% tags=["given"]
 from types import SimpleNamespace
 
-from labkit.hybrid_gpt import HybridStage, adamw_over, group_of_ends, mean_losses, one_f_one_b, played_step, warm_up
 from labkit.models import GPT, IGNORED, Addition, train
 
 PARTS = {"two_operators": "enter", "parallel_block": "ParallelMLP ParallelAttention", "run_schedule": "run_schedule",
@@ -630,16 +630,17 @@ labkit.built()
 # ## Bonus: Stages that are not alike
 #
 # The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job a first stage that computes layers again is the
-# slowest, and the slowest sets the pace for every microbatch. The last stage has room. So give the first one fewer layers,
+# slowest, and the slowest sets the pace for every microbatch. The last stage has
+# the fewest microbatches in flight, so it has memory to spare, and computes less again. So give the first one fewer layers,
 # and the last one more: AdaPipe's other half. The 36 B job's best plan computes nothing again: it has 32 stages for 80
 # layers, 1 to 3 each. Llama 3's first and last stages have fewer for another reason: embedding and output layer.
 #
 # ### Exercise [[deal_layers]]
 #
-# *10 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
+# *10 points, about 25 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="deal_layers" points=10 difficulty=4 importance=3 minutes=20 title="Stages that are not alike" provides=["deal_layers"] bonus=true
+# %% tags=["exercise"] exercise="deal_layers" points=10 difficulty=4 importance=3 minutes=25 title="Stages that are not alike" provides=["deal_layers"] bonus=true
 def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: int) -> list[int]:
     """Return how many layers each stage gets, one or more, so that a step is as short as can be.
 
@@ -695,10 +696,10 @@ labkit.check("deal_layers", deal_layers)
 #
 # ### Exercise [[context_ring]]
 #
-# *15 points, about 45 minutes; difficulty 5 of 5, importance 3 of 5*
+# *15 points, about 60 minutes; difficulty 5 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="context_ring" points=15 difficulty=5 importance=3 minutes=45 title="Around the ring, and back" provides=["ring_forward", "ring_backward"] bonus=true
+# %% tags=["exercise"] exercise="context_ring" points=15 difficulty=5 importance=3 minutes=60 title="Around the ring, and back" provides=["ring_forward", "ring_backward"] bonus=true
 # BEGIN SOLUTION context_ring
 def passed_on(tensors, place, size, group):
     coming = [torch.empty_like(each) for each in tensors]
@@ -719,7 +720,7 @@ def ring_forward(
     """Return causal attention of this rank's queries over all keys of the group, and each query's logsumexp.
 
     A rank sends to the next rank of its group only, its last one to its first. No collective of torch.distributed is
-    called. Forward sends k, v and places N - 1 times, backward at most N times, and gradients of k and v N times.
+    called. In all, forward and backward send k, v and places at most 2N - 1 times, and gradients of k and v N times.
     Memory does not grow with N. Autograd is off.
 
     Args:
@@ -846,14 +847,14 @@ labkit.answer("ring_balance", 1.875)
 # pass: their output is `x`. And a **balance loss** pulls the router towards equal shares: `E * sum(f * P)` over E experts.
 # `f` is the share of tokens that ask for an expert, taken or not, `P` its mean probability; both over all tokens of the group.
 #
-# Which tokens are dropped then does not depend on how many ranks there are: it is what one process with all tokens does.
+# So which tokens are dropped does not depend on how many ranks there are: it is what one process with all tokens does.
 #
 # ### Exercise [[expert_parallel]]
 #
-# *15 points, about 35 minutes; difficulty 4 of 5, importance 3 of 5*
+# *15 points, about 50 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="expert_parallel" points=15 difficulty=4 importance=3 minutes=35 title="Experts" provides=["expert_layer"] bonus=true
+# %% tags=["exercise"] exercise="expert_parallel" points=15 difficulty=4 importance=3 minutes=50 title="Experts" provides=["expert_layer"] bonus=true
 def expert_layer(
     x: Tensor, router: Tensor, experts: list[nn.Module], capacity: int, group: dist.ProcessGroup | None = None
 ) -> tuple[Tensor, Tensor]:

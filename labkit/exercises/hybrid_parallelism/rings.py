@@ -72,7 +72,9 @@ def attended(case: Case, rank: int, *, mask: str = "places", own: bool = False, 
     Args:
         case: What was given.
         rank: Whose.
-        mask: "places", "index" (within the pieces), "order" (of ranks) or "" for none.
+        mask: "places", "index" (within the pieces), "order" (of ranks), "keys in order" (other ranks' are
+            taken to lie in the order of ranks), "earlier" (those are hidden), "blocks" (of other ranks, seen whole or
+            not at all) or "" for none.
         own: Whether keys of this rank alone are seen.
         root: Whether scores are divided by the root of a head's width.
     """
@@ -84,7 +86,16 @@ def attended(case: Case, rank: int, *, mask: str = "places", own: bool = False, 
     elif mask == "order":
         here, there = each * ranks.index(rank) + torch.arange(each), torch.arange(each * len(ranks))
     scores = q @ joined(case, ranks, "k").transpose(-1, -2) / (WIDTH**0.5 if root else 1.0)
-    scores = scores.masked_fill((there > here[:, None]) & bool(mask), float("-inf"))
+    hidden = (there > here[:, None]) & bool(mask)
+    mine = torch.tensor([one == rank for one in ranks]).repeat_interleave(each)
+    if mask == "keys in order":
+        hidden = torch.where(mine, there, torch.arange(each * len(ranks))) > here[:, None]
+    if mask == "earlier":
+        hidden = there < here[:, None]
+    if mask == "blocks":
+        first = torch.stack([of(case, one, "places")[0] for one in ranks]).repeat_interleave(each)
+        hidden = torch.where(mine, hidden, first > here[0])
+    scores = scores.masked_fill(hidden, float("-inf"))
     return Attended(scores.softmax(-1) @ joined(case, ranks, "v"), scores.logsumexp(-1, keepdim=True))
 
 
@@ -127,7 +138,8 @@ def pair(
         asks: The rank of the queries.
         holds: The rank of the keys.
         mask: "places", "index" (within the pieces) or "" for none.
-        row_term: Whether g . out is taken off g . v in each query's row; "block" for the sum over one block alone.
+        row_term: Whether g . out is taken off g . v in each query's row; "block" for the sum over one block alone,
+            "gradient" for the sum of g.
         scaled: Whether gradients are divided by the root of a head's width.
         by_block: Whether each block of keys has a softmax of its own.
         root: Whether scores are divided by it.
@@ -143,6 +155,8 @@ def pair(
     taken_off = (gradient * forward.out).sum(-1, keepdim=True) if row_term else torch.zeros(())
     if row_term == "block":
         taken_off = (weights * (gradient @ v.transpose(-1, -2))).sum(-1, keepdim=True)
+    if row_term == "gradient":
+        taken_off = gradient.sum(-1, keepdim=True)
     slopes = weights * (gradient @ v.transpose(-1, -2) - taken_off) / (WIDTH**0.5 if scaled else 1.0)
     return Pair(slopes @ k, slopes.transpose(-1, -2) @ q, weights.transpose(-1, -2) @ gradient)
 

@@ -81,7 +81,7 @@ def taken(case: Case, rank: int, count: str = "group") -> list[Routed]:
         case: What was given.
         rank: Whose group.
         count: "group", "rank" (each rank's tokens by themselves), "share" (so, with an equal share of the capacity),
-            "last" (the later ones are taken), "one more", or "all".
+            "last" (the later ones are taken), "one more", "one fewer", or "all".
     """
     ranks, most = group_of(case, rank), capacity(case)
     everybody = routed(case, ranks)
@@ -93,21 +93,21 @@ def taken(case: Case, rank: int, count: str = "group") -> list[Routed]:
     if count == "last":
         asked = {each.expert: each.place + 1 for each in everybody}
         return [each for each in everybody if asked[each.expert] - each.place <= most]
-    return [each for each in everybody if each.place < most + (count == "one more")]
+    return [each for each in everybody if each.place < most + (count == "one more") - (count == "one fewer")]
 
 
-def _computed(case: Case, token: Routed, expert: int) -> Tensor:
-    """Return what an expert makes of a token."""
+def _computed(case: Case, token: Routed, expert: int, weighed: bool = False) -> Tensor:
+    """Return what an expert makes of a token; `weighed`: of the token times its gate."""
     ranks = group_of(case, token.rank)
     each = len(tensor(case.inputs[token.rank], "experts"))
     weight = tensor(case.inputs[ranks[expert // each]], "experts")[expert % each]
-    return torch.tanh(tensor(case.inputs[token.rank], "x")[token.at] @ weight)
+    return torch.tanh(tensor(case.inputs[token.rank], "x")[token.at] * (token.gate if weighed else 1.0) @ weight)
 
 
 def output(
     case: Case, rank: int,
-    *, count: str = "group", gate: bool = True, taken_pass: bool = True, dropped_pass: bool = True, dealt: str = "runs",
-    back: str = "",
+    *, count: str = "group", gate: bool | str = True, taken_pass: bool = True, dropped_pass: bool = True,
+    dealt: str = "runs", back: str = "",
 ) -> Tensor:  # fmt: skip
     """Return a rank's output, or what comes of a mistake.
 
@@ -115,7 +115,8 @@ def output(
         case: What was given.
         rank: Whose.
         count: Which tokens are taken, as in `taken`.
-        gate: Whether an expert's result is weighed by the token's probability.
+        gate: Whether an expert's result is weighed by the token's probability; "before" where the token is, "logit"
+            where the result is weighed by what softmax was given.
         taken_pass: Whether what is taken is added to the token.
         dropped_pass: Whether a token that is not taken passes.
         dealt: "runs", "cards" (expert e on rank e modulo N), "mixed" (what came from all ranks is read as sorted by
@@ -130,8 +131,10 @@ def output(
     mine = [each for each in everybody if each.rank == rank]
     came = sorted(mine, key=lambda each: each.expert) if back else mine
     for token, other in zip(mine, came, strict=True):
-        result = _computed(case, other, asked[other.rank, other.at])
-        by = (other if back == "sorted with gates" else token).gate if gate else 1.0
+        result = _computed(case, other, asked[other.rank, other.at], gate == "before")
+        by = (other if back == "sorted with gates" else token).gate if gate is True else 1.0
+        if gate == "logit":
+            by = float(x[token.at] @ tensor(case.inputs[rank], "router")[:, token.expert])
         out[token.at] = (x[token.at] if taken_pass else 0.0) + by * result
     return out
 

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Values
+from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import near
 from labkit.checks.declared import Mistake, Result, declared, tensor_result
+from labkit.checks.failures import sizes_differ
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
@@ -36,6 +37,17 @@ def _forward(**mistake: Any) -> dict[str, tuple[Way, ...]]:
 
 def _backward(**mistake: Any) -> dict[str, tuple[Way, ...]]:
     return {key: (partial(summed, key=key, **mistake),) for key in Pair._fields}
+
+
+def _mean_of_blocks(case: Case, rank: int) -> Tensor:
+    """Return the mean, over the blocks of keys, of attention to each by itself."""
+    q, here = of(case, rank, "q"), of(case, rank, "places")
+    parts = []
+    for each in group_of(case, rank):
+        scores = q @ of(case, each, "k").transpose(-1, -2) / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(of(case, each, "places") > here[:, None], float("-inf"))
+        parts.append(scores.softmax(-1).nan_to_num(0.0) @ of(case, each, "v"))
+    return torch.stack(parts).mean(0)
 
 
 def _of_itself(case: Case, rank: int, key: str) -> Tensor:
@@ -140,6 +152,17 @@ EXERCISE = declared(
         Mistake("forward causal by index",
                 "The mask compares positions in the pieces. Compare places: they travel with k and v.",
                 {key: _forward(mask="index")[key] + _forward(mask="order")[key] for key in ("out", "logsumexp")}),
+        Mistake("forward with keys in order",
+                "Your mask takes the keys that come to lie in the order of ranks. Ranks hold any tokens of the text: "
+                "their places travel with k and v.", _forward(mask="keys in order")),
+        Mistake("forward causal the other way",
+                "You hide earlier keys. Hide those whose place is later than the query's.", _forward(mask="earlier")),
+        Mistake("forward block by block",
+                "You show or hide another rank's keys all together. Ranks hold any tokens of the text: compare each "
+                "key's place with each query's.", _forward(mask="blocks")),
+        Mistake("forward with a softmax for each block",
+                "You averaged what each block gives by itself. Blocks count by their sums of exponentials, all less "
+                "the same largest score.", {"out": _mean_of_blocks}),
         Mistake("forward not causal",
                 "Queries see later keys. Where a key's place is later than the query's, the score is -inf.",
                 _forward(mask="")),
@@ -175,6 +198,9 @@ EXERCISE = declared(
         Mistake("a softmax for each block",
                 "You normalised the weights of each block of keys by itself. Weights are exp(score - logsumexp), and "
                 "add up to 1 over all blocks.", _backward(by_block=True)),
+        Mistake("the row's term without the output",
+                "You took off the sum of g. The row's term is g . out: g times what the query got, summed.",
+                _backward(row_term="gradient")),
         Mistake("gradients not scaled",
                 "Scores are divided by the root of a head's width K, and so are the gradients of q and k.",
                 _backward(scaled=False)),
@@ -198,11 +224,15 @@ EXERCISE = declared(
         Mistake(NOT_A_NUMBER,
                 "exp of a large score is inf, and inf / inf is nan. So is -inf minus -inf, where a query sees no key "
                 "of a block. Subtract the largest of *all* so far, and begin with this rank's own block: every query "
-                "sees its own key."),
+                "sees its own key (hide what is later, not what is later or the same)."),
+        Mistake("a rank leaves the ring",
+                "Two ranks are not in the same step: one sends k and v where another waits for gradients, or for "
+                "places. A block may be left out of the computing, but every rank passes on in every step, all in the "
+                "same order.", seen=lambda case, got, wire: isinstance(got, Failure) and sizes_differ(got)),
         Mistake(NOTHING, "Forward returns two tensors, out and logsumexp; backward three, of q, of k and of v."),
     ),
     visible=(
-        ring_case("2 ranks, tokens in order", 1471, [[0, 1]], 3, "in order"),
+        ring_case("3 ranks, tokens in order", 1471, [[0, 1, 2]], 2, "in order"),
         ring_case("3 ranks, mixed tokens", 1472, [[0, 1, 2]], 3, "mixed"),
         ring_case("a mesh of 2 data by 2 context ranks, context first", 1473, [[0, 2], [1, 3]], 3, "backwards"),
         ring_case("2 ranks, large scores", 1474, [[0, 1]], 4, "mixed", large=True),

@@ -30,6 +30,29 @@ changed("forward without a mask", "forward not causal", (FORWARD_MASK, "pass"), 
 changed(
     "forward without the root", "forward scores not scaled", ("keys.transpose(-1, -2) / q.shape[-1] ** 0.5", "keys.mT")
 )
+changed(
+    "places of the keys guessed", "forward with keys in order",
+    (FORWARD_MASK, FORWARD_MASK.replace("where[None, :]", "(guessed if step else where)[None, :]")),
+    (SKIPPED, "        guessed = torch.arange(len(where)) + (place - step) % size * len(where)\n"),
+)  # fmt: skip
+changed(
+    "forward's mask turned round", "forward causal the other way",
+    (FORWARD_MASK, FORWARD_MASK.replace(" > ", " < ")), (SKIPPED, ""),
+)  # fmt: skip
+changed(
+    "whole blocks", "forward block by block",
+    (FORWARD_MASK, "if step == 0:\n            " + FORWARD_MASK), (SKIPPED, SKIPPED.replace("places[-1]", "places[0]")),
+)  # fmt: skip
+changed(
+    "each block's own attention averaged", "forward with a softmax for each block",
+    ("mixed = mixed * old + weights @ values", "mixed = mixed + scores.softmax(-1).nan_to_num(0.0) @ values"),
+    ("return mixed / total,", "return mixed / size,"),
+)  # fmt: skip
+changed(
+    "leaves when all is later",
+    "a rank leaves the ring",
+    ("            continue  # all of them", "            break  # all of them"),
+)
 changed("the sum not rescaled", "sums not rescaled", ("total * old + weights", "total + weights"))
 changed("values not rescaled", "sums not rescaled", ("mixed * old + weights", "mixed + weights"))
 changed(
@@ -69,6 +92,9 @@ changed(
     (WEIGHTS, '        later = where[None, :] > places[:, None]\n'
               '        weights = scores.masked_fill(later, float("-inf")).softmax(-1).nan_to_num(0.0)\n'),
 )  # fmt: skip
+changed(
+    "the sum of the gradient", "the row's term without the output", (" - row)", " - gradient.sum(-1, keepdim=True))")
+)
 changed("no root behind", "gradients not scaled", ("- row) / root", "- row)"))
 changed("no root in scores", "scores not scaled", ("keys.transpose(-1, -2) / root", "keys.transpose(-1, -2)"))
 changed("backward without a mask", "not causal", (BACKWARD_MASK, ""))

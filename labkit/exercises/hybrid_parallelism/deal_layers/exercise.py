@@ -142,14 +142,16 @@ def _which(case: Case, layers: list[int]) -> str:
         return _EQUAL
     if math.isclose(sum(times), sum(_times(case, fastest_dealt(case, 1)))):
         return _SUM
+    slowest = max(_times(case, fastest_dealt(case, 10**6)))
     again = _times(case, fastest_dealt(case, num_microbatches + 1))
-    if math.isclose(sum(times) + num_microbatches * max(times), sum(again) + num_microbatches * max(again)):
+    if max(times) > slowest and math.isclose(
+        sum(times) + num_microbatches * max(times), sum(again) + num_microbatches * max(again)
+    ):
         return _AGAIN
     if layers == _one_by_one(case):
         return _GREEDY
     if math.isclose(step_seconds(case, layers), step_seconds(case, one_way_each(case))):
         return _ONE_WAY
-    slowest = max(_times(case, fastest_dealt(case, 10**6)))
     return _SLOWEST if math.isclose(max(times), slowest) else ""
 
 
@@ -162,6 +164,7 @@ _EQUAL, _SUM, _SLOWEST, _GREEDY = "equal stages", "the sum alone", "the slowest 
 _ONE_WAY, _AGAIN = "one way for each number of layers", "the slowest stage once too often"
 
 _UNLIKE = ((2.5, 4.0, 5.0, 6.0), (1.0, 3.5, 6.0), (1.5, 2.5, 4.0, 5.0, 6.0))
+_LIMITS = ((3.0, 4.0, 5.5), (4.0, 10.0, 13.0), (6.0, 12.0, 13.5, 14.5), (2.0, 7.0, 12.0, 13.0))
 _TRADE = ((5.5, 9.0, 13.0, 16.0, 19.0), (5.0, 10.0), (1.0, 4.0, 10.0, 11.0), (4.0, 8.0, 11.0))
 _ALIKE = [float(n) for n in range(1, 11)]
 _SEVEN_BILLION = JOBS["7 B on 16 RTX 4090s, 24 GB each, over PCIe"]
@@ -178,8 +181,8 @@ EXERCISE = declared(
         Mistake(_LOST, "Each stage has one layer or more, and together they have num_layers."),
         Mistake(_TOO_MANY, "seconds[s] has an entry for each number of layers that fits on stage s, and no more."),
         Mistake(_EQUAL,
-                "Stages have as many layers each. Take one from a stage that must compute many again, and give it to "
-                "one that has room."),
+                "Stages have as many layers each, as nearly as can be. Take one from a stage that must compute many "
+                "again, and give it to one that has room."),
         Mistake(_SUM,
                 "The sum of all stages is as small as it can be. But the slowest stage counts for every microbatch, "
                 "the sum for one."),
@@ -187,15 +190,18 @@ EXERCISE = declared(
                 "The slowest stage is as fast as it can be. But of all ways to reach that, take the one whose stages "
                 "take least together; and with few microbatches a slower one can be worth it."),
         Mistake(_AGAIN,
-                "You minimised sum(t) + M * max(t). The sum has the slowest stage once already: with M microbatches it "
-                "is met M - 1 times more."),
+                "This is best if the slowest stage counts M times beside the sum; but the sum has it once, so it "
+                "counts M - 1 times more. It also comes of trying too few limits: any time in seconds can be the "
+                "slowest stage's, of any stage, and a step that gets longer with one limit can get shorter with "
+                "the next."),
         Mistake(_ONE_WAY,
                 "For each number of layers dealt out you keep one way: the one whose step is shortest so far. A way "
                 "with a slower stage and a smaller sum can win once a later stage is that slow anyway. Fix how slow "
                 "the slowest stage may be, and try every such limit."),
         Mistake(_GREEDY,
-                "Each layer went to the stage that is done first with one more. A stage's times do not grow evenly: "
-                "one cheap layer can be followed by dear ones."),
+                "So it comes out if each layer goes to the stage that is done first with one more, or if before all "
+                "else the slowest stage is made as fast as it can be. Neither gives the shortest step: a stage's times "
+                "do not grow evenly, and the sum of all stages counts, too."),
     ),
     visible=(
         dealt_case("2 stages, 5 layers", ((1.0, 2.0, 3.4), (1.0, 2.0, 3.0, 4.0)), 5, 4),
@@ -204,7 +210,9 @@ EXERCISE = declared(
                   MeshPlan((("pipeline", 4), ("data", 4), ("tensor", 1)))),
         dealt_case("the last stage has the vocabulary", [_ALIKE, _ALIKE, _ALIKE, [2.5 + each for each in _ALIKE]],
                    24, 32),
+        dealt_case("4 stages, 3 microbatches", _LIMITS, 10, 3),
         dealt_case("4 stages, a slow one pays off later", _TRADE, 9, 5),
+        dealt_case("1 stage, 1 microbatch", ((2.0, 3.5, 6.0),), 3, 1),
     ),
     hints=(
         "Say the slowest stage may take so long and no longer. What is then left to be made small?",

@@ -81,3 +81,16 @@ WRONG.wrong(
     "as often as microbatches", "the slowest stage once too often",
     EACH_LIMIT.replace("(num_microbatches - 1)", "num_microbatches"),
 )  # fmt: skip
+WRONG.wrong(
+    "stops where a limit makes the step longer", "the slowest stage once too often",
+    EACH_LIMIT.replace(
+        "    tries = [(within(limit), limit) for limit in {time for row in seconds for time in row}]\n",
+        """    tries = []
+    for limit in sorted({time for row in seconds for time in row}):
+        tries.append((within(limit), limit))
+        steps = [each[0][0] + (num_microbatches - 1) * each[1] for each in tries if each[0][1]]
+        if steps and steps[-1] > min(steps):
+            break
+""",
+    ),
+)  # fmt: skip

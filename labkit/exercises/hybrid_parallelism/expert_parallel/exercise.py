@@ -66,7 +66,7 @@ def _over_capacity(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[
 
 
 def _splits_differ(case: Case, got: Got, wire: Wire) -> bool:
-    words = ("split", "sizes", "size mismatch", "expects", "elements")
+    words = ("split", "sizes", "size mismatch", "expects", "elements", "shape of the mask")
     if not isinstance(got, Failure):
         return False
     return sizes_differ(got) or (got.kind == "exception" and any(word in got.message for word in words))
@@ -120,11 +120,19 @@ EXERCISE = declared(
                 "rank in order of tokens.", {"out": _out(count="last")}),
         Mistake("one too many", "With capacity C the tokens in places 0 to C - 1 are taken: place < C.",
                 {"out": _out(count="one more")}),
+        Mistake("one too few", "With capacity C the tokens in places 0 to C - 1 are taken, C of them.",
+                {"out": _out(count="one fewer")}),
         Mistake(_NO_CAPACITY, "An expert takes `capacity` tokens. All that come after those pass it by.",
                 {"out": _out(count="all")}),
         Mistake("gate forgotten",
                 "An expert's result is weighed by the token's probability of that expert. Without it the router "
                 "learns nothing.", {"out": _out(gate=False)}),
+        Mistake("gate before the expert",
+                "You weighed the token before its expert, which is not linear. The gate weighs the result.",
+                {"out": _out(gate="before")}),
+        Mistake("weighed by the logit",
+                "The gate is the probability, after softmax. You weighed by what softmax was given.",
+                {"out": _out(gate="logit")}),
         Mistake("no residual", "The output is x + gate * expert(x), and you left out x.",
                 {"out": (_out(taken_pass=False), _out(taken_pass=False, dropped_pass=False))}),
         Mistake("dropped tokens are zero",
@@ -172,13 +180,16 @@ EXERCISE = declared(
                 "What you send to each rank is not what you receive from it. Your output splits are what the other "
                 "ranks send to you: work them out from everybody's counts, or exchange counts first. On the way back "
                 "both splits change places. Both have one entry for each rank of the group: hand the group on.",
-                says=HANGS, seen=_splits_differ),
+                says=HANGS, seen=_splits_differ, certain=True),
+        Mistake("a list of unequal tensors",
+                "On CPUs dist.all_to_all wants tensors of equal sizes in its lists. dist.all_to_all_single takes "
+                "splits that differ.", says=("invalid tensor size",), certain=True),
         Mistake(NOTHING, "Return the output and the balance loss, in this order."),
     ),
     visible=(
         routed_case("2 ranks, 2 experts each, room for all", 1481, [[0, 1]], (6, 6), 2, 12),
         routed_case("2 ranks, 2 experts each, capacity 3", 1482, [[0, 1]], (10, 6), 2, 3),
-        routed_case("3 ranks, 1 expert each, capacity 4", 1483, [[0, 1, 2]], (5, 2, 8), 1, 4),
+        routed_case("3 ranks, 1 expert each, capacity 4, a rank without tokens", 1483, [[0, 1, 2]], (5, 0, 8), 1, 4),
         routed_case("a mesh of 2 expert by 2 data ranks, expert first", 1484, [[0, 2], [1, 3]], (6, 5, 7, 4), 2, 3),
     ),
     hints=(

@@ -37,8 +37,26 @@ changed(
     "up to capacity, with it", "one too many",
     ("number < capacity", "number <= capacity"), ("clamp(max=capacity)", "clamp(max=capacity + 1)"),
 )  # fmt: skip
+changed(
+    "below the last place", "one too few",
+    ("number < capacity", "number < capacity - 1"), ("clamp(max=capacity)", "clamp(max=capacity - 1)"),
+)  # fmt: skip
 changed("takes all", "nobody dropped", ("number < capacity", "number >= 0"), (".clamp(max=capacity)", ""))
 changed("not weighed", "gate forgotten", ("gate[rows, None] * back", "back"))
+changed(
+    "weighed on the way", "gate before the expert",
+    ("dist.all_to_all_single(inbox, x[rows],", "dist.all_to_all_single(inbox, gate[rows, None] * x[rows],"),
+    ("gate[rows, None] * back", "back"),
+)  # fmt: skip
+changed(
+    "weighed by what softmax got", "weighed by the logit",
+    ("gate[rows, None] * back", "(x @ router).amax(-1)[rows, None] * back"),
+)  # fmt: skip
+changed(
+    "lists of tokens", "a list of unequal tensors",
+    ("dist.all_to_all_single(inbox, x[rows], received, sent, group=group)",
+     "dist.all_to_all(list(inbox.split(received)), list(x[rows].split(sent)), group=group)"),
+)  # fmt: skip
 changed(
     "zeros for the rest", "dropped tokens are zero",
     ("out = x.clone()", "out = torch.zeros_like(x)"), (ADDED, "    out[rows] = x[rows] + gate[rows, None] * back\n"),
