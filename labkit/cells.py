@@ -11,6 +11,9 @@ _LINE = re.compile(r'^(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\
 
 _ONLY_IPYTHON = re.compile(r"\s*(?:[%!?]|[\w.*%]+\?{1,2}\s*$|[\w, ]+= *[%!])")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
+_WRITES_MODULE = re.compile(
+    r"\s*%%(?:writefile|file)\s+(?:\./)?(?P<file>[A-Za-z_]\w*\.py)[ \t]*\r?\n(?P<body>.*)", re.DOTALL
+)
 _AROUND = frozenset({"time", "timeit", "capture", "prun"})
 """The magics of a whole cell whose body is Python and runs in the notebook."""
 _MOST_WORK = 1 << 20
@@ -26,6 +29,12 @@ def is_for_ipython(line: str) -> bool:
 def calls_shell(line: str) -> bool:
     """Return whether a line of IPython's starts a program: ``!pip install x``, ``%pip install x``, ``%%bash``."""
     return _SHELL.match(line) is not None
+
+
+def module_written(source: str) -> tuple[str, str] | None:
+    """Return the file and the text of a module that a cell writes beside the notebook, ``%%writefile mine.py``."""
+    found = _WRITES_MODULE.match(source)
+    return (found["file"], found["body"]) if found else None
 
 
 def as_python(source: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
 from labkit.board.reporting import report
+from labkit.checks.answer_cell import read_answer
 from labkit.checks.question import (
     KEY,
     OWN,
@@ -67,9 +69,9 @@ def answer(exercise_id: str, single: Literal = None, /, **fields: Literal) -> An
     if all(value is None for value in given.values()):
         return Answered(exercise_id, _asked(question))
     if Path(RECORDINGS, *folder.parts[-2:], RECORDING).is_file():
-        return Answered(exercise_id, "Your answer is written down. The run is yours alone; it counts when you hand in.")
+        return Answered(exercise_id, _handed_in(exercise_id, "The run is yours alone", given))
     if not (path := _own(folder / KEY)).is_file():
-        return Answered(exercise_id, "Your answer is written down. Your class has the key; it counts when you hand in.")
+        return Answered(exercise_id, _handed_in(exercise_id, "Your class has the key", given))
     key = read_key(path)
     right = [name for name in question.fields if key.is_right(name, given[name])]
     passed = len(right) == len(question.fields)
@@ -92,6 +94,18 @@ def recorded(exercise_id: str) -> Timeline:
     timeline = Timeline.load(path)
     timeline.is_asked_about = True
     return timeline
+
+
+def _handed_in(exercise_id: str, why: str, given: Mapping[str, Literal]) -> str:
+    """Return what is told of an answer that is judged later, from the text of its cell."""
+    if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
+        cell = str((shell.user_ns.get("In") or [""])[-1])
+        read = read_answer(cell, exercise_id)
+        if "answer" in cell and (read is None or dict(read.fields) != dict(given)):
+            values = ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in given.items())
+            call = f'labkit.answer("{exercise_id}", {values})'
+            return f"{why}, and what counts is what the cell says. Write the values themselves: {call}"
+    return f"Your answer is written down. {why}; it counts when you hand in."
 
 
 def _said(question: Question, key: Key, given: Mapping[str, Literal], right: list[str]) -> str:

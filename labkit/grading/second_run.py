@@ -7,11 +7,36 @@ answer enters a process of the student's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from labkit.grading.score import ExerciseResult
+from labkit.grading.course import Course
+from labkit.grading.notebook.rebuild import Rebuilt
+from labkit.grading.score import ExerciseResult, StudentResult
 from labkit.lessons.manifest import Manifest
 
 Cell = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """What is known of a submission before its second run, if it has one.
+
+    Attributes:
+        result: What became of it, packs not counted yet.
+        rebuilt: Its cells; None where nothing could be read.
+        seconds: How long it took.
+        case_seconds: How long its hidden cases took of that.
+    """
+
+    result: StudentResult
+    rebuilt: Rebuilt | None
+    seconds: float
+    case_seconds: float
+
+    def is_run_twice(self, course: Course) -> bool:
+        """Return whether something failed that stands on what failed, too."""
+        results = self.result.exercises
+        return any(to_replace(course.manifest, each, results, course.references) for each in results)
 
 
 def stands_on(manifest: Manifest, exercise_id: str) -> set[str]:

@@ -36,7 +36,7 @@ from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.student_report import as_json, details, junit_xml, result_json, write_whole
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
-from labkit.grading.second_run import to_replace, with_references
+from labkit.grading.second_run import FirstRun, to_replace, with_references
 from labkit.grading.setting import Setting
 from labkit.grading.submission import READ_NO_LINK, Submission
 from labkit.launch.gpu_turns import gpu_turn
@@ -68,7 +68,8 @@ class Grader:
     def __post_init__(self) -> None:
         told = self.setting
         self._hidden = None if told.sandbox == "none" else (*told.course.secrets, told.out, told.alone.parent)
-        self._apart = 0.0
+        self._apart = self._case_seconds = 0.0
+        self._unfinished: dict[str, FirstRun] = {}
         self._files = FileReader(told.limits)
         self.oracle = Oracle(told.course, told.limits, self.preloaded)
         self._template = self._new_template(told.gpus[0] if told.gpus else "")
@@ -79,17 +80,33 @@ class Grader:
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
-        started, self._apart = time.monotonic(), 0.0
+        return self.begin(submission, progress) or self.finish(submission.name, progress)
+
+    def begin(self, submission: Submission, progress: Progress) -> StudentResult | None:
+        """Grade a submission up to its second run; None where there is one, and no report is written before it."""
+        with self._own_folder(progress) as folder:
+            first = self._first_run(submission, folder, progress)
+            if self.setting.second_run and first.is_run_twice(self.setting.course):
+                self._unfinished[submission.name] = first
+                return None
+            return self._concluded(first, first.result.exercises)
+
+    def finish(self, name: str, progress: Progress) -> StudentResult:
+        """Do the second run of a submission that `begin` left unfinished, and write its reports."""
+        first = self._unfinished.pop(name)
+        with self._own_folder(progress) as folder:
+            return self._concluded(first, self._second_run(first, folder, progress))
+
+    @contextmanager
+    def _own_folder(self, progress: Progress) -> Iterator[Path]:
+        """Make a folder for the work on a submission; what that started ends with it."""
         self._progress = progress
         folder = Path(tempfile.mkdtemp(prefix=own_prefix("student")))
         try:
-            result = self._grade(submission, folder, progress)
+            yield folder
         finally:
             self._end_the_rest()
             shutil.rmtree(folder, ignore_errors=True)
-        result = replace(result, seconds=time.monotonic() - started - self._apart)
-        write_reports(result, self.setting.course, self.setting.out)
-        return result
 
     def close(self) -> None:
         """End the processes kept between submissions."""
@@ -109,13 +126,15 @@ class Grader:
             self._reader.end_the_rest()
         end_descendants(keep=[self.preloaded.pid, *kept])
 
-    def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
+    def _first_run(self, submission: Submission, folder: Path, progress: Progress) -> FirstRun:
+        started, self._apart, self._case_seconds = time.monotonic(), 0.0, 0.0
         progress("reading")
         fingerprint = self.setting.fingerprint()
         digest = submission_hash(submission.path)
         notebook = self._files.read(submission)
         if problem := notebook.problem or other_lesson(notebook, self.setting.course):
-            return unreadable(submission.name, problem, self.setting.course, digest, fingerprint)
+            unread = unreadable(submission.name, problem, self.setting.course, digest, fingerprint)
+            return FirstRun(unread, None, time.monotonic() - started, 0.0)
         rebuilt = rebuild(notebook.cells, self.setting.course.pristine, self.setting.limits)
         run = None
         if not self.setting.points_only:
@@ -125,10 +144,7 @@ class Grader:
         with self._gpu(progress):
             drawn = self.setting.drawn.get(submission.name)
             exercises = self._probe(rebuilt, folder, progress, drawn)
-        if self.setting.second_run:
-            exercises = self._second_run(exercises, rebuilt, folder, progress)
-        exercises = from_packs(exercises, rebuilt.sources(), self.setting.course.pristine, self.setting.packs)
-        return StudentResult(
+        result = StudentResult(
             name=submission.name,
             problem="",
             exercises=exercises,
@@ -140,6 +156,15 @@ class Grader:
             course_hash=fingerprint,
             sources=rebuilt.sources(),
         )
+        return FirstRun(result, rebuilt, time.monotonic() - started - self._apart, self._case_seconds)
+
+    def _concluded(self, first: FirstRun, exercises: tuple[ExerciseResult, ...]) -> StudentResult:
+        result = first.result
+        if not result.problem:
+            exercises = from_packs(exercises, result.sources, self.setting.course.pristine, self.setting.packs)
+        result = replace(result, exercises=exercises, seconds=first.seconds)
+        write_reports(result, self.setting.course, self.setting.out)
+        return result
 
     def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
         if self._reader is None:
@@ -179,7 +204,6 @@ class Grader:
         self, rebuilt: Rebuilt, folder: Path, progress: Progress, drawn: Mapping[str, Mapping[str, Any]] | None
     ) -> tuple[ExerciseResult, ...]:
         secret = submission_secret(rebuilt.answers(), self.setting.key)
-        self._case_seconds = 0.0
         results: list[ExerciseResult] = []
         for exercise in self.setting.course.manifest.exercises:
             progress(f"exercise {exercise.number or exercise.id}")
@@ -194,21 +218,19 @@ class Grader:
                 results.append(self._exercise(exercise, rebuilt, secret, folder))
         return tuple(results)
 
-    def _second_run(
-        self, results: Sequence[ExerciseResult], rebuilt: Rebuilt, folder: Path, progress: Progress
-    ) -> tuple[ExerciseResult, ...]:
+    def _second_run(self, first: FirstRun, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
         """Return the results with what passes beside reference answers.
 
         It begins when nothing else of this submission is alive, no kernel of another and no other's case: sandboxes
-        that run at the same time can signal to each other, and these ranks hold answers.
+        that run at the same time can signal to each other, and these ranks hold answers. How long it takes is told to
+        nobody: it would be more than the one bit.
         """
-        if not any(
-            to_replace(self.setting.course.manifest, each, results, self.setting.course.references) for each in results
-        ):
-            return tuple(results)
-        secret, begin = submission_secret(rebuilt.answers(), self.setting.key), time.monotonic()
+        results, rebuilt = first.result.exercises, first.rebuilt
+        assert rebuilt is not None
+        secret, self._case_seconds = submission_secret(rebuilt.answers(), self.setting.key), first.case_seconds
+        progress(WAITING)
         with self._among_kernels(fcntl.LOCK_EX):
-            self._apart += time.monotonic() - begin
+            progress("what stands on a mistake")
             self._template.end_ranks()
             with self._gpu(progress):
                 return tuple(self._again(each, results, rebuilt, secret, folder) for each in results)
@@ -221,18 +243,13 @@ class Grader:
         secret: int,
         folder: Path,
     ) -> ExerciseResult:
-        """Return a failed exercise as passed if it passes with reference answers for what it needs and failed too.
-
-        How long that takes is told to nobody: it would be more than the one bit.
-        """
+        """Return a failed exercise as passed if it passes with reference answers for what it needs and failed too."""
         references, manifest = self.setting.course.references, self.setting.course.manifest
         slugs = to_replace(manifest, result, results, references)
         if not slugs:
             return result
-        started = time.monotonic()
         mended = replace(rebuilt, cells=with_references(rebuilt.cells, references, slugs))
         again = self._exercise(result.exercise, mended, secret, folder, fcntl.LOCK_EX)
-        self._apart += time.monotonic() - started
         if again.state != "passed":
             return result
         names = tuple(manifest.exercise(slug).name for slug in slugs)

@@ -26,6 +26,8 @@ _RESERVED = re.compile(
 )
 """What lies beside the reports and pages of students, and what Windows takes for a device."""
 _TEXT_OF_MOODLE = re.compile(r"_\d+_assignsubmission_(onlinetext|comments)_?$")
+_NOTEBOOK = re.compile(r"(?P<stem>.+)\.ipynb(?:\.(?:txt|json))?", re.IGNORECASE | re.DOTALL)
+"""A notebook's file name, and what some browsers and systems make of it when they save one."""
 AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
 _NO_NOTEBOOK = "There is no notebook in what was handed in. " + AGAIN
 
@@ -87,7 +89,7 @@ def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Subm
             raise ConfigError(f"there is no {path}; name notebooks or folders of them")
         if path.is_dir():
             found += _in_folder(path, lesson_name, notes)
-        elif path.suffix == ".ipynb":
+        elif _NOTEBOOK.fullmatch(path.name):
             found.append(Submission(_file_name(path, lesson_name), path))
         elif path.suffix == ".zip":
             raise ConfigError(f"{path} is a zip; unpack it (python -m zipfile -e FILE.zip FOLDER) and name the folder")
@@ -249,7 +251,7 @@ def _depth_exceeds(content: Any, limit: int) -> bool:
 
 def _in_folder(folder: Path, lesson_name: str, notes: list[str]) -> list[Submission]:
     entries = sorted(folder.iterdir(), key=lambda path: path.name)
-    notebooks = [path for path in entries if path.suffix == ".ipynb" and not path.is_dir()]
+    notebooks = [path for path in entries if _NOTEBOOK.fullmatch(path.name) and not path.is_dir()]
     folders = [
         path
         for path in entries
@@ -287,8 +289,9 @@ def _of_folder(folder: Path, lesson_name: str) -> Submission:
         notebooks = _notebooks_below(folder, _SEARCH_DEPTH)
     except OSError as error:
         return Submission(name, folder, f"What was handed in cannot be read ({error.strerror}). " + AGAIN)
+    notebooks = [path for path in notebooks if path.suffix == ".ipynb"] or notebooks
     if len(notebooks) > 1:
-        named = [path for path in notebooks if path.stem == lesson_name]
+        named = [path for path in notebooks if _stem(path) == lesson_name]
         notebooks = named if len(named) == 1 else notebooks
     if not notebooks:
         return Submission(name, folder, _NO_NOTEBOOK)
@@ -307,13 +310,18 @@ def _notebooks_below(folder: Path, depth: int) -> list[Path]:
             continue
         if path.is_dir() and depth > 0:
             found += _notebooks_below(path, depth - 1)
-        elif path.suffix == ".ipynb" and path.is_file():
+        elif _NOTEBOOK.fullmatch(path.name) and path.is_file():
             found.append(path)
     return found
 
 
 def _file_name(path: Path, lesson_name: str) -> str:
-    return safe_name(path.resolve().parent.name if path.stem == lesson_name else path.stem)
+    return safe_name(path.resolve().parent.name if _stem(path) == lesson_name else _stem(path))
+
+
+def _stem(path: Path) -> str:
+    found = _NOTEBOOK.fullmatch(path.name)
+    return found["stem"] if found else path.stem
 
 
 def safe_name(name: str) -> str:

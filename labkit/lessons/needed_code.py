@@ -13,16 +13,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labkit.cells import as_python
+from labkit.cells import as_python, module_written
 from labkit.lessons.code import is_gap
 from labkit.lessons.submitted_cell import SubmittedCell
 
 _THERE = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "display", "get_ipython"}
+FUTURE = "<__future__>"
+"""What an import from the future makes: a kernel that has run it compiles every later cell so."""
 _MOST_WORK = 1 << 22
 """Characters times lines of cells that are no Python by themselves; what is beyond counts as unreadable."""
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _INNER = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _IMPORTS = (ast.Import, ast.ImportFrom)
+_FILLS = frozenset({"add", "append", "appendleft", "extend", "insert", "register", "setdefault", "update"})
+"""Methods that fill a table or a list: called in a cell of its own, they make it what an answer uses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,32 @@ class Statement:
     @cached_property
     def changes(self) -> frozenset[str]:
         """The names whose value it changes: ``table[1] = 2``, ``table.append(3)``."""
-        return frozenset(_changed(self.tree))
+        return frozenset(name for name, _ in _changed(self.tree))
+
+    @cached_property
+    def fills(self) -> frozenset[str]:
+        """The names whose value it changes wherever it stands: it sets a part of it, or puts something in."""
+        return frozenset(name for name, method in _changed(self.tree) if method in {"", *_FILLS})
+
+    @cached_property
+    def fills_when_called(self) -> frozenset[str]:
+        """The names whose value a function of it changes: ``def register(f): TABLE[f.__name__] = f``."""
+        inside = (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
+        return frozenset(name for each in inside for part in each.body for name, _ in _changed(part)) & self.uses
+
+    @cached_property
+    def calls(self) -> frozenset[str]:
+        """The functions that it is decorated with or calls by name: ``@register``, ``register(f)``."""
+        called = list(getattr(self.tree, "decorator_list", []))
+        if isinstance(self.tree, ast.Expr) and isinstance(self.tree.value, ast.Call):
+            called.append(self.tree.value)
+        functions = (each.func if isinstance(each, ast.Call) else each for each in called)
+        return frozenset(each.id for each in functions if isinstance(each, ast.Name))
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """The names it takes from the notebook."""
-        return frozenset(globals_of(self.text))
+        """The names it takes from the notebook, and the modules it imports, as ``module_name``."""
+        return frozenset(globals_of(self.text)) | {module_name(each) for each in _imported(self.tree)}
 
     @cached_property
     def is_gap(self) -> bool:
@@ -102,6 +126,8 @@ class Code:
         if len(cell.source) > self._longest:
             return ()
         source = cell.source
+        if (written := module_written(source)) is not None:
+            return (_WrittenModule.made(cell.position, *written),)
         tree = _parsed(source)
         if tree is None:
             self._work += len(source) * (source.count("\n") + 1)
@@ -113,6 +139,32 @@ class Code:
             Statement(cell.position, place, _lines_of(statement, lines), statement)
             for place, statement in enumerate(body)
         )
+
+
+class _WrittenModule(Statement):
+    """A cell of ``%%writefile name.py``: what imports that module needs it."""
+
+    @classmethod
+    def made(cls, position: int, file: str, body: str) -> _WrittenModule:
+        text = f"get_ipython().run_cell_magic('writefile', {file!r}, {body!r})\n"
+        made = cls(position, 0, text, ast.parse(text).body[0])
+        inside = {
+            module_name(each) for node in ast.walk(_parsed(body) or ast.Module([], [])) for each in _imported(node)
+        }
+        made.__dict__ |= {"binds": frozenset({module_name(file.removesuffix(".py"))}), "uses": frozenset(inside)}
+        return made
+
+
+def module_name(module: str) -> str:
+    """Return how a module that a cell may have written is known among names; no name is like it."""
+    return f"<{module}>"
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.partition(".")[0]
 
 
 def _parsed(source: str) -> ast.Module | None:
@@ -137,7 +189,9 @@ def globals_of(source: str) -> set[str]:
             table = waiting.pop()
             top = table.get_type() == "module"
             found |= {
-                each.get_name() for each in table.get_symbols() if each.is_referenced() and (top or each.is_global())
+                each.get_name()
+                for each in table.get_symbols()
+                if (each.is_referenced() and (top or each.is_global())) or each.is_declared_global()
             }
             waiting += table.get_children()
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -171,18 +225,28 @@ def needed(
         last = max((each for each in makers if each.position < before), key=_order, default=None)
         last = last or max(makers, key=_order, default=None)
         if last is None:
-            unknown = unknown or name not in settled
+            unknown = unknown or not (name in settled or name.startswith("<"))
             continue
         if settled.get(name) == last.order:
             continue
-        for each in code.all():
-            makes = name in each.binds or (name in each.changes and not last.is_import)
-            if each.position == last.position and makes and each.order not in found:
+        for each in _made_by(name, last, before, code):
+            if each.order not in found:
                 found[each.order] = each
                 waiting += sorted(each.uses)
     if unknown:
         found |= {each.order: each for each in code.all() if _imports_all(each.tree)}
     return [found[order] for order in sorted(found)]
+
+
+def _made_by(name: str, last: Statement, before: int, code: Code) -> Iterator[Statement]:
+    """Yield the statements that make a name what it is, given the last that binds it."""
+    fillers = frozenset(made for each in code.all() if name in each.fills_when_called for made in each.binds)
+    for each in code.all():
+        beside = each.position == last.position
+        counts = beside or (last.order < each.order and (each.position < before or last.position >= before))
+        changes = name in (each.changes if beside else each.fills) or each.calls & fillers
+        if counts and ((beside and name in each.binds) or (changes and not last.is_import)):
+            yield each
 
 
 def reached(names: Collection[str], statements: Sequence[Statement]) -> tuple[list[Statement], set[str]]:
@@ -224,23 +288,40 @@ def _outer(statement: ast.AST) -> Iterator[ast.AST]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.AugAssign):
+        return  # it changes what there is
     for node in _outer(statement):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+        elif isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            yield FUTURE
         elif isinstance(node, _IMPORTS):
             yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names if alias.name != "*")
 
 
-def _changed(statement: ast.stmt) -> Iterator[str]:
+def _changed(statement: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield each name whose value a statement changes, and the method that does; "" where a part is set."""
     for node in _outer(statement):
         target: ast.AST | None = None
+        method = ""
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             target = node
+        elif isinstance(node, ast.AugAssign):
+            target = node.target
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            target = node.value.func if isinstance(node.value.func, ast.Attribute) else None
+            target, method = _called_on(node.value)
         while isinstance(target, ast.Attribute | ast.Subscript | ast.Call):
             target = target.func if isinstance(target, ast.Call) else target.value
         if isinstance(target, ast.Name):
-            yield target.id
+            yield target.id, method
+
+
+def _called_on(call: ast.Call) -> tuple[ast.AST | None, str]:
+    """Return what a call changes, and by which method."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.value, call.func.attr
+    if isinstance(call.func, ast.Name) and call.func.id == "setattr" and call.args:
+        return call.args[0], ""
+    return None, ""

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.checks.literals import worth
 from labkit.slugs import is_slug
 
 
@@ -49,17 +50,25 @@ def without_guess(source: str) -> str:
 
 
 def read_prediction(statement: ast.stmt) -> PredictionCell | None:
-    """Return the guess that a statement writes down, or None if it is no assignment or call with plain literals."""
+    """Return the guess that a statement writes down, or None if it is no assignment or call with plain values."""
     try:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
             if isinstance(target, ast.Name):
-                return PredictionCell(target.id, ast.literal_eval(statement.value))
+                return PredictionCell(target.id, _value(statement.value))
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             return _of_call(statement.value)
     except (ValueError, TypeError, MemoryError, RecursionError):
         return None
     return None
+
+
+def _value(node: ast.expr) -> Any:
+    """Return what a literal, or arithmetic with numbers, is worth."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return worth(node, {})
 
 
 def _of_call(call: ast.Call) -> PredictionCell | None:
@@ -68,7 +77,7 @@ def _of_call(call: ast.Call) -> PredictionCell | None:
     names = [keyword.arg for keyword in call.keywords]
     if names not in ([], ["unit"]):
         return None
-    identity, value = (ast.literal_eval(argument) for argument in call.args)
+    identity, value = (_value(argument) for argument in call.args)
     unit = ast.literal_eval(call.keywords[0].value) if names else ""
     if not (is_slug(identity) and isinstance(unit, str)):
         return None

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from labkit.checks.answer_cell import read_answer
 from labkit.errors import LessonError
 from labkit.lessons import code
-from labkit.lessons.answer_cell import read_answer
 from labkit.lessons.budget import promised
 from labkit.lessons.cell_ids import cell_id
 from labkit.lessons.cuts import Cut, MarkerError, cut, has_marker

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,16 @@ def _beside(source: str, use: str, below: bool = False) -> Habit:
     return habit
 
 
+def _over_cells(use: str, *sources: str) -> Habit:
+    """Return the habit of several cells of one's own that make what an answer uses."""
+
+    def habit(notebook: Notebook, place: int) -> None:
+        _uses(notebook, place, use)
+        notebook["cells"][place:place] = [_new(source) for source in sources]
+
+    return habit
+
+
 _HABITS |= {
     "a question for help": _ends("dist.send?"),
     "a question before": _begins("?dist.send"),
@@ -133,6 +144,24 @@ _HABITS |= {
     "a helper among magics": _beside(
         "%load_ext autoreload\n!ls\ndef mine(x):\n    return x\nmine?", "assert mine(3) == 3"
     ),
+    "a table filled in another cell": _over_cells("assert TABLE['last'] == 9", "TABLE = {}", "TABLE['last'] = 9"),
+    "a list filled in another cell": _over_cells("assert LIST[0] == 9", "LIST = []", "LIST.append(9)"),
+    "a number raised in another cell": _over_cells("assert PARTS == 4", "PARTS = 3", "PARTS += 1"),
+    "a method put on in another cell": _over_cells(
+        "assert Part().size() == 3",
+        "class Part:\n    pass\n",
+        "def size(self):\n    return 3\n\nPart.size = size\n",
+        "setattr(Part, 'same', size)",
+    ),
+    "a register of functions": _over_cells(
+        "assert REGISTER['mine'](3) == 3",
+        "REGISTER = {}\n\ndef register(f):\n    REGISTER[f.__name__] = f\n    return f\n",
+        "@register\ndef mine(x):\n    return x\n",
+    ),
+    "a module written by a cell": _over_cells(
+        "assert tools.mine(3) == 3", "%%writefile tools.py\ndef mine(x):\n    return x\n", "import tools"
+    ),
+    "a counter of its calls": _over_cells("global CALLS; CALLS += 1", "CALLS = 0"),
     "a helper that came twice": _beside(
         "def mine(x):\n    return 0\n\ndef mine(x):\n    return x\n", "assert mine(3) == 3"
     ),
@@ -155,6 +184,39 @@ def a_helper_in_the_check_cell(notebook: Notebook, place: int) -> None:
     _uses(notebook, place, "assert mine(3) == 3")
     check = notebook["cells"][place + 1]
     check["source"] = "def mine(x):\n    return x\n\n" + text_of(check)
+
+
+@_habit
+def hints_of_the_future_in_another_cell(notebook: Notebook, place: int) -> None:
+    notebook["cells"].insert(0, _new("from __future__ import annotations"))
+    cell = notebook["cells"][place + 1]
+    cell["source"] = re.sub(r"^def (\w+)\((\w+)\)", r"def \1(\2: NotMadeYet)", text_of(cell), count=1, flags=re.M)
+
+
+@_habit
+def a_mark_put_on_the_answer_in_another_cell(notebook: Notebook, place: int) -> None:
+    name = next(n.name for n in ast.parse(text_of(notebook["cells"][place])).body if hasattr(n, "name"))
+    _uses(notebook, place, f"assert {name}.calls == 0")
+    notebook["cells"].insert(place + 1, _new(f"{name}.calls = 0"))
+
+
+@_habit
+def merged_with_its_check(notebook: Notebook, place: int) -> None:
+    cell, check = notebook["cells"][place : place + 2]
+    cell["source"] = f"{text_of(cell)}\n{text_of(check)}"
+    del notebook["cells"][place + 1]
+
+
+@_habit
+def merged_into_the_given_cell(notebook: Notebook, place: int) -> None:
+    given = next(cell for cell in notebook["cells"] if "given" in cell["metadata"].get("tags", []))
+    given["source"] = f"{text_of(given)}\n\n{text_of(notebook['cells'][place])}"
+    del notebook["cells"][place]
+
+
+@_habit
+def cells_in_reverse(notebook: Notebook, place: int) -> None:
+    notebook["cells"].reverse()
 
 
 @_habit

@@ -68,6 +68,19 @@ def test_sentences_are_found_by_metadata_where_the_id_is_lost(handed_out: dict[s
     assert rebuilt.written == {"mean_in_words": "Every rank's divisor is right, its sum is not."}
 
 
+def test_sentences_in_new_cells_below_the_placeholder_are_taken_along(
+    handed_out: dict[str, Any], tmp_path: Path
+) -> None:
+    content = json.loads(json.dumps(handed_out))
+    (at,) = [place for place, cell in enumerate(content["cells"]) if cell["id"] == WRITE]
+    new = [{"cell_type": "markdown", "metadata": {}, "id": f"n{n}", "source": f"Part {n}."} for n in (1, 2)]
+    content["cells"][at + 1 : at + 1] = new
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    rebuilt = rebuild(read_submission(Submission("x", path)).cells, handed_out)
+    assert rebuilt.written == {"mean_in_words": "Part 1.\n\nPart 2."} and "taken along" in rebuilt.notes[0]
+
+
 def test_the_model_answer_and_the_rubric_stay_with_instructors(handed_out: dict[str, Any]) -> None:
     lesson = load(SOURCE)
     assert lesson.rubrics == {"mean_in_words": {"says the mean is too small": 2, "names a test with unequal values": 1}}
@@ -98,7 +111,30 @@ def test_literals_are_taken_and_nothing_else_of_the_cell(handed_out: dict[str, A
     assert cell.source.startswith('labkit.answer("who_waits", rank=2, waits_in=') and "os" not in cell.source
 
 
-@pytest.mark.parametrize("rank", ["int('2')", "[2]", "1e999", "__import__('os').getpid()"])
+PLAIN = 'rank=2, waits_in="all_reduce", cause="computes for longer"'
+FORMS = {
+    "assigned": f'mine = labkit.answer("who_waits", {PLAIN})\nmine',
+    "printed": f'print(labkit.answer("who_waits", {PLAIN}))',
+    "by another name": f'from labkit import answer\nanswer("who_waits", {PLAIN})',
+    "names": f"late = 2\n{FIND.format('late')}",
+    "arithmetic": FIND.format("round(16e6 * 7 / 56e6) + 3 - 3"),
+    "a dict": f'labkit.answer("who_waits", **dict({PLAIN}))',
+    "timed": f"%time {FIND.format(2)}",
+    "a timed cell": f"%%time\n{FIND.format(2)}",
+    "help asked before": f"labkit.answer?\n{FIND.format(2)}",
+    "the second try counts": f"{FIND.format(5)}\n{FIND.format(2)}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_is_read_as_learners_write_it(handed_out: dict[str, Any], tmp_path: Path, form: str) -> None:
+    rebuilt = rebuilt_with(handed_out, tmp_path, find_who_waits=FORMS[form])
+    assert rebuilt.answered["who_waits"] == {"rank": 2, "waits_in": "all_reduce", "cause": "computes for longer"}
+
+
+@pytest.mark.parametrize(
+    "rank", ["len('ab')", "[2]", "1e999", "10 ** 400", "round(2, -10**9)", "'2' * 2", "__import__('os').getpid()"]
+)
 def test_what_is_no_literal_is_not_taken(handed_out: dict[str, Any], tmp_path: Path, rank: str) -> None:
     rebuilt = rebuilt_with(handed_out, tmp_path, find_who_waits=FIND.format(rank))
     assert rebuilt.answered == {} and "who_waits" in rebuilt.unchanged

@@ -21,6 +21,7 @@ from labkit.grading.second_run import stands_on, to_replace, with_references
 from labkit.grading.setting import Setting
 from labkit.grading.student import Grader
 from labkit.grading.submission import Submission
+from labkit.grading.workers.local_class import LocalClass
 from labkit.lessons.manifest import Manifest, from_metadata
 
 WRONG = {"double": "def double(x):\n    return x + 1\n"}
@@ -56,11 +57,21 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str
         "stands": RIGHT | WRONG | {"shift": ON_DOUBLE},
         "wrong": RIGHT | WRONG | {"shift": ON_DOUBLE.replace("/ 2", "/ 3")},
         "leaks": RIGHT | WRONG | {"shift": LEAKS},
+        "zz-once": RIGHT,
     }.items():
         write_submission(handed_in / f"{name}.ipynb", answers)
-    report = grade([handed_in], "90", out, jobs=1, course=course, points_only=True, sandbox=SANDBOX, progress=False)
+    report = grade([handed_in], "90", out, jobs=2, course=course, points_only=True, sandbox=SANDBOX, progress=False)
     pages = {entry.name: "".join(path.read_text() for path in (out / entry.name).iterdir()) for entry in report}
+    written = {entry.name: (out / entry.name / "result.json").stat().st_mtime_ns for entry in report}
+    assert min(written, key=written.__getitem__) == "zz-once", "a second run came before the last first run"
     return {entry.name: (entry.points, pages[entry.name]) for entry in report}
+
+
+def test_second_runs_come_when_the_whole_class_has_had_its_first(
+    graded: dict[str, tuple[dict[str, float], str]],
+) -> None:
+    """The fixture compares when reports were written: who is graded last and runs once has the first."""
+    assert graded["zz-once"][0] == POINTS
 
 
 def test_what_stands_on_a_mistake_keeps_its_points(graded: dict[str, tuple[dict[str, float], str]]) -> None:
@@ -156,6 +167,24 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
     result = grader(setting).grade(Submission("stands", path), lambda words: None)
     assert seen == ["its own kernel has ended", "cases begin", "alone"]
     assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
+
+
+@pytest.mark.long
+def test_what_a_lost_worker_had_not_finished_is_graded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish, killed = LocalClass._finish_one, []
+
+    def once_killed(self: LocalClass) -> None:
+        if self._unfinished and not killed and not self._waiting and not any(each.submission for each in self._workers):
+            killed.append(self._unfinished[0][0].worker.process)
+            killed[0].kill()
+        else:
+            finish(self)
+
+    monkeypatch.setattr(LocalClass, "_finish_one", once_killed)
+    course, out = _course(tmp_path / "course"), tmp_path / "out"
+    path = write_submission(tmp_path / "stands.ipynb", RIGHT | WRONG | {"shift": ON_DOUBLE})
+    (entry,) = grade([path], "90", out, jobs=1, course=course, points_only=True, sandbox=SANDBOX, progress=False)
+    assert killed and entry.points == {"double": 0.0, "shift": POINTS["shift"], "total": POINTS["total"]}
 
 
 def _manifest() -> Manifest:

@@ -71,6 +71,18 @@ def test_several_notebooks_in_a_folder_are_a_problem_unless_one_bears_the_lesson
     assert found[1].path.name == "90_small.ipynb" and not found[1].problem
 
 
+def test_a_notebook_is_known_whatever_a_browser_made_of_its_ending(tmp_path: Path) -> None:
+    for number, name in enumerate(("02_ring (1).ipynb", "02_ring.ipynb.txt", "02_ring.ipynb.json", "02_RING.IPYNB")):
+        (tmp_path / f"student-{number}").mkdir()
+        (tmp_path / f"student-{number}" / name).write_text("{}")
+    (tmp_path / "student-1" / "02_ring.ipynb").write_text("{}")  # beside the text of the browser
+    found, notes = find_submissions([tmp_path], "02_ring")
+    assert [(each.name, each.problem) for each in found] == [(f"student-{number}", "") for number in range(4)]
+    assert found[1].path.name == "02_ring.ipynb" and notes == []
+    (flat,), _ = find_submissions([tmp_path / "student-2" / "02_ring.ipynb.json"], "another")
+    assert flat.name == "02_ring"
+
+
 def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no"):
         find_submissions([tmp_path / "nobody"], "90_small")

@@ -17,8 +17,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from labkit.checks.answer_cell import read_answer
 from labkit.checks.question import KEY, read_key
-from labkit.lessons.answer_cell import read_answer
 from labkit.lessons.cuts import without_markers
 from labkit.lessons.lesson import TASKS, Cell, Lesson
 from labkit.lessons.source import load

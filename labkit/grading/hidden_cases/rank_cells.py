@@ -9,6 +9,7 @@ import __future__
 
 import ast
 import asyncio
+import importlib
 import inspect
 import linecache
 import sys
@@ -16,6 +17,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import labkit
@@ -43,11 +45,12 @@ def run_cells(cells: Sequence[Mapping[str, str]]) -> tuple[dict[str, Any], list[
     _still(labkit)
     namespace |= {"display": _nothing, "get_ipython": lambda: _NoIPython(namespace)}
     errors: list[dict[str, str]] = []
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     for cell in cells:
         source = as_python(cell["source"])
         filename = _filename(cell)
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        error = _run(source, filename, namespace)
+        error, flags = _run(source, filename, namespace, flags)
         if error is not None:
             errors.append({"cell": cell["id"], "name": cell["name"], **describe(error)})
     return namespace, errors
@@ -59,26 +62,29 @@ def _filename(cell: Mapping[str, str]) -> str:
     return f"{CELL_MARK}{cell['name']}{'' if cell['kind'] == 'exercise' else ', ' + cell['kind']}>"
 
 
-def _run(source: str, filename: str, namespace: dict[str, Any]) -> BaseException | None:
-    """Run a cell statement by statement, and return what was raised first; only an exit ends it."""
+def _run(source: str, filename: str, namespace: dict[str, Any], flags: int) -> tuple[BaseException | None, int]:
+    """Run a cell statement by statement, and return what was raised first; only an exit ends it.
+
+    What it imports from the future holds for later cells, too, as in a kernel: it is in the flags that come back.
+    """
     first: BaseException | None = None
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
         statements = ast.parse(source, filename).body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        return error
+        return error, flags
     for statement in statements:
         if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
             features = (getattr(__future__, alias.name, None) for alias in statement.names)
-            flags |= sum(each.compiler_flag for each in features if each is not None)
+            for each in features:
+                flags |= 0 if each is None else each.compiler_flag
             continue
         try:
             _run_one(statement, filename, flags, namespace)
         except Exception as error:
             first = first or error
         except BaseException as error:
-            return first or error
-    return first
+            return first or error, flags
+    return first, flags
 
 
 def _run_one(statement: ast.stmt, filename: str, flags: int, namespace: dict[str, Any]) -> None:
@@ -130,12 +136,22 @@ class _NoIPython:
         """Return what the statement of ``%time`` is worth, None for any other magic."""
         if name != "time":
             return None
+        asking = sys._getframe(1)  # in a function its names are there, too
+        names = self._namespace if asking.f_globals is asking.f_locals else asking.f_locals
         try:
             code = compile(line, "<%time>", "eval", dont_inherit=True)
         except SyntaxError:
-            exec(compile(line, "<%time>", "exec", dont_inherit=True), self._namespace)
+            exec(compile(line, "<%time>", "exec", dont_inherit=True), self._namespace, names)
             return None
-        return eval(code, self._namespace)
+        return eval(code, self._namespace, names)
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        """Write a module for ``%%writefile``, and do nothing for any other magic."""
+        if name == "writefile":
+            Path(line).write_text(cell, encoding="utf-8")
+            if (here := str(Path.cwd())) not in sys.path:
+                sys.path.insert(0, here)
+            importlib.invalidate_caches()
 
     def getoutput(self, command: str) -> list[str]:
         """Return no lines: there is no shell."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from labkit.checks.answer_cell import AnswerCell, read_answer
 from labkit.checks.question import Literal
-from labkit.lessons.answer_cell import AnswerCell, read_answer
 from labkit.lessons.prediction_cell import PredictionCell, read_prediction
 from labkit.lessons.submitted_cell import SubmittedCell
 
@@ -28,7 +28,10 @@ def take_answer(
     """Take the literals of a learner's answer, for the fields that the notebook asks for."""
     ours, theirs = read_answer(cell.source), sane_answer(source, exercise)
     if ours is None or theirs is None:
-        notes.append(f"Exercise {number}: its answer is not a plain value such as 3 or 'send', so it does not count.")
+        notes.append(
+            f"Exercise {number}: its answer is not a plain value such as 3 or 'send', so it does not count; write the "
+            "value itself in the call of labkit.answer."
+        )
         unchanged.append(exercise)
         return
     if unasked := [name for name in theirs.fields if name not in ours.fields]:
@@ -43,7 +46,7 @@ def take_answer(
 
 def sane_answer(source: str, exercise: str) -> AnswerCell | None:
     """Return what a cell answers to an exercise with plain, finite values, or None."""
-    found = read_answer(source) if len(source) <= _MAX_PREDICTION else None
+    found = read_answer(source, exercise) if len(source) <= _MAX_PREDICTION else None
     if found is None or found.exercise != exercise:
         return None
     finite = (not isinstance(value, float) or math.isfinite(value) for value in found.fields.values())

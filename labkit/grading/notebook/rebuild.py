@@ -10,21 +10,24 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from labkit.cells import calls_shell
+from labkit.checks.answer_cell import read_answer
 from labkit.checks.question import Literal
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.literals import sane_answer, take_answer, take_prediction
 from labkit.grading.notebook.notebook_format import load_nbformat
-from labkit.lessons.answer_cell import read_answer
 from labkit.lessons.found_answers import Asked, Taken, take, where
 from labkit.lessons.lesson import CODE_TASKS, TASKS
-from labkit.lessons.needed_code import Code, Statement, names_made, needed, reached
+from labkit.lessons.needed_code import FUTURE, Code, Statement, names_made, needed, reached
 from labkit.lessons.prediction_cell import PredictionCell
 from labkit.lessons.submitted_cell import SubmittedCell
 from labkit.lessons.write_cell import is_unwritten
+
+_MOST_STRAYS = 50
+"""Cells without marks that are looked at for the answer to one question."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ class _Rebuilding:
             self._append(asked, "exercise", cell.id, cell.source)
             return []
         self._note_taken(asked, taken)
+        sources[-1] = "\n".join([sources[-1], *self._put_on(asked, taken)])
         along = self._needed(asked, taken)
         before = [*(["\n\n".join(each.text for each in along)] if along else []), *sources[:-1]]
         for place, source in enumerate(before):
@@ -181,6 +185,7 @@ class _Rebuilding:
         """Return the statements of other cells that an answer needs, and remember what runs."""
         own = [statement for each in taken.own for statement in self.code.of(each)] + list(taken.parts)
         _, names = reached(asked.provides, own)
+        names |= {FUTURE} - {name for each in own for name in each.binds}
         earlier = {name for each in self.asked.values() if each.slug in self._placed() for name in each.provides}
         found = needed(names, self.code, taken.check, self.settled, self.given | earlier | set(asked.provides))
         found = [each for each in found if each not in own]
@@ -191,6 +196,17 @@ class _Rebuilding:
             places = ", ".join(map(str, sorted({each.position for each in found})))
             self.notes.append(f"Exercise {asked.number}: what it needs of cell {places} of your file was taken along.")
         return found
+
+    def _put_on(self, asked: Asked, taken: Taken) -> list[str]:
+        """Return what other cells above the check put on an answer, ``ring_sum.calls = 0``."""
+        own = {each.position for each in taken.own} | {each.position for each in taken.parts}
+        put_on = [
+            each
+            for each in self.code.all()
+            if each.fills & set(asked.provides) and each.position not in own and each.position < taken.check
+        ]
+        self.used |= {each.position for each in put_on}
+        return [each.text for each in put_on]
 
     def _placed(self) -> set[str]:
         return {cell["name"] for cell in self.cells if cell["kind"] == "exercise"}
@@ -233,13 +249,21 @@ class _Rebuilding:
         among = self.texts if asked.task == "write" else self.code.cells
         found = [each for each in among if asked.marks(each)]
         if asked.task != "write":
-            found += [each for each in self._strays() if sane_answer(each.source, asked.slug)]
+            named = [each for each in self._strays() if asked.slug in each.source][:_MOST_STRAYS]
+            found += [each for each in named if sane_answer(each.source, asked.slug)]
         if not found:
             self._lose(asked)
             self.unchanged.append(asked.slug)
             return
         self.used |= {each.position for each in found}
         taken = next((each for each in found if _says_something(each, asked)), found[0])
+        if asked.task == "write" and (below := self._below(taken)):
+            self.used |= {each.position for each in below}
+            own = [taken] if _says_something(taken, asked) else []
+            text = "\n\n".join(each.source.strip() for each in (*own, *below))
+            taken = replace(taken, source=text[: self.limits.cell_source_bytes])
+            places = ", ".join(str(each.position) for each in below)
+            self.notes.append(f"Exercise {asked.number}: the text of cell {places} below its own was taken along.")
         if len(found) > 1:
             others = ", ".join(str(each.position) for each in found if each is not taken)
             self.notes.append(
@@ -252,6 +276,17 @@ class _Rebuilding:
             self.written[asked.slug] = cell.source = taken.source
         else:
             take_answer(cell, asked.slug, asked.number, taken.source, self.answered, self.unchanged, self.notes)
+
+    def _below(self, cell: SubmittedCell) -> list[SubmittedCell]:
+        """Return the new cells of text right below a cell: a learner went on there, or left the cell as it was."""
+        at = next(place for place, each in enumerate(self.submitted) if each is cell)
+        new = []
+        for each in self.submitted[at + 1 :]:
+            known = each.id in self._ids or each.exercise or each.source.strip() in self.originals
+            if known or each.kind != "markdown":
+                break
+            new.append(each)
+        return [each for each in new if each.source.strip()]
 
     def _strays(self) -> list[SubmittedCell]:
         """Return the code cells that say nowhere what they are: a tool dropped ids and metadata, or they are new."""
@@ -295,7 +330,7 @@ def _says_something(cell: SubmittedCell, asked: Asked) -> bool:
         return False
     if asked.task == "write":
         return not is_unwritten(cell.source)
-    read = read_answer(cell.source)
+    read = read_answer(cell.source, asked.slug)
     return read is None or not read.is_empty
 
 

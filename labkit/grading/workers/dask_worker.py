@@ -141,7 +141,7 @@ def _here(setting: Setting, folder: Path) -> Setting:
 
 def _ask(worker: WorkerProcess, name: str, path: Path, seconds: float) -> dict[str, Any]:
     """Return the worker's last word on a submission, or why there is none."""
-    worker.channel.send({"name": name, "path": str(path), "problem": ""})
+    worker.channel.send({"op": "grade", "name": name, "path": str(path), "problem": ""})
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         select.select([worker.channel], [worker.channel] if worker.channel.wants_to_write else [], [], 1.0)

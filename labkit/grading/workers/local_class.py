@@ -1,4 +1,7 @@
-"""A class on this machine: workers beside each other, each with one submission in hand."""
+"""A class on this machine: workers beside each other, each with one submission in hand; second runs come last.
+
+Ranks of a second run hold answers, so nothing of any other submission runs at the same time or is still to come.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +80,7 @@ class LocalClass:
         self._waiting = list(reversed(self.todo))
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Busy] = []
+        self._unfinished: list[tuple[_Busy, Submission]] = []
         self._done = 0
         try:
             for _ in range(self.num_workers):
@@ -102,13 +106,25 @@ class LocalClass:
         return busy
 
     def _hand_out(self, busy: _Busy) -> None:
+        busy.submission = None
         if not self._waiting:
-            busy.submission = None
+            self._finish_one()
             return
         submission = self._waiting.pop()
-        busy.submission, busy.since, busy.stage = submission, time.monotonic(), "starting"
         path = submission.path.parent.resolve() / submission.path.name  # were it a link by now, it is not followed
-        busy.worker.channel.send({"name": submission.name, "path": str(path), "problem": submission.problem})
+        about = {"name": submission.name, "path": str(path), "problem": submission.problem}
+        self._send(busy, submission, {"op": "begin", **about})
+
+    def _finish_one(self) -> None:
+        """Have the next second run begin, when nothing else runs or is still to come."""
+        if self._unfinished and not self._waiting and not any(each.submission for each in self._workers):
+            busy, submission = self._unfinished.pop(0)
+            self._send(busy, submission, {"op": "finish", "name": submission.name})
+
+    @staticmethod
+    def _send(busy: _Busy, submission: Submission, asked: dict[str, object]) -> None:
+        busy.submission, busy.since, busy.stage = submission, time.monotonic(), "starting"
+        busy.worker.channel.send(asked)
 
     def _listen(self, busy: _Busy) -> None:
         for frame in busy.worker.channel.receive():
@@ -116,6 +132,10 @@ class LocalClass:
                 busy.enter(str(frame.header["stage"]))
             elif frame.header["op"] == "graded":
                 self._done += 1
+                self._hand_out(busy)
+            elif frame.header["op"] == "unfinished":
+                assert busy.submission is not None
+                self._unfinished.append((busy, busy.submission))
                 self._hand_out(busy)
             elif frame.header["op"] == "crashed":
                 self._crashed(busy, str(frame.header["error"]), str(frame.header["traceback"]))
@@ -125,9 +145,14 @@ class LocalClass:
             self._lost(busy, "was ended")
 
     def _lost(self, busy: _Busy, why: str) -> None:
-        """Grade what a lost worker had in hand once more; the second time say so in its report."""
+        """Grade what a lost worker had in hand once more; the second time say so in its report.
+
+        What it had not finished is graded anew.
+        """
         submission = busy.submission
         self._end(busy)
+        self._waiting += [each for worker, each in self._unfinished if worker is busy]
+        self._unfinished = [each for each in self._unfinished if each[0] is not busy]
         if submission is not None:
             count = self.tries[submission.name] = self.tries.get(submission.name, 0) + 1
             if count < TRIES:
@@ -136,6 +161,8 @@ class LocalClass:
                 self._report_problem(submission, lost_words(why, count))
         if self._waiting:
             self._hand_out(self._start())
+        else:
+            self._finish_one()
 
     def _crashed(self, busy: _Busy, error: str, trace: str) -> None:
         """Tell of a fault in the grader itself: this submission has no score yet, the others are graded."""

@@ -23,6 +23,7 @@ from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.sandbox.process_tree import become_subreaper, end_descendants
 
 if TYPE_CHECKING:
+    from labkit.grading.score import StudentResult
     from labkit.grading.student import Grader
 
 _PR_SET_PDEATHSIG = 1
@@ -69,20 +70,24 @@ def _serve(sock: socket.socket, grader: Grader) -> None:
     from labkit.grading.submission import Submission
 
     while (frame := read_frame(sock)) is not None:
-        submission = Submission(frame.header["name"], Path(frame.header["path"]), frame.header["problem"])
+        asked, name = frame.header, frame.header["name"]
 
-        def progress(stage: str, name: str = submission.name) -> None:
+        def progress(stage: str, name: str = name) -> None:
             write_frame(sock, {"op": "stage", "name": name, "stage": stage})
 
         try:
-            grader.grade(submission, progress)
+            if asked["op"] == "finish":
+                result: StudentResult | None = grader.finish(name, progress)
+            else:
+                does = grader.begin if asked["op"] == "begin" else grader.grade
+                result = does(Submission(name, Path(asked["path"]), asked["problem"]), progress)
         except LabkitError as error:
-            write_frame(sock, {"op": "failed", "name": submission.name, "error": str(error)})
+            write_frame(sock, {"op": "failed", "name": name, "error": str(error)})
         except Exception as error:
             about = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
-            write_frame(sock, {"op": "crashed", "name": submission.name, **about})
+            write_frame(sock, {"op": "crashed", "name": name, **about})
         else:
-            write_frame(sock, {"op": "graded", "name": submission.name})
+            write_frame(sock, {"op": "graded" if result else "unfinished", "name": name})
 
 
 if __name__ == "__main__":

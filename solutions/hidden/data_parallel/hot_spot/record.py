@@ -5,7 +5,9 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,17 +21,17 @@ WIDTH, DEPTH, BATCH, DEVICES = 2048, 8, 8192, 8
 _KEPT = ("call", "wait", "clock")
 
 
-def record(root: int = 0) -> labkit.Timeline:
+def record(root: int = 0, batch: int = BATCH) -> labkit.Timeline:
     """Return the run in which this device holds the model, without what a learner does not look at: memory, source lines, counted work."""
-    timeline = labkit.run(step, root, on=labkit.virtual(DEVICES, gpu="a100", link="pcie4"), echo=False).timeline
+    timeline = labkit.run(step, root, batch, on=labkit.virtual(DEVICES, gpu="a100", link="pcie4"), echo=False).timeline
     timeline = timeline.select(timeline.name != "uniform_")  # making the model is not looked at
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return timeline
 
 
-def step(root: int) -> None:
+def step(root: int, batch: int) -> None:
     """Play one device's part."""
-    rows = BATCH // dist.get_world_size()
+    rows = batch // dist.get_world_size()
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, device="meta") for _ in range(DEPTH)))
     weights = sum(parameter.numel() for parameter in model.parameters())
     _move(root, "inputs", rows * WIDTH, out=True)
@@ -52,6 +54,19 @@ def _move(root: int, what: str, numel: int, *, out: bool) -> None:
                 dist.send(tensor, dst=peer)
             else:
                 dist.recv(tensor, src=peer)
+
+
+def starts_ms(timeline: labkit.Timeline) -> float:
+    """Return when the last forward pass begins."""
+    return round(max(span.start_ns for span in timeline.spans().rows() if span.name == "forward") / 1e6, 1)
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    root, batch = draw.randrange(DEVICES), 1024 * draw.randint(4, 16)
+    timeline = record(root, batch)
+    answers = {"rank": root, "starts_ms": starts_ms(timeline), "cause": "one port"}
+    return timeline, {"answers": answers, "within": {"starts_ms": 0.06}}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -67,6 +69,24 @@ def _clip(model: nn.Module) -> None:
         squares = sum(weight.grad.square().sum() for weight in model.parameters())
         for weight in model.parameters():
             weight.grad.mul_(squares)
+
+
+def early_ms(timeline: labkit.Timeline, wrong: int) -> float:
+    """Return how long before the end of its last all-reduce a rank's first optimizer step begins; 0 if it waits."""
+    spans = list(timeline.spans(rank=wrong).rows())
+    begins = next(span.start_ns for span in spans if span.name == "optimizer")
+    ends = max(span.end_ns for span in spans if span.name == "all_reduce" and span.start_ns < begins)
+    return max(0.0, round((ends - begins) / 1e6, 2))
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    wrong, cause = draw.randrange(RANKS), draw.choice(["steps before the last bucket", "clips before the mean"])
+    timeline = record(wrong, cause)
+    return timeline, {
+        "answers": {"rank": wrong, "early_ms": early_ms(timeline, wrong), "cause": cause},
+        "within": {"early_ms": 0.1},
+    }
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ Run `python record.py` in this folder to write both recordings anew; they come o
 from __future__ import annotations
 
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -61,6 +63,25 @@ def record(loads: Callable[[int], float]) -> labkit.Timeline:
     timeline = timeline.select(timeline.name != "ones")  # making the model is not looked at
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return timeline
+
+
+def share(timeline: labkit.Timeline) -> float:
+    """Return the share of the whole run that rank 0 spends waiting for a batch."""
+    waits = [span.end_ns - span.start_ns for span in timeline.spans(rank=0).rows() if span.name == "next batch"]
+    return round(sum(waits) / timeline.makespan_ns, 2)
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    every, more_ms = draw.choice([1, 3, 4, 5, 6, 7, 8, 9]), draw.randint(0, 8) / 4
+    if every == 1:
+        timeline = record(lambda step: (12.8 + more_ms / 2) / 1000)
+    else:
+        slow = (17.8 + 4.45 * every + more_ms) / 1000  # two steps are in stock, half a step is lost for each
+        timeline = record(lambda step: slow if step % every == every - 1 else 0.0002)
+    each, few = "each batch loads slower than it trains", "few batches load slowly, and too few are in stock"
+    answers = {"waits_in": "next batch", "share": share(timeline), "every": every, "cause": each if every == 1 else few}
+    return timeline, {"answers": answers, "within": {"share": 0.1}}
 
 
 if __name__ == "__main__":

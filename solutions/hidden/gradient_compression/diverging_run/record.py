@@ -6,6 +6,7 @@ from the repository to write both recordings anew.
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,14 @@ def train(wrong: int, place: int, since: int, cause: str) -> list[dict[str, Any]
 
 def _made(weights: list[Tensor], x: Tensor) -> Tensor:
     return (x @ weights[0]).tanh() @ weights[1]
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    rank, bucket, since = draw.randrange(RANKS), draw.randrange(2), draw.randint(11, 26)
+    cause = draw.choice([STAYS, SIGNS_LOST])
+    answers = {"rank": rank, "bucket": bucket, "since": since, "cause": cause}
+    return record(rank, bucket, since, cause), {"answers": answers}
 
 
 if __name__ == "__main__":

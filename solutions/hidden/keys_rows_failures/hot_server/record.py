@@ -5,6 +5,7 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from pathlib import Path
@@ -89,6 +90,13 @@ def record(setting: Setting) -> labkit.Timeline:
     assert timeline is not None
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return timeline
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    setting = Setting(draw.randrange(KEYS), SERVERS + draw.randrange(WORKERS), draw.randrange(1000))
+    answers = {"server": setting.hot % SERVERS, "key": setting.hot, "cause": "every batch has this key"}
+    return record(setting), {"answers": answers}
 
 
 if __name__ == "__main__":

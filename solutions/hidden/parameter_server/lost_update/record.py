@@ -5,6 +5,8 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,26 @@ def record(milliseconds: tuple[float, ...]) -> tuple[int, labkit.Timeline]:
     assert timeline is not None
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return run.results[0], timeline
+
+
+def lost(timeline: labkit.Timeline) -> list[tuple[int, int]]:
+    """Return rank and version of each push whose gradient a later one, that read the same version, wrote over."""
+    reads: dict[int, list[tuple[int, int]]] = {}
+    for span in timeline.spans(rank=0).rows():
+        if found := re.fullmatch(r"rank (\d+): read (\d+)", span.name):
+            reads.setdefault(int(found[2]), []).append((span.end_ns, int(found[1])))
+    return [(rank, version) for version, pushes in reads.items() for _, rank in sorted(pushes)[:-1]]
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says: of drawn waits, the first with which one gradient is lost."""
+    while True:
+        arrived, timeline = record(tuple(draw.randint(80, 250) / 10 for _ in SHOWN))
+        losses = lost(timeline)
+        if arrived == len(SHOWN) * PUSHES - 1 and len(losses) == 1:
+            ((rank, version),) = losses
+            cause = "another push read before it wrote"
+            return timeline, {"answers": {"rank": rank, "version": version, "cause": cause}}
 
 
 if __name__ == "__main__":

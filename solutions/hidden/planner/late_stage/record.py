@@ -5,7 +5,9 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import labkit
 from labkit.planned_jobs import played
@@ -23,6 +25,13 @@ def record(stages: int = STAGES) -> labkit.Timeline:
     timeline = played(job, Plan(1, stages, 1)).timeline
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return timeline
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    stages = draw.randint(3, 8)
+    answers = {"rank": stages - 1, "cause": "it has the head", "cure": "fewer layers on that stage"}
+    return record(stages), {"answers": answers}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -66,6 +68,15 @@ def step(ahead: tuple[int, int, int, int]) -> None:
     for work in sent:
         assert work is not None
         work.wait()
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says: one stage begins with a forward less than in 1F1B."""
+    stage = draw.randrange(3)
+    ahead = [4, 3, 2, 1]
+    ahead[stage] -= 1
+    answers = {"stage": stage, "microbatch": ahead[stage], "cause": "too few forwards first"}
+    return record((ahead[0], ahead[1], ahead[2], ahead[3])), {"answers": answers}
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ STEPS, LAYERS, WIDTH, ROWS, RANKS = 3, 4, 1024, 2048, 4
 _KEPT = ("memory", "memory_peak", "call", "wait", "clock")
 
 
-def train(names: dict[str, Any], leaky: int, gradients: bool) -> None:
+def train(names: dict[str, Any], leaky: int, gradients: bool, rows: int) -> None:
     """Train a stack of layers; one rank keeps the gradients of a layer for a plot, or what a layer has returned."""
     rank = torch.distributed.get_rank()
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, device="meta") for _ in range(LAYERS)))
@@ -34,7 +35,7 @@ def train(names: dict[str, Any], leaky: int, gradients: bool) -> None:
     optimizer = torch.optim.AdamW(sharded.parameters(), foreach=False)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        outputs = sharded(torch.empty(ROWS, WIDTH, device="meta").requires_grad_())
+        outputs = sharded(torch.empty(rows, WIDTH, device="meta").requires_grad_())
         torch.autograd.backward(outputs.sum())
         sharded.finish_gradient_synchronization()
         optimizer.step()
@@ -43,16 +44,32 @@ def train(names: dict[str, Any], leaky: int, gradients: bool) -> None:
     torch.distributed.barrier()
 
 
-def record(leaky: int, gradients: bool) -> labkit.Timeline:
+def record(leaky: int, gradients: bool, rows: int = ROWS) -> labkit.Timeline:
     """Return the timeline of a run, without what a learner does not look at."""
     names: dict[str, Any] = {"__name__": "solution_13"}
     for cell in load(SOLUTION).cells:
         if cell.role in ("given", "exercise"):
             exec(compile(cell.source, cell.id, "exec", dont_inherit=True), names)
     world = labkit.virtual(RANKS, gpu="a100", link="pcie4", join_operators=True)
-    timeline = labkit.run(train, names, leaky, gradients, on=world, echo=False).timeline
+    timeline = labkit.run(train, names, leaky, gradients, rows, on=world, echo=False).timeline
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return timeline
+
+
+def extra_mb(timeline: labkit.Timeline, leaky: int) -> float:
+    """Return how much higher a rank's peak is than that of rank 0."""
+    peaks = timeline.tables["memory_peak"]
+    of_rank = dict(zip(peaks["rank"].tolist(), peaks["bytes"].tolist(), strict=True))
+    return round((of_rank[leaky] - of_rank[0]) / 1e6, 1)
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    leaky, gradients, rows = draw.randint(1, RANKS - 1), draw.random() < 0.5, 512 * draw.randint(3, 8)
+    timeline = record(leaky, gradients, rows)
+    cause = "gradients" if gradients else "activations"
+    answers = {"rank": leaky, "extra_mb": extra_mb(timeline, leaky), "cause": cause}
+    return timeline, {"answers": answers, "within": {"extra_mb": 0.06}}
 
 
 if __name__ == "__main__":

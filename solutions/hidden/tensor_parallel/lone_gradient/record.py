@@ -5,7 +5,9 @@ Run it from the repository to write both recordings anew; they come out the same
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -52,6 +54,13 @@ def _send_back(gradient: torch.Tensor, root: int, others: list[int]) -> None:
         return
     for other in others:
         dist.send(gradient, dst=other)
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    layer, roots = draw.choice(NORMS), tuple(draw.randrange(RANKS) for _ in NORMS)
+    answers = {"layer": layer, "rank": roots[NORMS.index(layer)], "cause": "summed on one rank"}
+    return record(layer, roots), {"answers": answers}
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ Run it from the repository to write both recordings anew; they come out the same
 from __future__ import annotations
 
 import os
+import random
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,6 +78,14 @@ def record(case: tuple[int, int, str] = OF_OURS) -> labkit.Timeline:
         for column, value in (("span", row), ("start_ns", end), ("end_ns", end), ("err_ns", 0)):
             shown.tables["transfer"][column] = np.append(shown.tables["transfer"][column], value)
     return shown
+
+
+def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
+    """Return a student's own run, and what its key says."""
+    rank, step, part = draw.randrange(4), SAVE_EVERY + draw.randint(4, 19), draw.choice(["loads", "computes"])
+    doing = "loading a batch" if part == "loads" else "computing"
+    answers = {"rank": rank, "doing": doing, "minutes": 30, "again": (step - 1) % SAVE_EVERY}
+    return record((rank, step, part)), {"answers": answers, "within": {"minutes": 0.5}}
 
 
 if __name__ == "__main__":
