@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ def _computing(timeline: Timeline) -> Timeline:
     keep = (timeline.start_ns >= timeline.end_ns[is_barrier].max()) & ~is_barrier
     step = timeline.select(keep)
     named = step.lane == Lane.REGION
-    columns = {name: np.array(getattr(step, name)) for name in COLUMNS}
+    columns: dict[str, Any] = {name: np.array(getattr(step, name)) for name in COLUMNS}
     for row in np.flatnonzero(step.kind == "sleep"):
         around = named & (step.rank == step.rank[row]) & (step.start_ns <= step.start_ns[row])
         around &= step.end_ns >= step.end_ns[row]

@@ -129,7 +129,8 @@ def simulate(plan: Plan) -> Simulated:
     split, model = plan.layout, plan.job.model
     each = model.layers // split.pipeline
     if each > 2 * _FEW_LAYERS + _MORE and (split.pipeline == 1 or (split.even and not model.layers % split.pipeline)):
-        return _beyond(*(_with_layers(plan, _FEW_LAYERS + more) for more in (0, _MORE)), (each - _FEW_LAYERS) / _MORE)
+        short, longer = (_with_layers(plan, _FEW_LAYERS + more) for more in (0, _MORE))
+        return _beyond(short, longer, (each - _FEW_LAYERS) / _MORE)
     return _of_microbatches(plan)
 
 
