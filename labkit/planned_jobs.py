@@ -6,14 +6,19 @@ A layer runs once on every rank, on tensors without values; the step then takes 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
 from labkit.launch.rank import span
 from labkit.plans.planned_step import Job, Plan
 from labkit.timeline import Timeline
+from labkit.timeline.columns import COLUMNS
+from labkit.timeline.span import Lane
 from labkit.virtual_world import virtual
 from labkit.worlds import run
 
@@ -25,7 +30,7 @@ class Played:
     Attributes:
         seconds: From the first forward to the last parameter gathered.
         layer: What a layer took a microbatch, forward and backward.
-        timeline: Of all ranks.
+        timeline: Of all ranks, the step alone; what a rank computes of microbatch 0 is F0 and B0.
     """
 
     seconds: float
@@ -36,12 +41,34 @@ class Played:
         return f"{1e3 * self.seconds:.1f} ms"
 
 
-def played(job: Job, plan: Plan) -> Played:
-    """Return what one step takes by this plan on virtual H100s, as many as the job has."""
+def played(job: Job, plan: Plan, *, again: Collection[int] = ()) -> Played:
+    """Return what one step takes by this plan on virtual H100s, as many as the job has.
+
+    Args:
+        job: What is trained.
+        plan: How it is split.
+        again: Stages that compute their layers again, whatever the plan says of all.
+    """
     world = virtual(job.num_gpus, gpus_per_node=job.gpus_per_node, algorithm="ring")
-    done = run(_step, job, plan, on=world, echo=False)
+    done = run(_step, job, plan, tuple(again), on=world, echo=False)
     assert done.timeline is not None
-    return Played(max(seconds for seconds, _ in done.results), done.results[0][1], done.timeline)
+    return Played(max(seconds for seconds, _ in done.results), done.results[0][1], _computing(done.timeline))
+
+
+def _computing(timeline: Timeline) -> Timeline:
+    """Return the step of a record; what stood for computing lies where computing lies, by its microbatch's name."""
+    is_barrier = timeline.name == "barrier"
+    keep = (timeline.start_ns >= timeline.end_ns[is_barrier].max()) & ~is_barrier
+    step = timeline.select(keep)
+    named = step.lane == Lane.REGION
+    columns: dict[str, Any] = {name: np.array(getattr(step, name)) for name in COLUMNS}
+    for row in np.flatnonzero(step.kind == "sleep"):
+        around = named & (step.rank == step.rank[row]) & (step.start_ns <= step.start_ns[row])
+        around &= step.end_ns >= step.end_ns[row]
+        columns["name"][row] = step.name[around][0]
+        columns["lane"][row], columns["kind"][row] = Lane.COMPUTE, "compute"
+    tables = {name: table for name, table in step.tables.items() if not name.startswith("memory")}
+    return Timeline(**columns, tables=tables, num_ranks=step.num_ranks).select(~named)
 
 
 @dataclass(frozen=True)
@@ -66,9 +93,9 @@ def _places(plan: Plan) -> _Places:
     return _Places(rank // (plan.data * plan.tensor), **groups)
 
 
-def _step(job: Job, plan: Plan) -> tuple[float, tuple[float, float]]:
+def _step(job: Job, plan: Plan, again: tuple[int, ...]) -> tuple[float, tuple[float, float]]:
     at = _places(plan)
-    layer = _layer_seconds(job, plan, at.tensor)
+    layer = _layer_seconds(job, replace(plan, recompute=plan.recompute or at.stage in again), at.tensor)
     head = _head_seconds(job, plan, at.tensor) if at.stage == plan.pipeline - 1 else (0.0, 0.0)
     dist.barrier()
     begin = time.perf_counter()

@@ -13,7 +13,8 @@ import typer
 
 from labkit.errors import ConfigError
 from labkit.hardware import find_device, find_link
-from labkit.planner.carry_over import as_device_mesh, as_megatron, as_torchtitan
+from labkit.planner.carry_over import as_device_mesh, as_megatron, as_torchtitan, as_torchtitan_main
+from labkit.planner.costs import PROGRAMS, costs_of
 from labkit.planner.layout import RECOMPUTE
 from labkit.planner.model import Model, find_model, with_sequence
 from labkit.planner.plan import Job, Plan, best_plans
@@ -28,7 +29,7 @@ _PANEL = "Learn"
 _SIZES = ("layers", "hidden", "heads", "intermediate", "vocabulary")
 _BATCH = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KM]?)")
 _CARRIED: dict[str, Callable[[Plan], str]] = {
-    "mesh": as_device_mesh, "torchtitan": as_torchtitan, "megatron": as_megatron,
+    "mesh": as_device_mesh, "torchtitan": as_torchtitan, "torchtitan-main": as_torchtitan_main, "megatron": as_megatron,
 }  # fmt: skip
 
 
@@ -60,11 +61,15 @@ def plan(
     vocabulary: Annotated[int | None, typer.Option()] = None,
     zero: Annotated[list[int] | None, typer.Option(help="Stages of ZeRO that may be used (default: all).")] = None,
     recompute: Annotated[str | None, typer.Option(help="none or full (default: either).")] = None,
+    program: Annotated[
+        str,
+        typer.Option(help=f"What trains: {join(PROGRAMS)} (default: nanotron for its models, megatron for others)."),
+    ] = "",
     top: Annotated[int, typer.Option(min=1, help="How many plans to show.")] = 3,
     verify: Annotated[
         int, typer.Option(min=0, help="Run a step of this many of the best plans on the virtual cluster.")
     ] = 0,
-    carry: Annotated[str | None, typer.Option(help="Print the best plan for mesh, torchtitan or megatron.")] = None,
+    carry: Annotated[str | None, typer.Option(help=f"Print the best plan for {join(_CARRIED)}.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the plans to this file.")] = None,
     table: Annotated[Path | None, typer.Option(help="Predict each row of this table of runs instead.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the predicted table goes.")] = None,
@@ -79,7 +84,7 @@ def plan(
     if table is not None:
         if out is None:
             raise ConfigError("--table needs --out, the file that the predicted table goes to.")
-        done = predict_table(table, out, machines)
+        done = predict_table(table, out, machines, program)
         typer.echo(f"{done.num_rows - len(done.left_out)} of {done.num_rows} rows predicted: {out}")
         for line, problem in done.left_out[:3]:
             typer.echo(f"line {line}: {problem}")
@@ -94,7 +99,7 @@ def plan(
     chosen = with_sequence(_described(model, sizes, kv_heads, seq), seq)
     if gpus is None:
         raise ConfigError("A plan needs --gpus, how many GPUs there are.")
-    job = Job(chosen, gpus, _sequences(batch, chosen.sequence), machines)
+    job = Job(chosen, gpus, _sequences(batch, chosen.sequence), machines, costs_of(chosen.name, program))
     again = (recompute,) if recompute else RECOMPUTE
     plans = best_plans(job, max(top, verify), zeros=tuple(zero) if zero else (0, 1, 2, 3), recomputes=again)
     for said in _told(plans[:top]):

@@ -55,7 +55,10 @@ class PlannedStage(nn.Module):
 
     def __init__(self, model: Model, layout: Layout, mesh: DeviceMesh) -> None:
         super().__init__()
-        part, group = stages(model, layout.pipeline)[mesh.get_local_rank("pipeline")], mesh.get_group("tensor")
+        part, group = (
+            stages(model, layout.pipeline, layout.even)[mesh.get_local_rank("pipeline")],
+            mesh.get_group("tensor"),
+        )
         self.again = layout.recompute == "full"
         self.embedding = Embedding(model, group) if part.first else None
         self.blocks = nn.ModuleList(PlannedBlock(model, group) for _ in range(part.layers))
@@ -211,8 +214,8 @@ class _Neighbours:
         self.group, self.stage = mesh.get_group("pipeline"), mesh.get_local_rank("pipeline")
         self.before = self.stage - 1 if self.stage else None
         self.after = self.stage + 1 if self.stage < layout.pipeline - 1 else None
-        before = stages(model, layout.pipeline)[self.stage - 1] if self.stage else None
-        after = stages(model, layout.pipeline)[self.stage]
+        before = stages(model, layout.pipeline, layout.even)[self.stage - 1] if self.stage else None
+        after = stages(model, layout.pipeline, layout.even)[self.stage]
         activation = (model.sequence // layout.tensor, layout.microbatch, model.hidden), torch.bfloat16
         loss = (), torch.float32
         self.of_input: Any = loss if before is not None and before.last else activation

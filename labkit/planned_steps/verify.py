@@ -17,7 +17,8 @@ from labkit.units import format_bytes, format_percent, format_time
 from labkit.virtual_world import VirtualWorld, virtual
 from labkit.worlds import run
 
-_MORE = 2  # microbatches by which two runs differ
+_MORE = 2  # microbatches, or layers of a stage, by which two runs differ
+_FEW_LAYERS = 3
 _PRODUCTS = ("mm", "addmm", "bmm", "_scaled_dot_product")
 _TENSOR = ("all_gather_into_tensor", "reduce_scatter_tensor")
 PARTS = {
@@ -122,22 +123,42 @@ def machines_of(plan: Plan) -> VirtualWorld:
 def simulate(plan: Plan) -> Simulated:
     """Return what a plan's step takes on the virtual cluster.
 
-    Where a step has many microbatches, two steps with fewer run in its place: once the pipeline is full, each
-    microbatch more takes as long as the one before.
+    Where stages alike have many layers, or a step has many microbatches, two steps with fewer run in its place: each
+    layer more takes and holds as much as the one before, and so does, once the pipeline is full, each microbatch.
     """
-    few, count = plan.layout.pipeline + 2, plan.layout.accumulation
+    split, model = plan.layout, plan.job.model
+    each = model.layers // split.pipeline
+    if each > 2 * _FEW_LAYERS + _MORE and (split.pipeline == 1 or (split.even and not model.layers % split.pipeline)):
+        short, longer = (_with_layers(plan, _FEW_LAYERS + more) for more in (0, _MORE))
+        return _beyond(short, longer, (each - _FEW_LAYERS) / _MORE)
+    return _of_microbatches(plan)
+
+
+def _with_layers(plan: Plan, each: int) -> Simulated:
+    """Return the step of a model of which each stage has so many layers."""
+    model = replace(plan.job.model, layers=each * plan.layout.pipeline)
+    return _of_microbatches(replace(plan, job=replace(plan.job, model=model)))
+
+
+def _of_microbatches(plan: Plan) -> Simulated:
+    few, count = plan.layout.pipeline + 2 if plan.layout.pipeline > 1 else 1, plan.layout.accumulation
     if count <= 2 * few + _MORE:
         return simulate_whole(plan)
     short, longer = (
         simulate_whole(replace(plan, layout=replace(plan.layout, accumulation=few + more))) for more in (0, _MORE)
     )
-    times = (count - few) / _MORE
+    # All microbatches in flight are there with few, too.
+    return replace(_beyond(short, longer, (count - few) / _MORE), memory_bytes=longer.memory_bytes)
 
-    def at_count(one: float, other: float) -> float:
+
+def _beyond(short: Simulated, longer: Simulated, times: float) -> Simulated:
+    """Return a step that is so many times further from a short one than a longer one is."""
+
+    def at(one: float, other: float) -> float:
         return one + times * (other - one)
 
-    parts = {name: at_count(spent, longer.parts[name]) for name, spent in short.parts.items()}
-    return Simulated(at_count(short.seconds, longer.seconds), parts, longer.memory_bytes)
+    parts = {name: at(spent, longer.parts[name]) for name, spent in short.parts.items()}
+    return Simulated(at(short.seconds, longer.seconds), parts, round(at(short.memory_bytes, longer.memory_bytes)))
 
 
 def simulate_whole(plan: Plan) -> Simulated:

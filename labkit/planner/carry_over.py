@@ -1,4 +1,4 @@
-"""A plan in other programs' words: a DeviceMesh, torchtitan's and Megatron-LM's arguments."""
+"""A plan in other programs' words: a DeviceMesh, torchtitan's arguments and configuration, Megatron-LM's arguments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _imports(split: Layout) -> list[str]:
 
 
 def as_torchtitan(plan: Plan) -> str:
-    """Return the arguments of torchtitan 0.2 (later versions count a batch in tokens).
+    """Return the arguments of torchtitan 0.2.2 (its ``config/job_config.py``).
 
     torchtitan shards with FSDP or replicates: ZeRO 1 becomes FSDP, too.
     """
@@ -65,6 +65,42 @@ def as_torchtitan(plan: Plan) -> str:
     return " ".join(said)
 
 
+def as_torchtitan_main(plan: Plan) -> str:
+    """Return lines for the configuration of torchtitan's main branch of August 2026, which is Python.
+
+    It counts in tokens, and recomputation is no argument there (``config/configs.py``, ``trainer.py``).
+    """
+    split, sequence = plan.layout, plan.job.model.sequence
+    sharded = split.zero > 0
+    training = {
+        "max_context_length": sequence,
+        "num_tokens_per_microbatch_per_dp_rank": split.microbatch * sequence,
+        "num_tokens_per_train_step": split.batch * sequence,
+    }
+    parallelism: dict[str, object] = {
+        "data_parallel_shard_degree": split.data if sharded else 1,
+        "data_parallel_replicate_degree": 1 if sharded else split.data,
+        "tensor_parallel_degree": split.tensor,
+        "pipeline_parallel_degree": split.pipeline,
+    }
+    if split.sharding > 1:
+        parallelism["fsdp_reshard_after_forward"] = "always" if split.sharding == 3 else "never"
+    if split.pipeline > 1:
+        parallelism["num_pp_microbatches"] = split.accumulation
+        parallelism["pipeline_parallel_schedule"] = "1F1B"
+    again = "FullAC.Config()" if split.recompute == "full" else "None"
+    return "\n".join(
+        [
+            "from torchtitan.distributed.activation_checkpoint import FullAC",
+            "",
+            "# config: a Trainer.Config of the model",
+            *(f"config.training.{name} = {value}" for name, value in training.items()),
+            *(f"config.parallelism.{name} = {value!r}" for name, value in parallelism.items()),
+            f"config.activation_checkpoint = {again}",
+        ]
+    )
+
+
 def as_megatron(plan: Plan) -> str:
     """Return Megatron-LM's arguments (``megatron/training/arguments.py`` of NVIDIA/Megatron-LM)."""
     split, model = plan.layout, plan.job.model
@@ -85,6 +121,8 @@ def as_megatron(plan: Plan) -> str:
         said.append(f"--group-query-attention --num-query-groups {model.kv_heads}")
     if model.gated:
         said.append("--swiglu")
+    if model.layers % split.pipeline and not (model.layers + 2) % split.pipeline:
+        said.append("--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split")
     if split.tensor > 1:
         said.append("--sequence-parallel")
     if split.zero == 3:

@@ -6,8 +6,11 @@ The peaks of devices and links are those of ``labkit.hardware``, which the virtu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+from labkit.errors import ConfigError
+from labkit.words import join
 
 #: Share of the bfloat16 peak that flash attention reaches, forward and backward; other devices as "".
 ATTENTION_SHARE: Mapping[str, float] = MappingProxyType(
@@ -62,6 +65,7 @@ class Costs:
         step_s: What a step costs besides (loss to the host, clipping, logging).
         retry_s: What each neighbour in a pipeline costs a stage for each microbatch when memory is nearly full: the
             allocator gives blocks back to the driver, which waits for the device.
+        even_stages: Whether the program gives stages equal numbers of layers, and not equal work.
     """
 
     name: str
@@ -95,6 +99,7 @@ class Costs:
     optimizer_passes: float = 30.0
     step_s: float = 0.0
     retry_s: float = 0.0
+    even_stages: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,3 +170,34 @@ HELD_BY_NANOTRON = MemoryCosts(
     process_bytes=454e6,
     safe_share=0.88,
 )
+
+#: Nothing was fitted for these: what nanotron does and they do not is left out. They send tensors alone, of known
+#: shapes, and the host waits for none; tensor ranks share norms and residuals, too (Korthikanti et al. 2022), so what
+#: was whole on each travels instead, and products wait for it; a replica's share of the gradients passes the ring once.
+MEGATRON = replace(
+    NANOTRON,
+    name="Megatron-LM",
+    source=f"nanotron's, {_FITTED}, without what Megatron-LM and torchtitan do otherwise",
+    whole_passes=0.0,
+    hidden_passes=NANOTRON.whole_passes + NANOTRON.hidden_passes,
+    stage_s=0.0,
+    tensor_exposed=1.0,
+    beside_pipeline_s=0.0,
+    zero_passes=1.0,
+    retry_s=0.0,
+    even_stages=True,
+)
+
+PROGRAMS: Mapping[str, Costs] = MappingProxyType({"nanotron": NANOTRON, "megatron": MEGATRON})
+
+
+def costs_of(model: str, program: str = "") -> Costs:
+    """Return the costs of a program, by default of nanotron for its own models and of Megatron-LM for others.
+
+    Raises:
+        ConfigError: If no program has this name.
+    """
+    name = program.strip().lower() or ("nanotron" if model.startswith("nanotron") else "megatron")
+    if name not in PROGRAMS:
+        raise ConfigError(f"no program is called {program!r}; use {join(PROGRAMS)}")
+    return PROGRAMS[name]

@@ -30,6 +30,8 @@ class Layout:
         zero: 0 keeps everything on each replica, 1 shards the optimizer, 2 also gradients, 3 also parameters (FSDP).
         recompute: "none", or "full": only each layer's input is kept, the rest is computed again.
         chunks: Pieces of each stage in an interleaved pipeline, 1 for 1F1B.
+        even: Whether stages have equal numbers of layers, and not equal work.
+        context: Ranks that share a sequence's tokens, between tensor ranks and replicas; known in tables alone.
     """
 
     data: int
@@ -40,9 +42,11 @@ class Layout:
     zero: int = 0
     recompute: str = "none"
     chunks: int = 1
+    even: bool = False
+    context: int = 1
 
     def __post_init__(self) -> None:
-        counts = (self.data, self.pipeline, self.tensor, self.microbatch, self.accumulation, self.chunks)
+        counts = (self.data, self.pipeline, self.tensor, self.microbatch, self.accumulation, self.chunks, self.context)
         if min(counts) < 1:
             raise ConfigError(f"a layout's numbers are at least 1, got {counts}")
         if self.zero not in (0, 1, 2, 3):
@@ -53,7 +57,12 @@ class Layout:
     @property
     def world_size(self) -> int:
         """Ranks in all."""
-        return self.data * self.pipeline * self.tensor
+        return self.replicas * self.pipeline * self.tensor
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same piece of the model: those of one sequence are such, too."""
+        return self.data * self.context
 
     @property
     def batch(self) -> int:
@@ -73,6 +82,7 @@ class Layout:
         parts = [f"data {self.data}", f"pipeline {self.pipeline}", f"tensor {self.tensor}"]
         parts += [f"microbatch {self.microbatch} x {self.accumulation}", f"ZeRO {self.zero}"]
         parts += ["recompute"] if self.recompute == "full" else []
+        parts += [f"context {self.context}"] if self.context > 1 else []
         return ", ".join(parts + ([f"{self.chunks} chunks a stage"] if self.chunks > 1 else []))
 
 
@@ -99,13 +109,18 @@ class Stage:
 
 
 @lru_cache(maxsize=4096)
-def stages(model: Model, pipeline: int) -> tuple[Stage, ...]:
+def stages(model: Model, pipeline: int, even: bool = False) -> tuple[Stage, ...]:
     """Return what each stage holds: layers and then the head, until a stage passes its share of the work.
 
     A stage's share is an equal part of all products; the head counts as what its product costs beside a layer's, so the
     last stage gets fewer layers. nanotron cuts so (``build_model`` in ``models/base.py``). The loss follows the head;
     where the head fills its stage, it stands alone on the next.
+
+    Even stages have as many layers each, as Megatron-LM's; where stages do not divide the layers, embedding and head
+    count as one each, as torchtitan's and Llama 3's do.
     """
+    if even:
+        return _even_stages(model, pipeline)
     costs = [float(model.layer_parameters)] * model.layers + [float(model.head_parameters)]
     share = math.fsum(costs) / pipeline
     counts, at, head, done = [0] * pipeline, 0, 0, 0.0
@@ -122,17 +137,34 @@ def stages(model: Model, pipeline: int) -> tuple[Stage, ...]:
     )
 
 
+def _even_stages(model: Model, pipeline: int) -> tuple[Stage, ...]:
+    each, more = divmod(model.layers, pipeline)
+    counts = [each] * pipeline
+    if more:
+        each, more = divmod(model.layers + 2, pipeline)
+        counts = [each + (number < more) for number in range(pipeline)]
+        counts[0] -= 1
+        counts[-1] -= 1
+    last = pipeline - 1
+    return tuple(
+        Stage(max(count, 0), number == 0, number == last, empty=count < (0 if number in (0, last) else 1))
+        for number, count in enumerate(counts)
+    )
+
+
 @lru_cache(maxsize=4096)
-def largest_stage(model: Model, pipeline: int) -> float:
+def largest_stage(model: Model, pipeline: int, even: bool = False) -> float:
     """Return the parameters of the stage that has most, all of its tensor ranks together."""
-    return max(stage.parameters(model, 1) for stage in stages(model, pipeline))
+    return max(stage.parameters(model, 1) for stage in stages(model, pipeline, even))
 
 
 def problem(model: Model, layout: Layout) -> str:
     """Return why a layout cannot run whatever the memory, "" where it can."""
     if model.heads % layout.tensor or model.intermediate % layout.tensor:
         return f"tensor {layout.tensor} does not divide {model.heads} heads and an MLP of {model.intermediate}"
-    empty = _empty(model, layout.pipeline)
+    if model.sequence % layout.context:
+        return f"context {layout.context} does not divide a sequence of {model.sequence}"
+    empty = _empty(model, layout.pipeline, layout.even)
     if layout.chunks > 1 and (layout.pipeline == 1 or layout.accumulation % layout.pipeline):
         return (
             f"{layout.chunks} chunks need a pipeline whose stages divide the microbatches: "
@@ -152,6 +184,7 @@ def layouts(
     zeros: Sequence[int] = (0, 1, 2, 3),
     recomputes: Sequence[str] = RECOMPUTE,
     largest_tensor: int | None = None,
+    even: bool = False,
 ) -> list[Layout]:
     """Return every layout of so many ranks that divides the model and the batch.
 
@@ -164,13 +197,14 @@ def layouts(
             scatter in every microbatch.
         recomputes: What may be computed again.
         largest_tensor: Most ranks that split a layer, by default a node's.
+        even: Whether stages have equal numbers of layers.
     """
     found = []
     for tensor in _divisors(world_size):
         if tensor > (largest_tensor or node_size) or model.heads % tensor or model.intermediate % tensor:
             continue
         for pipeline in _divisors(world_size // tensor):
-            if _empty(model, pipeline):
+            if _empty(model, pipeline, even):
                 continue
             data = world_size // tensor // pipeline
             if batch % data:
@@ -182,14 +216,13 @@ def layouts(
                     if (zero and data == 1) or (zero > 1 and pipeline > 1):
                         continue
                     for recompute in recomputes:
-                        found.append(
-                            Layout(data, pipeline, tensor, microbatch, batch // data // microbatch, zero, recompute)
-                        )
+                        count = batch // data // microbatch
+                        found.append(Layout(data, pipeline, tensor, microbatch, count, zero, recompute, even=even))
     return found
 
 
-def _empty(model: Model, pipeline: int) -> int:
-    return sum(stage.empty for stage in stages(model, pipeline))
+def _empty(model: Model, pipeline: int, even: bool) -> int:
+    return sum(stage.empty for stage in stages(model, pipeline, even))
 
 
 def _divisors(number: int) -> list[int]:

@@ -45,7 +45,7 @@ def step_memory(model: Model, layout: Layout, costs: MemoryCosts) -> StepMemory:
     the fullest; the last holds the logits.
     """
     first: dict[Stage, int] = {}  # of stages that are alike, the first has most in flight
-    for number, stage in enumerate(stages(model, layout.pipeline)):
+    for number, stage in enumerate(stages(model, layout.pipeline, layout.even)):
         first.setdefault(stage, number)
     held = (_held(model, layout, costs, stage, number) for stage, number in first.items())
     return max(held, key=lambda one: one.total)
@@ -53,7 +53,7 @@ def step_memory(model: Model, layout: Layout, costs: MemoryCosts) -> StepMemory:
 
 def _held(model: Model, layout: Layout, costs: MemoryCosts, stage: Stage, number: int) -> StepMemory:
     mine = stage.parameters(model, layout.tensor)
-    tokens = layout.microbatch * model.sequence
+    tokens = layout.microbatch * model.sequence / layout.context
     of_token = costs.hidden_bytes * model.hidden + costs.kv_bytes * model.hidden * model.kv_heads / model.heads
     of_token += costs.inner_bytes * model.intermediate * (1.0 if model.gated else UNGATED_BYTES)
     per_layer = tokens * of_token / layout.tensor
@@ -68,8 +68,8 @@ def _held(model: Model, layout: Layout, costs: MemoryCosts, stage: Stage, number
         activations = inputs + max(0.0, per_layer - logits)
     else:
         activations = in_flight * stage.layers * per_layer
-    updated = mine / (layout.data if layout.sharding else 1)
-    kept = mine / (layout.data if layout.sharding == 3 else 1)
+    updated = mine / (layout.replicas if layout.sharding else 1)
+    kept = mine / (layout.replicas if layout.sharding == 3 else 1)
     # FSDP holds what it computes with and what comes next: two layers, or a layer and the head.
     most = max(model.layer_parameters, model.head_parameters if stage.first or stage.last else 0)
     gathered = 2 * (model.layer_parameters + most) / layout.tensor if layout.sharding == 3 else 0.0
@@ -77,7 +77,7 @@ def _held(model: Model, layout: Layout, costs: MemoryCosts, stage: Stage, number
     # The optimizer's scratch is needed when activations and logits are gone.
     return StepMemory(
         parameters=2 * kept + gathered,
-        gradients=4 * (mine / layout.data if layout.sharding > 1 else mine),
+        gradients=4 * (mine / layout.replicas if layout.sharding > 1 else mine),
         optimizer=costs.optimizer_bytes * updated,
         activations=activations,
         logits=logits,

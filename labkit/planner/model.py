@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,6 +100,7 @@ def _gpt(name: str, layers: int, hidden: int, heads: int, vocabulary: int, seque
 
 _NANOTRON = "benchmarks of the Ultra-Scale Playbook (Hugging Face 2025)"
 _MEGATRON = "Narayanan et al. 2021, arXiv 2104.04473, table 1"
+_MEGASCALE = "Jiang et al. 2024, arXiv 2402.15627, table 1"
 _ALL = (
     _llama("llama3-8b", 32, 4096, 32, 8, 14_336),
     _llama("llama3-70b", 80, 8192, 64, 8, 28_672),
@@ -107,6 +109,9 @@ _ALL = (
     Model("llama2-70b", 80, 8192, 64, 8, 28_672, 32_000, 4096, source="Touvron et al. 2023, arXiv 2307.09288"),
     _gpt("gpt2-xl", 48, 1600, 25, 50_257, 1024, "Radford et al. 2019, table 2"),
     _gpt("gpt3-175b", 96, 12_288, 96, 51_200, 2048, _MEGATRON),
+    Model(
+        "megascale-175b", 96, 12_288, 128, 128, 49_152, 64_000, 2048, gated=False, tied=True, source=_MEGASCALE
+    ),
     _gpt("megatron-530b", 105, 20_480, 128, 51_200, 2048, _MEGATRON),
     Model("nanotron-1b", 16, 2048, 32, 32, 8192, 131_072, 4096, tied=True, source=_NANOTRON),
     Model("nanotron-3b", 28, 3072, 32, 32, 8192, 131_072, 4096, tied=True, source=_NANOTRON),
@@ -115,6 +120,15 @@ _ALL = (
 )  # fmt: skip
 
 MODELS: Mapping[str, Model] = MappingProxyType({model.name: model for model in _ALL})
+
+
+def named(name: str) -> Model | None:
+    """Return the model of the catalogue with this name, in capitals or not, "Llama-3.1-8B" or "llama3-8b"."""
+    return next((model for model in MODELS.values() if _plain(model.name) == _plain(name)), None)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower()).replace("llama31", "llama3")
 
 
 def find_model(name: str) -> Model:
@@ -126,8 +140,8 @@ def find_model(name: str) -> Model:
     Raises:
         ConfigError: If there is no such model, or the file does not describe one.
     """
-    if name.lower() in MODELS:
-        return MODELS[name.lower()]
+    if model := named(name):
+        return model
     path = Path(name)
     if path.is_dir():
         path = path / "config.json"

@@ -128,8 +128,9 @@ def every_plan(job: Job, *, zeros: Sequence[int] = (0, 1, 2, 3), recomputes: Seq
         ConfigError: If there is none.
     """
     found = layouts(
-        job.model, job.num_gpus, job.batch, node_size=job.machines.node_size, zeros=zeros, recomputes=recomputes
-    )
+        job.model, job.num_gpus, job.batch, node_size=job.machines.node_size, zeros=zeros, recomputes=recomputes,
+        even=job.costs.even_stages,
+    )  # fmt: skip
     if not found:
         more = -(-job.batch // job.num_gpus) * job.num_gpus
         raise ConfigError(
@@ -149,7 +150,9 @@ def _what_would_fit(job: Job, plans: Sequence[Plan]) -> str:
     )
     for factor in (2, 4, 8, 16, 32, 64):
         more = replace(job, num_gpus=job.num_gpus * factor, batch=job.batch * factor)
-        split = layouts(more.model, more.num_gpus, more.batch, node_size=more.machines.node_size)
+        split = layouts(
+            more.model, more.num_gpus, more.batch, node_size=more.machines.node_size, even=job.costs.even_stages
+        )
         if all(step_memory(more.model, layout, more.held).total > capacity for layout in split):
             continue
         return f"{said} {more.num_gpus} GPUs would do."

@@ -43,7 +43,7 @@ class StepTime:
         products: Products and attention on the busiest stage.
         elementwise: Its elementwise operators, loss and softmax.
         host: What the device waits for the host to issue.
-        tensor: Exposed traffic of tensor parallelism.
+        tensor: Exposed traffic of tensor and context parallelism.
         bubble: The pipeline's ramp-up and ramp-down, and stages that wait for the busiest.
         exchange: Stages' exchanges with their neighbours.
         gradients: Exposed traffic of data parallelism (and of parameters, with ZeRO).
@@ -95,7 +95,7 @@ def step_time(model: Model, layout: Layout, machines: Machines, costs: Costs, *,
     stages once (Narayanan et al. 2021, section 2.2.1). With chunks they wait for a chunk of each, and exchange as many
     times more (section 2.2.2).
     """
-    parts = stages(model, layout.pipeline)
+    parts = stages(model, layout.pipeline, layout.even)
     layer = _layer(model, layout, machines, costs)
     ends = _embedding(model, layout, machines, costs), _head(model, layout, machines, costs)
     kinds = {stage: _of_stage(stage, layer, *ends) for stage in set(parts)}
@@ -168,7 +168,7 @@ def _passes(layout: Layout) -> float:
 
 
 def _layer(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _Layer:
-    device, tokens = machines.device, layout.microbatch * model.sequence
+    device, tokens = machines.device, _tokens(model, layout)
     rate = device.flops_per_second("bfloat16") * device.compute_share * costs.product_share
     more = _passes(layout) / 3
     peak = device.flops_per_second("bfloat16")
@@ -192,13 +192,31 @@ def _layer(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _L
         tensor, latency = _tensor(model, layout, machines, costs, calls)
         if layout.pipeline > 1 and layout.world_size > machines.node_size:
             to_issue += steps * costs.beside_pipeline_s
+    if layout.context > 1:
+        tensor += more * _context(model, layout, machines)
     return _Layer(products, elementwise, max(0.0, to_issue - on_device - tensor), tensor + latency)
+
+
+def _tokens(model: Model, layout: Layout) -> float:
+    """Return the tokens of a microbatch that a rank and its tensor ranks have."""
+    return layout.microbatch * model.sequence / layout.context
+
+
+def _context(model: Model, layout: Layout, machines: Machines) -> float:
+    """Return what keys and values take that each rank of a sequence gathers, and their gradients on the way back.
+
+    So Llama 3 does it (arXiv 2407.21783, section 3.3.2); no product hides it.
+    """
+    numbers = 2 * layout.microbatch * model.sequence * model.hidden * model.kv_heads / model.heads / layout.tensor
+    across = layout.tensor * layout.context > machines.node_size
+    rate = machines.network_bytes_per_second if across else machines.link.payload_bytes_per_second
+    return 2 * 2 * numbers * (layout.context - 1) / layout.context / rate
 
 
 def _tensor(model: Model, layout: Layout, machines: Machines, costs: Costs, calls: float) -> tuple[float, float]:
     """Return what bytes and latency of so many tensor-parallel gathers and scatters take."""
     steps = calls * (layout.tensor - 1)
-    tokens = layout.microbatch * model.sequence
+    tokens = _tokens(model, layout)
     num_bytes = 2 * steps * tokens * model.hidden / layout.tensor
     if layout.tensor > machines.node_size:
         return num_bytes / (machines.network_bytes_per_second * machines.node_size), steps * costs.tensor_step_s
@@ -221,7 +239,7 @@ def _sharded_calls(layout: Layout) -> int:
 
 
 def _head(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _Layer:
-    device, tokens = machines.device, layout.microbatch * model.sequence
+    device, tokens = machines.device, _tokens(model, layout)
     rate = device.flops_per_second("bfloat16") * device.compute_share * costs.product_share
     products = 6 * tokens * model.head_parameters / layout.tensor / rate
     moved = costs.logit_bytes * tokens * model.vocabulary + _kept_up(layout, costs) * model.head_parameters
@@ -237,7 +255,7 @@ def _embedding(model: Model, layout: Layout, machines: Machines, costs: Costs) -
 
 def _hop(model: Model, layout: Layout, machines: Machines) -> float:
     """Return how long an activation takes to the next stage."""
-    num_bytes = 2 * layout.microbatch * model.sequence * model.hidden / layout.tensor
+    num_bytes = 2 * _tokens(model, layout) * model.hidden / layout.tensor
     across = layout.world_size > machines.node_size
     rate = machines.network_bytes_per_second if across else machines.link.payload_bytes_per_second
     return num_bytes / rate
@@ -252,18 +270,19 @@ def _gradients(
     spent_on_layers: float,
 ) -> float:
     """Return what data parallelism exposes: gradients in float32 once a step, parameters in bfloat16 with ZeRO."""
-    if layout.data == 1:
+    ranks = layout.replicas
+    if ranks == 1:
         return 0.0
-    largest = largest_stage(model, layout.pipeline) / layout.tensor
-    local = min(layout.data, max(1, machines.node_size // layout.tensor))
-    share = (layout.data - 1) / layout.data
+    largest = largest_stage(model, layout.pipeline, layout.even) / layout.tensor
+    local = min(ranks, max(1, machines.node_size // layout.tensor))
+    share = (ranks - 1) / ranks
     rate = machines.link.payload_bytes_per_second
-    if layout.data > local:
+    if ranks > local:
         # The groups of a node share its ports.
         sharing = min(layout.tensor, machines.node_size)
         rate = min(rate, machines.network_bytes_per_second * costs.network_share * machines.node_size / sharing)
-    over = (layout.data - 1) // local
-    latency = (layout.data - 1 - over) * costs.gradient_step_s + over * costs.gradient_hop_s + costs.collective_s
+    over = (ranks - 1) // local
+    latency = (ranks - 1 - over) * costs.gradient_step_s + over * costs.gradient_hop_s + costs.collective_s
     most = max(stage.layers for stage in parts)
     if layout.sharding > 1:
         calls = _sharded_calls(layout) * layout.accumulation
@@ -279,5 +298,7 @@ def _gradients(
 
 
 def _optimizer(model: Model, layout: Layout, machines: Machines, costs: Costs) -> float:
-    mine = largest_stage(model, layout.pipeline) / layout.tensor / (layout.data if layout.sharding else 1)
+    mine = (
+        largest_stage(model, layout.pipeline, layout.even) / layout.tensor / (layout.replicas if layout.sharding else 1)
+    )
     return _moving(costs.optimizer_passes * mine, machines.device) + costs.step_s

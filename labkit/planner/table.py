@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labkit.errors import ConfigError
+from labkit.planner.costs import costs_of
 from labkit.planner.layout import Layout
-from labkit.planner.model import MODELS, Model
+from labkit.planner.model import MODELS, Model, named
 from labkit.planner.plan import Job, Plan, planned
 from labkit.planner.step import Machines
 from labkit.words import join, plainly
@@ -19,11 +21,13 @@ PREDICTED = ("predicted_tokens_per_s", "predicted_memory_gb", "fits", "problem")
 _NEEDED = ("microbatch", "grad_acc", "dp", "pp", "tp", "zero")
 _SIZES = ("layers", "hidden", "heads", "intermediate", "vocabulary", "sequence")
 _MAX_ROWS = 1_000_000
-_ONE = {
-    "cp": "context parallelism", "context_parallel": "context parallelism",
-    "ep": "expert parallelism", "expert_parallel": "expert parallelism",
-}  # fmt: skip
-"""Columns that may be 1, and what a row with more uses."""
+_EXPERTS = ("ep", "expert_parallel")
+"""Names of a column that may be 1."""
+_CONTEXT = ("cp", "context_parallel")
+"""Names of the column with the ranks of a sequence."""
+_CHUNKS = ("chunks", "interleaving", "virtual_pipeline", "vpp")
+"""Names of the column with a stage's pieces."""
+_PARAMETERS = re.compile(r"([0-9]+(?:\.[0-9]+)?)b\b")
 _PRECISIONS = ("", "bf16", "bfloat16", "amp_bf16", "fp16", "float16")
 
 
@@ -35,17 +39,18 @@ class Predicted:
     left_out: tuple[tuple[int, str], ...]
 
 
-def predict_table(path: Path, out: Path, machines: Machines) -> Predicted:
+def predict_table(path: Path, out: Path, machines: Machines, program: str = "") -> Predicted:
     """Write a table's rows with four more columns, and return how many there are.
 
     Args:
         path: A CSV file with microbatch, grad_acc, dp, pp, tp, zero, and either model (a name of the catalogue; 1B, 3B,
             8B and 80B are nanotron's) or the columns layers, hidden, heads, intermediate, vocabulary, sequence.
-            kv_heads, gated, recompute ("none" or "full"), chunks (of an interleaved pipeline), cp, ep, precision and
-            compile may be there. Capitals do not matter.
+            kv_heads, gated, recompute ("none" or "full"), chunks (of an interleaved pipeline), cp (ranks of a
+            sequence), ep, precision, compile and program may be there. Capitals do not matter.
         out: Where the table goes, with ``predicted_tokens_per_s``, ``predicted_memory_gb`` (1e9 bytes), ``fits`` and
             ``problem``: why a row cannot run, or why it was not predicted.
         machines: What the runs ran on.
+        program: What trained, "" for nanotron's models by nanotron and others by Megatron-LM.
 
     Raises:
         ConfigError: If the file cannot be read, lacks a column, has no rows or none that can be predicted.
@@ -69,7 +74,7 @@ def predict_table(path: Path, out: Path, machines: Machines) -> Predicted:
                     continue
                 if len(rows) == _MAX_ROWS:
                     raise ConfigError(f"{path} has more than {_MAX_ROWS} rows; split it.")
-                found = _row(dict(zip(known, values, strict=False)), machines)
+                found = _row(dict(zip(known, values, strict=False)), machines, program)
                 if not found[PREDICTED[0]]:
                     left_out.append((reader.line_num, found["problem"]))
                 rows.append({**dict(zip(columns, values, strict=False)), **found})
@@ -88,35 +93,40 @@ def predict_table(path: Path, out: Path, machines: Machines) -> Predicted:
     return Predicted(len(rows), tuple(left_out))
 
 
-def row_plan(row: Mapping[str, str], machines: Machines) -> Plan:
-    """Return the plan that one row of a table describes.
+def row_plan(row: Mapping[str, str], machines: Machines, program: str = "") -> Plan:
+    """Return the plan that one row of a table describes, for a program where the row names none.
 
     Raises:
         ConfigError: If it describes none, or one of a kind that is not planned for.
     """
     said = {name: (value or "").strip() for name, value in row.items() if name is not None}
-    for name, what in _ONE.items():
+    for name in _EXPERTS:
         if said.get(name) and _integer(said, name) > 1:
-            raise ConfigError(f"{name} is {said[name]}; {what} is not planned for")
+            raise ConfigError(f"{name} is {said[name]}; expert parallelism is not planned for")
     precision = said.get("precision", said.get("dtype", "")).lower()
     if precision not in _PRECISIONS:
         raise ConfigError(f"precision is {precision!r}; only products of 16 bits are planned for")
     if said.get("compile", "").lower() in ("true", "yes", "1"):
         raise ConfigError("a compiled program is not planned for; the costs are those of an eager one")
     model = _model(said)
+    costs = costs_of(model.name, said.get("program") or program)
+    chunks, context = (
+        next((_integer(said, name) for name in names if said.get(name)), 1) for names in (_CHUNKS, _CONTEXT)
+    )
     counts = {name: _integer(said, name) for name in _NEEDED}
     layout = Layout(
         counts["dp"], counts["pp"], counts["tp"], counts["microbatch"], counts["grad_acc"], counts["zero"],
-        said.get("recompute", "").lower() or "none", _integer(said, "chunks") if said.get("chunks") else 1,
+        said.get("recompute", "").lower() or "none", chunks, costs.even_stages, context,
     )  # fmt: skip
-    size = min(machines.node_size, layout.world_size)
-    job = Job(model, layout.world_size, layout.batch, replace(machines, node_size=size))
+    # Ranks that do not fill whole nodes lie on as large ones as divide them.
+    size = max(each for each in range(1, machines.node_size + 1) if layout.world_size % each == 0)
+    job = Job(model, layout.world_size, layout.batch, replace(machines, node_size=size), costs)
     return planned(job, layout)
 
 
-def _row(row: Mapping[str, str], machines: Machines) -> dict[str, str]:
+def _row(row: Mapping[str, str], machines: Machines, program: str) -> dict[str, str]:
     try:
-        return _predicted(row_plan(row, machines))
+        return _predicted(row_plan(row, machines, program))
     except ConfigError as error:
         return {**dict.fromkeys(PREDICTED, ""), "problem": str(error).rstrip(".")}
 
@@ -132,16 +142,27 @@ def _predicted(plan: Plan) -> dict[str, str]:
 
 def _model(row: Mapping[str, str]) -> Model:
     name = row.get("model", "")
-    for known in (name.lower(), f"nanotron-{name.lower()}"):
-        if known in MODELS:
-            model = MODELS[known]
+    for known in (name, f"nanotron-{name}"):
+        if model := named(known):
             return replace(model, sequence=_integer(row, "sequence")) if row.get("sequence") else model
     if not all(row.get(size) for size in _SIZES):
         raise ConfigError(f"no model is called {name!r}; use one of {join(MODELS)}, or the columns {join(_SIZES)}")
     layers, hidden, heads, intermediate, vocabulary, sequence_length = (_integer(row, size) for size in _SIZES)
     kv_heads = _integer(row, "kv_heads") if row.get("kv_heads") else heads
-    gated = row.get("gated", "").lower() not in ("false", "no", "0")
-    return Model(name or "model", layers, hidden, heads, kv_heads, intermediate, vocabulary, sequence_length, gated)
+    model = Model(name or "model", layers, hidden, heads, kv_heads, intermediate, vocabulary, sequence_length)
+    if row.get("gated"):
+        return replace(model, gated=row["gated"].lower() not in ("false", "no", "0"))
+    return _with_as_many_parameters(model)
+
+
+def _with_as_many_parameters(model: Model) -> Model:
+    """Return the model with a gate or without, whichever has nearly the parameters that its name says, as "175B"."""
+    said = _PARAMETERS.search(model.name.lower())
+    plain = replace(model, gated=False)
+    if said is None:
+        return model
+    off, plainly_off = (abs(each.parameters / 1e9 / float(said[1]) - 1) for each in (model, plain))
+    return plain if plainly_off < min(off, 0.1) else model
 
 
 def _integer(row: Mapping[str, str], name: str) -> int:

@@ -10,7 +10,7 @@ from labkit.planner.model import MODELS
 from labkit.planner.plan import Job, best_plans
 from labkit.planner.reasons import what_would_change_it
 from tests.benchmarks.table import Bar, table
-from tests.planner.published_runs import cells, contradictions, foundry, memory, nanotron
+from tests.planner.published_runs import cells, contradictions, foundry, memory, nanotron, other_systems
 from tests.planner.simulated_plans import H100S, every_small_plan, verified
 
 
@@ -38,6 +38,11 @@ def run(*, quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         f"  memory: {held.error:.1%} off; runs or not: F1 {held.f1:.3f}, {held.unsafe:.1%} of the safe did not",
         f"  llm-foundry, FSDP, {len(errors)} runs in bfloat16, nothing fitted: {median(map(abs, errors)):.1%} in the "
         f"median, {median(errors):+.1%} as a mean error",
+        *(
+            f"  {system}, {len(runs)} runs, nothing fitted: {median(map(abs, runs.values())):.1%} in the median, "
+            f"{max(map(abs, runs.values())):.1%} at worst"
+            for system, runs in other_systems().items()
+        ),
     ]
     bars = [
         Bar("median of the cells' rank correlations", median(cell.rank for cell in found), 0.90, at_least=True),
@@ -47,6 +52,10 @@ def run(*, quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         Bar("runs or not, F1", held.f1, 0.93, at_least=True),
         Bar("safe plans that did not run", held.unsafe, 0.06),
         Bar("median error of memory", held.error, 0.10),
+        *(
+            Bar(f"median error of {system}", median(map(abs, runs.values())), 0.15)
+            for system, runs in other_systems().items()
+        ),
     ]
     text, more = _on_cluster(3 if quick else 20, exhaustive=not quick)
     took, at_512 = _planning()

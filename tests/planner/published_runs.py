@@ -2,7 +2,7 @@
 
 ``nanotron_h100.csv``: benchmarks of the Ultra-Scale Playbook (Hugging Face 2025, Apache-2.0), 1,296 configurations on 8
 to 256 H100s, of which 688 ran. ``llm_foundry.csv``: mosaicml/llm-foundry, scripts/train/benchmarking/README.md, FSDP;
-nothing was fitted to it, nor to ``torchtitan.csv``.
+nothing was fitted to it, nor to ``torchtitan.csv`` and ``other_systems.csv``.
 """
 
 from __future__ import annotations
@@ -202,6 +202,29 @@ def torchtitan() -> tuple[tuple[str, float], ...]:
             measured = float(row["tokens_per_s_per_gpu"]) * plan.layout.world_size
             found.append((row["runs"], measured / plan.tokens_per_second - 1))
     return tuple(found)
+
+
+@cache
+def other_systems(*, chunks: bool = True) -> dict[str, dict[str, float]]:
+    """Return the errors of step time of runs of each system, by run; without chunks as if all had run plain 1F1B.
+
+    Megatron-LM as MegaScale ran it (Jiang and others 2024, arXiv 2402.15627, table 2; its microbatch and its NICs are
+    not stated: 1 and 200 Gbit/s are taken) and as Korthikanti and others did (2022, arXiv 2205.05198; 1T has no
+    chunks); Llama 3 405B (arXiv 2407.21783, table 4: operations a second; its chunks are not stated: a layer each).
+    """
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    with (_HERE / "other_systems.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            device = DEVICES[row["gpu"]]
+            row["chunks"] = row["chunks"] if chunks else ""
+            plan = row_plan(row, Machines(device, LINKS[device.native_link], LINKS[row["nic"]]))
+            if row["seconds"]:
+                took = float(row["seconds"])
+            else:
+                rate = 1e12 * float(row["tflops_per_gpu"]) * plan.layout.world_size
+                took = plan.layout.batch * plan.job.model.sequence * plan.job.model.flops_per_token / rate
+            found[row["system"]][row["run"]] = plan.seconds / took - 1
+    return dict(found)
 
 
 def contradictions() -> tuple[int, int, list[float]]:

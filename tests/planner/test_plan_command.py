@@ -91,8 +91,12 @@ def test_a_table_of_another_model_names_its_sizes(tmp_path: Path) -> None:
         (("--model", "llama3-8b", "--gpus", "8", "--batch", "lots"), "is neither tokens"),
         (("--model", "llama3-8b", "--gpus", "8", "--gpu", "h900"), "No device is called 'h900'"),
         (("--model", "llama3-8b", "--gpus", "8", "--oversubscription", "0.5"), "less than 1"),
-        (("--model", "llama3-8b", "--gpus", "8", "--carry", "tea"), "use mesh, torchtitan and megatron"),
+        (
+            ("--model", "llama3-8b", "--gpus", "8", "--carry", "tea"),
+            "use mesh, torchtitan, torchtitan-main and megatron",
+        ),
         (("--model", "llama3-405b", "--gpus", "16", "--batch", "16"), "GPUs would do"),
+        (("--model", "llama3-8b", "--gpus", "8", "--program", "tea"), "use nanotron and megatron"),
         (("--table", "nowhere.csv", "--out", "out.csv"), "nowhere.csv cannot be read as a table: no such file"),
         (("--table", str(PUBLISHED)), "--table needs --out"),
         (("--table", str(PUBLISHED), "--out", "/nowhere/out.csv"), "could not be written: no such file"),
@@ -116,7 +120,7 @@ _ROWS = {
     "1B,0,1,8,1,1,0,,,,": "at least 1",
     "1B,1,1,8,1": "tp is '', not a whole number",
     "1B,1,1,8,1,1,3,selective,,,": "recompute is 'selective'",
-    "1B,1,1,8,1,1,3,,2,,": "context parallelism is not planned for",
+    "1B,1,1,8,1,1,3,,3,,": "context 3 does not divide a sequence of 4096",
     "1B,1,1,8,1,1,3,,,fp8,": "only products of 16 bits",
     "1B,1,1,8,1,1,3,,,bf16,True": "a compiled program is not planned for",
     "8B,1,8,1,4,2,0,full,1,BF16,False": "",
@@ -163,3 +167,23 @@ def test_chunks_make_the_bubble_shorter_and_hold_more(tmp_path: Path) -> None:
     assert float(plain["predicted_tokens_per_s"]) < float(chunked["predicted_tokens_per_s"])
     assert float(plain["predicted_memory_gb"]) < float(chunked["predicted_memory_gb"])
     assert odd["problem"]
+
+
+def test_a_row_says_what_program_ran_and_its_name_whether_the_mlp_has_a_gate(tmp_path: Path) -> None:
+    table, out = tmp_path / "runs.csv", tmp_path / "out.csv"
+    sizes = "96,12288,96,49152,51200,2048,1,64,1,8,8,0"
+    table.write_text(
+        "model,layers,hidden,heads,intermediate,vocabulary,sequence,microbatch,grad_acc,dp,pp,tp,zero,gated,program,vpp\n"
+        + "\n".join(
+            [f"175B,{sizes},,,", f"175B,{sizes},false,megatron,1", f"175B,{sizes},true,,", f"x,{sizes},,,",
+             f"175B,{sizes},,nanotron,", f"175B,{sizes},,tea,", f"175B,{sizes},,,6"]
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+    said("--table", str(table), "--gpu", "a100", "--out", str(out))
+    with out.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    rates = [row["predicted_tokens_per_s"] for row in rows]
+    assert rates[0] == rates[1] != rates[2] == rates[3]
+    assert float(rates[4]) < float(rates[0]) < float(rates[6])
+    assert "no program is called 'tea'; use nanotron and megatron" in rows[5]["problem"]

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 from math import fsum, isclose
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from labkit.errors import ConfigError
 from labkit.hardware import DEVICES, LINKS
-from labkit.planner.carry_over import as_device_mesh, as_megatron, as_torchtitan
+from labkit.planner.carry_over import as_device_mesh, as_megatron, as_torchtitan, as_torchtitan_main
 from labkit.planner.layout import Layout, layouts, problem, stages
 from labkit.planner.model import MODELS, Model, find_model
 from labkit.planner.plan import Job, best_plans, every_plan, planned
@@ -52,6 +53,28 @@ def test_stages_hold_every_layer_once_and_the_head_once(name: str, pipeline: int
             model.layers * model.layer_parameters + (1 if model.tied and pipeline == 1 else 2) * model.head_parameters
         )
         assert isclose(held, whole)
+
+
+def test_even_stages_are_those_of_megatron_and_llama() -> None:
+    def layers(name: str, pipeline: int) -> list[int]:
+        return [stage.layers for stage in stages(MODELS[name], pipeline, even=True)]
+
+    assert layers("megatron-530b", 35) == [3] * 35  # Narayanan et al. 2021, table 1
+    assert layers("llama3-405b", 16) == [7, *[8] * 14, 7]  # arXiv 2407.21783, section 3.3.2
+    assert layers("llama3-8b", 1) == [32]
+    assert problem(LLAMA, Layout(1, 35, 1, 1, 1, even=True)) == "pipeline 35 leaves 1 stage empty (32 layers)"
+    ends = [(stage.first, stage.last) for stage in stages(LLAMA, 3, even=True)]
+    assert ends == [(True, False), (False, False), (False, True)]
+
+
+def test_ranks_that_share_a_sequence_share_its_work_and_are_replicas_of_the_weights() -> None:
+    long = replace(JOB, model=replace(LLAMA, sequence=131_072), batch=8)
+    alone, shared = (planned(long, Layout(8 // context, 1, 8, 1, 1, 3, context=context)) for context in (1, 8))
+    assert shared.layout.world_size == alone.layout.world_size == 64
+    assert isclose(8 * shared.time.products, alone.time.products, rel_tol=0.05)
+    assert 8 * shared.time.tensor > alone.time.tensor  # keys and values travel, too
+    assert isclose(shared.memory.optimizer, alone.memory.optimizer)
+    assert isclose(8 * shared.memory.activations, alone.memory.activations)
 
 
 def test_layouts_divide_what_they_split() -> None:
@@ -193,6 +216,15 @@ def test_a_plan_is_carried_over_whole() -> None:
     for words in ("tensor_parallel_degree 8", "pipeline_parallel_degree 4", "data_parallel_shard_degree 16",
                   "pipeline_parallel_microbatch_size 1", "local_batch_size 32", "global_batch_size 512"):  # fmt: skip
         assert words in titan
+    names: dict[str, Any] = {"config": SimpleNamespace(training=SimpleNamespace(), parallelism=SimpleNamespace())}
+    exec(as_torchtitan_main(plan).partition("\n")[2], names)  # torchtitan is not installed
+    made = names["config"]
+    assert made.training.num_tokens_per_train_step == 512 * 8192
+    assert made.training.num_tokens_per_microbatch_per_dp_rank * made.parallelism.num_pp_microbatches == 32 * 8192
+    assert made.parallelism.data_parallel_shard_degree * made.parallelism.data_parallel_replicate_degree == 16
+    assert made.activation_checkpoint is None
+    uneven = planned(Job(MODELS["llama3-405b"], 8192, 2048, H100S), Layout(64, 16, 8, 1, 32, 1, even=True))
+    assert "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split" in as_megatron(uneven)
     megatron = as_megatron(plan)
     for words in ("--tensor-model-parallel-size 8", "--pipeline-model-parallel-size 4", "--global-batch-size 512",
                   "--num-query-groups 8", "--swiglu", "--use-distributed-optimizer"):  # fmt: skip

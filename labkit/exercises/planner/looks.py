@@ -38,10 +38,11 @@ def numbers_look(
     mistakes: Sequence[Mistake],
     *,
     good: Callable[[Any, Any], bool] = same_numbers,
+    furthest: bool = False,
     unit: float = 1e3,
     sign: str = "ms",
 ) -> Find:
-    """Return the find that yields the first number that is wrong; a mistake is named that gives all of a case's.
+    """Return the find that yields a number that is wrong; a mistake is named that gives all of a case's.
 
     Args:
         key: Of the driver's result.
@@ -50,6 +51,7 @@ def numbers_look(
         named: The call, in words, by its place.
         mistakes: Each gives, under the key, what is there where it was made.
         good: Whether a number is right.
+        furthest: Whether the one that is furthest off is told, as a share, and not the first.
         unit: What numbers are multiplied by to be shown.
         sign: Its name.
     """
@@ -64,14 +66,17 @@ def numbers_look(
         if not isinstance(came, list) or len(came) != len(wanted):
             yield Finding(NO_NUMBER.name, f"{function} returned {came!r:.60}.")
             return
-        for place, (mine, theirs) in enumerate(zip(came, wanted, strict=True)):
-            if good(mine, theirs):
-                continue
-            ways = [(each.name, _of(way, case)) for each in mistakes for way in each.given(key)]
-            name = as_if(came, ways, same_numbers) or ("" if _alike(mine, theirs) else NO_NUMBER.name)
-            text = f"{function}, {named(case, place)}: {shown(mine)}, expected {shown(theirs)}."
-            yield Finding(name, text, shown(theirs), shown(mine))
+        wrong = [place for place, both in enumerate(zip(came, wanted, strict=True)) if not good(*both)]
+        if not wrong:
             return
+        of_all = furthest and len(wrong) > 1 and all(_alike(came[place], wanted[place]) for place in wrong)
+        place = max(wrong, key=lambda each: abs(came[each] / wanted[each] - 1)) if of_all else wrong[0]
+        mine, theirs = came[place], wanted[place]
+        ways = [(each.name, _of(way, case)) for each in mistakes for way in each.given(key)]
+        name = as_if(came, ways, same_numbers) or ("" if _alike(mine, theirs) else NO_NUMBER.name)
+        text = f"{function}, {named(case, place)}: {shown(mine)}, expected {shown(theirs)}."
+        text += f" It is the furthest off of {len(wrong)} wrong ones, of {len(came)}." if of_all else ""
+        yield Finding(name, text, shown(theirs), shown(mine))
 
     return find
 

@@ -107,9 +107,10 @@ EXERCISE = declared(
         Mistake(_TOO_MUCH, "max(stage_bytes(job, plan)) is at most job.memory_bytes."),
     ),
     visible=(
-        choice_case("8 B on 16 GPUs with 52 GB", _RUNS["8 B on 16 H100s"], 52),
-        choice_case("8 B on 16 GPUs with 11 GB", _RUNS["8 B on 16 H100s"], 11),
-        choice_case("6.4 B on 32 GPUs with 44 GB", _RUNS["6.4 B on 32 H100s"], 44),
+        choice_case("8 B on 16 GPUs with 16 GB", _RUNS["8 B on 16 H100s"], 16),
+        choice_case("6.4 B on 32 GPUs with 24 GB", _RUNS["6.4 B on 32 H100s"], 24),
+        choice_case("0.8 B on 16 GPUs with 8 GB", _RUNS["0.8 B on 16 H100s"], 8),
+        choice_case("0.8 B on 16 GPUs with 2 GB", _RUNS["0.8 B on 16 H100s"], 2),
     ),
     hints=(
         "How many plans does a job have? What do you know of each of them without running any?",

@@ -34,6 +34,14 @@ def _one_layer_each(computing: Sequence[float], takes: Sequence[float]) -> float
     return sum(max(0.0, each - hides) for each, hides in zip(takes, [*computing[1:], 0.0], strict=True))
 
 
+def _one_queue(computing: Sequence[float], takes: Sequence[float]) -> float:
+    return max(takes[-1], sum(takes) - sum(computing[1:]))
+
+
+def _own_layer(computing: Sequence[float], takes: Sequence[float]) -> float:
+    return sum(max(0.0, each - hides) for each, hides in zip(takes, computing, strict=True))
+
+
 MISTAKES = (
     NO_NUMBER,
     Mistake("nothing hidden", "A bucket travels while the next layer is computed; only the rest is exposed.",
@@ -41,6 +49,11 @@ MISTAKES = (
     Mistake("hidden before it is ready",
             "A bucket cannot leave before its layer is computed. The last one leaves when all is computed: nothing "
             "hides it.", {"buckets": _way(lambda computing, takes: max(0.0, sum(takes) - sum(computing)))}),
+    Mistake("one queue from the start",
+            "That holds while buckets queue from the first on. Where one finds the line free, what was computed before "
+            "hides nothing of those behind it.", {"buckets": _way(_one_queue)}),
+    Mistake("its own layer", "A bucket is not there while its own layer is computed: only later layers hide it.",
+            {"buckets": _way(_own_layer)}),
     Mistake("the last bucket alone",
             "Where a bucket takes longer than the next layer's backward, those behind it queue.",
             {"buckets": _way(lambda computing, takes: takes[-1])}),
@@ -68,6 +81,7 @@ EXERCISE = declared(
         buckets_case("two and three buckets", ([3.0, 3.0, 3.0], [1.0, 1.0, 1.0]), ([1.0, 1.0], [3.0, 1.0]),
                      ([1.0, 1.0, 5.0], [3.0, 1.0, 1.0])),
         buckets_case("long ones", ([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]), ([4.0, 1.0, 0.0], [1.0, 3.0, 2.0])),
+        buckets_case("a queue after a pause", ([1.0, 10.0, 1.0], [1.0, 3.0, 3.0]), ([1.0, 2.0, 1.0], [1.0, 3.0, 2.0])),
         buckets_case("a single one", ([5.0], [0.5])),
     ),
     hints=(

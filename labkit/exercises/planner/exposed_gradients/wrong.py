@@ -17,6 +17,14 @@ changed(
     (REST, "    return sum(max(0.0, t - c) for t, c in zip(takes, [*computing[1:], 0.0], strict=True))\n"),
 )  # fmt: skip
 changed("when it ends", "the end, not the rest", (REST, "    return done\n"))
+changed(
+    "what travels less what hides it", "one queue from the start",
+    (REST, "    return max(takes[-1], sum(takes) - sum(computing[1:]))\n"),
+)  # fmt: skip
+changed(
+    "each by its own layer", "its own layer",
+    (REST, "    return sum(max(0.0, t - c) for t, c in zip(takes, computing, strict=True))\n"),
+)  # fmt: skip
 WRONG.wrong("prints", "no number", "def exposed_seconds(computing, takes):\n    print(takes)\n")
 WRONG.right(
     "what is left of a bucket",

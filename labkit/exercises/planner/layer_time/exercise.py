@@ -50,6 +50,9 @@ MISTAKES = (
     NO_NUMBER,
     Mistake("a multiply and an add are two", "Each of rows x inner x columns is a multiply and an add: two operations.",
             _timed({"once": True}, {"once": True, "moved": False})),
+    Mistake("what it reads alone", "A product reads two matrices and writes a third: count the bytes of all three.",
+            _timed({"writes": False})),
+    Mistake("numbers of four bytes", "Matrices are in bfloat16: two bytes a number.", _timed({"number_bytes": 4})),
     Mistake("operations alone",
             "product_seconds counts operations alone. A narrow product waits for memory: it reads two matrices and "
             "writes one, two bytes a number.",
@@ -64,8 +67,11 @@ MISTAKES = (
             {"layers": _layers(cut=False)}),
     Mistake("cut twice", "A matrix is cut along one dim: the first and third product by columns, the others by rows.",
             {"layers": _layers(both=True)}),
+    Mistake("all by columns", "Only the first and third product are cut by columns. The other two are cut by rows: "
+            "inner is h / t and 4h / t.", {"layers": _layers(columns=True)}),
     Mistake("divided afterwards",
-            "You time the whole product and divide by the ranks. A piece is slower than that: time it at its own size.",
+            "That is what a whole product takes, divided by the ranks. Pieces are slower than that: time each of the "
+            "four at its own size.",
             {"layers": _layers(at_once=True)}),
     Mistake("one sequence", "A product has microbatch x num_tokens rows.", {"layers": _layers(microbatch=False)}),
     Mistake("sums in forward only", "Backward has as many all-reduces as forward: gradients of a layer's input are "
@@ -108,7 +114,7 @@ EXERCISE = declared(
     visible=(
         layer_case("a wide layer", _WIDE, [(4096, 8192, 8192), (4096, 1024, 8192)],
                    [Plan(8, 8, 1), Plan(8, 4, 2, 2), Plan(2, 4, 8)]),
-        layer_case("small pieces", _SMALL, [(4096, 256, 4096), (64, 128, 256), (2048, 2048, 768)],
+        layer_case("small pieces", _SMALL, [(4096, 256, 4096), (64, 128, 256), (128, 4096, 4096)],
                    [Plan(4, 2, 2, 2), Plan(2, 1, 8), Plan(2, 1, 8, 4)]),
         layer_case("layers that run again", _SMALL, [(2048, 2048, 2048)],
                    [Plan(2, 2, 4, 2), Plan(2, 2, 4, 2, True), Plan(16, 1, 1, 1, True)]),

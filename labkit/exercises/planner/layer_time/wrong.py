@@ -10,6 +10,8 @@ changed = WRONG.changed
 MAX = "max(flops / job.flops, moved / job.memory_bytes_s, job.launch_s)"
 PIECES = "((h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h))"
 changed("counts multiplies", "a multiply and an add are two", ("2 * rows * inner * columns", "rows * inner * columns"))
+changed("bytes it reads", "what it reads alone", (" + rows * columns)", ")"))
+changed("four bytes a number", "numbers of four bytes", ("moved = 2 *", "moved = 4 *"))
 changed("flops over peak", "operations alone", (MAX, "max(flops / job.flops, job.launch_s)"))
 changed("peak", "the datasheet's rate", ("flops / job.flops", "flops / job.peak_flops"))
 changed("no launch", "no launch", (MAX, "max(flops / job.flops, moved / job.memory_bytes_s)"))
@@ -19,6 +21,9 @@ changed(
     "cuts both dims", "cut twice",
     (PIECES, "((h // t, 3 * h // t), (h // t, h // t), (h // t, 4 * h // t), (4 * h // t, h // t))"),
 )  # fmt: skip
+changed(
+    "columns of all", "all by columns", (PIECES, "((h, 3 * h // t), (h, h // t), (h, 4 * h // t), (4 * h, h // t))")
+)
 changed(
     "divides the time", "divided afterwards",
     (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"),

@@ -40,6 +40,8 @@ MISTAKES = (
             {"stages": _way(state=4)}),
     Mistake("an optimizer on every replica", "Replicas share the optimizer's state: each holds 12 / data bytes of a "
             "parameter.", {"stages": _way(shared=False)}),
+    Mistake("gradients shared", "Replicas share the optimizer's 12 bytes alone. Each has its whole gradient: 4 bytes.",
+            {"stages": _way(zero2=True)}),
     Mistake("one microbatch in flight",
             "Before its first backward, stage s has run p - s microbatches forward, and holds the activations of all.",
             {"stages": _way(in_flight="one")}),
@@ -62,8 +64,14 @@ MISTAKES = (
             {"stages": _way(ends="none")}),
     Mistake("ends everywhere", "Only the first stage has the embedding, only the last one the head.",
             {"stages": _way(ends="everywhere")}),
-    Mistake("no logits", "The last stage holds a microbatch's logits: 6 bytes each, for each token and word.",
+    Mistake("no scores", "The last stage holds a microbatch's scores: 6 bytes each, one for each token and word.",
             {"stages": _way(without="logits")}),
+    Mistake("scores everywhere", "Only the last stage has scores: it alone has the head.",
+            {"stages": _way(scores="everywhere")}),
+    Mistake("one sequence", "A microbatch has plan.microbatch x job.num_tokens tokens.",
+            {"stages": _way(without="microbatch")}),
+    Mistake("in place of its input", "The layer that is computed again holds its 34 bytes on top of the 2 that it "
+            "kept.", {"stages": _way(without="input")}),
     Mistake("no layer again", "While a layer is computed again, all of its activations are there, of one microbatch.",
             {"stages": _way(without="whole")}),
     Mistake("everything kept", "With plan.recompute a layer keeps its input alone: 2 bytes a number in place of 34.",
@@ -97,7 +105,7 @@ EXERCISE = declared(
         "List what a rank holds when it is fullest: its parameters with what belongs to them, and the activations of "
         "which microbatches?",
         "(6 + 12 / data) bytes of each parameter / tensor; min(p - s, microbatches) x layers x 34 bytes of each number "
-        "of an activation / tensor, or 2 with one layer's 34 on top; on the last stage 6 bytes of each logit / tensor.",
+        "of an activation / tensor, or 2 with one layer's 34 on top; on the last stage 6 bytes of each score / tensor.",
         "For each stage s: params = layers * job.layer_params + (s == 0) * job.end_params + (s == p - 1) * "
         "job.end_params; kept = in_flight * layers * (2 if plan.recompute else 34) + (34 if plan.recompute else 0).",
     ),

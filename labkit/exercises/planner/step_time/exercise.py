@@ -15,6 +15,7 @@ from labkit.exercises.planner import costs
 from labkit.exercises.planner.cases import Runs, asked, plans_case, runs_of
 from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
 from labkit.exercises.planner.step_time.driver import drive
+from labkit.plans.hybrid_step import cost
 
 WITHIN = 0.10
 """How far a step may be off, as a share; the right formula is at most 0.09 off."""
@@ -36,6 +37,11 @@ def _way(**how: Any) -> Callable[[Case], list[float]]:
         return [costs.step_seconds(job, plan, **how) for plan in plans]
 
     return of
+
+
+def _by_lesson_14(case: Case) -> list[float]:
+    job, plans = asked(case)
+    return [cost(job, plan.mesh(job)).seconds for plan in plans]
 
 
 def _within(came: Any, wanted: float) -> bool:
@@ -62,6 +68,12 @@ MISTAKES = (
             {"seconds": (_way(fill="mean"), _way(fill="mean", hops=0.0))}),
     Mistake("no head", "The last stage has the head as well: head_seconds(job, plan), forward and backward.",
             {"seconds": (_way(head=False), _way(head=False, hops=0.0))}),
+    Mistake("the head's forward alone", "The head has a backward, too: both of what head_seconds returns.",
+            {"seconds": (_way(head_forward=True), _way(head_forward=True, hops=0.0))}),
+    Mistake("a stage's backward", "gradient_seconds wants a layer's backward, and not a whole stage's.",
+            {"seconds": (_way(stage_backward=True), _way(stage_backward=True, hops=0.0))}),
+    Mistake("lesson 14's formula", "That is lesson 14's cost, which knows no head: build the step of your own parts.",
+            {"seconds": _by_lesson_14}),
     Mistake("the head once", "Every microbatch passes the head: it belongs to what the last stage takes.",
             {"seconds": (_way(head_once=True), _way(head_once=True, hops=0.0))}),
     Mistake("no gradients", "After the first stage's last backward, gradient_seconds are left.",
@@ -81,12 +93,12 @@ EXERCISE = declared(
     looks=(
         _slow,
         numbers_look("seconds", "step_seconds", _measured, lambda case, place: str(asked(case)[1][place]), MISTAKES,
-                     good=_within),
+                     good=_within, furthest=True),
     ),
     mistakes=MISTAKES,
     visible=tuple(step_case(f"{name}, each plan", runs) for name, runs in runs_of().items()),
     hints=(
-        "Which plan is furthest off? Play it, and look for the rank that waits: for whom, and how often?",
+        "The check names the plan that is furthest off. Play it, and look for a rank that waits: for whom, how often?",
         "The slowest stage sets the pace for every microbatch but one; one microbatch passes every stage. Then come "
         "two messages for each stage but one, and what is left of the gradients.",
         "(num_microbatches - 1) * max(stages) + sum(stages) + 2 * (p - 1) * hop_seconds(job, plan) + "

@@ -18,13 +18,25 @@ changed(
     ("    stages[-1] += head + head_backward\n", ""),
     ("hop_seconds(job, plan)\n", "hop_seconds(job, plan) + head + head_backward\n"),
 )  # fmt: skip
+changed("the head forward", "the head's forward alone", ("stages[-1] += head + head_backward", "stages[-1] += head"))
+changed(
+    "a stage's backward", "a stage's backward",
+    ("gradient_seconds(job, plan, backward,", "gradient_seconds(job, plan, layers * backward,"),
+)  # fmt: skip
+WRONG.wrong(
+    "as in lesson 14",
+    "lesson 14's formula",
+    "def step_seconds(job, plan):\n    return cost(job, plan.mesh(job)).seconds\n",
+)
 changed("no gradients", "no gradients", (" + gradient_seconds(job, plan, backward, head_backward)", ""))
 changed("all microbatches", "the whole batch", ("plan.num_microbatches(job)", "job.batch // plan.microbatch"))
 changed("a layer for a stage", "one layer a stage", ("layers = job.num_layers // plan.pipeline", "layers = 1"))
-WRONG.wrong(
-    "plays it", "plays the step",
-    "import time\n\n\ndef step_seconds(job, plan):\n    begin = time.process_time()\n"
-    "    while time.process_time() - begin < 0.3:\n        pass\n    return 1.0\n",
+changed(
+    "plays the last job's", "plays the step",
+    ("    forward, backward = layer_seconds(job, plan)\n",
+     "    import time\n\n    begin = time.process_time()\n"
+     "    while job.num_gpus == 32 and time.process_time() - begin < 2.1:\n        pass\n"
+     "    forward, backward = layer_seconds(job, plan)\n"),
 )  # fmt: skip
 WRONG.wrong("prints", "no number", "def step_seconds(job, plan):\n    print(plan)\n")
 WRONG.right(

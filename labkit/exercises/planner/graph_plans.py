@@ -1,0 +1,89 @@
+"""The best plans of an operator graph: with stages that are alike, and by Alpa's two levels. No rank imports this."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+from labkit.exercises.planner.graphs import Described
+from labkit.plans.operator_graph import WAYS, Graph, Stage, graph_of, step_seconds
+
+
+class Way(NamedTuple):
+    """What some operators take at least on some GPUs, and by which ways."""
+
+    seconds: float
+    ways: tuple[int, ...]
+
+
+def within(graph: Graph, first: int, last: int, gpus: int) -> Way:
+    """Return the fastest ways of operators first to last as one stage: the lower level.
+
+    Operators are added one by one; of all ways so far, those that differ only in operators which nothing reads any more
+    are one, the fastest.
+    """
+    edges = [(a, b) for a, b in graph.between if first <= a and b <= last]
+    best: dict[tuple[tuple[int, int], ...], Way] = {(): Way(0.0, ())}
+    for at in range(first, last + 1):
+        after: dict[tuple[tuple[int, int], ...], Way] = {}
+        read_later = {a for a, b in edges if b > at}
+        for known, way in best.items():
+            for mine in range(len(WAYS)):
+                took = way.seconds + graph.seconds[at][gpus][mine]
+                took += sum(graph.between[a, at][gpus][theirs][mine] for a, theirs in known if (a, at) in graph.between)
+                key = tuple(each for each in (*known, (at, mine)) if each[0] in read_later)
+                tried = Way(took, (*way.ways, mine))
+                after[key] = min(after.get(key, tried), tried)
+        best = after
+    return min(best.values())
+
+
+def two_levels(graph: Graph) -> list[Stage]:
+    """Return the plan with the shortest step: for each limit on the slowest stage, the stages with the least sum."""
+    count, sizes = len(graph.seconds), list(graph.seconds[0])
+    cheapest = {
+        (first, last, gpus): within(graph, first, last, gpus)
+        for first in range(count)
+        for last in range(first, count)
+        for gpus in sizes
+    }
+    best: tuple[float, list[Stage]] = (math.inf, [])
+    for limit in sorted({way.seconds for way in cheapest.values()}):
+        slowest = (graph.num_microbatches - 1) * limit
+        if slowest >= best[0]:
+            break
+        least: dict[tuple[int, int], tuple[float, list[Stage]]] = {(0, 0): (0.0, [])}
+        for (first, last, gpus), way in cheapest.items():  # in the order of first, so what comes before is known
+            for used in range(graph.num_gpus - gpus + 1):
+                before = least.get((first, used))
+                if before is None or way.seconds > limit:
+                    continue
+                took = before[0] + way.seconds
+                if took < least.get((last + 1, used + gpus), (math.inf, []))[0]:
+                    least[last + 1, used + gpus] = took, [*before[1], Stage(gpus, way.ways)]
+        total, stages = least.get((count, graph.num_gpus), (math.inf, []))
+        if total + slowest < best[0]:
+            best = total + slowest, stages
+    return best[1]
+
+
+def alike(graph: Graph) -> list[Stage]:
+    """Return the best plan whose stages have as many operators and GPUs each, all cut in one way."""
+    count = len(graph.seconds)
+    plans = []
+    for gpus in graph.seconds[0]:
+        num_stages = graph.num_gpus // gpus
+        if num_stages > count:
+            continue
+        lengths = [count // num_stages + (stage < count % num_stages) for stage in range(num_stages)]
+        plans += [[Stage(gpus, (way,) * each) for each in lengths] for way in range(len(WAYS))]
+    return min(plans, key=lambda plan: step_seconds(graph, plan))
+
+
+@lru_cache(maxsize=64)
+def known(described: Described) -> tuple[float, float]:
+    """Return what a step takes by stages that are alike, and by two levels, in seconds."""
+    operators, num_gpus, num_microbatches, skips = described
+    graph = graph_of(operators, num_gpus, num_microbatches, skips=skips)
+    return step_seconds(graph, alike(graph)), step_seconds(graph, two_levels(graph))

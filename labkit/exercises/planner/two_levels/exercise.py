@@ -1,0 +1,111 @@
+"""A design: stages on submeshes of their own, a way to cut each operator; the answer is a plan, scored by its step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.declared import Mistake, declared
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.wire import Wire
+from labkit.exercises.planner.graph_plans import known
+from labkit.exercises.planner.graphs import Described, as_data, described_in, graph_in
+from labkit.exercises.planner.two_levels.driver import drive
+from labkit.plans.operator_graph import WAYS, Stage, step_seconds
+
+
+def graph_case(name: str, described: Described) -> Case:
+    """Return the case of a graph of operators."""
+    return Case(name, 1, (as_data(described),))
+
+
+def _plan(data: Value) -> list[Stage] | None:
+    if not isinstance(data, list) or not data:
+        return None
+    stages = []
+    for each in data:
+        if not isinstance(each, list) or len(each) != 2 or not isinstance(each[1], list):
+            return None
+        gpus, ways = each
+        if type(gpus) is not int or not ways or any(type(way) is not int for way in ways):
+            return None
+        stages.append(Stage(gpus, tuple(way for way in ways if isinstance(way, int))))
+    return stages
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield why this is no plan of the graph."""
+    graph, plan = graph_in(case.inputs[0]), _plan(got[0]["plan"])
+    if plan is None:
+        text = f"two_levels returned {got[0]['plan']!s:.90}, expected a list of Stages with a way for each operator."
+        yield Finding(_NO_PLAN, text)
+        return
+    for stage in plan:
+        if stage.gpus not in graph.seconds[0]:
+            yield Finding(_NO_MESH, f"A stage has {stage.gpus} GPUs; the tables know {list(graph.seconds[0])}.")
+            return
+        if not set(stage.ways) <= set(range(len(WAYS))):
+            yield Finding(_NO_WAY, f"A stage's ways are {list(stage.ways)}; a way is 0, 1 or 2.")
+            return
+    count = sum(len(stage.ways) for stage in plan)
+    if count != len(graph.seconds):
+        yield Finding(_LOST, f"The stages have {count} operators; the graph has {len(graph.seconds)}.")
+        return
+    used = sum(stage.gpus for stage in plan)
+    if used != graph.num_gpus:
+        yield Finding(_GPUS, f"The stages have {used} GPUs; the cluster has {graph.num_gpus}.")
+
+
+def score(case: Case, got: tuple[Values, ...]) -> float:
+    """Return the milliseconds of a step by the plan that came."""
+    plan = _plan(got[0]["plan"])
+    assert plan is not None
+    return 1e3 * step_seconds(graph_in(case.inputs[0]), plan)
+
+
+def pars(case: Case) -> Pars:
+    """Return the milliseconds of the best plan whose stages are alike, and of Alpa's, which is the best there is."""
+    naive, best = known(described_in(case.inputs[0]))
+    return Pars(1e3 * naive, 1e3 * best, 1e3 * best)
+
+
+_NO_PLAN, _NO_MESH, _NO_WAY = "no plan", "no such submesh", "no such way"
+_LOST, _GPUS = "operators lost", "not all GPUs"
+_LARGE, _SMALL = (4.0, 8.0, 256.0), (4.0, 512.0, 16.0)
+"""Operators with large activations, as at the image's end of a network, and with large weights, as at the other."""
+
+EXERCISE = declared(
+    id="two_levels",
+    functions=("two_levels",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"plan": ANYTHING}],
+    looks=(find,),
+    mistakes=(
+        Mistake(_NO_PLAN, "Return a list of Stage(gpus, ways): a way, 0 to 2, for each of the stage's operators."),
+        Mistake(_NO_MESH, "A stage's GPUs are a key of graph.seconds[0]: 1, 2, 4, ..."),
+        Mistake(_NO_WAY, "A way is an index into the tables: 0, 1 or 2."),
+        Mistake(_LOST, "Stages have all operators, each once and in their order."),
+        Mistake(_GPUS, "Together the stages have all of graph.num_gpus, no more and no fewer."),
+    ),
+    visible=(
+        graph_case("6 operators, alike", ((_SMALL,) * 6, 8, 16, ())),
+        graph_case("large activations first, large weights last", ((*[_LARGE] * 3, *[_SMALL] * 3), 8, 8, ())),
+        graph_case("with skips", (((8.0, 64.0, 64.0), (2.0, 512.0, 64.0), (4.0, 64.0, 256.0), (4.0, 2048.0, 64.0),
+                                   (8.0, 8.0, 64.0), (2.0, 512.0, 16.0)), 8, 4, (2, 4, 5))),
+        graph_case("unlike operators on 4 GPUs", (((8.0, 8.0, 16.0), (2.0, 2048.0, 4.0), (2.0, 64.0, 4.0),
+                                                   (4.0, 512.0, 64.0), (8.0, 64.0, 16.0)), 4, 32, (3,))),
+    ),
+    hints=(
+        "Take one level at a time. If you knew what operators first to last take at least on so many GPUs, for every "
+        "first, last and number of GPUs, how would you cut the row into stages?",
+        "Below: within a stage, keep for each way of the operators that are still read the least time so far. Above: "
+        "fix how slow the slowest stage may be; by operators and GPUs used so far keep the least sum. Try every limit.",
+        "for limit in sorted times: least = {(0, 0): (0.0, [])}; for every first, last, gpus within the limit: "
+        "least[last + 1, used + gpus] from least[first, used]; then least[count, num_gpus] + (M - 1) * limit.",
+    ),
+    distributed=False,
+    challenge=Challenge("ms", score, pars, plan="plan", reference="Alpa"),
+)  # fmt: skip
