@@ -10,7 +10,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-MEANS = ("flock", "posix lock", "open file lock", "inotify", "futex", "pages", "abstract socket")
+MEANS = (
+    "flock", "posix lock", "open file lock", "inotify", "futex", "pages", "abstract socket", "threads of the machine",
+    "sysinfo", "open files of the machine", "memory of the machine",
+)  # fmt: skip
 
 
 def telling(rank: int, meet: Callable[[], None]) -> dict[str, list[str]]:
@@ -129,6 +132,49 @@ def telling(rank: int, meet: Callable[[], None]) -> dict[str, list[str]]:
     def nothing() -> None:
         pass
 
+    def many_threads(bit: int) -> None:
+        done = threading.Event()
+        threads = [threading.Thread(target=done.wait, args=(2.0,)) for _ in range(30 if bit else 0)]
+        for each in threads:
+            each.start()
+        kept["threads"] = (done, threads)
+
+    def no_threads() -> None:
+        done, threads = kept.pop("threads")
+        done.set()
+        for each in threads:
+            each.join()
+
+    def many_files(bit: int) -> None:
+        kept["files"] = [open(path, "rb") for _ in range(200 if bit else 0)]  # noqa: SIM115 - held for the bit
+
+    def much_memory(bit: int) -> None:
+        kept["block"] = bytes(bytearray(b"x") * (300 << 20)) if bit else b""
+
+    def more_than(name: str, least: float, now: Callable[[], float]) -> str:
+        """Return whether a number has risen since rank 1 began to watch."""
+        return "more" if now() > kept[name] + least else "as before"
+
+    def threads_now() -> float:
+        with open("/proc/loadavg") as told:
+            return int(told.read().split()[3].partition("/")[2])
+
+    def threads_by_sysinfo() -> float:
+        about = ctypes.create_string_buffer(128)
+        asked(99, about)
+        return int.from_bytes(about.raw[80:82], "little")
+
+    def files_now() -> float:
+        with open("/proc/sys/fs/file-nr") as told:
+            return int(told.read().split()[0])
+
+    def memory_now() -> float:
+        with open("/proc/meminfo") as told:
+            return -next(int(line.split()[1]) for line in told if line.startswith("MemAvailable"))
+
+    def watched(name: str, now: Callable[[], float]) -> Callable[[], None]:
+        return lambda: kept.__setitem__(name, now())
+
     means: dict[str, tuple[Callable[[], None], Callable[[int], None], Callable[[], str]]] = {
         "flock": (nothing, flock_told, flock_seen),
         "posix lock": (nothing, lambda bit: range_told(fcntl.F_SETLK, bit), lambda: range_seen(fcntl.F_GETLK)),
@@ -137,6 +183,22 @@ def telling(rank: int, meet: Callable[[], None]) -> dict[str, list[str]]:
         "futex": (futex_wait, futex_told, futex_seen),
         "pages": (nothing, pages_told, pages_seen),
         "abstract socket": (listen, socket_told, socket_seen),
+        "threads of the machine": (
+            watched("t", threads_now),
+            many_threads,
+            lambda: more_than("t", 15, threads_now),
+        ),
+        "sysinfo": (
+            watched("s", threads_by_sysinfo),
+            many_threads,
+            lambda: more_than("s", 15, threads_by_sysinfo),
+        ),
+        "open files of the machine": (watched("f", files_now), many_files, lambda: more_than("f", 100, files_now)),
+        "memory of the machine": (
+            watched("m", memory_now),
+            much_memory,
+            lambda: more_than("m", 150 << 10, memory_now),
+        ),
     }
 
     def tried(what: Callable[..., Any], *arguments: Any) -> str:
@@ -157,6 +219,10 @@ def telling(rank: int, meet: Callable[[], None]) -> dict[str, list[str]]:
             if rank == 1:
                 seen[name].append(tried(look))
             meet()
+            if "threads" in kept:
+                no_threads()
+            kept.pop("files", None)
+            kept.pop("block", None)
     return seen
 
 

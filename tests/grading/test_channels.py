@@ -7,7 +7,6 @@ import math
 import os
 import platform
 import random
-import statistics
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from grading.channels import MEANS, SOURCE
 from labkit.checks import wire_format
 from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.sandbox import bubblewrap
+from labkit.grading.sandbox.bubblewrap import Sandbox
 
 pytestmark = [
     pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}"),
@@ -86,9 +86,14 @@ os.wait()
 
 
 def test_two_processes_outside_sandboxes_tell_each_other_by_every_means() -> None:
-    ran = subprocess.run([sys.executable, "-c", SOURCE + IN_PROCESSES], capture_output=True, text=True, timeout=60)
-    seen = json.loads(ran.stdout)
-    assert {name for name in MEANS if seen[name][0] != seen[name][1]} == set(MEANS) - {"pages"}, seen
+    told: set[str] = set()
+    for _ in range(3):  # other work starts threads and opens files, too
+        ran = subprocess.run([sys.executable, "-c", SOURCE + IN_PROCESSES], capture_output=True, text=True, timeout=60)
+        seen = json.loads(ran.stdout)
+        told |= {name for name in MEANS if seen[name][0] != seen[name][1]}
+        if told == set(MEANS) - {"pages"}:
+            break
+    assert told == set(MEANS) - {"pages"}, seen
     assert seen["pages"] == ["told", "told"]  # that they may be asked for at all
 
 
@@ -114,7 +119,9 @@ def test_a_sandbox_sees_which_files_an_earlier_one_read_until_they_are_dropped(f
 @pytest.mark.long
 @pytest.mark.parametrize("means", ["processors", "memory"])
 def test_sandboxes_that_run_at_the_same_time_see_each_others_load(means: str) -> None:
-    """Nothing prevents that on one machine; docs/attacks.md says how much comes through, and what follows from it."""
+    """Nothing prevents that on one machine, and docs/attacks.md says what follows from it."""
+    if (load := os.getloadavg()[0]) > (os.cpu_count() or 1) / 4:
+        pytest.skip(f"other work (load {load:.1f}) is louder than what is told")
     bits = random.Random(3).choices([False, True], k=200)
     found = {}
     for slot in (0.05, 0.1):
@@ -146,8 +153,22 @@ def bits_told(told: Mapping[str, bool], took: Mapping[str, float]) -> float:
         return len(by_time) * (1 + wrong * math.log2(wrong) + (1 - wrong) * math.log2(1 - wrong))
 
     bits = list(told.values())
-    by_chance = [most(random.Random(seed).sample(bits, len(bits))) for seed in range(100)]
-    return max(0.0, most(bits) - statistics.quantiles(by_chance, n=20)[-1])
+    by_chance = [most(random.Random(seed).sample(bits, len(bits))) for seed in range(300)]
+    return max(0.0, most(bits) - max(by_chance))
+
+
+def test_a_kernels_proc_says_what_was_true_of_the_machine_before(tmp_path: Path) -> None:
+    with open(os.devnull, "wb") as null:
+        reads = [
+            "/bin/sh",
+            "-c",
+            "cat /proc/loadavg /proc/stat /proc/meminfo /proc/vmstat; ls /proc/sys/fs /proc/pressure",
+        ]
+        command = Sandbox(tmp_path).command(reads, {"PATH": "/usr/bin:/bin"}, null.fileno())
+        ran = subprocess.run(command, pass_fds=[null.fileno()], capture_output=True, text=True)
+    copies = "".join((tmp_path / "proc" / name).read_text() for name in ("loadavg", "stat", "meminfo", "vmstat"))
+    assert copies and ran.stdout.startswith(copies), ran.stderr
+    assert ran.stdout.removeprefix(copies).split() in (["/proc/pressure:", "/proc/sys/fs:"], ["/proc/sys/fs:"])
 
 
 def in_a_sandbox(program: str, names: list[Any]) -> str:

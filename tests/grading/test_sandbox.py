@@ -125,7 +125,7 @@ def test_a_rank_is_alone_and_sees_no_judge(probe: Probe) -> None:
         "        lessons.append(room.EXERCISE)\n"
         "    except (ImportError, AttributeError):\n"
         "        pass\n"
-        f"    return {SEEN} + [lessons, open('/proc/net/dev').read().count(':'), os.listdir('/run')]\n"
+        f"    return {SEEN} + [lessons, open('/proc/self/net/dev').read().count(':'), os.listdir('/run')]\n"
     )
     outcome = probe("program", {"program": source}, case=1)
     assert outcome.failure is None, outcome.failure

@@ -60,7 +60,8 @@ def serve(control: socket.socket) -> None:
     become_subreaper()
     torch.set_num_threads(1)
     exercises = rank_exercise.unpack(bytes(opening.payload))
-    namespaces = RankNamespaces(opening.header["scratch_bytes"]) if opening.header["divide"] else None
+    told = opening.header
+    namespaces = RankNamespaces(told["scratch_bytes"], told["on_gpu"]) if told["divide"] else None
     num_threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform == "linux" else 1
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)

@@ -112,7 +112,8 @@ class Template:
             pid = self._entry()
             write_frame(sock, {"first_pid": 0})
             read_frame(sock)
-        write_frame(sock, {"divide": self.divides, "scratch_bytes": self._limits.rank_scratch_bytes}, rank_side)
+        about = {"divide": self.divides, "scratch_bytes": self._limits.rank_scratch_bytes, "on_gpu": bool(self.gpu)}
+        write_frame(sock, about, rank_side)
         frame = read_frame(sock)
         if frame is None:
             self.close()

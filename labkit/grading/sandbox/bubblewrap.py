@@ -31,6 +31,14 @@ TRUSTED_ONLY = (
 )
 _FIRST_THROW_AWAY_UID = 1_900_000_000
 _INSIDE = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+_OF_THE_MACHINE = (
+    "buddyinfo", "cgroups", "cpuinfo", "diskstats", "interrupts", "key-users", "loadavg", "locks", "meminfo",
+    "partitions", "schedstat", "softirqs", "stat", "swaps", "uptime", "vmstat", "zoneinfo",
+)  # fmt: skip
+_FOLDERS_OF_THE_MACHINE = ("fs", "pressure", "sys/fs")
+_EMPTY = "empty"
+_COPIES = Path("/etc/proc")
+"""Where the inner layer sees copies of what /proc says of the machine."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -72,17 +80,19 @@ class Sandbox:
         """
         bwrap, uid = _bwrap(), user_inside()
         files = view(self.control, uid, self.hidden, self.package)
+        copied, copies = _copied_proc(self.control / "proc"), self.control / "proc"
         for inside, outside in self.shown.items():
             files += ["--ro-bind", str(outside), inside]
         files += _device_files(self.devices)
         if os.geteuid() == 0:
+            files += ["--ro-bind", str(copies), str(_COPIES)]
             outer = [bwrap, "--die-with-parent", *files, "--bind", "/proc", "/proc", "--", *_become(uid), bwrap]
-            files = ["--dev-bind", "/", "/"]
+            files, copies = ["--dev-bind", "/", "/"], _COPIES
         else:
             outer = [bwrap]
         size = str(self.scratch_bytes)
         arguments = [*_INSIDE, "--die-with-parent", "--new-session", "--hostname", HOSTNAME, "--info-fd", str(info_fd)]
-        arguments += [*files, "--proc", "/proc"]
+        arguments += [*files, "--proc", "/proc", *_still_proc(copied, copies)]
         arguments += ["--seccomp", str(filter_fd)] if filter_fd >= 0 else []
         arguments += ["--cap-drop", "ALL", *([] if self.may_divide else ["--disable-userns"])]
         for folder in (SCRATCH, "/dev/shm"):
@@ -113,6 +123,27 @@ def without_rights(program: Sequence[str], control: Path, hidden: Sequence[Path]
     uid = user_inside()
     files = [*view(control, uid, hidden), *_device_files(), *view_in_scratch(control, hidden)]
     return [_bwrap(), *files, "--bind", "/proc", "/proc", "--chdir", "/", "--", *_become(uid), *program]
+
+
+def _copied_proc(folder: Path) -> list[str]:
+    """Copy what /proc says of the whole machine, and return the names there are: it tells of other sandboxes."""
+    (folder / _EMPTY).mkdir(parents=True, exist_ok=True)
+    copied = []
+    for name in _OF_THE_MACHINE:
+        try:
+            (folder / name).write_bytes((Path("/proc") / name).read_bytes())
+        except OSError:
+            continue  # not there, or for root alone
+        (folder / name).chmod(0o444)
+        copied.append(name)
+    return copied
+
+
+def _still_proc(copied: Sequence[str], seen_at: Path) -> list[str]:
+    """Return arguments that put the copies over the files of /proc, and nothing over its folders of the machine."""
+    over = {name: name for name in copied}
+    over |= {name: _EMPTY for name in _FOLDERS_OF_THE_MACHINE if (Path("/proc") / name).is_dir()}
+    return [word for name, copy in over.items() for word in ("--ro-bind", str(seen_at / copy), f"/proc/{name}")]
 
 
 def _device_files(more: Sequence[Path] = ()) -> list[str]:

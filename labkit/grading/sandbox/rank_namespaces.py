@@ -47,10 +47,11 @@ class RankNamespaces:
 
     Args:
         scratch_bytes: Size of a rank's /tmp, and of its /dev/shm.
+        on_gpu: Whether CUDA runs there, which reads what its driver says in /proc.
     """
 
-    def __init__(self, scratch_bytes: int) -> None:
-        self._scratch_bytes = scratch_bytes
+    def __init__(self, scratch_bytes: int, on_gpu: bool = False) -> None:
+        self._scratch_bytes, self._on_gpu = scratch_bytes, on_gpu
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._made: dict[int, tuple[int, int]] = {}
         prepare()
@@ -128,9 +129,9 @@ class RankNamespaces:
             for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             _call("unshare", _NEWNS | _NEWIPC | _NEWNET | _NEWUTS)
-            _make_file_system(self._scratch_bytes)
+            settings = _make_file_system(self._scratch_bytes, self._on_gpu)
             _raise_loopback()
-            _enter_own_user_namespace()
+            _enter_own_user_namespace(settings, self._on_gpu)
         except BaseException:
             traceback.print_exc()
             os.write(said, b"!")
@@ -138,10 +139,24 @@ class RankNamespaces:
         os.close(said)
 
 
-def _make_file_system(scratch_bytes: int) -> None:
-    """Give this mount namespace its own /proc, and its own empty folder wherever something can be written."""
+def _make_file_system(scratch_bytes: int, whole_proc: bool) -> int:
+    """Give this mount namespace its own /proc, and its own empty folder wherever something can be written.
+
+    Its /proc shows processes alone: what counts for the whole machine (threads, open files, free memory) tells of other
+    sandboxes.
+
+    Returns:
+        A descriptor of the settings of user namespaces, which are not seen any more.
+    """
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    settings = os.open("/proc/sys/user", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not whole_proc:
+            _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # Linux before 5.8
+            raise
     covered = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY)) for path in shown_in_scratch()]
     for folder, size in ((SCRATCH, scratch_bytes), ("/dev/shm", scratch_bytes), ("/run", 4096)):
         options = f"size={size},nr_inodes={_NUM_FILES},mode=1777"
@@ -150,6 +165,7 @@ def _make_file_system(scratch_bytes: int) -> None:
         path.mkdir(parents=True)
         _mount(f"/proc/self/fd/{opened}", str(path), None, _MS_BIND | _MS_REC)
         os.close(opened)
+    return settings
 
 
 def _raise_loopback() -> None:
@@ -157,7 +173,7 @@ def _raise_loopback() -> None:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP_AND_RUNNING))
 
 
-def _enter_own_user_namespace() -> None:
+def _enter_own_user_namespace(settings: int, on_gpu: bool) -> None:
     """Leave for a user namespace of one's own, the last there can be, with no capability even there."""
     uid, gid = os.getuid(), os.getgid()
     forget_keys()
@@ -166,9 +182,12 @@ def _enter_own_user_namespace() -> None:
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    Path("/proc/sys/user/max_user_namespaces").write_text("0")
+    most = os.open("max_user_namespaces", os.O_WRONLY, dir_fd=settings)
+    os.write(most, b"0")
+    os.close(most)
+    os.close(settings)
     drop_capabilities()
-    forbid_calls(of_rank=True)
+    forbid_calls(of_rank=True, on_gpu=on_gpu)
 
 
 def drop_capabilities() -> None:

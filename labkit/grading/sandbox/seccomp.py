@@ -70,8 +70,8 @@ def _library() -> ctypes.CDLL:
 
 def prepare() -> None:
     """Make the filters now, so that forks need not."""
-    _filter(of_rank=False)
-    _filter(of_rank=True)
+    for of_rank, on_gpu in ((False, False), (True, False), (True, True)):
+        _filter(of_rank, on_gpu)
 
 
 def problem() -> str:
@@ -84,12 +84,13 @@ def problem() -> str:
 
 
 @cache
-def _filter(of_rank: bool) -> int:
+def _filter(of_rank: bool, on_gpu: bool = False) -> int:
     """Return libseccomp's handle of a filter; it is kept for as long as the process lives.
 
     Args:
-        of_rank: Whether nothing may wake another process by a futex. Python's processes do so among themselves, and a
-            notebook may start some; a rank has none.
+        of_rank: Whether nothing may wake another process by a futex, or ask how many threads the machine has. Python's
+            processes wake each other, and a notebook may start some; a rank has none.
+        on_gpu: Whether CUDA runs there, which asks for the machine's memory.
     """
     library = _library()
     found = library.seccomp_init(_ALLOW)
@@ -101,6 +102,8 @@ def _filter(of_rank: bool) -> int:
         _cut(found, name, errno.ENOSYS, number=number)
     _cut_what_tells_of_others(found)
     if of_rank:
+        if not on_gpu:
+            _cut(found, "sysinfo", errno.EPERM)
         for wake in _WAKES:
             _cut(found, "futex", errno.EPERM, _Comparison(1, _MASKED_EQUAL, _COMMAND_AND_PRIVATE, wake))
     for bit in (1 << at for at in range(32) if _NEW_NAMESPACES >> at & 1):
@@ -135,16 +138,17 @@ def _cut(found: int, name: str, error: int, *comparisons: _Comparison, number: i
         raise EnvironmentProblem(f"the filter for system calls could not be made ({name}: {os.strerror(-said)})")
 
 
-def forbid_calls(of_rank: bool = False) -> None:
+def forbid_calls(of_rank: bool = False, on_gpu: bool = False) -> None:
     """Cut them for this process and all it starts, for good; it may get no new rights by then.
 
     Args:
         of_rank: Whether it is a rank of a hidden case.
+        on_gpu: Whether that runs on a GPU.
 
     Raises:
         OSError: If the system takes no filter.
     """
-    said = _library().seccomp_load(_filter(of_rank))
+    said = _library().seccomp_load(_filter(of_rank, on_gpu))
     if said:
         raise OSError(-said, f"seccomp: {os.strerror(-said)}")
 
