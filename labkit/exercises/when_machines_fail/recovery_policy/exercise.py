@@ -80,7 +80,8 @@ def _pars(job: Job, seeds: Seeds) -> Pars:
         for background in (False, True)
     ]
     paper = min(papers, key=loses)
-    copies = replace(paper, copy_every=steps(job.copy_s), save_every=4 * paper.save_every)
+    seldom = round(steps(job.stop_s) / job.copies_lost**0.5)  # only what takes copies, too, needs the storage
+    copies = Recovery(max(1, seldom), background=True, copy_every=steps(job.copy_s), when_short="shrink")
     best = min(_improved(paper, job, loses), _improved(copies, job, loses), key=loses)
     return Pars(loses(naive), loses(paper), loses(best))
 
@@ -88,8 +89,12 @@ def _pars(job: Job, seeds: Seeds) -> Pars:
 def _improved(plan: Recovery, job: Job, loses: Any) -> Recovery:
     """Return a plan that no small change makes better."""
     while True:
-        near = [replace(plan, save_every=max(1, round(plan.save_every * by))) for by in (0.6, 0.85, 1.2, 1.6)]
-        near += [replace(plan, copy_every=max(1, round(plan.copy_every * by))) for by in (0.7, 1.4) if plan.copy_every]
+        near = [replace(plan, save_every=max(1, round(plan.save_every * by))) for by in (0.6, 0.9, 1.15, 1.6)]
+        near += [
+            replace(plan, copy_every=max(1, round(plan.copy_every * by)))
+            for by in (0.7, 0.85, 1.2, 1.4)
+            if plan.copy_every
+        ]
         near += [replace(plan, spares=plan.spares + by) for by in (-job.replica_nodes, job.replica_nodes)]
         better = min([each for each in near if not fault(job, each)], key=loses)
         if loses(better) >= loses(plan) - 0.01:
