@@ -17,8 +17,8 @@
 # stopped all 16,384. More than 90 % of the time still went into training. How?
 #
 # You build checkpoints that survive every crash, and a resume that nobody can tell from a run without one. Then you work out
-# how often to save on a cluster that breaks every three hours. Your code is crashed at *every* moment at which a crash matters, not at the three
-# that you thought of.
+# how often to save on a cluster that breaks every three hours. Your code is crashed at *every* moment at which a crash matters,
+# not at the three that you thought of.
 #
 # **Time:** [[minutes]] minutes. **You need** collectives (lesson 03) and AdamW; lesson 13 helps. No GPU.
 #
@@ -87,8 +87,8 @@ labkit.reveal(
 # A program can be killed between any two of its calls. The power can fail there, too. What is left on the disk then?
 #
 # * A killed program leaves what it has written. What Python still buffers is lost.
-# * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Of other contents any part
-#   may be missing, and reads as zeros. `torch.load` does not notice.
+# * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Of contents that were not synced any part
+#   may be missing; it reads as zeros. `torch.load` does not notice.
 # * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that.
 # * `Path.replace` gives a file another name in one step: it happens or it does not.
 #
@@ -132,7 +132,7 @@ def save_checkpoint(folder: Path, step: int, state: dict) -> None:
 
     Args:
         folder: Where checkpoints are; it exists.
-        step: Greater than that of each checkpoint there is, unless a crash broke this very save off.
+        step: Greater than every step in the folder, or the step whose save a crash broke off.
         state: For torch.save.
     """
     # BEGIN SOLUTION checkpoints
@@ -331,8 +331,9 @@ report = labkit.crash_points(train, on=labkit.virtual(2, cuda=False), kinds=("fi
 report
 
 # %% [markdown]
-# Now break it: leave `sync(folder)` out of `save_checkpoint`, run its cell and `crash_points` again. The run still comes to
-# its right end. But where the verdict is `lost_work`, a save had returned, the run had gone on, and the save was gone. Mend it.
+# Now break it: leave `sync(folder)` out of `save_checkpoint`, run its cell and `crash_points` again. The run still comes to its
+# right end. But the verdict `lost_work` means: a save had returned, training went on, and after the crash that save was gone.
+# Mend it.
 
 # %% [markdown]
 # ## 5 Forty minutes
@@ -439,8 +440,8 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 
 # %% [markdown]
 # Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the last
-# digit. (`labkit`'s `torchrun` gives each attempt a store of its own. In torch 2.13's shared one, a rank may read where another
-# stood before the restart, and call a dead process.)
+# digit. (`labkit`'s `torchrun` gives each attempt a store of its own. torch 2.13 keeps one store for all attempts. There a rank
+# may read the address of a process that died in the attempt before, and call it.)
 
 # %% [markdown] tags=["slide-only"]
 # ## For real
@@ -484,10 +485,10 @@ for name, job in JOBS.items():
     print(f"{name}\n  {job}\n")
 
 # %% [markdown]
-# The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left. Beating it
-# earns half of the points. The other half is for reaching Young/Daly: their interval, in the background where that is better,
-# shrinking, no spares. The best known loses less. The check draws the failures that `lost` draws; when you hand in, others are
-# drawn.
+# The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left. Beating
+# it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at their interval, in the
+# background where that is better, has no spares, and shrinks. The best known loses less. The check draws the failures that
+# `lost` draws; when you hand in, others are drawn.
 #
 # ### Exercise [[recovery_policy]]
 #
@@ -709,7 +710,7 @@ for steps in (1, 3, 6, 99):
 # does not count in it.
 #
 # In this crew each worker has classes of the data for itself. Leave it out for good, and the goal is out of reach.
-# `kilobytes(crew, recipe)` says what is sent until the goal is reached, and None where it is not reached in 300 steps.
+# `kilobytes(crew, recipe)` says what is sent until the goal is reached, and None where it is not reached in 400 steps.
 # `help(Crew)` and `help(Recipe)` name the fields.
 
 

@@ -25,7 +25,7 @@ Array: TypeAlias = Any
 FEATURES, CLASSES_EACH, BATCH, NOISE = 16, 3, 16, 0.7
 INNER_RATE, BETAS, DECAY = 0.008, (0.9, 0.99), 0.01
 """Of the workers' AdamW."""
-MOST_STEPS = 300
+MOST_STEPS = 400
 """There is time for so many steps, however they are divided into rounds."""
 
 
@@ -102,7 +102,7 @@ class Data:
         """Draw all of it."""
         draw = np.random.default_rng(seed)
         self._num_classes = num_workers * CLASSES_EACH
-        middles = draw.normal(size=(self._num_classes, FEATURES))
+        middles = np.random.default_rng(0).normal(size=(self._num_classes, FEATURES))  # the same whatever the seed
 
         def drawn(*shape: int) -> tuple[Array, Array]:
             own = draw.integers(CLASSES_EACH, size=(*shape[:-1], num_workers, shape[-1]))

@@ -10,7 +10,7 @@ import torch
 
 from labkit.exercises.when_machines_fail.few_exchanges.crews import CREWS
 from labkit.failures import Kill
-from labkit.failures.apart import Crew, Data, Recipe, Worker, kilobytes, losses
+from labkit.failures.apart import MOST_STEPS, Crew, Data, Recipe, Worker, kilobytes, losses
 from tests.checks.lesson_cells import namespace
 
 
@@ -49,7 +49,7 @@ def test_bytes_are_those_of_who_is_there_and_of_who_comes_back() -> None:
 @pytest.mark.parametrize("name", list(CREWS))
 def test_who_drops_a_worker_never_arrives_and_momentum_saves_bytes(name: str) -> None:
     known = CREWS[name]
-    dropped = replace(known.crew, failures=tuple(Kill(0, step=step) for step in range(1, 300, known.crew.away)))
+    dropped = replace(known.crew, failures=tuple(Kill(0, step=step) for step in range(1, MOST_STEPS, known.crew.away)))
     assert kilobytes(dropped, known.diloco, (0,)) is None
     averages, diloco, best = (kilobytes(known.crew, each, (0,)) for each in (known.averages, known.diloco, known.best))
     assert averages is not None and diloco is not None and best is not None

@@ -40,7 +40,7 @@ CREWS = {
     ),
     "five workers": Known(
         Crew(5, _kills(*((each, 25 * (each + 1) + 130 * turn) for turn in range(2) for each in range(5))), 15, 0.8),
-        Recipe(40), Recipe(25, 0.7, 0.9), Recipe(40, 0.7, 0.9),
+        Recipe(40), Recipe(25, 0.7, 0.9), Recipe(50, 1.0, 0.9),
     ),
 }  # fmt: skip
 """By what a case is called."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -156,7 +157,7 @@ def pars(case: Case) -> Pars:
     crew, seeds = _about(case)
     (of,) = [each for each in CREWS.values() if each.crew == crew]
     sent = [_sent(crew, seeds, each) for each in (of.averages, of.diloco, of.best)]
-    naive, paper, best = (each for each in sent if each is not None)
+    naive, paper, best = (math.inf if each is None else each for each in sent)
     return Pars(naive, paper, min(best, paper))
 
 

@@ -125,9 +125,10 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
     return ""
 
 
-_NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM, _DTYPE, _DOWN = (
+_NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM, _DTYPE, _DOWN, _NOTHING_READ = (
     "not padded", "padding in the middle", "one file each", "dealt out", "everything read", "padding read",
     "beyond the shard", "not a dict of tensors", "another dtype", "rounded down",
+    "no piece at all",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -153,6 +154,8 @@ EXERCISE = declared(
         Mistake(_DTYPE, "Zeros of your own have torch's default dtype. Take that of what you read, read(0, name, 0, 0) "
                 "if there is nothing to read."),
         Mistake(_DOWN, "Where a tensor does not divide by the number of ranks, round a part's length up."),
+        Mistake(_NOTHING_READ, "A rank may have no element of a tensor, and torch.cat needs one piece at least: an "
+                "empty read is one.", says=("expected a non-empty list of Tensors",), certain=True),
         Mistake(_FORM, "Return a dict with a flat tensor for each name in sizes."),
     ),
     visible=(

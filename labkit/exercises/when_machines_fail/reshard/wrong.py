@@ -41,6 +41,7 @@ changed(
     (PAD, "torch.cat([torch.cat(pieces), torch.zeros(mine - (end - begin))]) if end > begin else torch.zeros(mine)"),
 )
 changed("rounds down", "rounded down", ("mine, length = -(-size // num_ranks),", "mine, length = size // num_ranks,"))
+changed("joins what it read", "no piece at all", ("pieces = [read(0, name, 0, 0)]", "pieces = []"))
 changed("a list", "not a dict of tensors", ("    return parts\n", "    return list(parts.values())\n"))
 WRONG.right(
     "element by element",
