@@ -65,7 +65,9 @@ def resumed_apart(whole: Probes, rest: Probes, seen: Seen, after: int) -> Resume
 
 
 def _is_older(whole: Probes, place: Place, rank: int, value: torch.Tensor | None) -> bool:
-    """Return whether a value is what the run that was never stopped had there a step earlier."""
+    """Return whether a parameter is what the run that was never stopped had a step earlier."""
+    if place.kind != "parameter":
+        return False
     earlier = whole.values.get(replace(place, step=place.step - 1), {}).get(rank)
     return value is not None and earlier is not None and same_bits(earlier, value)
 
