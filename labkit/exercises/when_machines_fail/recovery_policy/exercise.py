@@ -93,15 +93,21 @@ def _pars(job: Job, seeds: Seeds) -> Pars:
     ]
     paper = min(papers, key=loses)
     seldom = round(steps(job.stop_s) / job.copies_lost**0.5)  # only what takes copies, too, needs the storage
-    copies = Recovery(max(1, seldom), background=True, copy_every=steps(job.copy_s), when_short="shrink")
-    best = min(_improved(paper, job, loses), _improved(copies, job, loses), key=loses)
+    copies = [
+        Recovery(max(1, every), background=True, copy_every=steps(job.copy_s), when_short="shrink")
+        for every in (seldom, 4 * paper.save_every)
+    ]
+    best = min((_improved(plan, job, loses) for plan in (paper, *copies)), key=loses)
     return Pars(loses(naive), loses(paper), loses(best))
 
 
 def _improved(plan: Recovery, job: Job, loses: Any) -> Recovery:
     """Return a plan that no small change makes better."""
     while True:
-        near = [replace(plan, save_every=max(1, round(plan.save_every * by))) for by in (0.6, 0.9, 1.15, 1.6)]
+        near = [
+            replace(plan, save_every=max(1, round(plan.save_every * by)))
+            for by in (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
+        ]
         near += [
             replace(plan, copy_every=max(1, round(plan.copy_every * by)))
             for by in (0.7, 0.85, 1.2, 1.4)
