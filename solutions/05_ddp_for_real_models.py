@@ -279,7 +279,18 @@ labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the las
 # How would you have noticed without a timeline? Compare a checksum of all parameters across the ranks, every hundred steps.
 # It costs one small all-reduce, and it finds every mistake of this lesson that makes ranks differ.
 #
-# It does not find the next two, because all ranks stay equal.
+# A checksum says *that* ranks differ. `labkit.audit` also says why, and on which line. It runs a program, unedited, on virtual
+# ranks, and compares what each rank's backward made with what its optimizer was given. Here is a small program with that mistake:
+
+# %% tags=["nbval-ignore-output"]
+from labkit.wrong_runs import a_little_worse
+
+print(*labkit.audit(a_little_worse, on=labkit.virtual(4)).findings, sep="\n\n")
+
+# %% [markdown]
+# Two findings, one mistake: what is wrong, and the line that makes it so.
+#
+# No checksum finds the next two, because all ranks stay equal.
 #
 # **[[clip_where]].** Each rank clips its own gradient to norm 1, and then they are averaged. What is the result: `"the same"`,
 # `"an error"`, `"another direction"` or `"models that differ"`?
@@ -479,9 +490,7 @@ def train_gpt(wrap, num_steps: int) -> list[float]:
 
 # %% tags=["nbval-ignore-output"] seconds=40
 wrappers = {"yours": MiniDDP, "torch's": DistributedDataParallel}
-losses = {
-    name: labkit.run(train_gpt, wrap, gpt_steps, on=labkit.local(2)).results[0] for name, wrap in wrappers.items()
-}
+losses = {who: labkit.run(train_gpt, wrap, gpt_steps, on=labkit.local(2)).results[0] for who, wrap in wrappers.items()}
 print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps in losses.items()})
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 

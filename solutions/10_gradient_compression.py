@@ -290,8 +290,7 @@ def three_ranks(compressors, steps=100, lr=0.02):
     x, corners = torch.ones(3), torch.tensor([[-3.0, 2.0, 2.0], [2.0, -3.0, 2.0], [2.0, 2.0, -3.0]])
     for _ in range(steps):
         gradients = [2 * (corner @ x) * corner + x / 2 for corner in corners]
-        pairs = list(zip(compressors, gradients, strict=True))
-        x = x - lr * sum(each.decompress(each.compress(gradient)) for each, gradient in pairs) / 3
+        x = x - lr * sum(map(lambda each, g: each.decompress(each.compress(g)), compressors, gradients)) / 3
     return x.norm().item()
 
 
@@ -425,6 +424,15 @@ labkit.answer(
 # %% [markdown]
 # The loss shows the fault many steps later, the norms at once.
 #
+# A memory can also break so that no norm shows it: each step writes its residual under a new key, and the next step looks for it
+# in vain. `labkit.audit` runs a program on virtual ranks and watches what is kept, and under which key:
+
+# %% tags=["nbval-ignore-output"]
+from labkit.wrong_runs import forgets_residuals
+
+print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n")
+
+# %% [markdown]
 # ## 4 A hook
 #
 # How do four packets become one mean? `all_reduce` would add the k-th values of all ranks' top-k, which belong to different

@@ -395,8 +395,7 @@ labkit.predict("zero1_step", 1.5)
 
 # %% seconds=10
 PCIE = labkit.virtual(8, gpu="h100", link="pcie5")
-names = ("DDP", "ZeRO-1", "ZeRO-2")
-runs = {name: labkit.run(two_steps, stage, on=PCIE, echo=False) for stage, name in enumerate(names)}
+runs = {name: labkit.run(two_steps, i, on=PCIE, echo=False) for i, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2"))}
 steps = {name: run.timeline.makespan_ns for name, run in runs.items()}
 labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 
@@ -422,6 +421,15 @@ labkit.recorded("who_holds")
 
 # %% tags=["find"] exercise="who_holds" points=0 minutes=3 title="Who holds memory?"
 labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
+
+# %% [markdown]
+# You can read four memory rows; nobody reads four thousand. `labkit.audit` runs a program on virtual ranks, compares the peaks of
+# all ranks that play the same part, and names the line that fills one of them. Here is a small program with that leak:
+
+# %% tags=["nbval-ignore-output"]
+from labkit.wrong_runs import keeps_gradients
+
+print(*labkit.audit(keeps_gradients, on=labkit.virtual(4, gpu="a100")).findings, sep="\n\n")
 
 # %% [markdown]
 # ## 7 The course's GPT, sharded

@@ -16,9 +16,9 @@
 # Llama 3 was trained on 16,384 GPUs for 54 days. In that time 419 interruptions came that nobody had planned, and each of them
 # stopped all 16,384. More than 90 % of the time still went into training. How?
 #
-# You build checkpoints that survive every crash, a resume that nobody can tell from a run without one, and a policy for a
-# cluster that breaks every three hours. Your code is crashed at *every* moment at which a crash matters, not at the three
-# that you thought of.
+# You build checkpoints that survive every crash, and a resume that nobody can tell from a run without one. Then you work out
+# how often to save on a cluster that breaks every three hours. Your code is crashed at *every* moment at which a crash matters,
+# not at the three that you thought of.
 #
 # **Time:** [[minutes]] minutes. **You need** collectives (lesson 03) and AdamW; lesson 13 helps. No GPU.
 #
@@ -36,6 +36,7 @@
 import copy
 import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,8 +87,8 @@ labkit.reveal(
 # A program can be killed between any two of its calls. The power can fail there, too. What is left on the disk then?
 #
 # * A killed program leaves what it has written. What Python still buffers is lost.
-# * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Of other contents any part
-#   may be missing, and reads as zeros. `torch.load` does not notice.
+# * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Of contents that were not synced any part
+#   may be missing; it reads as zeros. `torch.load` does not notice.
 # * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that.
 # * `Path.replace` gives a file another name in one step: it happens or it does not.
 #
@@ -119,10 +120,10 @@ def sync(folder: Path) -> None:
 #
 # ### Exercise [[checkpoints]]
 #
-# *30 points, about 16 minutes; difficulty 3 of 5, importance 5 of 5*
+# *40 points, about 22 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="checkpoints" points=30 difficulty=3 importance=5 minutes=16 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
+# %% tags=["exercise"] exercise="checkpoints" points=40 difficulty=3 importance=5 minutes=22 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
 def save_checkpoint(folder: Path, step: int, state: dict) -> None:
     """Write a state to a file of its own in the folder, and delete all but the newest two checkpoints.
 
@@ -131,7 +132,7 @@ def save_checkpoint(folder: Path, step: int, state: dict) -> None:
 
     Args:
         folder: Where checkpoints are; it exists.
-        step: Greater than that of each checkpoint there is, unless a crash broke this very save off.
+        step: Greater than every step in the folder, or the step whose save a crash broke off.
         state: For torch.save.
     """
     # BEGIN SOLUTION checkpoints
@@ -189,10 +190,10 @@ print(inspect.getsource(Sampler), inspect.getsource(Training), sep="\n\n")
 #
 # ### Exercise [[exact_resume]]
 #
-# *15 points, about 9 minutes; difficulty 2 of 5, importance 5 of 5*
+# *20 points, about 9 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="exact_resume" points=15 difficulty=2 importance=5 minutes=9 title="The same run" provides=["state_of", "restore"]
+# %% tags=["exercise"] exercise="exact_resume" points=20 difficulty=2 importance=5 minutes=9 title="The same run" provides=["state_of", "restore"]
 def state_of(run: Training) -> dict:
     """Return all that a run needs to go on, for torch.save; later steps of the run do not change it."""
     # BEGIN SOLUTION exact_resume
@@ -217,7 +218,8 @@ def restore(run: Training, state: dict) -> None:
 
     Args:
         run: In a new process.
-        state: What state_of returned, after torch.save and torch.load.
+        state: What state_of returned, after torch.save and torch.load, which reads tensors, numbers, texts, lists,
+            tuples and dicts.
     """
     # BEGIN SOLUTION exact_resume
     for name in ("model", "optimizer", "schedule", "scaler"):
@@ -253,10 +255,10 @@ labkit.check("exact_resume", state_of, restore)
 #
 # ### Exercise [[together]]
 #
-# *30 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
+# *40 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="together" points=30 difficulty=4 importance=5 minutes=13 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
+# %% tags=["exercise"] exercise="together" points=40 difficulty=4 importance=5 minutes=16 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
 def save_together(folder: Path, step: int, state: dict) -> None:
     """Save this rank's state; all ranks call this with the same step, not necessarily at once.
 
@@ -280,7 +282,7 @@ def save_together(folder: Path, step: int, state: dict) -> None:
 def load_together(folder: Path) -> tuple[int, dict] | None:
     """Return a step, the same on all ranks, and this rank's state at it; None on all if there is none.
 
-    All ranks of a new run call this, as many as saved.
+    All ranks of a new run call this, as many as saved. Files of saves that returned are whole.
     """
     # BEGIN SOLUTION together
     mine = folder / f"rank-{dist.get_rank()}"
@@ -295,7 +297,7 @@ def load_together(folder: Path) -> tuple[int, dict] | None:
 labkit.check("together", save_together, load_together)
 
 # %% [markdown]
-# Why must a rank not run ahead? It would delete what the others still need, a whole save before they have the next.
+# Why must no rank run ahead? With its next save it deletes an older step, and that may be the newest one that all have.
 #
 # Below is a training made of your parts. `labkit.crash_points` finds every moment at which a crash would leave other files. It
 # crashes the run there, starts it again as torchrun would, and compares its end with that of a run without a crash, bit for
@@ -329,8 +331,9 @@ report = labkit.crash_points(train, on=labkit.virtual(2, cuda=False), kinds=("fi
 report
 
 # %% [markdown]
-# Now break it: leave `sync(folder)` out of `save_checkpoint`, run its cell and `crash_points` again. The run still comes to
-# its right end. But where the verdict is `lost_work`, a save had returned, the run had gone on, and the save was gone. Mend it.
+# Now break it: leave `sync(folder)` out of `save_checkpoint`, run its cell and `crash_points` again. The run still comes to its
+# right end. But the verdict `lost_work` means: a save had returned, training went on, and after the crash that save was gone.
+# Mend it.
 
 # %% [markdown]
 # ## 5 Forty minutes
@@ -348,7 +351,7 @@ labkit.recorded("lost_time")
 # wait? `again`: how many steps had been completed and were done again? A block is noted when it ends. To read the names of the
 # blocks, zoom in: `labkit.recorded("lost_time").explore()`.
 
-# %% tags=["find"] exercise="lost_time" points=0 minutes=4 title="Forty minutes"
+# %% tags=["find"] exercise="lost_time" points=0 minutes=8 title="Forty minutes"
 labkit.answer("lost_time", rank=2, doing="loading a batch", minutes=30, again=16)
 
 # %% [markdown]
@@ -409,7 +412,69 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 labkit.answer("storage_interval", 68)
 
 # %% [markdown]
-# ## 7 Your own policy
+# ## 7 For real
+#
+# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so that nothing of it can clean up.
+# This takes about 20 seconds, and prints when all is over.
+
+
+# %%
+from functools import partial
+
+from labkit.crashes.torchrun import torchrun
+
+
+def tell(run: Training, killed_at: int | None = None) -> None:
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    if dist.get_rank() == 1:
+        if run.step == killed_at and attempt == "0":
+            os.kill(os.getpid(), 9)
+        last = f"{run.seen[-1]['loss']:.6f}" if run.seen else "begins"
+        print(f"attempt {attempt}, before step {run.step}: {last}", flush=True)
+
+
+# %% seconds=20
+killed = torchrun(train, 8, 2, partial(tell, killed_at=5), num_ranks=2, max_restarts=1)
+whole = torchrun(train, 8, 2, tell, num_ranks=2)
+print("with a kill", *killed, "", "without one", *whole, sep="\n")
+
+# %% [markdown]
+# Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the last
+# digit. (`labkit`'s `torchrun` gives each attempt a store of its own. torch 2.13 keeps one store for all attempts. There a rank
+# may read the address of a process that died in the attempt before, and call it.)
+
+# %% [markdown] tags=["slide-only"]
+# ## For real
+#
+# `torchrun --max-restarts 1`, and a rank that kills itself
+#
+# **To the room:** which step comes first after the restart?
+#
+# <!-- notes: 4: the last save. Step 4 is done again, to the same loss. -->
+
+# %% [markdown]
+# ## 8 What stays
+#
+# * Contents are safe after `fsync` of the file, names after `fsync` of the folder. Rename last, delete after that.
+# * A resume brings back everything that changes: also the sampler, the schedule and the random numbers.
+# * All ranks load the newest step that *all* have, and make the same calls whatever they find.
+# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer ranks.
+#
+# **The next question.** Six of the 419 were silent data corruption: something calculated wrongly, and said nothing. How would
+# you notice?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * sync the file, rename, sync the folder, delete
+# * everything that changes comes back
+# * the newest step that **all** have
+# * save every $\sqrt{2CM}$
+#
+# Next: six of the 419 were wrong numbers that nobody announced.
+
+# %% [markdown]
+# ## Bonus: your own policy
 #
 # A plan says how often to save, whether in the background, how often to copy, how many nodes stand by as **spares**, and what
 # to do when none is left: `"wait"` for a repair, or `"shrink"` to fewer replicas. `lost(job, plan)` says what percentage of all
@@ -420,16 +485,17 @@ for name, job in JOBS.items():
     print(f"{name}\n  {job}\n")
 
 # %% [markdown]
-# The naive plan saves every hour, has one replica's nodes as spares, and waits. Beating it earns half of the points. The other
-# half is for reaching Young/Daly: their interval, in the background where that is better, shrinking, no spares. The best known
-# loses less. Points are given for other failures than those that `lost` draws.
+# The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left. Beating
+# it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at their interval, in the
+# background where that is better, has no spares, and shrinks. The best known loses less. The check draws the failures that
+# `lost` draws; when you hand in, others are drawn.
 #
 # ### Exercise [[recovery_policy]]
 #
-# *25 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
+# *25 points, about 15 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["design"] exercise="recovery_policy" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=11 title="Your own policy" provides=["plan_recovery"]
+# %% tags=["design"] exercise="recovery_policy" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=15 title="Your own policy" provides=["plan_recovery"] bonus=true
 def plan_recovery(job: Job) -> Recovery:
     """Return a plan for this job that loses little; it is scored on failures drawn at the job's rate."""
 
@@ -467,67 +533,6 @@ labkit.challenge("recovery_policy", plan_recovery)
 # <!-- notes: Put the three jobs on the board first. -->
 
 # %% [markdown]
-# ## 8 For real
-#
-# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so that nothing of it can clean up.
-
-
-# %%
-from functools import partial
-
-from labkit.crashes.torchrun import torchrun
-
-
-def tell(run: Training, killed_at: int | None = None) -> None:
-    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    if dist.get_rank() == 1:
-        if run.step == killed_at and attempt == "0":
-            os.kill(os.getpid(), 9)
-        last = f"{run.seen[-1]['loss']:.6f}" if run.seen else "begins"
-        print(f"attempt {attempt}, before step {run.step}: {last}", flush=True)
-
-
-# %% seconds=20
-killed = torchrun(train, 8, 2, partial(tell, killed_at=5), num_ranks=2, max_restarts=1)
-whole = torchrun(train, 8, 2, tell, num_ranks=2)
-print("with a kill", *killed, "", "without one", *whole, sep="\n")
-
-# %% [markdown]
-# Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the last
-# digit. (`labkit`'s `torchrun` gives each attempt a store of its own. In torch 2.13's shared one, a rank may read where another
-# stood before the restart, and call a dead process.)
-
-# %% [markdown] tags=["slide-only"]
-# ## For real
-#
-# `torchrun --max-restarts 1`, and a rank that kills itself
-#
-# **To the room:** which step comes first after the restart?
-#
-# <!-- notes: 4: the last save. Step 4 is done again, to the same loss. -->
-
-# %% [markdown]
-# ## 9 What stays
-#
-# * Contents are safe after `fsync` of the file, names after `fsync` of the folder. Rename last, delete after that.
-# * A resume brings back everything that changes: also the sampler, the schedule and the random numbers.
-# * All ranks load the newest step that *all* have, and make the same calls whatever they find.
-# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer ranks.
-#
-# **The next question.** Six of the 419 were silent data corruption: something calculated wrongly, and said nothing. How would
-# you notice?
-
-# %% [markdown] tags=["slide-only"]
-# ## What stays
-#
-# * sync the file, rename, sync the folder, delete
-# * everything that changes comes back
-# * the newest step that **all** have
-# * save every $\sqrt{2CM}$
-#
-# Next: six of the 419 were wrong numbers that nobody announced.
-
-# %% [markdown]
 # ## Bonus: another number of ranks
 #
 # A node is gone, and no spare is left. You could go on with fewer ranks, if they can load what more ranks saved. Each
@@ -535,16 +540,17 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 #
 # ### Exercise [[reshard]]
 #
-# *15 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+# *15 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=8 title="Another number of ranks" provides=["load_part"] bonus=true
+# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=12 title="Another number of ranks" provides=["load_part"] bonus=true
 def load_part(
     rank: int, num_ranks: int, saved_ranks: int, sizes: dict[str, int], read: Callable[[int, str, int, int], Tensor]
 ) -> dict[str, Tensor]:
     """Return this rank's flat shard of each tensor, padded and cut for num_ranks ranks.
 
-    Read each element of your shards once; no padding, and nothing else. A part without elements has the same dtype.
+    Read each element of your shards once; no padding, and nothing else. Shards have the dtype of what was saved, also
+    those without an element; reading none, read(0, name, 0, 0), shows it.
 
     Args:
         rank: 0 to num_ranks - 1.
@@ -608,9 +614,173 @@ for name, failures in flips.items():
     print(f"{name:31}", labkit.run(watched, on=world, echo=False).results[0])
 
 # %% [markdown]
-# The last one: all ranks took the same wrong sum. Only whoever computes that gradient **twice** can see it, and that costs as
-# much as the training itself. So people do it now and then, on a sample, or on nodes that are suspected.
+# The last one: all ranks took the same wrong sum, so nothing differs. Only a gradient that is computed **twice** can show it.
+# Not twice on one GPU, though: a broken one is wrong in the same way again. And where two results differ, which of the two GPUs
+# is the broken one?
 #
+# ### Exercise [[computing_twice]]
+#
+# *20 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="computing_twice" points=20 difficulty=4 importance=3 minutes=15 title="Computing twice" provides=["checked_mean"] bonus=true
+def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Tensor, int | None]:
+    """Return the mean of the right gradients of all batches, and the rank that computes wrongly, None if none does.
+
+    Both are the same on all ranks; there are at least 3. At most one computes wrongly: the gradient it brings, what it
+    computes here, or both. A wrong result differs in a single bit, always the same one. While nothing is wrong, each rank
+    calls compute once, otherwise at most three times.
+
+    Args:
+        gradient: What this rank computed from its batch; flat, float64.
+        compute: compute(rank) computes the gradient of that rank's batch, here. Two ranks that compute rightly get the
+            same bits.
+    """
+    # BEGIN SOLUTION computing_twice
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def digest(tensor: Tensor) -> Tensor:
+        return tensor.view(torch.int64).sum()
+
+    said = torch.stack([digest(gradient), digest(compute((rank + 1) % size))])
+    every, broken = [torch.empty_like(said) for _ in range(size)], None
+    dist.all_gather(every, said)
+    for one in range(size):
+        checker, third = (one - 1) % size, (one + 1) % size
+        if every[one][0] != every[checker][1]:
+            right = compute(one) if rank == third else torch.empty_like(gradient)
+            dist.broadcast(right, third)
+            broken = one if digest(right) != every[one][0] else checker
+            if rank == one:
+                gradient = right
+    dist.all_reduce(gradient)
+    return gradient / size, broken
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("computing_twice", checked_mean)
+
+# %% [markdown]
+# What does it cost? Below, rank 2 breaks at step 6 of 12. Times are virtual ones.
+
+
+# %%
+def check_every(steps: int, broken_from: int = 99) -> tuple[int | None, float]:
+    rank, weights = dist.get_rank(), torch.zeros(256, dtype=torch.float64)
+    for step in range(1, 13):
+
+        def compute(of: int, step: int = step, weights: Tensor = weights) -> Tensor:
+            inputs = torch.randn(512, 256, generator=torch.Generator().manual_seed(9 * step + of), dtype=torch.float64)
+            gradient = inputs.T @ (inputs @ (weights - 1)) / 512
+            if rank == 2 and step >= broken_from:
+                gradient.view(torch.int64)[0] ^= 1 << 50
+            return gradient
+
+        mean, broken = compute(rank), None
+        if step % steps == 0:
+            mean, broken = checked_mean(mean, compute)
+        else:
+            dist.all_reduce(mean)
+            mean /= 4
+        if broken is not None:
+            return step, 0.0
+        weights = weights - 0.1 * mean
+    return None, 1e3 * time.monotonic()
+
+
+for steps in (1, 3, 6, 99):
+    (_, ms), (found, _) = (
+        labkit.run(check_every, steps, broken, on=labkit.virtual(4, cuda=False), echo=False).results[0]
+        for broken in (99, 6)
+    )
+    print(f"checks every {steps:2} steps: {ms:5.2f} ms without a fault; rank 2 is found at step {found}")
+
+# %% [markdown]
+# A check computes each gradient once more. Done rarely it costs little, but the wrong steps before it are in the weights by then:
+# you go back to a save from before the last check that found nothing. So people check now and then, on a sample, or on nodes
+# that are suspected.
+
+# %% [markdown]
+# ## Bonus: workers that come and go
+#
+# Without a fast network, workers cannot average gradients after each step. So each takes many AdamW steps alone, a **round**, and
+# only then do they exchange by how much their weights moved. That is **DiLoCo**. The average move is treated as a gradient, for
+# an **outer** optimizer: SGD with Nesterov's momentum. Workers are killed and come back. Who is missing at the end of a round
+# does not count in it.
+#
+# In this crew each worker has classes of the data for itself. Leave it out for good, and the goal is out of reach.
+# `kilobytes(crew, recipe)` says what is sent until the goal is reached, and None where it is not reached in 400 steps.
+# `help(Crew)` and `help(Recipe)` name the fields.
+
+
+# %% tags=["given"]
+from labkit.failures.apart import Crew, Recipe, Worker, kilobytes
+
+# %% [markdown]
+# ### Exercise [[few_exchanges]]
+#
+# *25 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
+#
+# The naive recipe averages weights, `Recipe(steps)`, with the best number of steps. Fewer bytes earn half of the points. The
+# other half is for as few as DiLoCo's own rate and momentum need, with a good number of steps.
+
+
+# %% tags=["design"] exercise="few_exchanges" points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=20 title="Few exchanges" provides=["inner_steps", "outer_step", "plan_rounds"] bonus=true
+def inner_steps(worker: Worker, shared: Tensor, num_steps: int) -> Tensor:
+    """Take so many AdamW steps, which begin at the shared weights; return how far the worker's weights moved.
+
+    Args:
+        worker: With flat weights (a parameter), an optimizer that keeps its moments from round to round, and loss(), which
+            returns the loss on its next batch.
+        shared: What all begin the round with; flat. The worker's own weights are those of its last round.
+        num_steps: Steps of the round.
+    """
+    # BEGIN SOLUTION few_exchanges
+    with torch.no_grad():
+        worker.weights.copy_(shared)
+    for _ in range(num_steps):
+        worker.optimizer.zero_grad()
+        worker.loss().backward()
+        worker.optimizer.step()
+    return worker.weights.detach() - shared
+    # END SOLUTION
+
+
+def outer_step(
+    shared: Tensor, momentum: Tensor, moves: list[Tensor | None], rate: float, beta: float
+) -> tuple[Tensor, Tensor]:
+    """Return the shared weights after a round, and the momentum, by SGD with Nesterov's momentum on the average move.
+
+    Args:
+        shared: Before the round.
+        momentum: What you returned last; zeros at first.
+        moves: Of each worker what inner_steps returned, None of who is missing. One at least is there.
+        rate: The learning rate.
+        beta: The momentum's factor.
+    """
+    # BEGIN SOLUTION few_exchanges
+    average = torch.stack([move for move in moves if move is not None]).mean(0)
+    momentum = beta * momentum + average
+    return shared + rate * (average + beta * momentum), momentum
+    # END SOLUTION
+
+
+def plan_rounds(crew: Crew) -> Recipe:
+    """Return a recipe with which this crew reaches its goal in few bytes; it is scored on other data of the same kind."""
+
+    # BEGIN SOLUTION few_exchanges
+    def sent(recipe: Recipe) -> float:
+        return kilobytes(crew, recipe, seeds=(7, 8)) or float("inf")
+
+    return min((Recipe(steps, 1.0, 0.9) for steps in (15, 20, 25, 40)), key=sent)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("few_exchanges", inner_steps, outer_step, plan_rounds)
+
+# %% [markdown]
 # ## Bonus: torch's own
 #
 # `torch.distributed.checkpoint` (**DCP**) saves in parallel and loads onto other numbers of ranks. What all ranks hold alike, it
@@ -618,7 +788,6 @@ for name, failures in flips.items():
 
 
 # %% tags=["nbval-ignore-output"]
-import time
 from tempfile import TemporaryDirectory
 
 import torch.distributed.checkpoint as dcp
@@ -661,6 +830,7 @@ for way in (with_dcp, with_yours):
 # * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3.4 and table 5: 419 interruptions, by cause.
 # * J. W. Young, "A first order approximation to the optimum checkpoint interval" (1974); J. T. Daly, "A higher order estimate of
 #   the optimum checkpoint interval for restart dumps" (2006).
+# * A. Douillard and others, "DiLoCo: Distributed Low-Communication Training of Language Models" (arXiv 2311.08105, 2023).
 # * Z. Wang and others, "GEMINI: Fast Failure Recovery in Distributed Training with In-Memory Checkpoints", SOSP 2023.
 # * T. Pillai and others, "All File Systems Are Not Created Equal", OSDI 2014: what a crash leaves of a program's files.
 # * "FT-HSDP" (arXiv 2602.00277); S. Zhang and others, "OPT: Open Pre-trained Transformer Language Models" (2022), and its

@@ -13,7 +13,8 @@ from labkit.auditing.probes import Place, Probes
 _TIMES = 10.0
 """So many times what rounding was measured to do may be rounding: the ranks' sums are cut in more ways than one."""
 _LEAST = 8.0
-"""Units in the last place of the largest element, by which any two orders of summation may differ."""
+"""Units in the last place by which any two orders of summation may differ: of the largest element, for parameters and
+gradients of the largest in the step."""
 _COMPARED = ("parameter", "input", "output", "function", "loss", "gradient")
 _OTHER_BATCH = "the ranks together do not read what one process reads in a step: it is not the same global batch"
 Layout = dict[int, torch.Tensor]
@@ -54,6 +55,7 @@ def parting(run: Probes, reference: Probes, others: list[Probes]) -> Parting | s
     if reason:
         return reason
     layouts: dict[int, Layout] = {}
+    largest = _largest(reference)
     for place, whole in _of_rank_0(reference):
         parts = run.values.get(place)
         if not parts:
@@ -64,7 +66,7 @@ def parting(run: Probes, reference: Probes, others: list[Probes]) -> Parting | s
         if place.kind == "input" and place.step not in layouts and not _fits(parts, whole, 0):
             return _OTHER_BATCH  # this is what the program reads: no rounding is in it yet
         apart = _apart(place, parts, whole, layouts.get(place.step, {}))
-        explained = _explained(place, whole, others)
+        explained = _explained(place, whole, others, largest.get((place.step, place.kind), 0.0))
         rank = next((rank for rank in sorted(apart) if apart[rank] > explained), None)
         if rank is not None:
             return Parting(place, rank, apart[rank], explained, run.sources[place], run.callees.get(place, ""))
@@ -105,8 +107,18 @@ def _cannot(run: Probes, reference: Probes) -> str:
     return ""
 
 
-def _explained(place: Place, whole: torch.Tensor, others: list[Probes]) -> float:
-    """Return by how much rounding explains that a value is another."""
+def _largest(reference: Probes) -> dict[tuple[int, str], float]:
+    """Return the largest element of a step's parameters and gradients: what is near zero was rounded beside it."""
+    found: dict[tuple[int, str], float] = {}
+    for place, whole in _of_rank_0(reference):
+        if place.kind in ("parameter", "gradient") and whole.numel():
+            key = place.step, place.kind
+            found[key] = max(found.get(key, 0.0), float(whole.abs().max()))
+    return found
+
+
+def _explained(place: Place, whole: torch.Tensor, others: list[Probes], largest: float) -> float:
+    """Return by how much rounding explains that a value is another; largest is that of what it was computed with."""
     if not whole.is_floating_point():
         return 0.0
     measured = [0.0]
@@ -114,7 +126,7 @@ def _explained(place: Place, whole: torch.Tensor, others: list[Probes]) -> float
         value = other.values.get(place, {}).get(0)
         if value is not None and value.shape == whole.shape:
             measured.append(_farthest(value, whole))
-    largest = float(whole.abs().max()) if whole.numel() else 0.0
+    largest = max(largest, float(whole.abs().max()) if whole.numel() else 0.0)
     return max(_TIMES * max(measured), _LEAST * torch.finfo(whole.dtype).eps * largest)
 
 

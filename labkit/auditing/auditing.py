@@ -74,15 +74,7 @@ class Audit:
         lines = [f"{self.name} on {self.world_size} virtual ranks, {self.num_steps} training steps"]
         lines += [f"note: {note}" for note in self.notes]
         for number, one in enumerate(self.findings, start=1):
-            told = [f"rank {one.rank}"] if one.rank >= 0 else []
-            told += [f"step {one.step}"] if one.step >= 0 else []
-            told += [one.tensor] if one.tensor else []
-            told += [one.where] if one.source else []
-            lesson = RULES[one.rule].lesson
-            lines += [
-                "", f"{number}. {one.severity}: {one.rule} ({', '.join(told)})",
-                f"   {one.text}", f"   Do: {one.advice}", f"   Lesson {lesson}; `labkit explain {one.rule}`",
-            ]  # fmt: skip
+            lines += ["", f"{number}. {one}", f"   Lesson {RULES[one.rule].lesson}; `labkit explain {one.rule}`"]
         if not self.findings:
             lines += ["", "Nothing found."]
         if self.held:

@@ -32,7 +32,8 @@ def _note(
 ) -> None:  # fmt: skip
     number = mine.num_drawn[source]
     mine.num_drawn[source] += 1
-    seen.draws.append(Draw(mine.rank, mine.step, name, number, result, numel, whole, bool(mine.loading), source, own))
+    when = bool(mine.loading), source, own, len(mine.backwards)
+    seen.draws.append(Draw(mine.rank, mine.step, name, number, result, numel, whole, *when))
 
 
 def loaded_with(seen: Seen, mine: RankWatch, name: str, out: Any, frame: FrameType) -> None:

@@ -187,7 +187,10 @@ class Mask:
 
 @dataclass(frozen=True)
 class Clip:
-    """A call of clip_grad_norm_ and the norm it found; sharded where it was a DTensor's and so that of all ranks."""
+    """A call of clip_grad_norm_ and the norm it found; sharded where it was a DTensor's and so that of all ranks.
+
+    scale is what a gradient scaler had multiplied the gradients with by then.
+    """
 
     rank: int
     step: int
@@ -195,6 +198,7 @@ class Clip:
     most: float
     sharded: bool
     source: str
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -257,6 +261,7 @@ class Draw:
         loading: Whether a loader makes a sample meanwhile.
         source: The program's line.
         own: Whether the program calls it, and not torch for it.
+        passes: How many backward passes the rank had begun since its last step.
     """
 
     rank: int
@@ -269,6 +274,7 @@ class Draw:
     loading: bool
     source: str
     own: bool
+    passes: int = 0
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,15 @@ class Finding:
         """The line as a report shows it: "train.py, line 12"."""
         return place(self.source)
 
+    def __str__(self) -> str:
+        """Return it as a report shows it: the rule and its place, what is wrong, what to do."""
+        told = [f"rank {self.rank}"] if self.rank >= 0 else []
+        told += [f"step {self.step}"] if self.step >= 0 else []
+        told += [self.tensor] if self.tensor else []
+        told += [self.where] if self.source else []
+        where = f" ({', '.join(told)})" if told else ""
+        return f"{self.severity}: {self.rule}{where}\n   {self.text}\n   Do: {self.advice}"
+
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
         data = asdict(self)

@@ -20,6 +20,7 @@ from torch.nn.modules.module import (
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from labkit.auditing.checkpoints_seen import saving
+from labkit.auditing.passes_seen import following
 from labkit.auditing.rank_watch import is_own, line
 from labkit.auditing.setups_seen import setting_up
 from labkit.auditing.watch import Watch
@@ -136,6 +137,7 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
     return [
         (torch.Tensor, "__hash__", hashes),
         *_computing(watch),
+        *following(watch.here, line),
         *saving(watch.seen, watch.here),
         *setting_up(watch.seen, watch.here),
         (torch.nn.Module, "__setstate__", setstate),

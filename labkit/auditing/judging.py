@@ -14,8 +14,10 @@ from labkit.auditing.rules import (
     exchanged,
     gradients,
     idle,
+    leftovers,
     losses,
     model_buffers,
+    modes,
     order,
     parameters,
     random_state,
@@ -33,6 +35,7 @@ LOOKS: tuple[Look, ...] = tuple(
     module.look
     for module in (
         gradients,
+        leftovers,
         replicas,
         shards,
         parameters,
@@ -40,6 +43,7 @@ LOOKS: tuple[Look, ...] = tuple(
         samples,
         batches,
         random_state,
+        modes,
         clipping,
         collectives,
         decisions,
@@ -69,6 +73,8 @@ def judged(seen: Seen) -> list[Finding]:
         findings = [finding for finding in findings if finding.rule != replicas.DRIFT]  # it follows from that
     if any(finding.severity == "wrong" and finding.rule != reference.PARTS for finding in findings):
         findings = [finding for finding in findings if finding.rule != reference.PARTS]  # so does that
+    if any(finding.rule == modes.DIFFER for finding in findings):  # a rank that evaluates counts no batches
+        findings = [finding for finding in findings if finding.rule != collectives.MISMATCHED]
     if any(finding.rule == resume.APART for finding in findings):
         findings = [finding for finding in findings if finding.rule != checkpoints.INCOMPLETE]  # it says what is lost
     return sorted(findings, key=lambda one: (SEVERITIES.index(one.severity), max(one.step, 0)))

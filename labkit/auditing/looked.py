@@ -82,6 +82,24 @@ def _clips(seen: Seen) -> str:
     return "" if seen.clips or seen.numbers else "no gradient was clipped or scaled"
 
 
+def _scaler(seen: Seen) -> str:
+    scaled = any(scale != 1 for step in seen.steps for scale in step.scale.values())
+    return "" if seen.clips and scaled else "nothing that a gradient scaler scaled was clipped"
+
+
+def _means(seen: Seen) -> str:
+    return "" if seen.means else "no parameters were added up over ranks after a step"
+
+
+def _modes(seen: Seen) -> str:
+    return "" if seen.modes else "no module was called before a backward pass"
+
+
+def _microbatches(seen: Seen) -> str:
+    several = any(len(some) > 1 for step in seen.steps for some in step.backwards.values())
+    return "" if several else "no step is made of several backward passes"
+
+
 def _squares(seen: Seen) -> str:
     return "" if seen.squares else "no sum of squares was reduced"
 
@@ -180,6 +198,9 @@ _NEEDS: dict[str, tuple[Reason, ...]] = {
     "changed-in-flight": (_in_flight,), "used-before-wait": (_in_flight,),
     "checkpoint-incomplete": (_reads_again, _saves), "checkpoint-misses-ranks": (_saves,),
     "checkpoint-overwritten": (_saves,), "clipped-by-own-norm": (_clips,), "norm-counts-twice": (_squares,),
+    "clipped-while-scaled": (_scaler,), "modes-differ": (_data_parallel, _modes),
+    "parameters-wrong-mean": (_means,), "gradients-left-over": (_two_steps,),
+    "gradients-thrown-away": (_two_steps, _microbatches),
     "dropout-masks-equal": (_masks,), "dropout-masks-differ": (_masks,),
     "same-samples": (_data_parallel,),
     "epochs-alike": (_epochs,), "samples-never-read": (_samplers,), "tail-never-read": (_whole_epochs,),

@@ -34,6 +34,9 @@ class Shot:
         given: The same, as it comes to the step, for every parameter that has one.
         own: Name -> what this rank's own backward passes made, before anybody else's came to it.
         passes: Name -> how many backward passes made that.
+        left_over: Names of parameters whose gradient still holds what the step before used.
+        thrown: Name -> how many backward passes made a gradient of it that was zeroed before this step.
+        zeroed: The line that zeroed gradients last.
         without: Names of parameters without a gradient.
         unknown: Names of parameters that are no module's.
         frozen: Names of parameters of the optimizer that require no gradient -> whether they did when it got them.
@@ -56,6 +59,9 @@ class Shot:
     given: dict[str, torch.Tensor] = field(default_factory=dict)
     own: dict[str, torch.Tensor] = field(default_factory=dict)
     passes: dict[str, int] = field(default_factory=dict)
+    left_over: set[str] = field(default_factory=set)
+    thrown: dict[str, int] = field(default_factory=dict)
+    zeroed: str = ""
     without: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     frozen: dict[str, bool] = field(default_factory=dict)
@@ -82,6 +88,10 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
         step.called |= shot.called
         for name, count in shot.passes.items():
             step.passes[name] = max(count, step.passes.get(name, 0))
+        if shot.left_over:
+            step.left_over[rank] = shot.left_over
+        if shot.thrown:
+            step.thrown[rank], step.zeroed[rank] = shot.thrown, shot.zeroed
         if shot.unsynced:
             step.unsynced[rank] = shot.unsynced
         step.norms |= shot.norms

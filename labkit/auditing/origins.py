@@ -75,6 +75,19 @@ def reads_clock(source: str) -> bool:
     return tree is not None and any(_name(one) in clocks for one in ast.walk(tree) if isinstance(one, ast.Call))
 
 
+def sets_rate(source: str) -> str:
+    """Return the last line of a file that assigns a learning rate (`group["lr"] = ...`), "" for none."""
+    tree, _ = _tree(source)
+    found = [
+        node.lineno
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == "lr"
+    ]
+    return _at(source, max(found)) if found else ""
+
+
 def condition_of_block(source: str) -> str:
     """Return the line that decides how the `with` block around a line is entered, the source where none does."""
     tree, number = _tree(source)

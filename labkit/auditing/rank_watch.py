@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from labkit.auditing.bits import kept, unseen
 from labkit.auditing.exchanged import Exchanged
 from labkit.auditing.facts import Backward
 from labkit.auditing.flights import Flights
 from labkit.auditing.names import Names
+from labkit.auditing.passes_seen import Passes
 from labkit.simulator.messages import Posted
+from labkit.simulator.record import AUDITED
 from labkit.simulator.state import current_rank
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -35,8 +36,7 @@ class RankWatch:
         step: Training steps it has done.
         depth: How deep in modules' forward calls it is.
         names: Its modules.
-        own: Parameter -> what backward passes of this rank added to its gradient.
-        passes: Parameter -> how many of them did.
+        passes: What its own backward passes made.
         clipped: Parameter -> its gradient before it was clipped, and after.
         scale: What its gradient scaler multiplies losses with.
         heard: Its last receive from any rank, until it sends something to who was heard.
@@ -45,8 +45,7 @@ class RankWatch:
     def __init__(self, rank: int) -> None:
         self.rank, self.step, self.depth, self.num_calls = rank, 0, 0, 0
         self.names, self.flights = Names(), Flights()
-        self.own: dict[int, torch.Tensor] = {}
-        self.passes: dict[int, int] = {}
+        self.passes = Passes()
         self.clipped: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
         self.hooked: dict[int, Any] = {}
         self.optimizers: dict[int, int] = {}
@@ -91,6 +90,10 @@ class RankWatch:
             self._named = (state, found)
         return self._named[1]
 
+    def ready(self) -> None:
+        """Count a gradient of which the backward pass has made its part."""
+        self.num_ready += 1
+
 
 def line(frame: FrameType | None) -> str:
     """Return file:line of the program that a call came from: the first frame of no package, else of no torch."""
@@ -98,7 +101,7 @@ def line(frame: FrameType | None) -> str:
     while frame is not None and rank is not None:
         source, _ = rank.simulation.sources.find(frame)
         fallback = fallback or source
-        if not any(part in source for part in _INSTALLED):
+        if not is_installed(source):
             return source or fallback
         file = source.rpartition(":")[0]
         while frame is not None and frame.f_code.co_filename != file:
@@ -139,29 +142,12 @@ def is_own(frame: FrameType | None) -> bool:
     """Return whether the program itself calls, and not torch for it."""
     while frame is not None and any(part in frame.f_code.co_filename for part in _OURS):
         frame = frame.f_back
-    return frame is not None and not any(part in frame.f_code.co_filename for part in _INSTALLED)
+    return frame is not None and not is_installed(frame.f_code.co_filename)
 
 
-def adding(mine: RankWatch, parameter: torch.Tensor) -> Any:
-    """Return a hook that adds up what comes to a parameter's gradient, from when that is None or zero."""
-    key = id(parameter)
-
-    def add(gradient: torch.Tensor) -> None:
-        mine.num_ready += 1
-        if hasattr(gradient, "placements"):
-            return
-        with unseen():
-            copy = kept(gradient)
-            if copy is None:
-                return
-            before, so_far = mine.own.get(key), parameter.grad
-            if before is not None and so_far is not None and bool(so_far.any()):
-                before += copy
-                mine.passes[key] += 1
-            else:
-                mine.own[key], mine.passes[key] = copy, 1
-
-    return add
+def is_installed(source: str) -> bool:
+    """Return whether a file is an installed package's, and no program that lessons audit."""
+    return any(part in source for part in _INSTALLED) and not source.startswith(AUDITED)
 
 
 def hook_on(parameter: Any, hook: Any) -> None:

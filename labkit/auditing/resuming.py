@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import torch
 
 from labkit.auditing.bits import same_bits
 from labkit.auditing.probes import Place, Probes
@@ -21,6 +23,7 @@ class Resumed:
         after: After how many steps the run was stopped.
         rank: The first rank on which it differs.
         missing: Whether the resumed run has none of it.
+        is_older: Whether it is what the whole run had a step earlier.
         source: The line at which it should have been brought back, as near as the record knows it.
     """
 
@@ -29,6 +32,7 @@ class Resumed:
     rank: int
     missing: bool
     source: str
+    is_older: bool = False
 
 
 def resumed_apart(whole: Probes, rest: Probes, seen: Seen, after: int) -> Resumed | str:
@@ -54,9 +58,18 @@ def resumed_apart(whole: Probes, rest: Probes, seen: Seen, after: int) -> Resume
             if other is None and place.kind != "state":
                 continue
             if other is None or not same_bits(value, other):
-                source = _line(seen, rest, here, rank)
-                return Resumed(here, after, rank, other is None, source)
+                source, is_older = _line(seen, rest, here, rank), _is_older(whole, place, rank, other)
+                saved = [save.source for save in seen.saves if save.step == after]
+                return Resumed(here, after, rank, other is None, saved[0] if is_older and saved else source, is_older)
     return ""
+
+
+def _is_older(whole: Probes, place: Place, rank: int, value: torch.Tensor | None) -> bool:
+    """Return whether a parameter is what the run that was never stopped had a step earlier."""
+    if place.kind != "parameter":
+        return False
+    earlier = whole.values.get(replace(place, step=place.step - 1), {}).get(rank)
+    return value is not None and earlier is not None and same_bits(earlier, value)
 
 
 def _line(seen: Seen, rest: Probes, place: Place, rank: int) -> str:

@@ -29,6 +29,7 @@ from labkit.auditing.facts import (
     Used,
 )
 from labkit.auditing.mishap import Mishap
+from labkit.auditing.modes import Mean, Mode
 
 Groups = tuple[tuple[int, ...], ...]
 """Ranks in groups that have something in common."""
@@ -57,6 +58,9 @@ class Step:
         fits: Name -> rank -> what its gradient is made of; None where that is not known.
         alike: Names whose gradients came out the same on all ranks before anything was averaged.
         passes: Name -> how many backward passes of a rank added to its gradient.
+        left_over: Rank -> names whose gradient still holds what the step before used.
+        thrown: Rank -> name -> how many backward passes made a gradient of it that was zeroed before this step.
+        zeroed: Rank -> the line that zeroed gradients last, where one was thrown away.
         without: Name -> ranks whose gradient is None.
         unknown: Names of what the optimizer holds that no module does, by rank.
         frozen: Name of each parameter of the optimizer that requires no gradient -> on which ranks.
@@ -84,6 +88,9 @@ class Step:
     fits: dict[str, dict[int, Fit | None]] = field(default_factory=dict)
     alike: set[str] = field(default_factory=set)
     passes: dict[str, int] = field(default_factory=dict)
+    left_over: dict[int, set[str]] = field(default_factory=dict)
+    thrown: dict[int, dict[str, int]] = field(default_factory=dict)
+    zeroed: dict[int, str] = field(default_factory=dict)
     without: dict[str, list[int]] = field(default_factory=dict)
     unknown: dict[int, list[str]] = field(default_factory=dict)
     frozen: dict[str, list[int]] = field(default_factory=dict)
@@ -108,6 +115,8 @@ class Seen:
     batches: list[Batch] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
+    modes: list[Mode] = field(default_factory=list)
+    means: list[Mean] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     loads: bool = False

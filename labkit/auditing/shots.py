@@ -28,6 +28,7 @@ def brought(mine: RankWatch, optimizer: torch.optim.Optimizer, source: str) -> S
     shot = held(mine, source)
     shot.called, shot.norms = mine.names.parameters_of(mine.called), mine.names.of_norms()
     shot.unsynced, shot.rates = mine.unsynced, tuple(float(group.get("lr", 0)) for group in optimizer.param_groups)
+    shot.zeroed = mine.passes.zeroed
     shot.optimizer_made = mine.made.get(id(optimizer), "")
     with unseen():
         number = 0
@@ -43,7 +44,7 @@ def brought(mine: RankWatch, optimizer: torch.optim.Optimizer, source: str) -> S
                 number += 1
                 if not one.requires_grad:
                     shot.frozen[name] = id(one) in mine.hooked
-                own = mine.own.pop(id(one), None)
+                own = mine.passes.own.pop(id(one), None)
                 before, after = mine.clipped.pop(id(one), (None, None))
                 copy = None if one.grad is None else kept(one.grad)
                 if copy is not None:
@@ -54,5 +55,11 @@ def brought(mine: RankWatch, optimizer: torch.optim.Optimizer, source: str) -> S
                     last = before is not None and after is not None and same_bits(copy, after)
                     shot.gradients[name] = before if last and before is not None else copy
                     shot.own[name] = own if last or after is None else after
-                    shot.passes[name] = mine.passes.get(id(one), 1)
+                    shot.passes[name] = mine.passes.counts.get(id(one), 1)
+                    if id(one) in mine.passes.left_over:
+                        shot.left_over.add(name)
+                    if id(one) in mine.passes.thrown:
+                        shot.thrown[name] = mine.passes.thrown[id(one)]
+    if len(shot.without) == len(shot.held) and not shot.unsynced:  # as fully_shard leaves it
+        shot.unsynced = mine.passes.last_unsynced
     return shot

@@ -17,7 +17,7 @@ from labkit.auditing.facts import Backward, Clip, Input, Mask, Read, Used
 from labkit.auditing.gradient_numbers import LOOKED_AT, address_of, gradient_number, square_sum
 from labkit.auditing.meeting import Shot, met
 from labkit.auditing.probes import Probes
-from labkit.auditing.rank_watch import Enough, RankWatch, adding, fills_state, hook_on, is_own, line
+from labkit.auditing.rank_watch import Enough, RankWatch, fills_state, hook_on, is_own, line
 from labkit.auditing.scalars_seen import cut_off, made, read
 from labkit.auditing.seen import Seen
 from labkit.auditing.setups_seen import gathered
@@ -105,6 +105,8 @@ class Watch:
             self.probes.add(mine, "sent", f"{call.kind} of {len(group.ranks)} ranks", part.inputs, call.source)
         if op == "SUM" and call.numel == 1 and mine.backwards and not call.in_backward and first is not None:
             square_sum(self.seen, mine, call, first)
+        if call.holds == "parameter" and op == "SUM" and len(call.ranks) > 1:
+            mine.passes.reduced = call.ranks, call.source
         if not part.row.blocking:
             mine.flights.add(part, call.source)
 
@@ -177,7 +179,7 @@ class Watch:
                 mine.hooked[id(one)] = one  # kept, so that its id stays its own
                 self.seen.wide_parameters |= one.dtype in (torch.float32, torch.float64)
                 with unseen():
-                    hook_on(one, adding(mine, one))
+                    hook_on(one, mine.passes.adding(one, mine.ready))
 
     def backward(self, tensors: Any, given: Any, frame: FrameType) -> None:
         """Note a backward pass that begins."""
@@ -192,6 +194,7 @@ class Watch:
         if self.probes is not None and alone and len(losses) == 1 and losses[0].numel() == 1:
             self.probes.add(mine, "loss", "", losses[0], made or line(frame))
         mine.exchanged.backward()
+        self.seen.modes.extend(mine.passes.backward(mine.rank, mine.step))
         mine.backwards.append(Backward(line(frame), made, root, not alone))
         mine.scalars.clear()
         mine.cut.clear()
@@ -203,6 +206,8 @@ class Watch:
         if mine is None:
             return
         if not mine.depth and not in_backward():
+            if torch.is_grad_enabled():
+                mine.passes.called(module, line(sys._getframe(1)))
             if torch.is_grad_enabled() and module.training:
                 self._enough(mine)
                 self._input(mine, module, args, sys._getframe(1))
@@ -264,6 +269,7 @@ class Watch:
         self._enough(mine)
         if self.what_if is not None and (rank := current_rank()) is not None:
             self.what_if.steps(rank)
+        self.seen.means.extend(mine.passes.means(mine.rank, mine.step, mine.hooked.values()))
         place = mine.optimizers.setdefault(id(optimizer), len(mine.optimizers))
         mine.kept_alive.append(optimizer)
         shot = brought(mine, optimizer, line(sys._getframe(1)))
@@ -282,6 +288,7 @@ class Watch:
         mine.steps_of[place] += 1
         mine.step = max(mine.steps_of.values())
         mine.backwards = []
+        mine.passes.stepped(one for group in optimizer.param_groups for one in group["params"])
         self.seen.num_steps[mine.rank] = mine.step
 
     def ended(self) -> None:
@@ -290,6 +297,7 @@ class Watch:
         if mine is not None and mine.heard is not None:
             self.seen.any_source[mine.heard.row.source] = False
         if mine is not None and mine.step:
+            self.seen.means.extend(mine.passes.means(mine.rank, mine.step, mine.hooked.values()))
             self._bring(mine, -1, 0, held(mine, ""))
 
     def clips(self, parameters: Any) -> None:
@@ -313,8 +321,9 @@ class Watch:
                     mine.clipped[id(one)] = mine.clipped[id(one)][0], kept(one.grad)
             local = kept(norm)
             if local is not None:
+                scale, found = mine.scale if mine.passes.scaled else 1.0, (float(local), float(most))
                 sharded = hasattr(norm, "placements")
-                self.seen.clips.append(Clip(mine.rank, mine.step, float(local), float(most), sharded, line(frame)))
+                self.seen.clips.append(Clip(mine.rank, mine.step, *found, sharded, line(frame), scale))
 
     def dropped(self, given: torch.Tensor, out: torch.Tensor, frame: FrameType) -> None:
         """Note a dropout."""
@@ -333,7 +342,7 @@ class Watch:
         """Note what a gradient scaler multiplies losses with."""
         mine = self.here()
         if mine is not None:
-            mine.scale = scale
+            mine.scale, mine.passes.scaled = scale, True
 
     def loads(self, loader: Any, fetcher: Any, frame: FrameType) -> None:
         """Note a loader that begins an epoch."""

@@ -3,7 +3,9 @@
 Python's events, conditions, semaphores, barriers, queues, futures of executors and re-entrant locks are written in
 Python around this one primitive, so they wait in virtual time too once it does. A lock made in a rank outlives the run
 where a module that was first imported there keeps it; to threads that are no rank's it is the lock it would have been.
-Locks made before a run stay real: a rank that waits for one while it is held by a rank that waits for it would hang.
+A library keeps locks for its whole process, and ranks share the library: those of a module that a rank is the first to
+import wait in virtual time, too. Other locks made before a run stay real: a rank that waits for one while it is held by
+a rank that waits for it would hang.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from labkit.simulator.clock import Abandoned, Event, Waiting
@@ -169,6 +171,17 @@ def make_lock() -> Any:
 
 def _make_rlock(*args: Any, **kwargs: Any) -> Any:
     return _real_rlock(*args, **kwargs) if current_rank() is None else _python._PyRLock(*args, **kwargs)
+
+
+def share_locks(module: ModuleType) -> None:
+    """Let ranks wait in virtual time for the locks that a library's module, just executed, keeps for its process."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type(_real_lock())):
+            setattr(module, name, RankLock())
+        elif isinstance(value, type(_real_rlock())):
+            lock = _python._PyRLock()
+            lock._block = RankLock()
+            setattr(module, name, lock)
 
 
 class _LockOfEachRank:

@@ -25,6 +25,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from labkit.simulator.garbage import swept
+from labkit.simulator.locks import share_locks
 from labkit.simulator.state import current_rank, outside
 from labkit.torch_port.operators import uncounted
 
@@ -132,8 +133,9 @@ class OwnModules(MetaPathFinder):
             self._find_new(names)
         self._kept[before] = {name: modules.pop(name) for name in names if name in modules}
         if self._importing[before]:  # it stands in an import of its own, which is no other rank's
-            for name in names:
-                _imports._module_locks.pop(name, None)
+            for name in list(_imports._module_locks):
+                if name in names or name.partition(".")[0] in names:  # a package's module is found once that is there
+                    _imports._module_locks.pop(name, None)
         modules.update(mine)
         self._count = len(modules)
 
@@ -218,8 +220,13 @@ class _Outside(_Passing):
         self._loaded = loaded
 
     def exec_module(self, module: ModuleType) -> None:
+        before = set(sys.modules)
         with outside(), uncounted(), swept():
             self._exec(module)
+        for name in sys.modules.keys() - before | {module.__name__}:
+            came = sys.modules.get(name, module)
+            if isinstance(came, ModuleType) and name.partition(".")[0] not in _SHARED | sys.stdlib_module_names:
+                share_locks(came)
         self._loaded()
 
 

@@ -32,9 +32,11 @@ class TestContract(LessonContract):
         "storage_interval",
         "recovery_policy",
         "reshard",
+        "computing_twice",
+        "few_exchanges",
     )
-    bonus = ("reshard",)
-    bonus_points = 15
+    bonus = ("recovery_policy", "reshard", "computing_twice", "few_exchanges")
+    bonus_points = 85
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

@@ -45,6 +45,7 @@ LAYERS = (
     "cluster_world",
     "auditing",
     "models",
+    "wrong_runs",
     "hybrid_gpt",
     "planned_jobs",
     "torchs_hybrid",

@@ -30,7 +30,17 @@ COUNTED_TWICE = rule(
     lesson="12",
     sources="NVIDIA-NeMo/RL#3788, ByteDance-Seed/VeOmni#184",
 )
+SCALED = rule(
+    "clipped-while-scaled",
+    "gradients are clipped once they are unscaled",
+    seen="what a gradient scaler had multiplied gradients with when clip_grad_norm_ found their norm",
+    why="The norm is as many times too large as the loss scale: next to nothing of the gradient is left.",
+    todo="Call scaler.unscale_(optimizer) before clip_grad_norm_.",
+    lesson="11",
+    sources="Lightning-AI/pytorch-lightning#9599, pytorch/examples#1196",
+)
 _LOOSE = 1e-3
+_MEANT = 0.01  # of the scale: who clips scaled gradients on purpose scales the bound, too
 
 
 def look(seen: Seen) -> Iterator[Finding]:
@@ -38,7 +48,20 @@ def look(seen: Seen) -> Iterator[Finding]:
     groups = data_parallel(seen)
     own = next(_own_norm(seen, groups), None) or next(_own_factor(seen, groups), None)
     twice = next((found for one in seen.steps if (found := _twice(seen, one)) is not None), None)
-    yield from (one for one in (own, twice) if one is not None)
+    yield from (one for one in (own, twice, _scaled(seen)) if one is not None)
+
+
+def _scaled(seen: Seen) -> Finding | None:
+    for clip in seen.clips:
+        if clip.norm > clip.most and clip.most < _MEANT * clip.scale:
+            text = (
+                f"Rank {clip.rank} clips gradients to {clip.most:g} that are still multiplied by the loss scale of "
+                f"{clip.scale:g}: their norm is {clip.norm:.6g}, and {clip.norm / clip.scale:.6g} unscaled."
+            )
+            todo = "Call scaler.unscale_(optimizer) first; scaler.step() then unscales nothing twice."
+            evidence = {"norm": clip.norm, "scale": clip.scale, "max_norm": clip.most}
+            return Finding(SCALED, "wrong", text, todo, clip.rank, clip.step, clip.source, "", evidence)
+    return None
 
 
 def _own_norm(seen: Seen, groups: list[tuple[int, ...]]) -> Iterator[Finding]:

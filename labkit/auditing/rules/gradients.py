@@ -105,11 +105,14 @@ def _groups(seen: Seen, step: Step) -> Iterator[Finding]:
 def _unsynced(step: Step) -> Iterator[Finding]:
     if step.unsynced:
         rank = min(step.unsynced)
+        inside, todo = "inside no_sync()", "Leave no_sync() for the last microbatch before optimizer.step()."
+        if any(rank in ranks for ranks in step.without.values()):
+            inside = "under set_requires_gradient_sync(False)"
+            todo = "Call set_requires_gradient_sync(True) before the last microbatch's forward pass."
         text = (
-            f"Rank {rank} steps after a backward pass inside no_sync(): the last of {len(step.backwards[rank])} passes "
-            "is not averaged."
+            f"Rank {rank} steps after a backward pass {inside}: the last of {len(step.backwards[rank])} passes is not "
+            "averaged."
         )
-        todo = "Leave no_sync() for the last microbatch before optimizer.step()."
         source = condition_of_block(step.unsynced[rank])
         yield Finding(UNSYNCED, "wrong", text, todo, rank, step.step, source, "", {})
 
@@ -233,7 +236,7 @@ def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
         factor = _loss_factor(step)
         if not fits and every:
             fits, factor = every, _factor_of({rank: step.backwards.get(rank, ())})
-        if not fits or factor is None:
+        if not fits or factor is None or step.left_over or step.thrown:
             continue
         sizes = {(len(fit.ranks), step.passes.get(name, 1)) for name, fit in fits.items()}
         if len(sizes) > 1:
@@ -248,9 +251,9 @@ def _scale(seen: Seen, step: Step) -> Iterator[Finding]:
         text, todo, of_passes = said
         source = step.sources[rank]
         factor_line = _last_factor(seen, step, rank) if times < 1 else ""
-        if factor_line:
+        if factor_line and not (of_passes and rank in seen.schedules):  # it is the loss that need not divide
             source = factor_line
-        elif of_passes and rank in seen.schedules:
+        elif of_passes and rank in seen.schedules and times > 1:
             source = seen.schedules[rank]
         elif of_passes:
             source = step.backwards[rank][0].made or step.backwards[rank][0].source

@@ -86,6 +86,8 @@ def _frozen(first: Step, steps: list[Step]) -> Finding | None:
 
 
 def _without(first: Step, steps: list[Step]) -> Finding | None:
+    if any(step.unsynced for step in steps):
+        return None  # it says why they have none
     for name, ranks in first.without.items():
         always = [rank for rank in ranks if all(rank in step.without.get(name, ()) for step in steps)]
         if len(always) < len(first.sources) or name not in first.called or name in first.frozen:

@@ -50,7 +50,8 @@ def _line(seen: Seen, one: Parting) -> str:
     if place.kind == "input":
         return origin(one.source, one.callee or place.name.rpartition(".")[2])
     if place.kind in ("loss", "output", "function"):
-        entering = [call for call in before if call.numel > 1 and call.outer]
+        wrapped = seen.wrapped.get(one.rank)  # what a wrapper sends as it is made is no part of the loss
+        entering = [call for call in before if call.numel > 1 and call.outer and call.source != wrapped]
         return (entering[-1].outer if entering else "") or one.source
     if place.kind == "gradient":
         lost = next((call for call in before if call.in_graph and call.kind != "barrier"), None)

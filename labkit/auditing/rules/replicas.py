@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
+from labkit.auditing.facts import Draw
 from labkit.auditing.finding import Finding
+from labkit.auditing.modes import Mean
+from labkit.auditing.origins import origin
 from labkit.auditing.roles import averages_parameters, entangled, first_steps, pairs, replicas, splits
 from labkit.auditing.seen import Seen, Step
 from labkit.auditing.telling import listed, parted
@@ -28,6 +32,15 @@ DRIFT = rule(
     lesson="04",
     sources="NVIDIA/Megatron-LM#1736, pytorch/torchtitan#1750",
 )
+MEANS = rule(
+    "parameters-wrong-mean",
+    "where ranks average their parameters, the sum is divided by as many ranks as were added",
+    seen="how long parameters are before the ranks reduce them in place, and as the next step begins",
+    why="The model grows or shrinks by that factor each time the ranks meet.",
+    todo="Divide by the size of the group that all_reduce was called with, or use ReduceOp.AVG.",
+    lesson="01",
+)
+_NEAR = 0.1  # of a factor: local models are not quite one
 
 
 def look(seen: Seen) -> Iterator[Finding]:
@@ -37,6 +50,7 @@ def look(seen: Seen) -> Iterator[Finding]:
         if finding is not None:
             yield finding
             return
+    yield from _means(seen)
     for before, after in sorted(pairs(seen), key=lambda pair: (pair[0].number, pair[0].optimizer)):
         finding = _drift(seen, before, after)
         if finding is not None:
@@ -68,6 +82,36 @@ def _unequal(step: Step) -> Finding | None:
     return Finding(BEGIN_UNEQUAL, "wrong", text, todo, rank, step.step, source, name, evidence)
 
 
+def _means(seen: Seen) -> Iterator[Finding]:
+    by_place: dict[tuple[int, tuple[int, ...]], list[Mean]] = defaultdict(list)
+    for one in seen.means:
+        by_place[one.step, one.ranks].append(one)
+    for (step, ranks), some in sorted(by_place.items()):
+        low, high = (take(some, key=lambda one: one.times) for take in (min, max))
+        divisors = (size for size in range(1, len(ranks) ** 2 + 1) if size != len(ranks))
+        size = next((size for size in divisors if abs(high.times * size / len(ranks) - 1) < _NEAR), None)
+        if len(some) < len(ranks) or high.times > low.times * (1 + _NEAR) or size is None or 1 / 2 < high.times < 3 / 2:
+            continue
+        text = (
+            f"After step {step - 1} ranks {listed(ranks)} add up their parameters, which are then {high.times:.3g} "
+            f"times as long as before: the sum of {len(ranks)} was divided by {size}."
+        )
+        todo = f"Divide by {len(ranks)}."
+        evidence = {"times": high.times, "ranks": list(ranks)}
+        yield Finding(MEANS, "wrong", text, todo, high.rank, step - 1, high.source, "", evidence)
+        return
+
+
+def _drew_apart(seen: Seen, step: Step, ranks: tuple[int, ...]) -> Draw | None:
+    """Return random numbers that these ranks drew differently between the last backward pass and the step, or None."""
+    by_place: dict[tuple[str, int], list[Draw]] = defaultdict(list)
+    for one in seen.draws:
+        last = len(step.backwards.get(one.rank, ()))
+        if one.step == step.step and one.passes == last > 0 and one.own and one.rank in ranks:
+            by_place[one.source, one.number].append(one)
+    return next((some[-1] for some in by_place.values() if len({one.result for one in some}) > 1), None)
+
+
 def _drift(seen: Seen, before: Step, after: Step) -> Finding | None:
     whole = [ranks for ranks in replicas(before) if not entangled(seen, ranks)]
     for name, apart in after.differences.items():
@@ -85,5 +129,10 @@ def _drift(seen: Seen, before: Step, after: Step) -> Finding | None:
             evidence = {"index": list(apart.index), "values": list(apart.values), "largest": apart.largest}
             todo = "Look at what the ranks do differently up to the end of this optimizer step."
             source = before.sources.get(rank, "")
+            drew = _drew_apart(seen, before, ranks)
+            if drew is not None:
+                text += f" They drew different numbers with {drew.name}() between backward() and the step."
+                todo = "Draw with one seed on all ranks what they must have alike, such as the entries that travel."
+                source = origin(drew.source, drew.name, "generator")
             return Finding(DRIFT, "wrong", text, todo, rank, before.step, source, name, evidence)
     return None

@@ -43,6 +43,8 @@ def look(seen: Seen) -> Iterator[Finding]:
         f"Stopped after {one.after} steps and resumed, {what} {does} on rank {one.rank} in step "
         f"{one.place.step + one.after} than in the run that was not stopped."
     )
+    if one.is_older:
+        text += f" It is what it was a step earlier: the checkpoint took it before step {one.after - 1} had ended."
     todo = _TODO.get(one.place.kind, "Compare what is saved with what the step depends on.")
     evidence = {"kind": one.place.kind, "stopped_after": one.after}
     step = one.place.step + one.after

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from labkit.auditing.catalogue import rule
 from labkit.auditing.facts import SchedulerStep
 from labkit.auditing.finding import Finding
+from labkit.auditing.origins import sets_rate
 from labkit.auditing.roles import replicas
 from labkit.auditing.seen import Seen, Step
 
@@ -27,7 +28,7 @@ APART = rule(
     why="Replicas take steps of different lengths with the same gradient, and drift apart.",
     todo="Average the measure over the ranks before scheduler.step(measure).",
     lesson="04",
-    sources="rmchurch/disruptcnn#3",
+    sources="rmchurch/disruptcnn#3, karpathy/nanochat#857",
 )
 
 
@@ -84,7 +85,8 @@ def _told(seen: Seen, step: Step, first: int, other: int) -> Finding:
     )
     text = f"Ranks {first} and {other} hold one model and take step {step.step} with rates {one:g} and {two:g}{why}."
     todo = "all_reduce the measure, then step the scheduler with the same number on all ranks."
-    source = told[1].source if told[1] is not None else step.optimizer_made or step.sources.get(other, "")
+    by_hand = sets_rate(step.optimizer_made or step.sources.get(other, ""))
+    source = told[1].source if told[1] is not None else by_hand or step.optimizer_made or step.sources.get(other, "")
     evidence = {"rates": {str(rank): list(rates) for rank, rates in step.rates.items()}}
     return Finding(APART, "wrong", text, todo, other, step.step, source, "", evidence)
 

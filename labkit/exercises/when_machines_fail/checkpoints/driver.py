@@ -35,7 +35,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
     for moment in every:
         files = moment.files
         found: dict[str, Value] = {"saved": moment.num_saved, "between": moment.is_between, "cut": False}
-        found |= {"what": moment.what, "how": moment.how, "files": sum(data is not None for data in files.values())}
+        found |= {
+            "files_later": 0,
+            "what": moment.what,
+            "how": moment.how,
+            "files": sum(data is not None for data in files.values()),
+        }
         if moment.is_between and moment.num_saved == len(steps) and cut >= 0:
             files = {
                 path: data if data is None or before.get(path) == data else data[:cut] for path, data in files.items()
@@ -46,10 +51,15 @@ def drive(functions: Functions, inputs: Values) -> Values:
         with folder_with(files) as folder:
             found["loaded"] = _loaded(load, folder)
             if moment.is_between and moment.num_saved and not found["cut"]:
+                found["up_to_it"] = _loaded(load, folder, at_most=steps[moment.num_saved - 1])
                 found["older"] = _loaded(load, folder, at_most=steps[moment.num_saved - 1] - 1)
             if moment.num_saved < len(steps):
                 number = moment.num_saved
                 found["again"] = _saved_again(save, load, folder, steps[number], values[number])
+        if moment.num_saved < len(steps) and not moment.is_between:
+            with folder_with(files) as folder:
+                _saved_again(save, load, folder, steps[moment.num_saved] + 1, values[moment.num_saved])
+                found["files_later"] = len(list(folder.iterdir()))
         crashes.append(found)
     return {"crashes": crashes, "moments": len(every)}
 

@@ -36,7 +36,7 @@ def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1, *, re
 def structure(case: Case) -> list[Any]:
     """Return what comes of each crash: what was loaded."""
     return [{"crashes": Each({"saved": int, "between": bool, "what": str, "how": str, "cut": bool, "files": int,
-                              "loaded": ANYTHING}, least=1), "moments": int}]  # fmt: skip
+                              "files_later": int, "loaded": ANYTHING}, least=1), "moments": int}]  # fmt: skip
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -57,21 +57,35 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if problem:
             wanted, came = problem
             yield Finding(_named(case, each, crashes), f"{_story(steps, each)} {came}", wanted)
-        asks_older = each["between"] and num_saved and not each["cut"]
-        if asks_older and (problem := _problem(case, each.get("older"), [num_saved - 2])):
-            text = f"After the save of step {steps[num_saved - 1]} returned, at_most={steps[num_saved - 1] - 1}:"
-            yield Finding(_ONE if _step_of(each.get("older")) is None else _AT_MOST, f"{text} {problem[1]}", problem[0])
+        if each["between"] and num_saved and not each["cut"]:
+            yield from _with_at_most(case, each, num_saved - 1)
         if num_saved < len(steps) and (problem := _problem(case, each.get("again"), [num_saved])):
             text = f"{_story(steps, each)} Started again, it saved step {steps[num_saved]}. {problem[1]}"
             known, came = steps[: num_saved + 1], _step_of(each.get("again"))
             name = _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came) else _OLDEST
             yield Finding(name, text, problem[0])
+        if not each["between"] and num_saved < len(steps) and not 1 <= integer(each, "files_later") <= 2:
+            later, files = steps[num_saved] + 1, integer(each, "files_later")
+            text = f"{_story(steps, each)} Step {later} was saved next, and {files} files are in the folder then"
+            yield Finding(_KEEPS, f"{text}, expected at most 2.", "2", str(files))
     most = max((integer(each, "files") for each in crashes if each["between"] and each["how"] == "kill"), default=0)
     if most > 2:
         again = " that was broken off and made again" if inputs["restart"] else ""
         yield Finding(
             _KEEPS, f"After a save{again}, {most} files are in the folder, expected at most 2.", "2", str(most)
         )
+
+
+def _with_at_most(case: Case, each: dict[str, Value], newest: int) -> Iterator[Finding]:
+    """Yield what is wrong with loads that are given at_most: the newest step, and one less."""
+    step = integers(case.inputs[0], "steps")[newest]
+    text = f"After the save of step {step} returned, at_most={{}}:"
+    if problem := _problem(case, each.get("up_to_it"), [newest]):
+        yield Finding(_STRICT, f"{text.format(step)} {problem[1]}", problem[0])
+    if problem := _problem(case, each.get("older"), [newest - 1]):
+        came = _step_of(each.get("older"))
+        name = _ONE if came is None else _AT_MOST if type(came) is not int or came >= step else _SORT
+        yield Finding(name, f"{text.format(step - 1)} {problem[1]}", problem[0])
 
 
 def _problem(case: Case, loaded: Value, allowed: list[int]) -> tuple[str, str] | None:
@@ -100,8 +114,9 @@ def _step_of(loaded: Value) -> Any:
     return loaded.get("step") if isinstance(loaded, dict) else None
 
 
-def _raised(loaded: Value) -> bool:
-    return isinstance(loaded, dict) and "raised" in loaded
+def _raised(loaded: Value) -> str:
+    """Return the words of what a load raised, "" for nothing."""
+    return str(loaded.get("raised", "")) if isinstance(loaded, dict) else ""
 
 
 def _story(steps: list[int], each: dict[str, Value]) -> str:
@@ -122,8 +137,10 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
     steps, saved = integers(case.inputs[0], "steps"), integer(each, "saved")
     step = _step_of(loaded)
     renames = any("replace " in str(crash["what"]) for crash in crashes)
+    if "invalid literal for int" in str(_raised(loaded)):
+        return _LEFTOVER
     if each["cut"]:
-        return _DAMAGED if _raised(loaded) else _ONE
+        return _DAMAGED if _raised(loaded) else _GIVES_UP if integer(each, "files") > 1 and step is None else _ONE
     if how == "kill" and each["between"]:
         return _SORT if _reads_as_words(steps[:saved], step) else _OLDEST
     if how == "kill":
@@ -147,11 +164,14 @@ def _reads_as_words(steps: list[int], step: Value) -> bool:
     return bool(steps and str(step) == max(map(str, steps)) and step != max(steps))
 
 
-_EARLY, _FLUSH, _FOLDER, _IN_PLACE, _ONE, _SORT, _OLDEST, _DAMAGED, _DELETES, _AGAIN, _KEEPS, _AT_MOST = (
+(
+    _EARLY, _FLUSH, _FOLDER, _IN_PLACE, _ONE, _SORT, _OLDEST, _DAMAGED, _DELETES, _AGAIN, _KEEPS, _AT_MOST, _STRICT,
+    _GIVES_UP, _LEFTOVER,
+) = (
     "renamed too early", "not flushed to the disk", "the folder not flushed", "written in place",
     "one file for all", "names that sort like words", "the oldest", "a damaged file ends it",
     "the last good one deleted first", "a crash in mid-checkpoint for ever", "old ones are left",
-    "at_most ignored",
+    "at_most ignored", "at_most itself left out", "gives up at a damaged file", "a leftover taken for a checkpoint",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -171,7 +191,8 @@ EXERCISE = declared(
     distributed=False,
     seconds=90.0,
     hints=(
-        "At which moment is neither the old nor the new checkpoint complete? Can you avoid that moment?",
+        "At which moment is neither the old nor the new checkpoint complete? Under which name may a file stand that is "
+        "not complete yet? And when may an old one go?",
         "A file for each step, its number padded with zeros so that names sort like numbers. Write it under another "
         "name, sync it, rename it, sync the folder, and only then delete what is older. Loading: newest first, and on "
         "an error the next one.",
@@ -193,7 +214,8 @@ EXERCISE = declared(
         Mistake(_IN_PLACE,
                 "The file has its final name before all of it is on the disk, and torch.load reads zeros there "
                 "without a word. Write under another name, sync, then rename."),
-        Mistake(_ONE, "There was no older checkpoint to go back to. Give each step its own file, and keep two."),
+        Mistake(_ONE, "There was no older checkpoint to go back to. Give each step its own file, keep two, and delete "
+                "only after the new one is there."),
         Mistake(_SORT, "Sorted as text, 10 comes before 9. Pad the number with zeros, or sort by int(...)."),
         Mistake(_OLDEST, "An older checkpoint was loaded; load the newest one that is whole."),
         Mistake(_DAMAGED,
@@ -207,5 +229,9 @@ EXERCISE = declared(
         Mistake(_KEEPS, "Delete all but the newest two, when the new one is safe. What a crash left unfinished "
                 "counts, too: overwrite it, or remove it."),
         Mistake(_AT_MOST, "With at_most, later steps are not looked at."),
+        Mistake(_STRICT, "The step at_most itself may be loaded: leave out only those that are greater."),
+        Mistake(_GIVES_UP, "The newest file is damaged, and load_checkpoint gave up. Try the one before."),
+        Mistake(_LEFTOVER, "What a crash left unfinished is in the folder, too, and its name is no step. Look only at "
+                "the names of finished checkpoints."),
     ),
 )  # fmt: skip

@@ -43,6 +43,19 @@ def load_checkpoint(folder, at_most=None):
 """,
 )  # fmt: skip
 changed("unpadded", "names that sort like words", ("{step:012}", "{step}"))
+changed("deletes as text", "names that sort like words", ("{step:012}", "{step}"),
+        ('sorted(folder.glob("*.pt"), reverse=True)',
+         'sorted(folder.glob("*.pt"), key=lambda path: -int(path.stem))'))  # fmt: skip
+changed("less than at_most", "at_most itself left out", ("int(path.stem) > at_most", "int(path.stem) >= at_most"))
+changed(
+    "one try",
+    "gives up at a damaged file",
+    ("            continue\n        return int", "            return None\n        return int"),
+)
+changed("all names", "a leftover taken for a checkpoint",
+        ('sorted(folder.glob("*.pt"), reverse=True)',
+         'sorted(folder.glob("*"), key=lambda path: -int(path.stem))'))  # fmt: skip
+changed("an unfinished name for each step", "old ones are left", ('folder / "unfinished"', 'folder / f"{step}.tmp"'))
 changed("oldest first", "the oldest", (", reverse=True", ""))
 changed("no try", "a damaged file ends it", (GUARDED, "        state = torch.load(path)\n"))
 changed("deletes all of them first", "the last good one deleted first", (DELETE, ""),

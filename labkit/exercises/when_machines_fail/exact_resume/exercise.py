@@ -15,7 +15,7 @@ from labkit.checks.declared import Mistake, Result, declared, flag_result
 from labkit.checks.values import integer
 from labkit.checks.wire import Wire
 from labkit.exercises.when_machines_fail.exact_resume.driver import drive, summary
-from labkit.failures.training import Training
+from labkit.failures.training import NUM_SAMPLES, Training
 
 PARTS = ("model", "optimizer", "schedule", "scaler", "order", "position", "generator", "python", "torch", "step")
 
@@ -79,6 +79,8 @@ def _restore(run: Training, state: dict[str, Any], forgotten: tuple[str, ...]) -
     run.sampler.position = state["position"] if have("position") else run.sampler.position
     if have("generator"):
         run.sampler.generator.set_state(state["generator"])
+    if "redrawn" in forgotten:
+        run.sampler.order = torch.randperm(NUM_SAMPLES, generator=run.sampler.generator)
     if have("python"):
         random.setstate(state["python"])
     if have("torch"):
@@ -107,6 +109,13 @@ def _way(key: str, *forgotten: str, live: tuple[str, ...] = ()) -> Any:
 def _first(came: Any, wanted: Any) -> dict[str, Any]:
     place = next((n for n, (a, b) in enumerate(zip(came, wanted, strict=False)) if a != b), 0)
     return {"at": place + 1, "got": came[place], "wanted": wanted[place]}
+
+
+def _first_loss(came: Any, wanted: Any) -> dict[str, Any]:
+    """Return the first step whose loss is another, both losses as text."""
+    apart = (came - wanted).abs() > 1e-9 * wanted.abs().max()
+    place = int(apart.nonzero()[0]) if bool(apart.any()) else 0
+    return {"at": place + 1, "got": f"{came[place].item():.6g}", "wanted": f"{wanted[place].item():.6g}"}
 
 
 def _forgets(name: str, hint: str, keys: tuple[str, ...], *forgotten: str) -> Mistake:
@@ -149,7 +158,7 @@ EXERCISE = declared(
         Result("scales", _SAID.replace("{what}", "loss scale"), same=_close, shown=_first),
         Result("noise", _SAID.replace("{what}", "noise on the inputs"), "Python's random numbers", same=_close,
                shown=_first),
-        Result("losses", "The loss of step {entry} after the resume, from 0, is {has}, expected {needs}.", same=near),
+        Result("losses", _SAID.replace("{what}", "loss"), same=near, shown=_first_loss),
         Result("weights", "The losses are right, and the weights in the end are not.", same=near),
         flag_result("identical", "The resumed run is close to the other, and not the same bit for bit.", "rounded"),
     ),
@@ -157,7 +166,8 @@ EXERCISE = declared(
         _forgets("weights forgotten", "The model starts from new weights: load its state_dict.",
                  ("losses", "weights"), "model"),
         Mistake("optimizer forgotten",
-                "AdamW has moments of its own for each weight. Without them the first steps go elsewhere.",
+                "optimizer.state_dict() holds AdamW's moments of each weight, and its learning rate. Without it the "
+                "first steps go elsewhere.",
                 {"weights": _way("weights", "optimizer")}, seen=_no_moments),
         Mistake("learning rate not restored",
                 "The learning rate stands in optimizer.param_groups. Keep the whole optimizer.state_dict(), not its "
@@ -173,8 +183,8 @@ EXERCISE = declared(
                 "Samples of this epoch come again, and others never: keep the sampler's order and its position.",
                 {"samples": (_way("samples", "position"), _way("samples", "order", "position"),
                              _way("samples", "order", "position", "generator"))}),
-        _forgets("the order of the epoch", "The position is right, in another order: keep sampler.order, too.",
-                 ("samples",), "order"),
+        Mistake("the order of the epoch", "The position is right, in another order: keep sampler.order, too.",
+                {"samples": (_way("samples", "order"), _way("samples", "order", "redrawn"))}),
         Mistake("the next epoch's order",
                 "This epoch is right, and the next one is shuffled otherwise: keep the state of sampler.generator.",
                 {"samples": (_way("samples", "generator"), _way("samples", "order", "generator"))}),

@@ -44,6 +44,18 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     elif problem := fault(job, plan):
         name = _REPLICAS if "replicas" in problem else _NUMBERS if "is no number" in problem else _WORDS
         yield Finding(name, f"This is no plan for the job: {problem}.")
+    elif mistake := _costly(job, plan):
+        case_lost = percent(case, got)
+        if case_lost >= pars(case).naive:
+            yield Finding(mistake, f"It saves every {plan.save_every} steps, and loses {case_lost:.4g} % of the time.")
+
+
+def _costly(job: Job, plan: Recovery) -> str:
+    """Return the mistake of a plan that saves too often, or seconds apart for steps; "" for neither."""
+    seconds = [young_interval_s(stop_s, job.mean_s) for stop_s in (job.save_s, job.stop_s)]
+    if job.step_s > 1 and any(abs(plan.save_every - each) <= max(1.0, 0.01 * each) for each in seconds):
+        return _SECONDS
+    return _EVERY if plan.save_every == 1 else ""
 
 
 def percent(case: Case, got: tuple[Values, ...]) -> float:
@@ -80,16 +92,27 @@ def _pars(job: Job, seeds: Seeds) -> Pars:
         for background in (False, True)
     ]
     paper = min(papers, key=loses)
-    copies = replace(paper, copy_every=steps(job.copy_s), save_every=4 * paper.save_every)
-    best = min(_improved(paper, job, loses), _improved(copies, job, loses), key=loses)
+    seldom = round(steps(job.stop_s) / job.copies_lost**0.5)  # only what takes copies, too, needs the storage
+    copies = [
+        Recovery(max(1, every), background=True, copy_every=steps(job.copy_s), when_short="shrink")
+        for every in (seldom, 4 * paper.save_every)
+    ]
+    best = min((_improved(plan, job, loses) for plan in (paper, *copies)), key=loses)
     return Pars(loses(naive), loses(paper), loses(best))
 
 
 def _improved(plan: Recovery, job: Job, loses: Any) -> Recovery:
     """Return a plan that no small change makes better."""
     while True:
-        near = [replace(plan, save_every=max(1, round(plan.save_every * by))) for by in (0.6, 0.85, 1.2, 1.6)]
-        near += [replace(plan, copy_every=max(1, round(plan.copy_every * by))) for by in (0.7, 1.4) if plan.copy_every]
+        near = [
+            replace(plan, save_every=max(1, round(plan.save_every * by)))
+            for by in (0.6, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.6)
+        ]
+        near += [
+            replace(plan, copy_every=max(1, round(plan.copy_every * by)))
+            for by in (0.7, 0.85, 1.2, 1.4)
+            if plan.copy_every
+        ]
         near += [replace(plan, spares=plan.spares + by) for by in (-job.replica_nodes, job.replica_nodes)]
         better = min([each for each in near if not fault(job, each)], key=loses)
         if loses(better) >= loses(plan) - 0.01:
@@ -97,7 +120,9 @@ def _improved(plan: Recovery, job: Job, loses: Any) -> Recovery:
         plan = better
 
 
-_NO_PLAN, _NUMBERS, _REPLICAS, _WORDS = "no plan", "no whole number", "no whole replicas", "no such way"
+_NO_PLAN, _NUMBERS, _REPLICAS, _WORDS, _SECONDS, _EVERY = (
+    "no plan", "no whole number", "no whole replicas", "no such way", "seconds for steps", "saves at every step",
+)  # fmt: skip
 
 EXERCISE = declared(
     id="recovery_policy",
@@ -111,6 +136,9 @@ EXERCISE = declared(
         Mistake(_NUMBERS, "Steps and nodes are whole numbers, and save_every is at least 1: round what a formula "
                 "gives, and divide seconds by job.step_s."),
         Mistake(_REPLICAS, "job.nodes less the spares must be a multiple of job.replica_nodes."),
+        Mistake(_SECONDS, "These are the seconds between two saves. save_every counts steps: divide by job.step_s."),
+        Mistake(_EVERY, "A save at every step stops the training for longer than the steps take. What does one cost, "
+                "and what does it spare?"),
         Mistake(_WORDS, 'background is True or False, when_short is "wait" or "shrink".'),
     ),
     visible=tuple(recovery_case(name, job) for name, job in JOBS.items()),

@@ -38,7 +38,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
         read.append([sum(max(0, end - begin) for each, _, begin, end in spans if each == name) for name in sizes])
         outside += [
             f"Rank {rank} read {span[0]}[{span[2]}:{span[3]}] of saved rank {span[1]}" for span in spans
-            if not (0 <= span[1] < saved_ranks and 0 <= span[2] <= span[3] <= shards[span[0]].shape[1])
+            if span[2] < span[3]
+            and not (0 <= span[1] < saved_ranks and 0 <= span[2] <= span[3] <= shards[span[0]].shape[1])
         ]  # fmt: skip
     return {"parts": parts, "read": read, "outside": outside[:1]}
 

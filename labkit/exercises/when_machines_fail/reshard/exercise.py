@@ -101,6 +101,8 @@ def _differs(came: Any, wanted: Tensor) -> str:
         return f"{came!r:.40} is no tensor"
     if came.shape != wanted.shape:
         return f"shape {tuple(came.shape)}, expected {tuple(wanted.shape)}"
+    if came.dtype != wanted.dtype:
+        return f"dtype {came.dtype}, expected {wanted.dtype}"
     found = difference(came, wanted, torch.zeros_like(wanted))
     return "" if found is None else f"{found.got} where {found.expected} should be"
 
@@ -112,6 +114,10 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
     ways: tuple[tuple[str, Way], ...] = (
         (_NOT_PADDED, _not_padded), (_PADDING, _padding_kept), (_ONE_FILE, _one_file), (_DEALT, _dealt),
     )  # fmt: skip
+    if isinstance(came, Tensor) and came.dtype != whole.dtype:
+        return _DTYPE
+    if came.numel() == whole.numel() // num_ranks != -(-whole.numel() // num_ranks):
+        return _DOWN
     for name, way in ways:
         wrong = way(whole, saved_ranks, num_ranks, rank)
         if came.shape == wrong.shape and torch.equal(came, wrong):
@@ -119,9 +125,10 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
     return ""
 
 
-_NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM = (
+_NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM, _DTYPE, _DOWN, _NOTHING_READ = (
     "not padded", "padding in the middle", "one file each", "dealt out", "everything read", "padding read",
-    "beyond the shard", "not a dict of tensors",
+    "beyond the shard", "not a dict of tensors", "another dtype", "rounded down",
+    "no piece at all",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -144,6 +151,11 @@ EXERCISE = declared(
                 "whole model."),
         Mistake(_PADDING_READ, "You read more than your part holds: elements of others, or their padding."),
         Mistake(_BEYOND, "Begin and end count within one saved rank's shard, from 0 to its length."),
+        Mistake(_DTYPE, "Zeros of your own have torch's default dtype. Take that of what you read, read(0, name, 0, 0) "
+                "if there is nothing to read."),
+        Mistake(_DOWN, "Where a tensor does not divide by the number of ranks, round a part's length up."),
+        Mistake(_NOTHING_READ, "A rank may have no element of a tensor, and torch.cat needs one piece at least: an "
+                "empty read is one.", says=("expected a non-empty list of Tensors",), certain=True),
         Mistake(_FORM, "Return a dict with a flat tensor for each name in sizes."),
     ),
     visible=(

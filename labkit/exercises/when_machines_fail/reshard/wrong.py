@@ -35,6 +35,13 @@ changed("whole shards that overlap", "padding read",
          "read(saved, name, 0, length)[first - saved * length : last - saved * length]"))  # fmt: skip
 changed("counts from the tensor's beginning", "beyond the shard",
         ("first - saved * length, last - saved * length", "first, last"))  # fmt: skip
+changed(
+    "zeros of its own",
+    "another dtype",
+    (PAD, "torch.cat([torch.cat(pieces), torch.zeros(mine - (end - begin))]) if end > begin else torch.zeros(mine)"),
+)
+changed("rounds down", "rounded down", ("mine, length = -(-size // num_ranks),", "mine, length = size // num_ranks,"))
+changed("joins what it read", "no piece at all", ("pieces = [read(0, name, 0, 0)]", "pieces = []"))
 changed("a list", "not a dict of tensors", ("    return parts\n", "    return list(parts.values())\n"))
 WRONG.right(
     "element by element",

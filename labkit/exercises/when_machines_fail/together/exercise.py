@@ -49,6 +49,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             if right and (problem := _problem(steps, loads, place, right)):
                 name, wanted, came = problem
                 more = f" Started again, all saved step {steps[num_saved]}." if place else ""
+                if not name:  # without a power cut nothing is lost but what was deleted
+                    name = _RAISES if each["how"] == "kill" and not place else _LOST
                 yield Finding(name, f"{story}{more} {came}", wanted)
 
 
@@ -63,7 +65,7 @@ def _problem(steps: list[int], loads: list[Any], place: int, right: list[int]) -
         name = _RAISES if place and NOTHING in came else _OWN  # all have saved by then
         return name, wanted, f"Ranks loaded different steps: {said}."
     if came[0] not in good:
-        return _LOST, wanted, f"All ranks loaded {_step(came[0])}, expected {wanted}."
+        return "", wanted, f"All ranks loaded {_step(came[0])}, expected {wanted}."
     if came[0] == NOTHING:
         return None
     for rank, row in enumerate(rows):
@@ -88,15 +90,18 @@ def _story(steps: list[int], each: dict[str, Value]) -> str:
 
 
 def _of_problem(text: str) -> str:
+    if any(word in text for word in ("invalid literal for int", "EOFError", "JSONDecodeError", "PytorchStreamReader")):
+        return _UNSYNCED
     if "Exists" in text or "not empty" in text:
         return _AGAIN
     waits = ("wait", "deadlock", "Watchdog", "called", "did not")
     return _BARRIER if any(word in text for word in waits) else _RAISES
 
 
-_OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES = (
+_OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY = (
     "each rank its own latest", "a step is lost", "rank 0's state alone", "another state",
     "a call that some never make", "a crash in mid-checkpoint for ever", "what is not everywhere",
+    "contents not synced", "in each other's way",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -113,7 +118,7 @@ EXERCISE = declared(
                 "all have: the smallest of their newest ones."),
         Mistake(_LOST,
                 "Once a save has returned on all ranks, its step must come back. Is each new folder's name synced, in "
-                "the folder above? Does no rank run a whole save ahead, and delete what the others still need?"),
+                "the folder above? Also where a crash left the name already?"),
         Mistake(_RANK_0,
                 "Rank 0 saved for all, and what differs by rank is lost: its sampler, its random numbers, its shard. "
                 "Every rank saves its own."),
@@ -123,6 +128,11 @@ EXERCISE = declared(
                 "files say, all ranks must make the same calls."),
         Mistake(_AGAIN,
                 "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers."),
+        Mistake(_UNSYNCED, "A file was read whose contents had not all reached the disk: sync each file, also a small "
+                "one that names the newest step."),
+        Mistake(_IN_THE_WAY, "One rank renamed or removed a file that another still writes, or used a folder before it "
+                "was made. Give each rank names of its own, and let none go on before what it needs is there.",
+                says=("FileNotFoundError",), certain=True),
         Mistake(_RAISES,
                 "A rank ran a whole save ahead, and deleted what the others still need. Let none begin the next save "
                 "before all have this one: dist.barrier().", general=True),

@@ -1,0 +1,57 @@
+"""Wrong answers to few_exchanges, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from labkit.checks.wrong_answers import WrongAnswers
+
+WRONG = WrongAnswers()
+changed = WRONG.changed
+
+COPY = "        worker.weights.copy_(shared)\n"
+LOOP = "    for _ in range(num_steps):\n"
+THERE = "[move for move in moves if move is not None]"
+STEP = "shared + rate * (average + beta * momentum)"
+RETURN = "return min("
+
+changed("goes on from its own", "stale weights", (COPY, "        pass\n"))
+changed("a new optimizer each round", "inner moments lost",
+        (LOOP, "    from labkit.failures.apart import BETAS, DECAY, INNER_RATE\n"
+         "    worker.optimizer = torch.optim.AdamW([worker.weights], lr=INNER_RATE, betas=BETAS, weight_decay=DECAY)\n"
+         + LOOP))  # fmt: skip
+changed("nothing for the absent", "the absent are averaged",
+        (THERE, "[torch.zeros_like(shared) if move is None else move for move in moves]"))  # fmt: skip
+changed("down the moves", "the wrong direction", (STEP, "shared - rate * (average + beta * momentum)"))
+changed("averages weights", "weights are averaged", (STEP, "shared + average"))
+changed("a plain step", "no momentum", (STEP, "shared + rate * average"))
+changed("heavy ball", "momentum without Nesterov", (STEP, "shared + rate * momentum"))
+changed("the weights alone", "not a pair", ("return shared, momentum", "return shared"))
+WRONG.changed("a pair for a recipe", "no recipe", (RETURN, "return (20, 0.7)\n    return min("))
+WRONG.changed("half a step", "no recipe", (RETURN, "return Recipe(20.5, 0.7, 0.9)\n    return min("))
+WRONG.changed("one round", "the goal is never reached", (RETURN, "return Recipe(300, 0.7, 0.9)\n    return min("))
+WRONG.changed("overshoots", "the goal is never reached", (RETURN, "return Recipe(20, 50.0, 0.9)\n    return min("))
+WRONG.right(
+    "torch's SGD",
+    """def inner_steps(worker, shared, num_steps):
+    worker.weights.data = shared.clone()
+    for _ in range(num_steps):
+        worker.weights.grad = None
+        worker.loss().backward()
+        worker.optimizer.step()
+    return worker.weights.data - shared
+
+
+def outer_step(shared, momentum, moves, rate, beta):
+    there = [move for move in moves if move is not None]
+    weights = shared.clone()
+    weights.grad = -sum(there) / len(there)
+    optimizer = torch.optim.SGD([weights], lr=rate, momentum=beta, nesterov=True)
+    optimizer.state[weights]["momentum_buffer"] = momentum
+    optimizer.step()
+    return weights, optimizer.state[weights]["momentum_buffer"]
+
+
+def plan_rounds(crew):
+    known = {steps: kilobytes(crew, Recipe(steps, 1.1, 0.9), seeds=(4, 5)) for steps in (15, 20, 40)}
+    return Recipe(min((steps for steps in known if known[steps]), key=lambda steps: known[steps]), 1.1, 0.9)
+""",
+)
