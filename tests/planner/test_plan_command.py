@@ -120,7 +120,7 @@ _ROWS = {
     "1B,0,1,8,1,1,0,,,,": "at least 1",
     "1B,1,1,8,1": "tp is '', not a whole number",
     "1B,1,1,8,1,1,3,selective,,,": "recompute is 'selective'",
-    "1B,1,1,8,1,1,3,,3,,": "context 3 does not divide a sequence of 4096",
+    "1B,1,1,8,1,1,3,,2,,": "expert parallelism is not planned for",
     "1B,1,1,8,1,1,3,,,fp8,": "only products of 16 bits",
     "1B,1,1,8,1,1,3,,,bf16,True": "a compiled program is not planned for",
     "8B,1,8,1,4,2,0,full,1,BF16,False": "",
@@ -129,7 +129,7 @@ _ROWS = {
 
 def test_a_row_that_cannot_be_predicted_says_why_and_the_others_are(tmp_path: Path) -> None:
     table, out = tmp_path / "runs.csv", tmp_path / "out.csv"
-    head = "Model,Microbatch,GRAD_ACC,dp,pp,tp,ZeRO,recompute,cp,precision,compile"
+    head = "Model,Microbatch,GRAD_ACC,dp,pp,tp,ZeRO,recompute,ep,precision,compile"
     table.write_text("\n".join([head, *_ROWS, ""]), encoding="utf-8")
     told = " ".join(said("--table", str(table), "--out", str(out)).split())
     assert f"2 of {len(_ROWS)} rows predicted" in told
