@@ -150,9 +150,6 @@ class Addition:
         return numbers[:, None] // powers % 10
 
 
-Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
-
-
 def loss_of(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross entropy of the digits that are to be learned, a scalar."""
     return loss_of_logits(model(tokens), targets)
@@ -167,22 +164,20 @@ def accuracy(model: nn.Module, task: Addition, *, size: int = 256) -> float:
     """Return the share of sums that the model gets right in every digit, on a batch that no training uses."""
     tokens, targets = task.batch(-1, size)
     with torch.no_grad():
-        guesses = model(tokens).argmax(-1)
-    right = (guesses == targets) | (targets == IGNORED)
-    return float(right.all(1).float().mean())
+        return float(((model(tokens).argmax(-1) == targets) | (targets == IGNORED)).all(1).float().mean())
 
 
 def optimizer_for(model: nn.Module, lr: float = 3e-3) -> torch.optim.AdamW:
     """Return AdamW over the model's parameters; matrices decay, biases and norms do not."""
-    matrices = [each for each in model.parameters() if each.dim() >= 2]
-    others = [each for each in model.parameters() if each.dim() < 2]
+    matrices, others = ([each for each in model.parameters() if (each.dim() >= 2) == wide] for wide in (True, False))
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
 
 
 def train(
     model: nn.Module, task: Addition, num_steps: int,
-    *, size: int = 64, lr: float = 3e-3, max_norm: float | None = 1.0, loss: Loss = loss_of,
+    *, size: int = 64, lr: float = 3e-3, max_norm: float = 1.0,
+    loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of,
 ) -> list[float]:  # fmt: skip
     """Return the loss of each step: AdamW with warm-up, gradients clipped by their global norm.
 
@@ -192,7 +187,7 @@ def train(
         num_steps: How many steps.
         size: Size of a batch.
         lr: The learning rate after warm-up, which takes a tenth of the steps.
-        max_norm: The longest a gradient may be; None if they are not clipped.
+        max_norm: The longest a gradient may be; infinite if they are not clipped.
         loss: Of the model, tokens and targets.
     """
     optimizer = optimizer_for(model, lr)
@@ -203,8 +198,7 @@ def train(
         found = loss(model, tokens, targets)
         optimizer.zero_grad()
         torch.autograd.backward(found)
-        if max_norm is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         optimizer.step()
         losses.append(found.item())
     return losses

@@ -519,11 +519,11 @@ def whole_loss(model, tokens, targets):
 
 
 def train_parallel(num_steps):
-    return train(ParallelGPT(GPT().double()), Addition(), num_steps, loss=parallel_loss, max_norm=None)
+    return train(ParallelGPT(GPT().double()), Addition(), num_steps, loss=parallel_loss, max_norm=float("inf"))
 
 
 def train_whole(num_steps):
-    return train(GPT().double(), Addition(), num_steps, loss=whole_loss, max_norm=None)
+    return train(GPT().double(), Addition(), num_steps, loss=whole_loss, max_norm=float("inf"))
 
 
 # %% tags=["nbval-ignore-output"] seconds=25

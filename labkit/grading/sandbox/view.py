@@ -24,7 +24,7 @@ _RUNTIME = (
     "__init__.py", "errors.py", "units.py", "slugs.py", "words.py", "frames.py", "cells.py", "deadlock.py",
     "interpreter.py", "known_classes.py", "kernels.py", "hardware.py", "worlds.py", "virtual_world.py", "scripts.py",
     "doctor.py", "models.py", "servers", "plans/__init__.py", "plans/matrix_splits.py", "plans/sharded_step.py",
-    "plans/hybrid_step.py", "plans/planned_step.py", "plans/mesh_weights.py",
+    "plans/hybrid_step.py", "plans/planned_step.py", "plans/mesh_weights.py", "plans/operator_graph.py",
     "plans/offloaded_step.py", "plans/compressed_steps.py", "plans/policies.py", "plans/staleness.py", "timeline",
     "torch_port", "failures", "simulator", "launch", "crashes",
 )  # fmt: skip
