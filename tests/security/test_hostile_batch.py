@@ -71,7 +71,7 @@ def test_the_attacks_have_teeth_where_there_is_no_sandbox(tmp_path: Path) -> Non
     names = ("reads-hidden-cases", "reads-the-checks", "imports-closed-answers", "reads-other-submissions")
     names += ("lends-itself-an-answer", "reads-the-keys-of-questions")
     names += ("reads-the-gradebook", "talks-to-a-service-of-the-host")
-    batch = run_batch(tmp_path, names, sandbox="none")
+    batch = run_batch(tmp_path, names, sandbox="none", limits=PATIENT)
     assert {name: score for name, score in batch.scores.items() if name not in HONEST} == dict.fromkeys(names, 2.0)
 
 
