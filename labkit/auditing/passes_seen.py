@@ -28,6 +28,7 @@ class Passes:
         evaluated: The line that called eval() last.
         unsynced: The line that last kept fully_shard from reducing gradients, "" where it reduces them.
         last_unsynced: The same as it was when the last backward pass began.
+        averages: Whether the rank has reduced parameters after a step: from then on it is noted how long they are.
         reduced: The group over which parameters were reduced since the last step, and the line; () and "" for none.
         mode: For each module of the model that was called last whether it was training, and the line that called it.
     """
@@ -38,7 +39,7 @@ class Passes:
         self.thrown: dict[int, int] = {}
         self.left_over: set[int] = set()
         self.zeroed = self.evaluated = self.unsynced = self.last_unsynced = ""
-        self.scaled = False
+        self.scaled = self.averages = False
         self.mode: tuple[tuple[bool, ...], str] = ((), "")
         self.reduced: tuple[tuple[int, ...], str] = ((), "")
         self._used: dict[int, bytes] = {}
@@ -91,6 +92,7 @@ class Passes:
     def means(self, rank: int, step: int, parameters: Iterable[torch.Tensor]) -> Iterator[Mean]:
         """Yield what became of parameters that the ranks reduced after their last step, if they did."""
         (ranks, source), self.reduced = self.reduced, ((), "")
+        self.averages |= bool(ranks)
         before = self._norms if ranks else {}
         with unseen():
             times = [_norm(one) / before[id(one)] for one in parameters if before.get(id(one))]
@@ -103,7 +105,8 @@ class Passes:
             for one in parameters:
                 self.left_over.discard(id(one))
                 self.thrown.pop(id(one), None)
-                self._norms[id(one)] = _norm(one)
+                if self.averages:
+                    self._norms[id(one)] = _norm(one)
                 if one.grad is not None and not hasattr(one.grad, "placements"):
                     self._used[id(one)] = digest(one.grad)
 

@@ -95,11 +95,18 @@ def _mismatched(seen: Seen) -> Finding | None:
             continue
         one = some[0]
         for other in some[1:]:
-            if set(one.names) != set(other.names):
+            if set(one.names) != set(other.names) and _hold_both(seen, one, other):
                 return _told_names(one, other)
             if one.passes and other.passes and one.forwards != other.forwards:
                 return _told_batches(seen, one, other)
     return None
+
+
+def _hold_both(seen: Seen, one: Call, other: Call) -> bool:
+    """Return whether both ranks hold what the two give: stages may tie a weight that each has by another name."""
+    held = [step.held_by for step in seen.steps if one.rank in step.held_by and other.rank in step.held_by]
+    names = {*one.names, *other.names}
+    return any(names <= by_rank[one.rank] and names <= by_rank[other.rank] for by_rank in held)
 
 
 def _told_names(one: Call, other: Call) -> Finding:

@@ -256,7 +256,7 @@ def _exchanged(seen: Seen, ranks: tuple[int, ...]) -> Change | None:
 def _one_group(seen: Seen) -> Finding | None:
     mine = [one for one in seen.gatherings if one.rank == 0]
     whole = sum(one.numel for one in mine)
-    for one in mine:
+    for one in mine[-1:]:  # the model's own group, made last: what its layers' calls left
         if one.modules < _LAYERS or one.numel < 0.9 * whole:
             continue
         text = (

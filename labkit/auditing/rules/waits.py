@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from labkit.auditing.catalogue import rule
 from labkit.auditing.facts import Call
 from labkit.auditing.finding import Change, Finding
+from labkit.auditing.roles import data_parallel
 from labkit.auditing.seen import Seen
 from labkit.units import format_bytes, format_time
 
@@ -105,8 +106,10 @@ def _at_once(seen: Seen, calls: list[Call]) -> Finding | None:
 
 def _passes(seen: Seen, calls: list[Call], step: int) -> Finding | None:
     by_pass: dict[int, list[Call]] = defaultdict(list)
+    groups = [set(ranks) for ranks in data_parallel(seen)]  # others reduce activations in their backward passes
     for call in calls:
-        if call.in_backward and call.op and call.numel > 1 and not call.in_graph:
+        shared = any(set(call.ranks) <= group for group in groups)
+        if call.in_backward and call.op and call.numel > 1 and not call.in_graph and shared:
             by_pass[call.passes].append(call)
     sizes = {sum(call.numel for call in some) for some in by_pass.values()}
     sources = {call.source for some in by_pass.values() for call in some}
