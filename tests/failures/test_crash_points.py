@@ -67,6 +67,20 @@ def test_the_page_says_which_ways_to_save_a_gpt_survive(how: str) -> None:
 
 
 @pytest.mark.long
+def test_the_page_says_how_lightning_resumes() -> None:
+    pytest.importorskip("pytorch_lightning")
+    script = labkit.script(PROGRAMS / "lightning_saves.py", "epochs")
+    report = labkit.crash_points(script, on=labkit.virtual(2, cuda=False), kinds=("file",), limit=24)
+    counts = report.counts()
+    said = (
+        f"of 24 of its {report.num_found} moments, {counts['survived']} survived, {counts['lost_work']} lost a save "
+        f"and {counts['wrong']} came to another end"
+    )
+    page = (PROGRAMS.parents[2] / "docs" / "failures.md").read_text(encoding="utf-8")
+    assert said in " ".join(page.split()) and not counts["stuck"] and not counts["cannot_start"]
+
+
+@pytest.mark.long
 def test_the_reference_survives_every_moment() -> None:
     report = _crash("trainer")
     assert not report.failing and len(report.points) == report.num_found > 90

@@ -50,7 +50,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     computed: Any = came["computed"]
     for rank in range(len(gradients)):
         row = rows[rank] if len(rows) == len(gradients) else None
-        if not isinstance(row, dict) or set(row) != {"mean", "broken"}:
+        if not _is_pair(row):
             yield Finding(_FORM, f"Rank {rank} returned {row!s:.80}, expected a tensor and a rank or None.", rank=rank)
             return
     said = [row["broken"] for row in rows]
@@ -71,6 +71,12 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if len(each) > most:
             text = f"{_story(case)} Rank {rank} computed {len(each)} gradients, and may compute {most}."
             yield Finding(_TOO_MUCH, text, str(most), str(len(each)), rank)
+    if len(computed) != len(rows) or not all(computed):
+        yield Finding(_NEVER, "Not every rank computed a gradient again.")
+
+
+def _is_pair(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("mean"), Tensor) and type(row.get("broken")) is int
 
 
 def _story(case: Case) -> str:
@@ -102,7 +108,11 @@ def _unseen(said: int, broken: int, computed: list[list[int]]) -> str:
 
 
 def _same(came: Tensor, wanted: Tensor) -> bool:
-    return came.shape == wanted.shape and bool(((came.double() - wanted).abs() <= 1e-12 * wanted.abs()).all())
+    return (
+        came.shape == wanted.shape
+        and came.dtype == wanted.dtype
+        and bool(((came.double() - wanted).abs() <= 1e-12 * wanted.abs()).all())
+    )
 
 
 def _named(case: Case, mean: Tensor) -> str:
