@@ -17,7 +17,7 @@
 # Both are from issues that their users filed. Which number do you trust, and how do you find out?
 #
 # Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build one, part by part, and hold it
-# against a cluster. Then it chooses plans for jobs it has never seen. At the end you hold it against other people's machines.
+# against a cluster. Then it chooses plans for jobs it has never seen.
 #
 # **Time:** [[minutes]] minutes. **You need** lessons 08, 12, 13 and 14, or `labkit.lend` for what you skipped; no GPU.
 #
@@ -364,7 +364,7 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 # %% [markdown]
 # ## 7 The planner
 #
-# You can now judge a plan in less than a millisecond. So let a function choose.
+# You can judge a plan. So let a function choose.
 #
 # People often use a rule of thumb: *of the plans that fit, without recomputing if any does, take the fewest tensor ranks x
 # stages, then the largest microbatch*. On published runs it reaches 93 % of the best throughput in the median, and 20 % in the worst case.
