@@ -17,7 +17,7 @@
 # Both are from issues that their users filed. Which number do you trust, and how do you find out?
 #
 # Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build one, part by part, and hold it
-# against a cluster. Then it chooses plans for jobs it has never seen.
+# against a cluster. Then it chooses plans for new jobs.
 #
 # **Time:** [[minutes]] minutes. **You need** lessons 08, 12, 13 and 14, or `labkit.lend` for what you skipped; no GPU.
 #
@@ -84,7 +84,7 @@ step.timeline
 # for them. They hold the last stage, with the **head**: the product that turns activations into scores for 65,536 tokens. Last
 # lesson's formula has none.
 #
-# A total can't tell you that. So compare *parts*: each is something you can measure by itself.
+# A total can't tell you that. So compare *parts*, which you can measure.
 
 # %% [markdown] tags=["slide-only"]
 # ## A number nobody checked
