@@ -51,7 +51,9 @@ MISTAKES = (
             "hides it.", {"buckets": _way(lambda computing, takes: max(0.0, sum(takes) - sum(computing)))}),
     Mistake("one queue from the start",
             "That holds while buckets queue from the first on. Where one finds the line free, what was computed before "
-            "hides nothing of those behind it.", {"buckets": _way(_one_queue)}),
+            "hides nothing of those behind it.", {"buckets": (
+                _way(_one_queue), _way(lambda computing, takes: max(0.0, sum(takes) - sum(computing[1:])))
+            )}),
     Mistake("its own layer", "A bucket is not there while its own layer is computed: only later layers hide it.",
             {"buckets": _way(_own_layer)}),
     Mistake("the last bucket alone",
