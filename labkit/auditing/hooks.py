@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from inspect import getattr_static
 from typing import Any
 
@@ -35,7 +35,7 @@ def watched(watch: Watch) -> Iterator[None]:
     with ExitStack() as stack:
         for handle in _module_hooks(watch):
             stack.callback(handle.remove)
-        stack.callback(register_optimizer_step_pre_hook(lambda one, *_: watch.before_step(one)).remove)
+        stack.callback(register_optimizer_step_pre_hook(partial(_before_step, watch)).remove)
         stack.callback(register_optimizer_step_post_hook(lambda one, *_: watch.after_step(one)).remove)
         for owner, name, wrapper in _wrapped(watch):
             kept, real = getattr_static(owner, name), getattr(owner, name)
@@ -54,6 +54,27 @@ def watched(watch: Watch) -> Iterator[None]:
             param_groups_watched(lambda params, modules: watch.gathers(params, modules, sys._getframe(2)))
         )
         yield
+
+
+def _before_step(watch: Watch, optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """Tell the watch of a step once its gradients are there: after its closure, where it has one (Lightning's has)."""
+    place = next((number for number, one in enumerate(args) if number and callable(one)), 0)
+    closure = args[place] if place else kwargs.get("closure")
+    if closure is None:
+        watch.before_step(optimizer)
+        return None
+    told: list[bool] = []
+
+    def computes() -> Any:
+        made = closure()
+        if not told:  # LBFGS calls it more than once
+            told.append(True)
+            watch.before_step(optimizer)
+        return made
+
+    if place:
+        return (*args[:place], computes, *args[place + 1 :]), kwargs
+    return args, kwargs | {"closure": computes}
 
 
 def _module_hooks(watch: Watch) -> list[Any]:

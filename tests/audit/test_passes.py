@@ -73,3 +73,27 @@ def test_a_mistake_between_backward_and_the_step_is_found_where_it_is(mistake: s
     rule, begins = MISTAKES[mistake]
     assert [one.rule for one in grave] == [rule], found
     assert Path(grave[0].file).read_text().splitlines()[grave[0].line - 1].strip().startswith(begins)
+
+
+def with_a_closure() -> None:
+    """Train three steps whose forward and backward passes are in the step's closure, as Lightning's are."""
+    torch.manual_seed(0)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(8, 16))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(10 + dist.get_rank())
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = model(torch.randn(4, 8)).square().mean()
+        torch.autograd.backward(loss)
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+
+
+def test_a_step_that_computes_in_its_closure_is_judged_by_the_gradients_of_the_closure() -> None:
+    found = labkit.audit(with_a_closure, on=TWO)
+    assert not [one for one in found.findings if one.severity != "slow"], found
+    assert found.num_steps == 3
+    assert "gradient-not-averaged" in found.held
