@@ -12,26 +12,26 @@ def a_little_worse(steps: int = 3) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    works: list[dist.Work] = []
+    pending: list[dist.Work] = []
 
-    def send(weight: Tensor) -> None:
+    def begin_mean(weight: Tensor) -> None:
         work = dist.all_reduce(weight.grad, op=dist.ReduceOp.AVG, async_op=True)
         assert work is not None
-        works.append(work)
+        pending.append(work)
 
     for weight in model.parameters():
-        weight.register_post_accumulate_grad_hook(send)  # type: ignore[no-untyped-call]
+        weight.register_post_accumulate_grad_hook(begin_mean)  # type: ignore[no-untyped-call]
     torch.manual_seed(dist.get_rank())
     for _ in range(steps):
         optimizer.zero_grad()
         torch.autograd.backward(model(torch.randn(32, 16)).square().mean())
-        last = works.pop() if dist.get_rank() == 2 else None
-        for work in works:
+        last = pending.pop() if dist.get_rank() == 2 else None
+        for work in pending:
             work.wait()
         optimizer.step()
         if last is not None:
             last.wait()
-        works.clear()
+        pending.clear()
 
 
 def forgets_residuals(steps: int = 4) -> None:
