@@ -59,7 +59,7 @@ class Recipe:
 
     Attributes:
         steps: Steps of a round.
-        rate: Of the outer SGD.
+        rate: Of the outer SGD, at most 1: with momentum 0, no further than the workers moved.
         momentum: Of the outer SGD, Nesterov's.
     """
 
@@ -146,8 +146,8 @@ def fault_of(recipe: Any) -> str:
     if type(recipe.steps) is not int or not 1 <= recipe.steps <= MOST_STEPS:
         return f"steps={recipe.steps!r:.40} is no whole number from 1 to {MOST_STEPS}"
     for name, value in (("rate", recipe.rate), ("momentum", recipe.momentum)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
-            return f"{name}={value!r:.40} is no number from 0 on"
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            return f"{name}={value!r:.40} is no number from 0 to 1"
     return "" if recipe.momentum < 1 else f"momentum={recipe.momentum!r} adds up for ever; use less than 1"
 
 

@@ -189,7 +189,7 @@ EXERCISE = declared(
                 "momentum."),
         Mistake(_NO_RECIPE, "Return Recipe(steps=20, rate=0.7, momentum=0.9), with a whole number of steps."),
         Mistake(_NEVER, "Each class of the data is some worker's alone. If rounds are so long that a worker is always "
-                "killed in one, its data never counts. If the rate is large, the weights overshoot."),
+                "killed in one, its data never counts. If the rate is small, the weights move too little."),
     ),
     visible=(crew_case("three workers", (0, 1), 31), crew_case("four workers", (2, 3), 32, 0.9, 0.5)),
     distributed=False,
