@@ -16,3 +16,14 @@ changed(
     "too much memory",
     (BEST, 'return ["whole" if matrix.outputs < 17_000 else "columns" for matrix in matrices]'),
 )
+WRONG.wrong(
+    "every plan", "every plan tried",
+    """
+def split_plan(matrices, machine):
+    from itertools import product
+
+    plans = product(("columns", "rows", "whole"), repeat=len(matrices))
+    fitting = (plan for plan in plans if memory_bytes(matrices, plan, machine) <= machine.memory_bytes)
+    return list(min(fitting, key=lambda plan: step_seconds(matrices, plan, machine)))
+""",
+)  # fmt: skip
