@@ -501,7 +501,11 @@ labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
 # *15 points, about 50 minutes; difficulty 5 of 5, importance 3 of 5*
 
 # %% tags=["given"]
-from labkit.plans.operator_graph import Graph, Stage, stage_seconds
+from labkit.plans.operator_graph import Graph, Stage, graph_of, stage_seconds
+
+# %% tags=["no-slide"]
+small = graph_of([(4.0, 8.0, 256.0), (4.0, 64.0, 256.0), (8.0, 512.0, 16.0)], num_gpus=2, num_microbatches=4, skips=[2])
+print("seconds", *small.seconds, "between", *small.between.items(), sep="\n")
 
 
 # %% tags=["design"] exercise="two_levels" points=15 weights=[1, 1, 1, 1] difficulty=5 importance=3 minutes=50 title="Two levels" provides=["two_levels"] bonus=true

@@ -30,8 +30,7 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 def layer_seconds(
     job: Job, plan: Plan, *, cut: bool = True, both: bool = False, at_once: bool = False, microbatch: bool = True,
     sums: tuple[float, float] = (2.0, 2.0), halves: int = 2, backward: int = 2, again: bool = True,
-    sums_again: bool = True, fp32: bool = False, columns: bool = False, travels: str = "all", tokens: bool = True,
-    stage: bool = False,
+    sums_again: bool = True, fp32: bool = False, other: str = "",
 ) -> tuple[float, float]:  # fmt: skip
     """Return what a layer takes a microbatch, forward and backward.
 
@@ -48,25 +47,23 @@ def layer_seconds(
         again: Whether recomputation counts.
         sums_again: Whether its all-reduces do.
         fp32: Whether activations travel in four bytes.
-        columns: Whether all four products are cut by columns.
-        travels: "all" of the activation, or a tensor rank's "piece".
-        tokens: Whether a sequence has more than one row.
-        stage: Whether all layers of a stage count.
+        other: "columns" where all four products are cut by columns, "piece" where a piece of the activation travels,
+            "no tokens" where a sequence is one row, "stage" where all layers of a stage count.
     """
-    rows, h = (plan.microbatch if microbatch else 1) * (job.num_tokens if tokens else 1), job.width
+    rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and not at_once else 1
     b = t if both else 1
     pieces = ((h // b, 3 * h // t), (h // t, h // b), (h // b, 4 * h // t), (4 * h // t, h // b))
-    if columns:
+    if other == "columns":
         pieces = ((h, 3 * h // t), (h, h // t), (h, 4 * h // t), (4 * h, h // t))
     products = sum(product_seconds(job, rows, *piece) for piece in pieces)
     products /= plan.tensor if at_once else 1
     reduce = halves * scatter_seconds(
-        job, plan, "tensor", (4 if fp32 else 2) * rows * h / (plan.tensor if travels == "piece" else 1)
+        job, plan, "tensor", (4 if fp32 else 2) * rows * h / (plan.tensor if other == "piece" else 1)
     )
     forward = products + sums[0] * reduce
     repeated = products + (sums[0] * reduce if sums_again else 0.0) if plan.recompute and again else 0.0
-    layers = job.num_layers // plan.pipeline if stage else 1
+    layers = job.num_layers // plan.pipeline if other == "stage" else 1
     return layers * forward, layers * (backward * products + sums[1] * reduce + repeated)
 
 
@@ -137,8 +134,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 
 def step_seconds(
     job: Job, plan: Plan, *, fill: str = "", head: bool = True, hops: float = 2.0, gradients: bool = True,
-    whole_batch: bool = False, sequences: bool = False, per_layer: bool = False,
-    head_once: bool = False, head_forward: bool = False, stage_backward: bool = False, forward_hides: bool = False,
+    counts: str = "", per_layer: bool = False, head_once: bool = False, head_forward: bool = False, hides: str = "",
     hop_each: bool = False,
 ) -> float:  # fmt: skip
     """Return what a step takes.
@@ -151,21 +147,20 @@ def step_seconds(
         head: Whether the last stage has it.
         hops: Messages to the next stage and back that nothing hides, for each stage but one.
         gradients: Whether what is left of them counts.
-        whole_batch: Whether each replica takes the whole batch.
-        sequences: Whether these are taken for microbatches.
+        counts: "batch" where each replica takes the whole one, "sequences" where these are taken for microbatches.
         per_layer: Whether a stage is taken for a layer.
         head_once: Whether the head counts once a step.
         head_forward: Whether only its forward counts.
-        stage_backward: Whether a stage's backward is taken for a layer's where gradients are hidden.
-        forward_hides: Whether a layer's forward is taken to hide them, too.
+        hides: "stage" where its whole backward is taken for a layer's where gradients are hidden, "forward" where a
+            layer's forward is taken to hide them, too.
         hop_each: Whether every microbatch pays its messages.
     """
     forward, backward, of_head, of_gradients, hop = _parts(job, plan)
     layers = 1 if per_layer else job.num_layers // plan.pipeline
     stages = [layers * (forward + backward)] * plan.pipeline
     stages[-1] += sum(of_head[:1] if head_forward else of_head) if head and not head_once else 0.0
-    count = job.batch // plan.microbatch if whole_batch else plan.num_microbatches(job)
-    count = job.batch // plan.data if sequences else count
+    of_batch = {"batch": job.batch // plan.microbatch, "sequences": job.batch // plan.data}
+    count = of_batch.get(counts, plan.num_microbatches(job))
     slowest, p = max(stages), plan.pipeline
     pipe = {
         "none": count * slowest,
@@ -177,8 +172,8 @@ def step_seconds(
         "mean": (count - 1) * sum(stages) / p + sum(stages),
     }.get(fill, (count - 1) * slowest + sum(stages))
     rest = of_gradients if gradients else 0.0
-    if stage_backward or forward_hides:
-        rest = gradient_seconds(job, plan, layers * backward if stage_backward else forward + backward)
+    if hides:
+        rest = gradient_seconds(job, plan, layers * backward if hides == "stage" else forward + backward)
     rest += sum(of_head) if head_once else 0.0
     return pipe + hops * (p - 1) * hop * (count if hop_each else 1) + rest
 

@@ -34,7 +34,7 @@ MISTAKES = (
     Mistake("cut twice", "A matrix is cut along one dim: the first and third product by columns, the others by rows.",
             {"layers": _layers(both=True)}),
     Mistake("all by columns", "Only the first and third product are cut by columns. The other two are cut by rows: "
-            "inner is h / t and 4h / t.", {"layers": _layers(columns=True)}),
+            "inner is h / t and 4h / t.", {"layers": _layers(other="columns")}),
     Mistake("divided afterwards",
             "That is what a whole product takes, divided by the ranks. Pieces are slower than that: time each of the "
             "four at its own size.",
@@ -45,11 +45,11 @@ MISTAKES = (
     Mistake("two sums as four", "The products' count doubles in backward, that of the all-reduces does not: two there.",
             {"layers": _layers(sums=(2.0, 4.0))}),
     Mistake("a piece of the activation", "Each tensor rank has partial sums of the whole activation: it travels whole.",
-            {"layers": _layers(travels="piece")}),
+            {"layers": _layers(other="piece")}),
     Mistake("rows of the microbatch", "A sequence has num_tokens rows: microbatch x job.num_tokens.",
-            {"layers": _layers(tokens=False)}),
+            {"layers": _layers(other="no tokens")}),
     Mistake("a whole stage", "One layer: a stage's layers are counted later, in the step.",
-            {"layers": _layers(stage=True)}),
+            {"layers": _layers(other="stage")}),
     Mistake("half the traffic",
             "A layer has two all-reduces in each direction, after attention and after the MLP; each is a "
             "reduce-scatter and an all-gather.", {"layers": _layers(halves=1)}),

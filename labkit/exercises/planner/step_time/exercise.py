@@ -72,9 +72,9 @@ MISTAKES = (
     Mistake("the head's forward alone", "The head has a backward, too: both of what head_seconds returns.",
             {"seconds": (_way(head_forward=True), _way(head_forward=True, hops=0.0))}),
     Mistake("a stage's backward", "gradient_seconds wants a layer's backward, and not a whole stage's.",
-            {"seconds": (_way(stage_backward=True), _way(stage_backward=True, hops=0.0))}),
+            {"seconds": (_way(hides="stage"), _way(hides="stage", hops=0.0))}),
     Mistake("forward hides it, too", "Forward is over when the gradients leave: a layer's backward alone hides them.",
-            {"seconds": (_way(forward_hides=True), _way(forward_hides=True, hops=0.0))}),
+            {"seconds": (_way(hides="forward"), _way(hides="forward", hops=0.0))}),
     Mistake("one microbatch more", "sum(stages) is the first microbatch: the slowest stage comes for each other one.",
             {"seconds": (_way(fill="one more"), _way(fill="one more", hops=0.0))}),
     Mistake("the head's own pass", "While the pipeline fills and drains, one microbatch passes the head as well.",
@@ -90,9 +90,9 @@ MISTAKES = (
     Mistake("no gradients", "After the first stage's last backward, gradient_seconds are left.",
             {"seconds": (_way(gradients=False), _way(gradients=False, hops=0.0))}),
     Mistake("the whole batch", "Replicas share the batch: plan.num_microbatches(job) says how many each has.",
-            {"seconds": (_way(whole_batch=True), _way(whole_batch=True, hops=0.0))}),
+            {"seconds": (_way(counts="batch"), _way(counts="batch", hops=0.0))}),
     Mistake("sequences for microbatches", "job.batch // plan.data are sequences; plan.num_microbatches(job) are of "
-            "plan.microbatch each.", {"seconds": (_way(sequences=True), _way(sequences=True, hops=0.0))}),
+            "plan.microbatch each.", {"seconds": (_way(counts="sequences"), _way(counts="sequences", hops=0.0))}),
     Mistake("one layer a stage", "A stage has job.num_layers / plan.pipeline layers.",
             {"seconds": (_way(per_layer=True), _way(per_layer=True, hops=0.0))}),
 )  # fmt: skip
