@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,13 +18,14 @@ class Way(NamedTuple):
     ways: tuple[int, ...]
 
 
-def within(graph: Graph, first: int, last: int, gpus: int) -> Way:
+def within(graph: Graph, first: int, last: int, gpus: int, *, how: str = "") -> Way:
     """Return the fastest ways of operators first to last as one stage: the lower level.
 
     Operators are added one by one; of all ways so far, those that differ only in operators which nothing reads any more
-    are one, the fastest.
+    are one, the fastest. A usual mistake is made where `how` is "no skips" (each reads its predecessor alone), "last
+    way" (that of the last operator is all that is known) or "one by one" (each takes what is fastest so far).
     """
-    edges = [(a, b) for a, b in graph.between if first <= a and b <= last]
+    edges = [(a, b) for a, b in graph.between if first <= a and b <= last and (how != "no skips" or b == a + 1)]
     best: dict[tuple[tuple[int, int], ...], Way] = {(): Way(0.0, ())}
     for at in range(first, last + 1):
         after: dict[tuple[tuple[int, int], ...], Way] = {}
@@ -31,26 +33,39 @@ def within(graph: Graph, first: int, last: int, gpus: int) -> Way:
         for known, way in best.items():
             for mine in range(len(WAYS)):
                 took = way.seconds + graph.seconds[at][gpus][mine]
-                took += sum(graph.between[a, at][gpus][theirs][mine] for a, theirs in known if (a, at) in graph.between)
+                took += sum(graph.between[a, b][gpus][way.ways[a - first]][mine] for a, b in edges if b == at)
                 key = tuple(each for each in (*known, (at, mine)) if each[0] in read_later)
+                key = {"last way": ((at, mine),), "one by one": ()}.get(how, key)
                 tried = Way(took, (*way.ways, mine))
                 after[key] = min(after.get(key, tried), tried)
         best = after
     return min(best.values())
 
 
-def two_levels(graph: Graph) -> list[Stage]:
-    """Return the plan with the shortest step: for each limit on the slowest stage, the stages with the least sum."""
-    count, sizes = len(graph.seconds), list(graph.seconds[0])
+def two_levels(graph: Graph, *, how: str = "") -> list[Stage]:
+    """Return the plan with the shortest step: for each limit on the slowest stage, the stages with the least sum.
+
+    Beside what `within` knows, `how` is "slowest" (only the slowest stage counts), "sum" (only the sum) or "alike"
+    (all stages have as many GPUs).
+    """
+    if how == "alike":
+        plans = [_cut(graph, [gpus], how) for gpus in graph.seconds[0]]
+        return min((plan for plan in plans if plan), key=lambda plan: step_seconds(graph, plan))
+    return _cut(graph, list(graph.seconds[0]), how)
+
+
+def _cut(graph: Graph, sizes: Sequence[int], how: str) -> list[Stage]:
+    """Return the best stages of these numbers of GPUs, [] where there are none: the upper level."""
+    count = len(graph.seconds)
     cheapest = {
-        (first, last, gpus): within(graph, first, last, gpus)
+        (first, last, gpus): within(graph, first, last, gpus, how=how)
         for first in range(count)
         for last in range(first, count)
         for gpus in sizes
     }
     best: tuple[float, list[Stage]] = (math.inf, [])
     for limit in sorted({way.seconds for way in cheapest.values()}):
-        slowest = (graph.num_microbatches - 1) * limit
+        slowest = {"sum": 0.0, "slowest": 1e6 * limit}.get(how, (graph.num_microbatches - 1) * limit)
         if slowest >= best[0]:
             break
         least: dict[tuple[int, int], tuple[float, list[Stage]]] = {(0, 0): (0.0, [])}
@@ -87,3 +102,16 @@ def known(described: Described) -> tuple[float, float]:
     operators, num_gpus, num_microbatches, skips = described
     graph = graph_of(operators, num_gpus, num_microbatches, skips=skips)
     return step_seconds(graph, alike(graph)), step_seconds(graph, two_levels(graph))
+
+
+SLIPS = ("no skips", "last way", "one by one", "slowest", "sum", "alike")
+"""What `two_levels` can be told to do wrong."""
+
+
+@lru_cache(maxsize=64)
+def slips(described: Described) -> dict[str, float]:
+    """Return what a step takes by the plan of each usual mistake that costs something here, in seconds."""
+    operators, num_gpus, num_microbatches, skips = described
+    graph = graph_of(operators, num_gpus, num_microbatches, skips=skips)
+    took = {how: step_seconds(graph, two_levels(graph, how=how)) for how in SLIPS}
+    return {how: seconds for how, seconds in took.items() if not math.isclose(seconds, known(described)[1])}

@@ -3,10 +3,6 @@
 
 
 # %% layer_time
-def product_seconds(job, rows, inner, columns):
-    return 2 * rows * inner * columns / job.flops
-
-
 def layer_seconds(job, plan):
     forward = 2 * job.layer_params * plan.microbatch * job.num_tokens / plan.tensor / job.flops
     return forward, 2 * forward

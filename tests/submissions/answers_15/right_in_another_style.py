@@ -1,13 +1,8 @@
 # base: solution
-"""Bytes first; what is left of a bucket carried on; one sum for the pipeline; the three best plans and then the first."""
+"""Two halves of a layer; what is left of a bucket carried on; one sum for the pipeline; the three best plans and then the first."""
 
 
 # %% layer_time
-def product_seconds(job, rows, inner, columns):
-    numbers = rows * inner + inner * columns + rows * columns
-    return sorted([job.launch_s, 2 * numbers / job.memory_bytes_s, rows * inner * columns * 2 / job.flops])[-1]
-
-
 def layer_seconds(job, plan):
     rows, h, t = plan.microbatch * job.num_tokens, job.width, plan.tensor
     out = product_seconds(job, rows, h, 3 * h // t) + product_seconds(job, rows, h // t, h)
@@ -29,7 +24,7 @@ def step_seconds(job, plan):
     one = sum(layer_seconds(job, plan)) * job.num_layers / plan.pipeline
     slow = one + sum(head_seconds(job, plan))
     m, p = plan.num_microbatches(job), plan.pipeline
-    rest = gradient_seconds(job, plan, layer_seconds(job, plan)[1], head_seconds(job, plan)[1])
+    rest = gradient_seconds(job, plan, layer_seconds(job, plan)[1])
     return m * slow + (p - 1) * (one + 2 * hop_seconds(job, plan)) + rest
 
 

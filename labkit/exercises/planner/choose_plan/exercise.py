@@ -73,6 +73,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         fullest, most = held.index(max(held)), max(held) / GB
         text = f"A GPU of stage {fullest} would hold {most:.1f} GB at its peak, and has {job.memory_bytes / GB:g} GB."
         yield Finding(_TOO_MUCH, text, f"at most {job.memory_bytes / GB:g} GB", f"{most:.1f} GB")
+        return
+    took, par = score(case, got), pars(case)
+    if took >= par.naive > par.best:
+        text = f"It works and takes {took:,.4g} ms; the rule of thumb takes {par.naive:,.4g}. Points are for less."
+        yield Finding(_SLOW, text, f"less than {par.naive:,.4g} ms", f"{took:,.4g} ms")
 
 
 def score(case: Case, got: tuple[Values, ...]) -> float:
@@ -90,6 +95,7 @@ def pars(case: Case) -> Pars:
 
 
 _NO_PLAN, _ILLEGAL, _UNKNOWN, _TOO_MUCH = "no plan", "not for this job", "not in the list", "does not fit"
+_SLOW = "slower than the rule of thumb"
 _RUNS = runs_of()
 
 EXERCISE = declared(
@@ -104,6 +110,7 @@ EXERCISE = declared(
         Mistake(_ILLEGAL, "data x pipeline x tensor are job.num_gpus; stages divide the layers, and data x microbatch "
                 "divides the batch."),
         Mistake(_UNKNOWN, "The cluster ran the plans of every_plan(job): microbatches of 1, 2 and 4."),
+        Mistake(_SLOW, "Another plan that fits is faster: time each by your own step_seconds, and take the least."),
         Mistake(_TOO_MUCH, "max(stage_bytes(job, plan)) is at most job.memory_bytes."),
     ),
     visible=(

@@ -16,6 +16,17 @@ chooses("half of the GPUs", "not for this job", "Plan(job.num_gpus // 2, 1, 1)")
 chooses("a microbatch of 8", "not in the list", "Plan(2, job.num_gpus // 2 // 4, 4, 8)")
 chooses("data alone", "does not fit", "Plan(job.num_gpus, 1, 1)")
 WRONG.wrong(
+    "the first that fits", "slower than the rule of thumb",
+    "def choose_plan(job):\n"
+    "    return next(p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes)\n",
+)  # fmt: skip
+WRONG.wrong(
+    "the rule of thumb", "slower than the rule of thumb",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes]\n"
+    "    return min(fits, key=lambda p: (p.recompute, p.tensor * p.pipeline, -p.microbatch, p.tensor))\n",
+)  # fmt: skip
+WRONG.wrong(
     "the fastest of all", "does not fit",
     "def choose_plan(job):\n    return min(every_plan(job), key=lambda plan: step_seconds(job, plan))\n",
 )  # fmt: skip

@@ -22,6 +22,10 @@ changed(
     (REST, "    return max(takes[-1], sum(takes) - sum(computing[1:]))\n"),
 )  # fmt: skip
 changed(
+    "all less what follows the first", "one queue from the start",
+    (REST, "    return max(0, sum(takes) - sum(computing[1:]))\n"),
+)  # fmt: skip
+changed(
     "each by its own layer", "its own layer",
     (REST, "    return sum(max(0.0, t - c) for t, c in zip(takes, computing, strict=True))\n"),
 )  # fmt: skip

@@ -7,15 +7,7 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 changed = WRONG.changed
 
-MAX = "max(flops / job.flops, moved / job.memory_bytes_s, job.launch_s)"
 PIECES = "((h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h))"
-changed("counts multiplies", "a multiply and an add are two", ("2 * rows * inner * columns", "rows * inner * columns"))
-changed("bytes it reads", "what it reads alone", (" + rows * columns)", ")"))
-changed("four bytes a number", "numbers of four bytes", ("moved = 2 *", "moved = 4 *"))
-changed("flops over peak", "operations alone", (MAX, "max(flops / job.flops, job.launch_s)"))
-changed("peak", "the datasheet's rate", ("flops / job.flops", "flops / job.peak_flops"))
-changed("no launch", "no launch", (MAX, "max(flops / job.flops, moved / job.memory_bytes_s)"))
-changed("adds", "added up", (MAX, "flops / job.flops + moved / job.memory_bytes_s + job.launch_s"))
 changed("whole layers on every rank", "whole products", (PIECES, "((h, 3 * h), (h, h), (h, 4 * h), (4 * h, h))"))
 changed(
     "cuts both dims", "cut twice",
@@ -39,23 +31,26 @@ changed(
     ("backward = 2 * products + 2 * reduce", "backward = 2 * products + reduce"),
 )  # fmt: skip
 changed("a scatter for an all-reduce", "half the traffic", ("2 * scatter_seconds", "scatter_seconds"))
+changed("four all-reduces backward", "two sums as four", ("2 * products + 2 * reduce", "2 * products + 4 * reduce"))
+changed("a piece of the activation", "a piece of the activation", ("2 * rows * h)", "2 * rows * h / t)"))
+changed("no tokens", "rows of the microbatch", ("plan.microbatch * job.num_tokens", "plan.microbatch"))
+changed(
+    "a whole stage", "a whole stage",
+    ("    return forward, backward + (forward if plan.recompute else 0.0)\n",
+     "    layers = job.num_layers // plan.pipeline\n"
+     "    return layers * forward, layers * (backward + (forward if plan.recompute else 0.0))\n"),
+)  # fmt: skip
 changed("float32 on the wire", "four bytes", ("2 * rows * h)", "4 * rows * h)"))
 changed("backward as forward", "backward once", ("backward = 2 * products", "backward = products"))
 changed("forgets what runs again", "nothing again", ("forward if plan.recompute else 0.0", "0.0"))
 changed("products again", "no sums again", ("forward if plan.recompute", "products if plan.recompute"))
 WRONG.wrong(
     "a dict", "no number",
-    "def product_seconds(job, rows, inner, columns):\n    return {}\n\n\n"
     "def layer_seconds(job, plan):\n    return {}\n",
 )  # fmt: skip
 WRONG.right(
-    "counts bytes first",
+    "all-reduces first",
     """
-def product_seconds(job, rows, inner, columns):
-    numbers = rows * inner + inner * columns + rows * columns
-    return sorted([job.launch_s, 2 * numbers / job.memory_bytes_s, rows * inner * columns * 2 / job.flops])[-1]
-
-
 def layer_seconds(job, plan):
     rows, h, t = plan.microbatch * job.num_tokens, job.width, plan.tensor
     out = product_seconds(job, rows, h, 3 * h // t) + product_seconds(job, rows, h // t, h)

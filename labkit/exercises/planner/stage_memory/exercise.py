@@ -1,4 +1,4 @@
-"""The most that a rank of each stage holds: state, microbatches in flight, what recomputation keeps, logits."""
+"""The most that a rank of each stage holds: microbatches in flight, and what recomputation keeps."""
 
 from __future__ import annotations
 
@@ -32,16 +32,6 @@ MISTAKES = (
     Mistake("the fullest alone", "Return a number for each stage, the first stage first; their max comes later.",
             {"stages": _fullest}),
     Mistake(_NO_LIST, "Return a list: the bytes of a rank of each stage, the first stage first."),
-    Mistake("no optimizer", "AdamW keeps 12 bytes of a parameter: a float32 copy of it and two moments.",
-            {"stages": _way(sharded=0)}),
-    Mistake("no master weights", "AdamW works on a float32 copy of each parameter: 4 bytes beside its two moments.",
-            {"stages": _way(sharded=8)}),
-    Mistake("gradients in bfloat16", "Gradients are added up in float32: 4 bytes, beside 2 of the parameter.",
-            {"stages": _way(state=4)}),
-    Mistake("an optimizer on every replica", "Replicas share the optimizer's state: each holds 12 / data bytes of a "
-            "parameter.", {"stages": _way(shared=False)}),
-    Mistake("gradients shared", "Replicas share the optimizer's 12 bytes alone. Each has its whole gradient: 4 bytes.",
-            {"stages": _way(zero2=True)}),
     Mistake("one microbatch in flight",
             "Before its first backward, stage s has run p - s microbatches forward, and holds the activations of all.",
             {"stages": _way(in_flight="one")}),
@@ -56,20 +46,21 @@ MISTAKES = (
             "a single microbatch.", {"stages": _way(in_flight="reversed")}),
     Mistake("more than there are", "No more microbatches are in flight than the step has: min(p - s, microbatches).",
             {"stages": _way(in_flight="unlimited")}),
-    Mistake("one end", "A single stage has both ends: the embedding and the head.", {"stages": _way(ends="one")}),
-    Mistake("no embedding", "The first stage holds the embedding: job.end_params parameters.",
-            {"stages": _way(ends="last")}),
-    Mistake("no head", "The last stage holds the head: job.end_params parameters.", {"stages": _way(ends="first")}),
-    Mistake("no ends", "The embedding is on the first stage, the head on the last: job.end_params parameters each.",
-            {"stages": _way(ends="none")}),
-    Mistake("ends everywhere", "Only the first stage has the embedding, only the last one the head.",
-            {"stages": _way(ends="everywhere")}),
-    Mistake("no scores", "The last stage holds a microbatch's scores: 6 bytes each, one for each token and word.",
-            {"stages": _way(without="logits")}),
-    Mistake("scores everywhere", "Only the last stage has scores: it alone has the head.",
-            {"stages": _way(scores="everywhere")}),
     Mistake("one sequence", "A microbatch has plan.microbatch x job.num_tokens tokens.",
             {"stages": _way(without="microbatch")}),
+    Mistake("no tokens", "A layer's input has microbatch x job.num_tokens rows of job.width numbers.",
+            {"stages": (_way(without="tokens"), _way(without="width"))}),
+    Mistake("one layer", "Each of the stage's layers keeps activations.", {"stages": _way(without="layers")}),
+    Mistake("all layers", "A stage has job.num_layers / plan.pipeline layers, and keeps their activations alone.",
+            {"stages": _way(without="split")}),
+    Mistake("activations shared by replicas", "Replicas share AdamW's state alone: each has activations of its own "
+            "microbatches.", {"stages": _way(on_top="replicas")}),
+    Mistake("one too many", "Stage s runs p - s microbatches forward before its first backward, and not one more.",
+            {"stages": _way(in_flight="one more")}),
+    Mistake("all layers again", "Layers are computed again one at a time: 34 bytes of one are there, not of all.",
+            {"stages": _way(on_top="layers")}),
+    Mistake("all microbatches again", "One layer of one microbatch is computed again at a time: 34 on top, once.",
+            {"stages": _way(on_top="microbatches")}),
     Mistake("in place of its input", "The layer that is computed again holds its 34 bytes on top of the 2 that it "
             "kept.", {"stages": _way(without="input")}),
     Mistake("no layer again", "While a layer is computed again, all of its activations are there, of one microbatch.",
@@ -78,8 +69,6 @@ MISTAKES = (
             {"stages": _way(without="again")}),
     Mistake("whole activations", "Tensor ranks share a layer's activations: divide by plan.tensor.",
             {"stages": _way(without="cut")}),
-    Mistake("GB", "Return bytes, not gigabytes or gibibytes: the job's memory_bytes are bytes, too.",
-            {"stages": (_way(unit=1e9), _way(unit=2.0**30))}),
 )  # fmt: skip
 
 _SMALL = job_of(2048, 16, 16, 64)
@@ -102,12 +91,12 @@ EXERCISE = declared(
         plans_case("two microbatches, eight stages", job_of(2048, 16, 16, 4), [Plan(2, 8, 1), Plan(1, 8, 2, 2)]),
     ),
     hints=(
-        "List what a rank holds when it is fullest: its parameters with what belongs to them, and the activations of "
-        "which microbatches?",
-        "(6 + 12 / data) bytes of each parameter / tensor; min(p - s, microbatches) x layers x 34 bytes of each number "
-        "of an activation / tensor, or 2 with one layer's 34 on top; on the last stage 6 bytes of each score / tensor.",
-        "For each stage s: params = layers * job.layer_params + (s == 0) * job.end_params + (s == p - 1) * "
-        "job.end_params; kept = in_flight * layers * (2 if plan.recompute else 34) + (34 if plan.recompute else 0).",
+        "Stage s runs microbatches forward before its first backward. Of how many layers "
+        "does it keep their activations?",
+        "min(p - s, microbatches) x layers x 34 bytes of each number of a layer's input / tensor; or x 2, with one "
+        "layer's 34 on top.",
+        "kept = in_flight * layers * (2 if plan.recompute else 34) + (34 if plan.recompute else 0); activations = "
+        "kept * tokens * job.width / plan.tensor.",
     ),
     distributed=False,
 )  # fmt: skip

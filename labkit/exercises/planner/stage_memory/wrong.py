@@ -8,38 +8,26 @@ WRONG = WrongAnswers()
 changed = WRONG.changed
 
 FLIGHT = "min(p - stage, plan.num_microbatches(job))"
-EMBEDDING, HEAD = "(stage == 0) * job.end_params", "(stage == p - 1) * job.end_params"
-changed("forgets AdamW", "no optimizer", ("6 + 12 / plan.data", "6"))
-changed("two moments alone", "no master weights", ("12 / plan.data", "8 / plan.data"))
-changed("gradients in bfloat16", "gradients in bfloat16", ("6 + 12", "4 + 12"))
-changed("every replica its own", "an optimizer on every replica", ("12 / plan.data", "12"))
+NUMBERS, AGAIN = "tokens * job.width / plan.tensor", "(34 if plan.recompute else 0)"
 changed("one in flight", "one microbatch in flight", (FLIGHT, "1"))
 changed("p everywhere", "as many on each stage", (FLIGHT, "min(p, plan.num_microbatches(job))"))
 changed("GPipe", "all microbatches", (FLIGHT, "plan.num_microbatches(job)"))
 changed("warm-up alone", "warm-up alone", (FLIGHT, "min(p - stage - 1, plan.num_microbatches(job))"))
 changed("the other way round", "the last one fullest", (FLIGHT, "min(stage + 1, plan.num_microbatches(job))"))
 changed("more than there are", "more than there are", (FLIGHT, "(p - stage)"))
-changed("no embedding", "no embedding", (EMBEDDING, "0"))
-changed("no head", "no head", (HEAD, "0"))
-changed("layers alone", "no ends", (EMBEDDING, "0"), (HEAD, "0"))
-changed("ends on every stage", "ends everywhere", (EMBEDDING, "job.end_params"), (HEAD, "job.end_params"))
-changed("first or last", "one end", (HEAD, "(stage == p - 1 > 0) * job.end_params"))
-changed("ZeRO 2", "gradients shared", ("6 + 12 / plan.data", "2 + 16 / plan.data"))
-changed("scores on each stage", "scores everywhere", (" if stage == p - 1 else 0\n", "\n"))
-changed("one sequence", "one sequence", ("plan.microbatch * job.num_tokens", "job.num_tokens"))
-changed("32 on top", "in place of its input", ("kept += 34 if plan.recompute", "kept += 32 if plan.recompute"))
-changed("no scores", "no scores", ("6 * tokens * job.vocabulary / plan.tensor", "0"))
-changed("inputs alone", "no layer again", ("kept += 34 if plan.recompute else 0", "kept += 0"))
-changed(
-    "recomputes nothing", "everything kept", ("2 if plan.recompute else 34", "34"), ("34 if plan.recompute else 0", "0")
-)
-changed("whole activations", "whole activations", ("tokens * job.width / plan.tensor", "tokens * job.width"))
-changed(
-    "in GiB",
-    "GB",
-    ("of_each + kept", "of_each / 2**30 + kept"),
-    ("numbers + logits", "numbers / 2**30 + logits / 2**30"),
-)
+changed("one more", "one too many", (FLIGHT, "min(p - stage + 1, plan.num_microbatches(job))"))
+changed("one sequence", "one sequence", (NUMBERS, "job.num_tokens * job.width / plan.tensor"))
+changed("no width", "no tokens", (NUMBERS, "tokens / plan.tensor"))
+changed("no tokens", "no tokens", (NUMBERS, "plan.microbatch * job.width / plan.tensor"))
+changed("one layer", "one layer", ("in_flight * layers *", "in_flight *"))
+changed("all of the model's layers", "all layers", ("in_flight * layers *", "in_flight * job.num_layers *"))
+changed("activations over replicas", "activations shared by replicas", (NUMBERS, NUMBERS + " / plan.data"))
+changed("34 for each layer", "all layers again", (AGAIN, "(34 * layers if plan.recompute else 0)"))
+changed("34 for each microbatch", "all microbatches again", (AGAIN, "(34 * in_flight if plan.recompute else 0)"))
+changed("32 on top", "in place of its input", (AGAIN, "(32 if plan.recompute else 0)"))
+changed("inputs alone", "no layer again", (AGAIN, "0"))
+changed("recomputes nothing", "everything kept", ("(2 if plan.recompute else 34)", "34"), (AGAIN, "0"))
+changed("whole activations", "whole activations", (NUMBERS, "tokens * job.width"))
 WRONG.wrong("the fullest", "the fullest alone", """
 def stage_bytes(job, plan):
     p, tokens = plan.pipeline, plan.microbatch * job.num_tokens

@@ -16,6 +16,7 @@ from labkit.exercises.planner.cases import Runs, asked, plans_case, runs_of
 from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
 from labkit.exercises.planner.step_time.driver import drive
 from labkit.plans.hybrid_step import cost
+from labkit.plans.planned_step import Plan, job_of
 
 WITHIN = 0.10
 """How far a step may be off, as a share; the right formula is at most 0.09 off."""
@@ -71,7 +72,17 @@ MISTAKES = (
     Mistake("the head's forward alone", "The head has a backward, too: both of what head_seconds returns.",
             {"seconds": (_way(head_forward=True), _way(head_forward=True, hops=0.0))}),
     Mistake("a stage's backward", "gradient_seconds wants a layer's backward, and not a whole stage's.",
-            {"seconds": (_way(stage_backward=True), _way(stage_backward=True, hops=0.0))}),
+            {"seconds": (_way(hides="stage"), _way(hides="stage", hops=0.0))}),
+    Mistake("forward hides it, too", "Forward is over when the gradients leave: a layer's backward alone hides them.",
+            {"seconds": (_way(hides="forward"), _way(hides="forward", hops=0.0))}),
+    Mistake("one microbatch more", "sum(stages) is the first microbatch: the slowest stage comes for each other one.",
+            {"seconds": (_way(fill="one more"), _way(fill="one more", hops=0.0))}),
+    Mistake("the head's own pass", "While the pipeline fills and drains, one microbatch passes the head as well.",
+            {"seconds": (_way(fill="layers"), _way(fill="layers", hops=0.0))}),
+    Mistake("one stage at a time", "Stages work at the same time: only one microbatch's way is a sum of all of them.",
+            {"seconds": (_way(fill="sum"), _way(fill="sum", hops=0.0))}),
+    Mistake("messages of each microbatch", "Messages hide behind other microbatches: a step pays one microbatch's way, "
+            "2 * (p - 1) * hop_seconds.", {"seconds": _way(hop_each=True)}),
     Mistake("lesson 14's formula", "That is lesson 14's cost, which knows no head: build the step of your own parts.",
             {"seconds": _by_lesson_14}),
     Mistake("the head once", "Every microbatch passes the head: it belongs to what the last stage takes.",
@@ -79,10 +90,18 @@ MISTAKES = (
     Mistake("no gradients", "After the first stage's last backward, gradient_seconds are left.",
             {"seconds": (_way(gradients=False), _way(gradients=False, hops=0.0))}),
     Mistake("the whole batch", "Replicas share the batch: plan.num_microbatches(job) says how many each has.",
-            {"seconds": (_way(whole_batch=True), _way(whole_batch=True, hops=0.0))}),
+            {"seconds": (_way(counts="batch"), _way(counts="batch", hops=0.0))}),
+    Mistake("sequences for microbatches", "job.batch // plan.data are sequences; plan.num_microbatches(job) are of "
+            "plan.microbatch each.", {"seconds": (_way(counts="sequences"), _way(counts="sequences", hops=0.0))}),
     Mistake("one layer a stage", "A stage has job.num_layers / plan.pipeline layers.",
             {"seconds": (_way(per_layer=True), _way(per_layer=True, hops=0.0))}),
 )  # fmt: skip
+
+FEW = Runs(
+    job_of(4096, 16, 16, 16, num_tokens=1024, vocabulary=131_072),
+    {Plan(8, 1, 2, 2): 0.07326, Plan(8, 2, 1, 2): 0.076256, Plan(16, 1, 1): 0.078986},
+)
+"""With so few microbatches the head's own pass and what hides gradients are over a tenth of a step."""
 
 EXERCISE = declared(
     id="step_time",
@@ -96,13 +115,16 @@ EXERCISE = declared(
                      good=_within, furthest=True),
     ),
     mistakes=MISTAKES,
-    visible=tuple(step_case(f"{name}, each plan", runs) for name, runs in runs_of().items()),
+    visible=(
+        *(step_case(f"{name}, each plan", runs) for name, runs in runs_of().items()),
+        step_case("4.3 B on 16 H100s, one or two microbatches", FEW),
+    ),
     hints=(
         "The check names the plan that is furthest off. Play it, and look for a rank that waits: for whom, how often?",
         "The slowest stage sets the pace for every microbatch but one; one microbatch passes every stage. Then come "
         "two messages for each stage but one, and what is left of the gradients.",
         "(num_microbatches - 1) * max(stages) + sum(stages) + 2 * (p - 1) * hop_seconds(job, plan) + "
-        "gradient_seconds(job, plan, backward, head_backward), where stages has a time for each stage.",
+        "gradient_seconds(job, plan, backward), where stages has a time for each stage.",
     ),
     distributed=False,
 )  # fmt: skip

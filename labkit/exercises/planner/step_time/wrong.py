@@ -21,16 +21,33 @@ changed(
 changed("the head forward", "the head's forward alone", ("stages[-1] += head + head_backward", "stages[-1] += head"))
 changed(
     "a stage's backward", "a stage's backward",
-    ("gradient_seconds(job, plan, backward,", "gradient_seconds(job, plan, layers * backward,"),
+    ("gradient_seconds(job, plan, backward)", "gradient_seconds(job, plan, layers * backward)"),
 )  # fmt: skip
+changed(
+    "forward and backward", "forward hides it, too",
+    ("gradient_seconds(job, plan, backward)", "gradient_seconds(job, plan, forward + backward)"),
+)  # fmt: skip
+changed("one more", "one microbatch more", (PIPE, "count * max(stages) + sum(stages)"))
+changed(
+    "the head's own pass",
+    "the head's own pass",
+    (PIPE, "(count - 1) * max(stages) + p * layers * (forward + backward)"),
+)
+changed("one after the other", "one stage at a time", (PIPE, "count * sum(stages)"))
+changed("all messages", "messages of each microbatch", ("2 * (p - 1) * hop", "2 * count * (p - 1) * hop"))
 WRONG.wrong(
     "as in lesson 14",
     "lesson 14's formula",
     "def step_seconds(job, plan):\n    return cost(job, plan.mesh(job)).seconds\n",
 )
-changed("no gradients", "no gradients", (" + gradient_seconds(job, plan, backward, head_backward)", ""))
+changed("no gradients", "no gradients", (" + gradient_seconds(job, plan, backward)", ""))
 changed("all microbatches", "the whole batch", ("plan.num_microbatches(job)", "job.batch // plan.microbatch"))
-changed("a layer for a stage", "one layer a stage", ("layers = job.num_layers // plan.pipeline", "layers = 1"))
+changed("sequences", "sequences for microbatches", ("plan.num_microbatches(job)", "job.batch // plan.data"))
+changed(
+    "a layer for a stage",
+    "one layer a stage",
+    ("plan.num_microbatches(job), job.num_layers // plan.pipeline", "plan.num_microbatches(job), 1"),
+)
 changed(
     "plays the last job's", "plays the step",
     ("    forward, backward = layer_seconds(job, plan)\n",
@@ -46,7 +63,7 @@ def step_seconds(job, plan):
     one = sum(layer_seconds(job, plan)) * job.num_layers / plan.pipeline
     slow = one + sum(head_seconds(job, plan))
     m, p = plan.num_microbatches(job), plan.pipeline
-    rest = gradient_seconds(job, plan, layer_seconds(job, plan)[1], head_seconds(job, plan)[1])
+    rest = gradient_seconds(job, plan, layer_seconds(job, plan)[1])
     return m * slow + (p - 1) * (one + 2 * hop_seconds(job, plan)) + rest
 """,
 )
@@ -57,6 +74,6 @@ def step_seconds(job, plan):
     times = [job.num_layers // plan.pipeline * sum(layer_seconds(job, plan)) for _ in range(plan.pipeline)]
     times[-1] += sum(head_seconds(job, plan))
     work = sum(times) + (plan.num_microbatches(job) - 1) * max(times)
-    return work + gradient_seconds(job, plan, layer_seconds(job, plan)[1], head_seconds(job, plan)[1])
+    return work + gradient_seconds(job, plan, layer_seconds(job, plan)[1])
 """,
 )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isclose
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.challenge import Challenge, Pars, for_half_and_all
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.planner.graph_plans import known
+from labkit.exercises.planner.graph_plans import known, slips
 from labkit.exercises.planner.graphs import Described, as_data, described_in, graph_in
-from labkit.exercises.planner.two_levels.driver import drive
+from labkit.exercises.planner.two_levels.driver import MOST_LOOKS, TRIES_ALL, drive
 from labkit.plans.operator_graph import WAYS, Stage, step_seconds
 
 
@@ -38,6 +39,9 @@ def _plan(data: Value) -> list[Stage] | None:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield why this is no plan of the graph."""
     graph, plan = graph_in(case.inputs[0]), _plan(got[0]["plan"])
+    if got[0]["plan"] == TRIES_ALL:
+        yield Finding(TRIES_ALL, f"two_levels looked at graph.seconds more than {MOST_LOOKS:,} times.")
+        return
     if plan is None:
         text = f"two_levels returned {got[0]['plan']!s:.90}, expected a list of Stages with a way for each operator."
         yield Finding(_NO_PLAN, text)
@@ -56,6 +60,21 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     used = sum(stage.gpus for stage in plan)
     if used != graph.num_gpus:
         yield Finding(_GPUS, f"The stages have {used} GPUs; the cluster has {graph.num_gpus}.")
+        return
+    if case.about:  # for_half_and_all's: points are for as little as Alpa
+        yield from _as_slow_as(case, step_seconds(graph, plan))
+
+
+def _as_slow_as(case: Case, seconds: float) -> Iterator[Finding]:
+    """Yield the usual mistake whose plan takes as long, where points are for as little as Alpa."""
+    described = described_in(case.inputs[0])
+    naive, best = known(described)
+    if isclose(seconds, best):
+        return
+    took = f"A step takes {1e3 * seconds:,.4g} ms; Alpa's takes {1e3 * best:,.4g}."
+    slip = next((how for how, each in slips(described).items() if isclose(seconds, each)), "")
+    if slip or isclose(seconds, naive):
+        yield Finding(slip or _EQUAL, took, f"{1e3 * best:,.4g} ms", f"{1e3 * seconds:,.4g} ms")
 
 
 def score(case: Case, got: tuple[Values, ...]) -> float:
@@ -72,9 +91,21 @@ def pars(case: Case) -> Pars:
 
 
 _NO_PLAN, _NO_MESH, _NO_WAY = "no plan", "no such submesh", "no such way"
-_LOST, _GPUS = "operators lost", "not all GPUs"
+_LOST, _GPUS, _EQUAL = "operators lost", "not all GPUs", "stages alike"
 _LARGE, _SMALL = (4.0, 8.0, 256.0), (4.0, 512.0, 16.0)
 """Operators with large activations, as at the image's end of a network, and with large weights, as at the other."""
+
+FULL: tuple[tuple[str, Described], ...] = (
+    ("7 operators that are read again", (
+        ((2.0, 512.0, 4.0), (2.0, 8.0, 64.0), (4.0, 512.0, 64.0), (4.0, 512.0, 4.0), (2.0, 8.0, 512.0),
+         (8.0, 2048.0, 256.0), (4.0, 8.0, 16.0)), 8, 4, (2, 3, 4, 6))),
+    ("12 operators", (
+        ((4.0, 2048.0, 512.0), (4.0, 512.0, 64.0), (8.0, 64.0, 256.0), (2.0, 512.0, 64.0), (2.0, 8.0, 512.0),
+         (2.0, 512.0, 4.0), (4.0, 2048.0, 4.0), (4.0, 64.0, 4.0), (4.0, 8.0, 256.0), (2.0, 2048.0, 64.0),
+         (8.0, 8.0, 64.0), (8.0, 512.0, 64.0)), 8, 8, (6, 7, 10, 11))),
+)  # fmt: skip
+"""In the first each slip has a plan of its own: a skip decides, the last way is not enough, stages are unlike. The
+second is too large for trying every way of every stage."""
 
 EXERCISE = declared(
     id="two_levels",
@@ -88,9 +119,23 @@ EXERCISE = declared(
         Mistake(_NO_MESH, "A stage's GPUs are a key of graph.seconds[0]: 1, 2, 4, ..."),
         Mistake(_NO_WAY, "A way is an index into the tables: 0, 1 or 2."),
         Mistake(_LOST, "Stages have all operators, each once and in their order."),
+        Mistake(TRIES_ALL, "Twelve operators have 3 ** 12 ways. Add one at a time, and of ways that differ only where "
+                "nothing reads any more keep the fastest."),
+        Mistake("no skips", "A residual connection reads further back: look up every (a, o) of graph.between, not "
+                "o - 1 alone."),
+        Mistake("last way", "An operator that is read again later is still open: keep its way, too, and not the "
+                "last one's alone."),
+        Mistake("one by one", "The fastest way of an operator may be the wrong one for those that read it: keep the "
+                "best for each way."),
+        Mistake("slowest", "Not only the slowest stage counts. A slower one may save more elsewhere: a step takes "
+                "sum(t) + (M - 1) x max(t)."),
+        Mistake("sum", "Each microbatch but one costs the slowest stage: sum(t) + (M - 1) x max(t), not sum(t)."),
+        Mistake("alike", "Stages may have unlike numbers of GPUs: 4, 2 and 2 are 8, too."),
+        Mistake(_EQUAL, "That is what stages alike take, cut in one way. Choose a way for each operator."),
         Mistake(_GPUS, "Together the stages have all of graph.num_gpus, no more and no fewer."),
     ),
     visible=(
+        *(for_half_and_all([graph_case(name, described)])[1] for name, described in FULL),
         graph_case("6 operators, alike", ((_SMALL,) * 6, 8, 16, ())),
         graph_case("large activations first, large weights last", ((*[_LARGE] * 3, *[_SMALL] * 3), 8, 8, ())),
         graph_case("with skips", (((8.0, 64.0, 64.0), (2.0, 512.0, 64.0), (4.0, 64.0, 256.0), (4.0, 2048.0, 64.0),
@@ -103,8 +148,9 @@ EXERCISE = declared(
         "first, last and number of GPUs, how would you cut the row into stages?",
         "Below: within a stage, keep for each way of the operators that are still read the least time so far. Above: "
         "fix how slow the slowest stage may be; by operators and GPUs used so far keep the least sum. Try every limit.",
-        "for limit in sorted times: least = {(0, 0): (0.0, [])}; for every first, last, gpus within the limit: "
-        "least[last + 1, used + gpus] from least[first, used]; then least[count, num_gpus] + (M - 1) * limit.",
+        "for limit in sorted times: least = {(0, 0): (0.0, [])}; for every first, last, gpus within the limit, and "
+        "every used: least[last + 1, used + gpus] from least[first, used]; then least[count, num_gpus] + (M - 1) * "
+        "limit.",
     ),
     distributed=False,
     challenge=Challenge("ms", score, pars, plan="plan", reference="Alpa"),

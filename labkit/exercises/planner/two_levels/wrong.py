@@ -18,22 +18,68 @@ plans("ways from 1", "no such way", "[Stage(graph.num_gpus, [3] * len(graph.seco
 plans("loses the rest", "operators lost", "[Stage(graph.num_gpus // 2, [0] * (len(graph.seconds) // 4))] * 2")
 plans("a stage on all GPUs each", "not all GPUs", "[Stage(graph.num_gpus, [0]) for _ in graph.seconds]")
 plans("half of the GPUs", "not all GPUs", "[Stage(graph.num_gpus // 2, [0] * len(graph.seconds))]")
+changed = WRONG.changed
+COMES = "for a, w in known if (a, at) in graph.between)"
+ALL = "for a, b in graph.between if b == at and a >= first for w in before[a - first :][:1])"
+TRIES = "tries.append((read, "
+changed("reads predecessors alone", "no skips", (COMES, COMES[:-1] + " and a == at - 1)"))
+changed("knows the last way alone", "last way", (COMES, ALL), (TRIES, "tries.append((((at, way),), "))
+changed("operator by operator", "one by one", (COMES, ALL), (TRIES, "tries.append(((), "))
+LEAST = "total + (graph.num_microbatches - 1) * limit"
+changed("the slowest stage alone", "slowest", (LEAST, "total + 1e6 * limit"))
+changed("the sum alone", "sum", (LEAST, "total"))
+changed(
+    "equal submeshes", "alike",
+    ("    for limit in", "    for limit, equal in"),
+    ("sorted({seconds for seconds, _ in times.values()})",
+     "[(s, g) for g in sizes for s in sorted({s for s, _ in times.values()})]"),
+    ("if seconds <= limit else 0", "if seconds <= limit and gpus == equal else 0"),
+)  # fmt: skip
+WRONG.wrong(
+    "stages alike, cut in one way",
+    "stages alike",
+    """
+def two_levels(graph):
+    count, found = len(graph.seconds), []
+    for gpus in graph.seconds[0]:
+        num = graph.num_gpus // gpus
+        lengths = [count // num + (at < count % num) for at in range(num)]
+        found += [[Stage(gpus, (way,) * each) for each in lengths] for way in range(3) if min(lengths)]
+
+    def step(stages):
+        took, first = [], 0
+        for stage in stages:
+            took.append(stage_seconds(graph, first, stage))
+            first += len(stage.ways)
+        return sum(took) + (graph.num_microbatches - 1) * max(took)
+
+    return min(found, key=step)
+""",
+)
+EVERY_WAY = """
+def every_way(graph, first, last, gpus):
+    from itertools import product
+
+    ways = product(range(3), repeat=last - first + 1)
+    return min((stage_seconds(graph, first, Stage(gpus, each)), each) for each in ways)
+
+
+def two_levels("""
+changed(
+    "every way of a stage", "tries every way",
+    ("def two_levels(", EVERY_WAY), (": cheapest(graph, first, last, gpus)", ": every_way(graph, first, last, gpus)"),
+)  # fmt: skip
 WRONG.right(
-    "every way of a stage, then from the last operator",
+    "from the last operator",
     """
 def two_levels(graph):
     from functools import cache
-    from itertools import product
 
     count, sizes = len(graph.seconds), list(graph.seconds[0])
-    cheapest = {}
-    for first in range(count):
-        for last in range(first, count):
-            for gpus in sizes:
-                stages = (Stage(gpus, ways) for ways in product(range(3), repeat=last - first + 1))
-                cheapest[first, last, gpus] = min(
-                    ((stage_seconds(graph, first, stage), stage) for stage in stages), key=lambda each: each[0]
-                )
+    fastest = {
+        (first, last, gpus): cheapest(graph, first, last, gpus)
+        for first in range(count) for last in range(first, count) for gpus in sizes
+    }
 
     def within(limit):
         @cache
@@ -43,17 +89,17 @@ def two_levels(graph):
             found = (float("inf"), [])
             for last in range(first, count):
                 for gpus in sizes:
-                    seconds, stage = cheapest[first, last, gpus]
+                    seconds, ways = fastest[first, last, gpus]
                     if gpus <= left and seconds <= limit:
                         more, stages = rest(last + 1, left - gpus)
                         if seconds + more < found[0]:
-                            found = (seconds + more, [stage, *stages])
+                            found = (seconds + more, [Stage(gpus, ways), *stages])
             return found
 
         return rest(0, graph.num_gpus)
 
     best = (float("inf"), [])
-    for limit in sorted({seconds for seconds, _ in cheapest.values()}):
+    for limit in sorted({seconds for seconds, _ in fastest.values()}):
         if (graph.num_microbatches - 1) * limit >= best[0]:
             break
         total, stages = within(limit)
