@@ -32,6 +32,7 @@ class Moment:
         how: "kill", "nothing", "names" or "torn".
         files: Path below the folder -> contents, None for a folder.
         num_operations: How many file operations rank 0 had made or was about to make.
+        has_renamed: Whether a rank had renamed a file or was about to.
     """
 
     num_saved: int
@@ -40,6 +41,7 @@ class Moment:
     how: str
     files: Files
     num_operations: int = 0
+    has_renamed: bool = False
 
 
 def moments(program: Callable[..., Any], *args: Any, num_ranks: int, init: bool) -> list[Moment]:
@@ -50,12 +52,13 @@ def moments(program: Callable[..., Any], *args: Any, num_ranks: int, init: bool)
         RuntimeError: If it failed in another way, in words.
     """
     left = _left(program, *args, num_ranks=num_ranks, init=init)
-    operations = 0
+    operations, has_renamed = 0, False
     saved, begun, found = [0] * num_ranks, [False] * num_ranks, list[Moment]()
     known: set[tuple[int, bool, str]] = set()
     for each in left:
         is_mark = each.path.startswith(SAVED)
         operations += each.rank == 0 and each.how == "kill"
+        has_renamed |= each.op == "replace"
         if is_mark and each.how == "kill":
             saved[each.rank], begun[each.rank] = saved[each.rank] + 1, False
         elif not is_mark:
@@ -66,7 +69,7 @@ def moments(program: Callable[..., Any], *args: Any, num_ranks: int, init: bool)
         key = (min(saved), is_between, repr(sorted(files.items())))
         if key not in known:
             known.add(key)
-            found.append(Moment(min(saved), is_between, what, each.how, files, operations))
+            found.append(Moment(min(saved), is_between, what, each.how, files, operations, has_renamed))
     return found
 
 

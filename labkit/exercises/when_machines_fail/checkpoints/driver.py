@@ -40,6 +40,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
             "what": moment.what,
             "how": moment.how,
             "files": sum(data is not None for data in files.values()),
+            "renamed": moment.has_renamed,
         }
         if moment.is_between and moment.num_saved == len(steps) and cut >= 0:
             files = {

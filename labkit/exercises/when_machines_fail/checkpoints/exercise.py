@@ -36,7 +36,8 @@ def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1, *, re
 def structure(case: Case) -> list[Any]:
     """Return what comes of each crash: what was loaded."""
     return [{"crashes": Each({"saved": int, "between": bool, "what": str, "how": str, "cut": bool, "files": int,
-                              "files_later": int, "loaded": ANYTHING}, least=1), "moments": int}]  # fmt: skip
+                              "files_later": int, "renamed": bool, "loaded": ANYTHING}, least=1),
+             "moments": int}]  # fmt: skip
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -136,7 +137,7 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
     loaded, how = each["loaded"], str(each["how"])
     steps, saved = integers(case.inputs[0], "steps"), integer(each, "saved")
     step = _step_of(loaded)
-    renames = any("replace " in str(crash["what"]) for crash in crashes)
+    renames = any(crash["renamed"] for crash in crashes)
     if "invalid literal for int" in str(_raised(loaded)):
         return _LEFTOVER
     if each["cut"]:
@@ -204,10 +205,11 @@ EXERCISE = declared(
     mistakes=(
         Mistake(_EARLY,
                 "The new name stands over contents that did not all reach the disk, and torch.load reads zeros there "
-                "without a word: file.flush(), os.fsync(file.fileno()), and only then the rename."),
+                "without a word. A sync of the folder brings names alone: os.fsync(file.fileno()) of the *file*, and "
+                "only then the rename."),
         Mistake(_FLUSH,
                 "save_checkpoint returned, the power failed, and the data had not reached the disk: file.flush(), "
-                "then os.fsync(file.fileno())."),
+                "then os.fsync(file.fileno()), while the file is open."),
         Mistake(_FOLDER,
                 "The rename itself was lost: a name reaches the disk when its folder is synced, after the rename. Also "
                 "where a crash left the name already."),

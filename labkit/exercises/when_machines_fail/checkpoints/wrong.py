@@ -18,6 +18,28 @@ GUARDED = (
 )
 
 changed("no fsync", "renamed too early", (SYNC_FILE, ""))
+changed("syncs the folder for the file", "renamed too early", (SYNC_FILE, ""), (RENAME, SYNC_FOLDER + RENAME))
+WRONG.wrong(
+    "torch.save by name, and only the folder synced", "renamed too early",
+    """def save_checkpoint(folder, step, state):
+    torch.save(state, folder / "tmp")
+    sync(folder)
+    (folder / "tmp").replace(folder / f"{step}.pt")
+    sync(folder)
+    for old in sorted(folder.glob("*.pt"), key=lambda path: int(path.stem))[:-2]:
+        old.unlink()
+
+
+def load_checkpoint(folder, at_most=None):
+    for path in sorted(folder.glob("*.pt"), key=lambda path: -int(path.stem)):
+        try:
+            if at_most is None or int(path.stem) <= at_most:
+                return int(path.stem), torch.load(path)
+        except Exception:
+            pass
+    return None
+""",
+)  # fmt: skip
 changed("fsync after the rename", "renamed too early", (SYNC_FILE, ""), (RENAME, RENAME + "    sync(path)\n"))
 changed("no rename, no fsync", "written in place", (SYNC_FILE, ""), (OPEN, "    unfinished = path\n" + OPEN),
         (RENAME, ""))  # fmt: skip

@@ -65,7 +65,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         mean = row["mean"]
         if not _same(mean, right):
             what = f"{_story(case)} The mean is wrong on rank {rank}."
-            yield Finding(_named(case, mean), what, listing(right), listing(mean), rank)
+            yield Finding(_named(case, mean), what, listing(right), _shown(mean, right), rank)
     most = MOST if broken >= 0 else 1
     for rank, each in enumerate(computed):
         if len(each) > most:
@@ -113,6 +113,17 @@ def _same(came: Tensor, wanted: Tensor) -> bool:
         and came.dtype == wanted.dtype
         and bool(((came.double() - wanted).abs() <= 1e-12 * wanted.abs()).all())
     )
+
+
+def _shown(mean: Tensor, right: Tensor) -> str:
+    """Return a wrong mean as text, and by how much it is off where that is too little to show."""
+    text = listing(mean)
+    if text != listing(right) or mean.shape != right.shape:
+        return text
+    if mean.dtype != right.dtype:
+        return f"{text} in {mean.dtype}"
+    off = (mean - right).abs()
+    return f"{text}, element {int(off.argmax())} off by {float(off.max()):.2g}"
 
 
 def _named(case: Case, mean: Tensor) -> str:

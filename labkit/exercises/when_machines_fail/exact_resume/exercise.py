@@ -54,6 +54,18 @@ def _after(
     return summary(resumed)
 
 
+@lru_cache(maxsize=64)
+def _samples_of_run_0(before: int, after: int) -> list[Any]:
+    """Return the samples after a resume that does the steps of seed 0 again, whatever the run's seed was."""
+    randomness = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        run = Training(0)
+        for _ in range(before + after):
+            run.train_step()
+    random.setstate(randomness)
+    return [each["samples"] for each in run.seen[before:]]
+
+
 def _state(run: Training) -> dict[str, Any]:
     sampler = run.sampler
     return {
@@ -79,6 +91,9 @@ def _restore(run: Training, state: dict[str, Any], forgotten: tuple[str, ...]) -
     run.sampler.position = state["position"] if have("position") else run.sampler.position
     if have("generator"):
         run.sampler.generator.set_state(state["generator"])
+    if "drawn again" in forgotten:
+        for _ in range(state["step"]):
+            run.sampler.next_batch()
     if "redrawn" in forgotten:
         run.sampler.order = torch.randperm(NUM_SAMPLES, generator=run.sampler.generator)
     if have("python"):
@@ -187,7 +202,16 @@ EXERCISE = declared(
                 {"samples": (_way("samples", "order"), _way("samples", "order", "redrawn"))}),
         Mistake("the next epoch's order",
                 "This epoch is right, and the next one is shuffled otherwise: keep the state of sampler.generator.",
-                {"samples": (_way("samples", "generator"), _way("samples", "order", "generator"))}),
+                {"samples": _way("samples", "generator")}),
+        Mistake("an order of the new run's seed",
+                "This is as far into the epoch as it was, in an order that the new run's own seed gave, and a resume "
+                "knows no seed. Keep sampler.order, and the state of sampler.generator.",
+                {"samples": (_way("samples", "order", "generator"),
+                             _way("samples", "order", "position", "generator", "drawn again"))}),
+        Mistake("the steps of seed 0 done again",
+                "This is the run of seed 0. The one that was interrupted may have any other seed, and doing all steps "
+                "again costs what the checkpoint should spare: bring back the state itself.",
+                {"samples": lambda case, rank: _samples_of_run_0(*_numbers(case)[1:])}),
         _forgets("Python's random numbers", "random.getstate() and random.setstate(): the noise comes from there.",
                  ("noise",), "python"),
         _forgets("torch's random numbers", "Dropout draws from torch.get_rng_state(). Keep it, and set it again.",

@@ -27,6 +27,27 @@ changed("no sampler", "sampler from 0", ('    run.sampler.position = state["posi
         ('    run.sampler.generator.set_state(state["generator"])\n', ""))  # fmt: skip
 without("no order", "the order of the epoch", '    run.sampler.order = state["order"]\n')
 without("no generator", "the next epoch's order", '    run.sampler.generator.set_state(state["generator"])\n')
+SAMPLER = """    run.sampler.order = state["order"]
+    run.sampler.position = state["position"]
+    run.sampler.generator.set_state(state["generator"])
+"""
+changed("batches drawn again", "an order of the new run's seed",
+        (SAMPLER, '    for _ in range(state["step"]):\n        run.sampler.next_batch()\n'))  # fmt: skip
+changed("only how far it was", "an order of the new run's seed",
+        (SAMPLER, '    run.sampler.position = state["position"]\n'))  # fmt: skip
+for name, seed, mistake in (
+    ("all steps again, of seed 0", "run.__init__(0)", "the steps of seed 0 done again"),
+    ("all steps again", "pass", "an order of the new run's seed"),
+):
+    WRONG.wrong(name, mistake, f"""def state_of(run):
+    return {{"steps": run.step}}
+
+
+def restore(run, state):
+    {seed}
+    for _ in range(state["steps"]):
+        run.train_step()
+""")  # fmt: skip
 without("no setstate", "Python's random numbers", '    random.setstate(state["python"])\n')
 without("no set_rng_state", "torch's random numbers", '    torch.set_rng_state(state["torch"])\n')
 without("no step", "step count", '    run.step = state["step"]\n')

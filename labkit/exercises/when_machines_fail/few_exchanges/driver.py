@@ -18,12 +18,15 @@ from labkit.failures.records import Kill
 def drive(functions: Functions, inputs: Values) -> Values:
     """Let workers train apart by the learner's functions; return the shared weights after each round, and a recipe.
 
+    And whether each worker's own optimizer took all its steps.
+
     Inputs: there (for each round, which workers stay to its end), seed, steps (of a round), rate, momentum; and of the
     crew that a recipe is asked for: num_workers, kills (rank and step of each), away, goal.
     """
     inner, outer = functions["inner_steps"], functions["outer_step"]
     steps, rate, momentum = integer(inputs, "steps"), number(inputs, "rate"), number(inputs, "momentum")
     shared, kept, workers = beginning(inputs)
+    optimizers = [worker.optimizer for worker in workers]
     every: list[Value] = []
     for there in listed(inputs, "there"):
         moves = []
@@ -31,14 +34,21 @@ def drive(functions: Functions, inputs: Values) -> Values:
             moves.append(inner(worker, shared.clone(), steps) if stays else None)
         found = outer(shared.clone(), kept, moves, rate, momentum)
         if not (isinstance(found, tuple | list) and len(found) == 2 and isinstance(found[0], Tensor)):
-            return {"shared": f"{found!r:.80}", "recipe": None}
+            return {"shared": f"{found!r:.80}", "recipe": None, "same_optimizer": True}
         shared, kept = found[0].detach(), found[1]
         if shared.shape != workers[0].weights.shape:
-            return {"shared": f"weights of shape {tuple(shared.shape)}", "recipe": None}
+            return {"shared": f"weights of shape {tuple(shared.shape)}", "recipe": None, "same_optimizer": True}
         every.append(shared.clone())
     recipe: Any = functions["plan_rounds"](crew_of(inputs))
     problem = fault_of(recipe)
-    return {"shared": every, "recipe": problem or asdict(recipe)}
+    rounds = [sum(map(bool, of_one)) for of_one in zip(*listed(inputs, "there"), strict=True)]
+    same = all(map(_took, optimizers, [steps * each for each in rounds]))
+    return {"shared": every, "recipe": problem or asdict(recipe), "same_optimizer": same}
+
+
+def _took(optimizer: torch.optim.Optimizer, num_steps: int) -> bool:
+    """Return whether an optimizer of one parameter took so many steps."""
+    return [int(each.get("step", 0)) for each in optimizer.state.values()] == [num_steps]
 
 
 def beginning(inputs: Values) -> tuple[Tensor, Tensor, list[Worker]]:

@@ -83,7 +83,8 @@ def _inner(worker: Worker, shared: Tensor, steps: int, mistake: str) -> Tensor:
     if mistake == _MOMENTS:
         worker.optimizer.state.clear()
     for _ in range(steps):
-        worker.optimizer.zero_grad()
+        if mistake != _ADD_UP:
+            worker.optimizer.zero_grad()
         torch.autograd.backward(worker.loss())
         worker.optimizer.step()
     return worker.weights.detach() - shared
@@ -108,7 +109,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             who = f", in which worker {away[0]} is away" if away else ""
             text = f"The shared weights are wrong after round {place + 1} of {len(right)}{who}."
             shown = listing(came) if isinstance(came, Tensor) else f"{came!s:.40}"
-            yield Finding(_named(case, shared), text, listing(wanted), shown)
+            name = _named(case, shared) or ("" if got[0]["same_optimizer"] else _MOMENTS)
+            yield Finding(name, text, listing(wanted), shown)
             return
     recipe = recipe_of(got[0]["recipe"])
     if recipe is None:
@@ -128,7 +130,7 @@ def _same(came: Any, wanted: Tensor) -> bool:
 
 def _named(case: Case, shared: list[Any]) -> str:
     """Return the mistake that gives these weights."""
-    for mistake in (_STALE, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY):
+    for mistake in (_STALE, _ADD_UP, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY):
         if all(_same(came, wanted) for came, wanted in zip(shared, _ways(case, mistake), strict=True)):
             return mistake
     return ""
@@ -161,9 +163,10 @@ def pars(case: Case) -> Pars:
     return Pars(naive, paper, min(best, paper))
 
 
-_FORM, _STALE, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY, _NO_RECIPE, _NEVER = (
+_FORM, _STALE, _MOMENTS, _ABSENT, _SIGN, _PLAIN, _NO_MOMENTUM, _HEAVY, _NO_RECIPE, _NEVER, _ADD_UP = (
     "not a pair", "stale weights", "inner moments lost", "the absent are averaged", "the wrong direction",
     "weights are averaged", "no momentum", "momentum without Nesterov", "no recipe", "the goal is never reached",
+    "gradients add up",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -171,7 +174,7 @@ EXERCISE = declared(
     functions=("inner_steps", "outer_step", "plan_rounds"),
     driver=drive,
     oracle=lambda case: [],
-    structure=lambda case: [{"shared": ANYTHING, "recipe": ANYTHING}],
+    structure=lambda case: [{"shared": ANYTHING, "recipe": ANYTHING, "same_optimizer": bool}],
     looks=(find,),
     mistakes=(
         Mistake(_FORM, "outer_step returns two tensors: the shared weights and the momentum."),
@@ -179,6 +182,8 @@ EXERCISE = declared(
                 "moved elsewhere, too: begin every round from the shared weights."),
         Mistake(_MOMENTS, "AdamW's moments were lost at the end of each round. worker.optimizer keeps them: take its "
                 "steps, and make no new optimizer."),
+        Mistake(_ADD_UP, "backward() adds to the gradient of the step before. Begin each step with "
+                "worker.optimizer.zero_grad()."),
         Mistake(_ABSENT, "Who is away has moved by nothing, and was averaged in: divide by how many are there."),
         Mistake(_SIGN, "The shared weights move away from the workers. A move is already where the weights should go; "
                 "a gradient is its opposite."),

@@ -18,6 +18,9 @@ changed("a new optimizer each round", "inner moments lost",
         (LOOP, "    from labkit.failures.apart import BETAS, DECAY, INNER_RATE\n"
          "    worker.optimizer = torch.optim.AdamW([worker.weights], lr=INNER_RATE, betas=BETAS, weight_decay=DECAY)\n"
          + LOOP))  # fmt: skip
+changed("a plain AdamW each round", "inner moments lost",
+        (LOOP, "    worker.optimizer = torch.optim.AdamW([worker.weights], lr=0.01)\n" + LOOP))  # fmt: skip
+changed("no zero_grad", "gradients add up", ("        worker.optimizer.zero_grad()\n", ""))
 changed("nothing for the absent", "the absent are averaged",
         (THERE, "[torch.zeros_like(shared) if move is None else move for move in moves]"))  # fmt: skip
 changed("down the moves", "the wrong direction", (STEP, "shared - rate * (average + beta * momentum)"))

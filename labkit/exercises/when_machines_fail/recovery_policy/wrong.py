@@ -17,6 +17,8 @@ plan("never saves", "no whole number", "Recovery(0)")
 plan("a single spare", "no whole replicas", "Recovery(40, spares=1)")
 plan("whole seconds", "seconds for steps", "Recovery(round((2 * job.save_s * job.mean_s) ** 0.5))")
 plan("every step", "saves at every step", "Recovery(1)")
+plan("Young, and waits", "waits for repairs",
+     "Recovery(max(1, round((2 * job.save_s * job.mean_s) ** 0.5 / job.step_s)))")  # fmt: skip
 plan("another word", "no such way", 'Recovery(40, when_short="smaller")')
 WRONG.right(
     "Young's interval",

@@ -30,6 +30,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
         spans: list[tuple[str, int, int, int]] = []
 
         def reads(saved_rank: int, name: str, begin: int, end: int, spans: Any = spans) -> Tensor:
+            if not 0 <= saved_rank < saved_ranks:
+                raise IndexError(f"{saved_rank} is no saved rank; they are 0 to {saved_ranks - 1}")
             spans.append((name, saved_rank, begin, end))
             return shards[name][saved_rank][begin:end].clone()
 
@@ -39,7 +41,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         outside += [
             f"Rank {rank} read {span[0]}[{span[2]}:{span[3]}] of saved rank {span[1]}" for span in spans
             if span[2] < span[3]
-            and not (0 <= span[1] < saved_ranks and 0 <= span[2] <= span[3] <= shards[span[0]].shape[1])
+            and not 0 <= span[2] <= span[3] <= shards[span[0]].shape[1]
         ]  # fmt: skip
     return {"parts": parts, "read": read, "outside": outside[:1]}
 

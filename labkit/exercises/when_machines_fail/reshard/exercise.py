@@ -57,6 +57,14 @@ def _dealt(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor
     return padded(whole, num_ranks)[rank::num_ranks]
 
 
+def _saved_down(whole: Tensor, saved_ranks: int, num_ranks: int, rank: int) -> Tensor:
+    """Return the part where a saved shard's length was rounded down."""
+    size, mine = whole.numel(), -(-whole.numel() // num_ranks)
+    held = padded(whole, saved_ranks).view(saved_ranks, -1)[:, : size // saved_ranks].flatten()
+    begin, end = min(rank * mine, size), min((rank + 1) * mine, size)
+    return torch.nn.functional.pad(held[begin:end], (0, mine - (end - begin)))
+
+
 def structure(case: Case) -> list[Any]:
     """Return what results look like: the parts, and what each rank read of each tensor."""
     ranks, tensors = integer(case.inputs[0], "num_ranks"), len(listed(case.inputs[0], "sizes"))
@@ -113,6 +121,7 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
         return _FORM
     ways: tuple[tuple[str, Way], ...] = (
         (_NOT_PADDED, _not_padded), (_PADDING, _padding_kept), (_ONE_FILE, _one_file), (_DEALT, _dealt),
+        (_SAVED_DOWN, _saved_down),
     )  # fmt: skip
     if isinstance(came, Tensor) and came.dtype != whole.dtype:
         return _DTYPE
@@ -125,10 +134,13 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
     return ""
 
 
-_NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM, _DTYPE, _DOWN, _NOTHING_READ = (
+(
+    _NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM, _DTYPE, _DOWN, _NOTHING_READ,
+    _SAVED_DOWN,
+) = (
     "not padded", "padding in the middle", "one file each", "dealt out", "everything read", "padding read",
     "beyond the shard", "not a dict of tensors", "another dtype", "rounded down",
-    "no piece at all",
+    "no piece at all", "saved shards rounded down",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -154,6 +166,9 @@ EXERCISE = declared(
         Mistake(_DTYPE, "Zeros of your own have torch's default dtype. Take that of what you read, read(0, name, 0, 0) "
                 "if there is nothing to read."),
         Mistake(_DOWN, "Where a tensor does not divide by the number of ranks, round a part's length up."),
+        Mistake(_SAVED_DOWN, "A saved shard's length was rounded up, too: -(-size // saved_ranks). Rounded down, "
+                "shards seem to begin too early, and the last elements to be on a rank that never was.",
+                says=("is no saved rank",), certain=True),
         Mistake(_NOTHING_READ, "A rank may have no element of a tensor, and torch.cat needs one piece at least: an "
                 "empty read is one.", says=("expected a non-empty list of Tensors",), certain=True),
         Mistake(_FORM, "Return a dict with a flat tensor for each name in sizes."),

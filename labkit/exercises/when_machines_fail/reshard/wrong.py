@@ -41,6 +41,23 @@ changed(
     (PAD, "torch.cat([torch.cat(pieces), torch.zeros(mine - (end - begin))]) if end > begin else torch.zeros(mine)"),
 )
 changed("rounds down", "rounded down", ("mine, length = -(-size // num_ranks),", "mine, length = size // num_ranks,"))
+changed("rounds saved shards down", "saved shards rounded down",
+        ("-(-size // num_ranks), -(-size // saved_ranks)", "-(-size // num_ranks), size // saved_ranks"))  # fmt: skip
+WRONG.wrong(
+    "element by element, rounded down", "saved shards rounded down",
+    """def load_part(rank, num_ranks, saved_ranks, sizes, read):
+    parts = {}
+    for name, size in sizes.items():
+        mine, length = -(-size // num_ranks), max(1, size // saved_ranks)
+        parts[name] = torch.zeros(mine, dtype=torch.float64)
+        for place in range(mine):
+            number = rank * mine + place
+            if number < size:
+                saved, at = divmod(number, length)
+                parts[name][place : place + 1] = read(saved, name, at, at + 1)
+    return parts
+""",
+)  # fmt: skip
 changed("joins what it read", "no piece at all", ("pieces = [read(0, name, 0, 0)]", "pieces = []"))
 changed("a list", "not a dict of tensors", ("    return parts\n", "    return list(parts.values())\n"))
 WRONG.right(

@@ -93,6 +93,7 @@ def _loads(save: Any, load: Any, num_ranks: int, steps: list[int], every: list[M
             for number, num_saved in enumerate(numbers):
                 folder = base / str(number)
                 found = _row(load(folder))
+                dist.barrier()  # a training's first all-reduce: nobody saves before all have loaded
                 if num_saved < len(steps):
                     save(folder, steps[num_saved], part(steps[num_saved], rank))
                     found += _row(load(folder))

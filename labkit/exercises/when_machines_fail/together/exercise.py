@@ -49,6 +49,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             if right and (problem := _problem(steps, loads, place, right)):
                 name, wanted, came = problem
                 more = f" Started again, all saved step {steps[num_saved]}." if place else ""
+                if wanted == _step(0) and "loaded None" in came and each["how"] == "kill":
+                    name = _ZERO
                 if not name:  # without a power cut nothing is lost but what was deleted
                     name = _RAISES if each["how"] == "kill" and not place else _LOST
                 yield Finding(name, f"{story}{more} {came}", wanted)
@@ -98,10 +100,10 @@ def _of_problem(text: str) -> str:
     return _BARRIER if any(word in text for word in waits) else _RAISES
 
 
-_OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY = (
+_OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY, _ZERO = (
     "each rank its own latest", "a step is lost", "rank 0's state alone", "another state",
     "a call that some never make", "a crash in mid-checkpoint for ever", "what is not everywhere",
-    "contents not synced", "in each other's way",
+    "contents not synced", "in each other's way", "step 0 taken for none",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -120,8 +122,9 @@ EXERCISE = declared(
                 "Once a save has returned on all ranks, its step must come back. Is each new folder's name synced, in "
                 "the folder above? Also where a crash left the name already?"),
         Mistake(_RANK_0,
-                "Rank 0 saved for all, and what differs by rank is lost: its sampler, its random numbers, its shard. "
-                "Every rank saves its own."),
+                "Rank 0 saved for all, and each rank's state is its own: a sampler, random numbers, a shard. Every "
+                "rank saves what it has, under a name of its own."),
+        Mistake(_ZERO, "A run may save at step 0. Let a number that is no step stand for none: -1."),
         Mistake(_OTHER, "A rank loaded a state that it has not saved at this step."),
         Mistake(_BARRIER,
                 "Some ranks found a checkpoint and others did not, and only some of them made the call. Whatever the "
@@ -138,7 +141,7 @@ EXERCISE = declared(
                 "before all have this one: dist.barrier().", general=True),
     ),
     visible=(
-        together_case("two ranks, one step after the other", [1, 2], [0.0, 0.001]),
+        together_case("two ranks, from step 0 on", [0, 1], [0.0, 0.001]),
         together_case("rank 0 is late", [8, 9, 10], [0.5, 0.0]),
         together_case("three ranks", [5, 6], [0.0, 0.3, 0.1]),
         together_case("killed in the first save, and started again", [4], [0.1, 0.0], restart=True),

@@ -20,6 +20,20 @@ changed("saves on rank 0", "rank 0's state alone",
         ("    save_checkpoint(mine, step, state)\n",
          "    if dist.get_rank() == 0:\n        save_checkpoint(mine, step, state)\n"),
         (MINE + "    found", RANK_0 + "    found"))  # fmt: skip
+WRONG.wrong(
+    "only rank 0 saves, and all read it", "rank 0's state alone",
+    """def save_together(folder, step, state):
+    if dist.get_rank() == 0:
+        save_checkpoint(folder, step, state)
+    dist.barrier()
+
+
+def load_together(folder):
+    return load_checkpoint(folder)
+""",
+)  # fmt: skip
+changed("nothing is 0", "step 0 taken for none", ("torch.tensor(-1 if found", "torch.tensor(0 if found"),
+        ("None if newest < 0", "None if newest < 1"))  # fmt: skip
 changed("asks only where it found one", "a call that some never make",
         (REDUCE, "    if found is not None:\n        dist.all_reduce(newest, op=dist.ReduceOp.MIN)\n"))  # fmt: skip
 changed("no barrier", "what is not everywhere", (BARRIER, ""))
