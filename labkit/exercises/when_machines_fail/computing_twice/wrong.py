@@ -62,9 +62,7 @@ EVERYTHING = """def checked_mean(gradient, compute):
     return torch.stack(right).mean(0), odd[0] if odd else None
 """
 WRONG.wrong("computes all on all", "computes too much", EVERYTHING)
-WRONG.right(
-    "sends whole gradients, and asks all where two differ",
-    """def checked_mean(gradient, compute):
+WHOLE = """def checked_mean(gradient, compute):
     rank, size = dist.get_rank(), dist.get_world_size()
     pair = torch.stack([gradient, compute((rank + 1) % size)])
     every = [torch.empty_like(pair) for _ in range(size)]
@@ -83,5 +81,8 @@ WRONG.right(
         for other in doubts[1:]:
             own[other] = again[other] if other == broken else own[other]
     return torch.stack(own).mean(0), broken
-""",
+"""
+WRONG.right("sends whole gradients, and asks all where two differ", WHOLE)
+WRONG.wrong(
+    "puts in what the checker sent", "the checker's word", WHOLE.replace("own[one] = right", "own[one] = again[one]")
 )

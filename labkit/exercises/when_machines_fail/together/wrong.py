@@ -81,9 +81,7 @@ def load_together(folder):
     return found
 """,
 )
-WRONG.right(
-    "a name that counts",
-    """def save_together(folder, step, state):
+COUNTED = """def save_together(folder, step, state):
     rank = dist.get_rank()
     with open(folder / f"{step}-{rank}.part", "wb") as file:
         torch.save(state, file)
@@ -106,8 +104,38 @@ def load_together(folder):
         return None
     step = int((folder / "latest").read_text())
     return step, torch.load(folder / f"{step}-{dist.get_rank()}.part")
+"""
+WRONG.right("a name that counts", COUNTED)
+WRONG.wrong(
+    "the name that counts is not synced", "contents not synced",
+    COUNTED.replace(
+        """            file.write(str(step))
+            file.flush()
+            os.fsync(file.fileno())
 """,
-)
+        """            file.write(str(step))
+""",
+    ),
+)  # fmt: skip
+WRONG.wrong(
+    "the last rank makes the folder, nobody waits", "in each other's way",
+    """def save_together(folder, step, state):
+    mine = folder / str(step)
+    if dist.get_rank() == dist.get_world_size() - 1:
+        mine.mkdir(exist_ok=True)
+        sync(folder)
+    with open(mine / f"{dist.get_rank()}.pt", "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    sync(mine)
+    dist.barrier()
+
+
+def load_together(folder):
+    return None
+""",
+)  # fmt: skip
 WRONG.right(
     "a barrier first, and all newest steps gathered",
     """def save_together(folder, step, state):
