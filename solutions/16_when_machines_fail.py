@@ -17,8 +17,7 @@
 # stopped all 16,384. More than 90 % of the time still went into training. How?
 #
 # You build checkpoints that survive every crash, and a resume that nobody can tell from a run without one. Then you work out
-# how often to save on a cluster that breaks every three hours. Your code is crashed at *every* moment at which a crash matters,
-# not at the three that you thought of.
+# how often to save on a cluster that breaks every three hours.
 #
 # **Time:** [[minutes]] minutes. **You need** collectives (lesson 03) and AdamW; lesson 13 helps. No GPU.
 #
@@ -52,8 +51,8 @@ from labkit.failures.training import Sampler, Training
 # %% [markdown]
 # ## 1 How often does something break?
 #
-# Say one GPU breaks once in six years. Your run uses 16,384 of them, and cannot go on without any of them. **How many
-# hours pass between two interruptions?** Write down what your gut says.
+# Say one GPU, with its share of network, host and software, interrupts a run once in six years. Your run uses 16,384 of them,
+# and cannot go on without any. **How many hours pass between two interruptions?**
 
 # %% tags=["predict"]
 labkit.predict("hours_between", 24, unit="h")
@@ -62,20 +61,18 @@ labkit.predict("hours_between", 24, unit="h")
 llama = published("llama3_54_days")
 causes = sorted(rows("llama3_54_days"), key=lambda row: -int(row["interruptions"]))
 table = [f"{row['interruptions']:>5}  {row['component']}" for row in causes[:6]]
-print(f"a GPU: once in {llama.mean_gpu_s / 365.25 / 86_400:.1f} years")
+print(f"for each GPU, software and network included: once in {llama.mean_gpu_s / 365.25 / 86_400:.1f} years")
 labkit.reveal(
     "hours_between", llama.mean_s / 3600, [f"{llama.interruptions} interruptions in {llama.days} days", *table]
 )
 
 # %% [markdown]
 # The rates of independent failures add up, so the time between them divides by the number of parts. Twice the GPUs, half the
-# time. (The counts are right. The paper's table prints 30.1 % beside faulty GPUs, and 148 of 419 is 35 %.)
-#
-# Nothing prevents this. What you can choose is what an interruption costs: the steps since the last checkpoint, and the time
+# time. What you can choose is what an interruption costs: the steps since the last checkpoint, and the time
 # until all ranks run again.
 
 # %% [markdown] tags=["slide-only"]
-# ## One GPU: once in 6 years
+# ## For each GPU: once in 6 years
 #
 # **To the room:** and 16,384 of them?
 #
@@ -87,9 +84,10 @@ labkit.reveal(
 # A program can be killed between any two of its calls. The power can fail there, too. What is left on the disk then?
 #
 # * A killed program leaves what it has written. What Python still buffers is lost.
-# * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Of contents that were not synced any part
-#   may be missing; it reads as zeros. `torch.load` does not notice.
-# * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that.
+# * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Without it, any part
+#   of the contents may be missing. A missing part reads as zeros, and `torch.load` does not notice.
+# * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that,
+#   and brings no contents.
 # * `Path.replace` gives a file another name in one step: it happens or it does not.
 #
 # Nothing else is sure, not even the order in which contents and names reach the disk.
@@ -118,12 +116,14 @@ def sync(folder: Path) -> None:
 # The check notes each file operation of your saves. At each it asks what four crashes would leave: a kill, and power cuts
 # that leave nothing, names over empty files, or files with a hole of zeros. From each it loads, saves again, and loads again.
 #
+# The first line of `load_checkpoint` is there: which names does it look for? Return the first that can be read.
+#
 # ### Exercise [[checkpoints]]
 #
-# *40 points, about 22 minutes; difficulty 3 of 5, importance 5 of 5*
+# *40 points, about 24 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="checkpoints" points=40 difficulty=3 importance=5 minutes=22 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
+# %% tags=["exercise"] exercise="checkpoints" points=40 difficulty=3 importance=5 minutes=24 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
 def save_checkpoint(folder: Path, step: int, state: dict) -> None:
     """Write a state to a file of its own in the folder, and delete all but the newest two checkpoints.
 
@@ -132,7 +132,7 @@ def save_checkpoint(folder: Path, step: int, state: dict) -> None:
 
     Args:
         folder: Where checkpoints are; it exists.
-        step: Greater than every step in the folder, or the step whose save a crash broke off.
+        step: From 0 on; greater than every step in the folder, or the step that a crash kept from being saved.
         state: For torch.save.
     """
     # BEGIN SOLUTION checkpoints
@@ -153,10 +153,11 @@ def load_checkpoint(folder: Path, at_most: int | None = None) -> tuple[int, dict
 
     Args:
         folder: Where save_checkpoint wrote. A file may be damaged: cut off, or empty.
-        at_most: Later steps are not looked at; None for all.
+        at_most: Later steps are not looked at; None for all. A run of many ranks will need it.
     """
+    paths = sorted(folder.glob("*.pt"), reverse=True)
     # BEGIN SOLUTION checkpoints
-    for path in sorted(folder.glob("*.pt"), reverse=True):
+    for path in paths:
         if at_most is not None and int(path.stem) > at_most:
             continue
         try:
@@ -186,22 +187,24 @@ print(inspect.getsource(Sampler), inspect.getsource(Training), sep="\n\n")
 
 # %% [markdown]
 # Writing takes a while on a large model, so training goes on meanwhile: an **asynchronous** checkpoint. What you return must
-# not change with the next step.
+# not change with the next step. Four parts have a `state_dict()`, and their lines are there. What else is a run made of?
 #
 # ### Exercise [[exact_resume]]
 #
-# *20 points, about 9 minutes; difficulty 2 of 5, importance 5 of 5*
+# *20 points, about 10 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="exact_resume" points=20 difficulty=2 importance=5 minutes=9 title="The same run" provides=["state_of", "restore"]
+# %% tags=["exercise"] exercise="exact_resume" points=20 difficulty=2 importance=5 minutes=10 title="The same run" provides=["state_of", "restore"]
 def state_of(run: Training) -> dict:
     """Return all that a run needs to go on, for torch.save; later steps of the run do not change it."""
-    # BEGIN SOLUTION exact_resume
     state = {
         "model": run.model.state_dict(),
         "optimizer": run.optimizer.state_dict(),
         "schedule": run.schedule.state_dict(),
         "scaler": run.scaler.state_dict(),
+    }
+    # BEGIN SOLUTION exact_resume
+    state |= {
         "order": run.sampler.order,
         "position": run.sampler.position,
         "generator": run.sampler.generator.get_state(),
@@ -221,9 +224,9 @@ def restore(run: Training, state: dict) -> None:
         state: What state_of returned, after torch.save and torch.load, which reads tensors, numbers, texts, lists,
             tuples and dicts.
     """
-    # BEGIN SOLUTION exact_resume
     for name in ("model", "optimizer", "schedule", "scaler"):
         getattr(run, name).load_state_dict(state[name])
+    # BEGIN SOLUTION exact_resume
     run.sampler.order = state["order"]
     run.sampler.position = state["position"]
     run.sampler.generator.set_state(state["generator"])
@@ -255,10 +258,10 @@ labkit.check("exact_resume", state_of, restore)
 #
 # ### Exercise [[together]]
 #
-# *40 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
+# *40 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="together" points=40 difficulty=4 importance=5 minutes=16 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
+# %% tags=["exercise"] exercise="together" points=40 difficulty=4 importance=5 minutes=18 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
 def save_together(folder: Path, step: int, state: dict) -> None:
     """Save this rank's state; all ranks call this with the same step, not necessarily at once.
 
@@ -301,7 +304,7 @@ labkit.check("together", save_together, load_together)
 #
 # Below is a training made of your parts. `labkit.crash_points` finds every moment at which a crash would leave other files. It
 # crashes the run there, starts it again as torchrun would, and compares its end with that of a run without a crash, bit for
-# bit. Here it tries 24 of 240.
+# bit. It tries 24 of them here, and each is a restart: about 30 seconds.
 
 
 # %% tags=["given"]
@@ -331,9 +334,8 @@ report = labkit.crash_points(train, on=labkit.virtual(2, cuda=False), kinds=("fi
 report
 
 # %% [markdown]
-# Now break it: leave `sync(folder)` out of `save_checkpoint`, run its cell and `crash_points` again. The run still comes to its
-# right end. But the verdict `lost_work` means: a save had returned, training went on, and after the crash that save was gone.
-# Mend it.
+# **Three minutes to spare?** Leave `sync(folder)` out of `save_checkpoint`, and run its cell and `crash_points` again. The run
+# still ends right, but the verdict is `lost_work`: a save had returned, and after the crash it was gone. Mend it.
 
 # %% [markdown]
 # ## 5 Forty minutes
@@ -348,8 +350,10 @@ labkit.recorded("lost_time")
 # ### Exercise [[lost_time]]
 #
 # `rank`: who stopped? `doing`: `"loading a batch"`, `"computing"` or `"summing gradients"`? `minutes`: how long did the others
-# wait? `again`: how many steps had been completed and were done again? A block is noted when it ends. To read the names of the
-# blocks, zoom in: `labkit.recorded("lost_time").explore()`.
+# wait? `again`: how many steps had been completed and were done again?
+#
+# To read the names of the blocks, zoom in: `labkit.recorded("lost_time").explore()`. A block is drawn when it has ended: what
+# hangs has none.
 
 # %% tags=["find"] exercise="lost_time" points=0 minutes=8 title="Forty minutes"
 labkit.answer("lost_time", rank=2, doing="loading a batch", minutes=30, again=16)
@@ -373,7 +377,7 @@ labkit.answer("lost_time", rank=2, doing="loading a batch", minutes=30, again=16
 # %% [markdown]
 # ## 6 How often to save?
 #
-# Save rarely, and an interruption costs many steps. Save often, and you do little else. Take Llama 3's rate and a save that
+# Take Llama 3's rate and a save that
 # stops training for 60 s. **After how many minutes of training should the next save come?**
 
 # %% tags=["predict"]
@@ -398,62 +402,11 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 #
 # $$T = \sqrt{2\,C\,M}$$
 #
-# That is Young's interval (1974); Daly (2006) adds terms for short $M$. Here it gives 19 minutes, and the curve is flat around
+# That is Young's interval (1974). Here it gives 19 minutes, and the curve is flat around
 # it. Of the 13 % lost there, 4 points go to noticing, restarting and loading: no interval removes those.
-#
-# There are two ways to make a save cheap. Save **in the background**: training stops only for the copy that [[exact_resume]]
-# makes, and a crash during the writing loses more. Or copy the state into a **neighbour's memory**: fast both ways, and gone
-# when a failure takes both nodes.
-#
-# **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together with
-# its neighbour. A save to the storage still stops you for 60 s. How many minutes of training belong between two of those now?
-
-# %% tags=["why"] exercise="storage_interval" title="Two kinds of saves"
-labkit.answer("storage_interval", 68)
 
 # %% [markdown]
-# ## 7 For real
-#
-# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so that nothing of it can clean up.
-# This takes about 20 seconds, and prints when all is over.
-
-
-# %%
-from functools import partial
-
-from labkit.crashes.torchrun import torchrun
-
-
-def tell(run: Training, killed_at: int | None = None) -> None:
-    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    if dist.get_rank() == 1:
-        if run.step == killed_at and attempt == "0":
-            os.kill(os.getpid(), 9)
-        last = f"{run.seen[-1]['loss']:.6f}" if run.seen else "begins"
-        print(f"attempt {attempt}, before step {run.step}: {last}", flush=True)
-
-
-# %% seconds=20
-killed = torchrun(train, 8, 2, partial(tell, killed_at=5), num_ranks=2, max_restarts=1)
-whole = torchrun(train, 8, 2, tell, num_ranks=2)
-print("with a kill", *killed, "", "without one", *whole, sep="\n")
-
-# %% [markdown]
-# Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the last
-# digit. (`labkit`'s `torchrun` gives each attempt a store of its own. torch 2.13 keeps one store for all attempts. There a rank
-# may read the address of a process that died in the attempt before, and call it.)
-
-# %% [markdown] tags=["slide-only"]
-# ## For real
-#
-# `torchrun --max-restarts 1`, and a rank that kills itself
-#
-# **To the room:** which step comes first after the restart?
-#
-# <!-- notes: 4: the last save. Step 4 is done again, to the same loss. -->
-
-# %% [markdown]
-# ## 8 What stays
+# ## 7 What stays
 #
 # * Contents are safe after `fsync` of the file, names after `fsync` of the folder. Rename last, delete after that.
 # * A resume brings back everything that changes: also the sampler, the schedule and the random numbers.
@@ -474,6 +427,19 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 # Next: six of the 419 were wrong numbers that nobody announced.
 
 # %% [markdown]
+# ## Bonus: two kinds of saves
+#
+# There are two ways to make a save cheap. Save **in the background**: training stops only for the copy that [[exact_resume]]
+# makes, and a crash during the writing loses more. Or copy the state into a **neighbour's memory**: fast both ways, and gone
+# when a failure takes both nodes.
+#
+# **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together with
+# its neighbour. A save to the storage still stops you for 60 s. How many minutes of training belong between two of those now?
+
+# %% tags=["why"] exercise="storage_interval" minutes=3 title="Two kinds of saves" bonus=true
+labkit.answer("storage_interval", 68)
+
+# %% [markdown]
 # ## Bonus: your own policy
 #
 # A plan says how often to save, whether in the background, how often to copy, how many nodes stand by as **spares**, and what
@@ -487,15 +453,16 @@ for name, job in JOBS.items():
 # %% [markdown]
 # The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left. Beating
 # it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at their interval, in the
-# background where that is better, has no spares, and shrinks. The best known loses less. The check draws the failures that
-# `lost` draws; when you hand in, others are drawn.
+# background where that is better, has no spares, and shrinks. The best known, found by a search over such plans, loses
+# less: it also copies. Think first ([[storage_interval]] says how far apart saves may be then), then try plans with `lost`. The
+# check draws the failures that `lost` draws; when you hand in, others are drawn.
 #
 # ### Exercise [[recovery_policy]]
 #
-# *25 points, about 15 minutes; difficulty 3 of 5, importance 4 of 5*
+# *25 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["design"] exercise="recovery_policy" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=15 title="Your own policy" provides=["plan_recovery"] bonus=true
+# %% tags=["design"] exercise="recovery_policy" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=20 title="Your own policy" provides=["plan_recovery"] bonus=true
 def plan_recovery(job: Job) -> Recovery:
     """Return a plan for this job that loses little; it is scored on failures drawn at the job's rate."""
 
@@ -540,10 +507,10 @@ labkit.challenge("recovery_policy", plan_recovery)
 #
 # ### Exercise [[reshard]]
 #
-# *15 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
+# *15 points, about 13 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=12 title="Another number of ranks" provides=["load_part"] bonus=true
+# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=13 title="Another number of ranks" provides=["load_part"] bonus=true
 def load_part(
     rank: int, num_ranks: int, saved_ranks: int, sizes: dict[str, int], read: Callable[[int, str, int, int], Tensor]
 ) -> dict[str, Tensor]:
@@ -620,10 +587,10 @@ for name, failures in flips.items():
 #
 # ### Exercise [[computing_twice]]
 #
-# *20 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
+# *20 points, about 22 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="computing_twice" points=20 difficulty=4 importance=3 minutes=15 title="Computing twice" provides=["checked_mean"] bonus=true
+# %% tags=["exercise"] exercise="computing_twice" points=20 difficulty=4 importance=3 minutes=22 title="Computing twice" provides=["checked_mean"] bonus=true
 def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Tensor, int | None]:
     """Return the mean of the right gradients of all batches, and the rank that computes wrongly, None if none does.
 
@@ -721,13 +688,13 @@ from labkit.failures.apart import Crew, Recipe, Worker, kilobytes
 # %% [markdown]
 # ### Exercise [[few_exchanges]]
 #
-# *25 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
+# *25 points, about 25 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # The naive recipe averages weights, `Recipe(steps)`, with the best number of steps. Fewer bytes earn half of the points. The
-# other half is for as few as DiLoCo's own rate and momentum need, with a good number of steps.
+# other half is for as few as DiLoCo's outer rate, 0.7, and momentum, 0.9, need with a good number of steps.
 
 
-# %% tags=["design"] exercise="few_exchanges" points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=20 title="Few exchanges" provides=["inner_steps", "outer_step", "plan_rounds"] bonus=true
+# %% tags=["design"] exercise="few_exchanges" points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=25 title="Few exchanges" provides=["inner_steps", "outer_step", "plan_rounds"] bonus=true
 def inner_steps(worker: Worker, shared: Tensor, num_steps: int) -> Tensor:
     """Take so many AdamW steps, which begin at the shared weights; return how far the worker's weights moved.
 
@@ -780,6 +747,47 @@ def plan_rounds(crew: Crew) -> Recipe:
 
 # %% tags=["check"]
 labkit.challenge("few_exchanges", inner_steps, outer_step, plan_rounds)
+
+# %% [markdown]
+# ## Bonus: for real
+#
+# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so that nothing of it can clean up.
+# This takes about 20 seconds, and prints when all is over.
+
+
+# %%
+from functools import partial
+
+from labkit.crashes.torchrun import torchrun
+
+
+def tell(run: Training, killed_at: int | None = None) -> None:
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    if dist.get_rank() == 1:
+        if run.step == killed_at and attempt == "0":
+            os.kill(os.getpid(), 9)
+        last = f"{run.seen[-1]['loss']:.6f}" if run.seen else "begins"
+        print(f"attempt {attempt}, before step {run.step}: {last}", flush=True)
+
+
+# %% seconds=20
+killed = torchrun(train, 8, 2, partial(tell, killed_at=5), num_ranks=2, max_restarts=1)
+whole = torchrun(train, 8, 2, tell, num_ranks=2)
+print("with a kill", *killed, "", "without one", *whole, sep="\n")
+
+# %% [markdown]
+# Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the last
+# digit. (`labkit`'s `torchrun` gives each attempt a store of its own. torch 2.13 keeps one store for all attempts. There a rank
+# may read the address of a process that died in the attempt before, and call it.)
+
+# %% [markdown] tags=["slide-only"]
+# ## For real
+#
+# `torchrun --max-restarts 1`, and a rank that kills itself
+#
+# **To the room:** which step comes first after the restart?
+#
+# <!-- notes: 4: the last save. Step 4 is done again, to the same loss. -->
 
 # %% [markdown]
 # ## Bonus: torch's own
