@@ -164,19 +164,20 @@ def accuracy(model: nn.Module, task: Addition, *, size: int = 256) -> float:
     """Return the share of sums that the model gets right in every digit, on a batch that no training uses."""
     tokens, targets = task.batch(-1, size)
     with torch.no_grad():
-        return float(((model(tokens).argmax(-1) == targets) | (targets == IGNORED)).all(1).float().mean())
+        right = (model(tokens).argmax(-1) == targets) | (targets == IGNORED)
+    return float(right.all(1).float().mean())
 
 
 def optimizer_for(model: nn.Module, lr: float = 3e-3) -> torch.optim.AdamW:
     """Return AdamW over the model's parameters; matrices decay, biases and norms do not."""
-    matrices, others = ([each for each in model.parameters() if (each.dim() >= 2) == wide] for wide in (True, False))
+    matrices = [each for each in model.parameters() if each.dim() >= 2]
+    others = [each for each in model.parameters() if each.dim() < 2]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
 
 
 def train(
-    model: nn.Module, task: Addition, num_steps: int,
-    *, size: int = 64, lr: float = 3e-3, max_norm: float = 1.0,
+    model: nn.Module, task: Addition, num_steps: int, *, size: int = 64, lr: float = 3e-3, max_norm: float = 1.0,
     loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = loss_of,
 ) -> list[float]:  # fmt: skip
     """Return the loss of each step: AdamW with warm-up, gradients clipped by their global norm.
@@ -190,8 +191,7 @@ def train(
         max_norm: The longest a gradient may be; infinite if they are not clipped.
         loss: Of the model, tokens and targets.
     """
-    optimizer = optimizer_for(model, lr)
-    losses = []
+    optimizer, losses = optimizer_for(model, lr), []
     for step, (tokens, targets) in enumerate(task.loader(num_steps, size)):
         for group in optimizer.param_groups:
             group["lr"] = lr * min(1.0, 10 * (step + 1) / num_steps)
