@@ -59,6 +59,13 @@ def joined(case: Case, ranks: Sequence[int], key: str) -> Tensor:
     return torch.cat([of(case, each, key) for each in ranks], 0 if key == "places" else 2)
 
 
+def scores(case: Case, asks: int, holds: int) -> Tensor:
+    """Return the scores of a rank's queries with another's keys, -inf where a key is later than the query."""
+    found: Tensor = of(case, asks, "q") @ of(case, holds, "k").transpose(-1, -2) / WIDTH**0.5
+    later = of(case, holds, "places") > of(case, asks, "places")[:, None]
+    return found.masked_fill(later, float("-inf"))
+
+
 class Attended(NamedTuple):
     """What forward gives a rank's queries."""
 

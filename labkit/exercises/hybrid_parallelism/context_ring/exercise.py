@@ -22,7 +22,7 @@ from labkit.checks.values import tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.hybrid_parallelism.context_ring.driver import drive
 from labkit.exercises.hybrid_parallelism.context_ring.par import PAR
-from labkit.exercises.hybrid_parallelism.rings import Pair, attended, expected, of, pair, ring_case, summed
+from labkit.exercises.hybrid_parallelism.rings import Pair, attended, expected, of, pair, ring_case, scores, summed
 
 Way = Callable[[Case, int], Tensor]
 
@@ -41,13 +41,10 @@ def _backward(**mistake: Any) -> dict[str, tuple[Way, ...]]:
 
 def _mean_of_blocks(case: Case, rank: int) -> Tensor:
     """Return the mean, over the blocks of keys, of attention to each by itself."""
-    q, here = of(case, rank, "q"), of(case, rank, "places")
-    parts = []
-    for each in group_of(case, rank):
-        scores = q @ of(case, each, "k").transpose(-1, -2) / q.shape[-1] ** 0.5
-        scores = scores.masked_fill(of(case, each, "places") > here[:, None], float("-inf"))
-        parts.append(scores.softmax(-1).nan_to_num(0.0) @ of(case, each, "v"))
-    return torch.stack(parts).mean(0)
+    of_blocks = [
+        scores(case, rank, each).softmax(-1).nan_to_num(0.0) @ of(case, each, "v") for each in group_of(case, rank)
+    ]
+    return torch.stack(of_blocks).mean(0)
 
 
 def _of_itself(case: Case, rank: int, key: str) -> Tensor:
@@ -71,14 +68,8 @@ def _of_the_next(case: Case, rank: int, key: str) -> Tensor:
 
 def _without_the_largest(case: Case, rank: int) -> Tensor:
     """Return the logarithm of the sum of exponentials of scores less their largest one."""
-    q, ranks = of(case, rank, "q"), group_of(case, rank)
-    scores = [
-        (q @ of(case, each, "k").transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(
-            of(case, each, "places") > of(case, rank, "places")[:, None], float("-inf")
-        )
-        for each in ranks
-    ]
-    return attended(case, rank).logsumexp - torch.cat(scores, -1).amax(-1, keepdim=True)
+    all_scores = torch.cat([scores(case, rank, each) for each in group_of(case, rank)], -1)
+    return attended(case, rank).logsumexp - all_scores.amax(-1, keepdim=True)
 
 
 def _not_numbers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
