@@ -23,7 +23,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from labkit.planned_steps.pieces import ALL_GATHER, REDUCE_SCATTER, Embedding, Head, PlannedBlock, rotation
-from labkit.planner.layout import Layout, stages
+from labkit.planner.layout import Layout
 from labkit.planner.model import Model
 
 AXES = ("pipeline", "data", "tensor")
@@ -55,10 +55,7 @@ class PlannedStage(nn.Module):
 
     def __init__(self, model: Model, layout: Layout, mesh: DeviceMesh) -> None:
         super().__init__()
-        part, group = (
-            stages(model, layout.pipeline, layout.even)[mesh.get_local_rank("pipeline")],
-            mesh.get_group("tensor"),
-        )
+        part, group = layout.stages(model)[mesh.get_local_rank("pipeline")], mesh.get_group("tensor")
         self.again = layout.recompute == "full"
         self.embedding = Embedding(model, group) if part.first else None
         self.blocks = nn.ModuleList(PlannedBlock(model, group) for _ in range(part.layers))
@@ -214,8 +211,8 @@ class _Neighbours:
         self.group, self.stage = mesh.get_group("pipeline"), mesh.get_local_rank("pipeline")
         self.before = self.stage - 1 if self.stage else None
         self.after = self.stage + 1 if self.stage < layout.pipeline - 1 else None
-        before = stages(model, layout.pipeline, layout.even)[self.stage - 1] if self.stage else None
-        after = stages(model, layout.pipeline, layout.even)[self.stage]
+        parts = layout.stages(model)
+        before, after = parts[self.stage - 1] if self.stage else None, parts[self.stage]
         activation = (model.sequence // layout.tensor, layout.microbatch, model.hidden), torch.bfloat16
         loss = (), torch.float32
         self.of_input: Any = loss if before is not None and before.last else activation

@@ -78,6 +78,10 @@ class Layout:
         """
         return min(self.zero, 1) if self.pipeline > 1 else self.zero
 
+    def stages(self, model: Model) -> tuple[Stage, ...]:
+        """Return what each stage of a model holds."""
+        return stages(model, self.pipeline, self.even)
+
     def __str__(self) -> str:
         parts = [f"data {self.data}", f"pipeline {self.pipeline}", f"tensor {self.tensor}"]
         parts += [f"microbatch {self.microbatch} x {self.accumulation}", f"ZeRO {self.zero}"]
@@ -153,9 +157,9 @@ def _even_stages(model: Model, pipeline: int) -> tuple[Stage, ...]:
 
 
 @lru_cache(maxsize=4096)
-def largest_stage(model: Model, pipeline: int, even: bool = False) -> float:
+def largest_stage(model: Model, layout: Layout) -> float:
     """Return the parameters of the stage that has most, all of its tensor ranks together."""
-    return max(stage.parameters(model, 1) for stage in stages(model, pipeline, even))
+    return max(stage.parameters(model, 1) for stage in layout.stages(model))
 
 
 def problem(model: Model, layout: Layout) -> str:

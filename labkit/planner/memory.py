@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from labkit.planner.costs import UNGATED_BYTES, MemoryCosts
-from labkit.planner.layout import Layout, Stage, stages
+from labkit.planner.layout import Layout, Stage
 from labkit.planner.model import Model
 
 
@@ -45,7 +45,7 @@ def step_memory(model: Model, layout: Layout, costs: MemoryCosts) -> StepMemory:
     the fullest; the last holds the logits.
     """
     first: dict[Stage, int] = {}  # of stages that are alike, the first has most in flight
-    for number, stage in enumerate(stages(model, layout.pipeline, layout.even)):
+    for number, stage in enumerate(layout.stages(model)):
         first.setdefault(stage, number)
     held = (_held(model, layout, costs, stage, number) for stage, number in first.items())
     return max(held, key=lambda one: one.total)

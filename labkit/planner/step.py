@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 
 from labkit.hardware import Device, Link
 from labkit.planner.costs import PRODUCTS, UNGATED_PASSES, Costs
-from labkit.planner.layout import Layout, Stage, largest_stage, stages
+from labkit.planner.layout import Layout, Stage, largest_stage
 from labkit.planner.model import Model
 
 
@@ -95,7 +95,7 @@ def step_time(model: Model, layout: Layout, machines: Machines, costs: Costs, *,
     stages once (Narayanan et al. 2021, section 2.2.1). With chunks they wait for a chunk of each, and exchange as many
     times more (section 2.2.2).
     """
-    parts = stages(model, layout.pipeline, layout.even)
+    parts = layout.stages(model)
     layer = _layer(model, layout, machines, costs)
     ends = _embedding(model, layout, machines, costs), _head(model, layout, machines, costs)
     kinds = {stage: _of_stage(stage, layer, *ends) for stage in set(parts)}
@@ -273,7 +273,7 @@ def _gradients(
     ranks = layout.replicas
     if ranks == 1:
         return 0.0
-    largest = largest_stage(model, layout.pipeline, layout.even) / layout.tensor
+    largest = largest_stage(model, layout) / layout.tensor
     local = min(ranks, max(1, machines.node_size // layout.tensor))
     share = (ranks - 1) / ranks
     rate = machines.link.payload_bytes_per_second
@@ -298,7 +298,5 @@ def _gradients(
 
 
 def _optimizer(model: Model, layout: Layout, machines: Machines, costs: Costs) -> float:
-    mine = (
-        largest_stage(model, layout.pipeline, layout.even) / layout.tensor / (layout.replicas if layout.sharding else 1)
-    )
+    mine = largest_stage(model, layout) / layout.tensor / (layout.replicas if layout.sharding else 1)
     return _moving(costs.optimizer_passes * mine, machines.device) + costs.step_s
