@@ -588,13 +588,13 @@ def split_plan(matrices: list[Matrix], machine: Machine) -> list[str]:
         longer = [[*plan, split] for plan in plans for split in ("columns", "rows", "whole")]
         plans = []
         for part in (True, False):  # what comes after knows no more of a plan than this and the memory left
-            least = machine.memory_bytes
+            least = float("inf")
             for _, needed, plan in sorted(
                 (step_seconds(matrices[:count], plan, machine), memory_bytes(matrices[:count], plan, machine), plan)
                 for plan in longer
                 if (plan[-1] == "columns") == part
             ):
-                if needed < least or needed == machine.memory_bytes:
+                if needed < least and needed <= machine.memory_bytes:
                     plans.append(plan)
                     least = needed
     return min(plans, key=lambda plan: step_seconds(matrices, plan, machine))

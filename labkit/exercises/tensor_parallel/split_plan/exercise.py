@@ -108,13 +108,13 @@ def _unbeaten(
     matrices: Sequence[Matrix], plans: Sequence[list[str]], machine: Machine, part: bool
 ) -> Iterator[list[str]]:  # fmt: skip
     of_kind = [plan for plan in plans if (plan[-1] == COLUMNS) == part]
-    least = machine.memory_bytes
+    least = math.inf
     for _, needed, plan in sorted(
         (step_seconds(matrices, plan, machine), memory_bytes(matrices, plan, machine), plan) for plan in of_kind
     ):
-        if needed <= least:
+        if needed < least and needed <= machine.memory_bytes:
             yield plan
-            least = math.nextafter(needed, 0)
+            least = needed
 
 
 _WORD, _MEMORY, _EVERY = "no such split", "too much memory", "every plan tried"
