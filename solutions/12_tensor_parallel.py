@@ -742,8 +742,8 @@ for sequence in (False, True):
     print(f"{'tokens apart' if sequence else 'all tokens on every rank'}: activations {peak:.1f} MB at the peak")
 
 # %% [markdown]
-# Most of what is left are gathered tokens: the first matrix of each half keeps its input for backward. Megatron-LM keeps a
-# rank's own tokens, and gathers again in backward.
+# 2.1 of these 6.0 MB are gathered tokens: the first matrix of each half keeps its input for backward. Megatron-LM keeps a
+# rank's own tokens there, and gathers again in backward.
 
 # %% [markdown]
 # ## Bonus: A ring of tokens
