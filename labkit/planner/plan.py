@@ -149,10 +149,10 @@ def _what_would_fit(job: Job, plans: Sequence[Plan]) -> str:
         f"{format_bytes(least.memory.total)} a GPU, and {format_bytes(capacity)} are safe."
     )
     for factor in (2, 4, 8, 16, 32, 64):
-        more = replace(job, num_gpus=job.num_gpus * factor, batch=job.batch * factor)
-        split = layouts(
-            more.model, more.num_gpus, more.batch, node_size=more.machines.node_size, even=job.costs.even_stages
-        )
+        count, size = job.num_gpus * factor, job.machines.node_size
+        whole = count if count < size else -(-count // size) * size
+        more = replace(job, num_gpus=whole, batch=job.batch * factor)
+        split = layouts(more.model, whole, more.batch, node_size=size, even=job.costs.even_stages)
         if all(step_memory(more.model, layout, more.held).total > capacity for layout in split):
             continue
         return f"{said} {more.num_gpus} GPUs would do."

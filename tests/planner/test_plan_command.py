@@ -96,6 +96,7 @@ def test_a_table_of_another_model_names_its_sizes(tmp_path: Path) -> None:
             "use mesh, torchtitan, torchtitan-main and megatron",
         ),
         (("--model", "llama3-405b", "--gpus", "16", "--batch", "16"), "GPUs would do"),
+        (("--model", "llama3-70b", "--gpus", "7", "--batch", "16"), "No plan holds llama3-70b on 7 h100"),
         (("--model", "llama3-8b", "--gpus", "8", "--program", "tea"), "use nanotron and megatron"),
         (("--table", "nowhere.csv", "--out", "out.csv"), "nowhere.csv cannot be read as a table: no such file"),
         (("--table", str(PUBLISHED)), "--table needs --out"),
