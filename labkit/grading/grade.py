@@ -25,8 +25,7 @@ from labkit.grading.sandbox.bubblewrap import KINDS, require
 from labkit.grading.sandbox.cgroup import remove_groups_left_behind
 from labkit.grading.sandbox.gpus import gpus_for_grading
 from labkit.grading.setting import Setting
-from labkit.grading.student import submission_hash
-from labkit.grading.submission import Submission, find_submissions
+from labkit.grading.submission import Submission, find_submissions, submission_hash
 from labkit.grading.variants import Keys, keys_file, keys_for
 from labkit.grading.workers.local_class import LocalClass
 from labkit.grading.workers.worker_process import WorkerProcess

@@ -10,11 +10,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labkit.grading.course import Course
+from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.notebook.rebuild import Rebuilt
 from labkit.grading.score import ExerciseResult, StudentResult
 from labkit.lessons.manifest import Manifest
 
 Cell = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is known of a submission before its hidden cases.
+
+    Attributes:
+        name: Its name.
+        digest: A hash of the file.
+        problem: Why nothing could be read, or "".
+        notes: What was noticed in reading.
+        rebuilt: Its cells; None where nothing could be read.
+        run: What became of its notebook, where that was run.
+        seconds: How long it took.
+    """
+
+    name: str
+    digest: str
+    problem: str
+    notes: tuple[str, ...]
+    rebuilt: Rebuilt | None
+    run: NotebookRun | None
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,11 +31,13 @@ from labkit.grading.preloaded.template import Template
 from labkit.grading.reports.call_picture import call_picture
 from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.student_report import as_json, details, junit_xml, result_json, write_whole
+from labkit.grading.sandbox.page_cache import drop_pages
 from labkit.grading.sandbox.process_tree import end_descendants
+from labkit.grading.sandbox.view import seen_folders
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
-from labkit.grading.second_run import FirstRun, to_replace, with_references
+from labkit.grading.second_run import Begun, FirstRun, to_replace, with_references
 from labkit.grading.setting import Setting
-from labkit.grading.submission import READ_NO_LINK, Submission
+from labkit.grading.submission import Submission, submission_hash
 from labkit.launch.gpu_turns import gpu_turn
 from labkit.lessons.manifest import Exercise
 
@@ -69,6 +68,7 @@ class Grader:
         told = self.setting
         self._hidden = None if told.sandbox == "none" else (*told.course.secrets, told.out, told.alone.parent)
         self._apart = self._case_seconds = 0.0
+        self._begun_ones: dict[str, Begun] = {}
         self._unfinished: dict[str, FirstRun] = {}
         self._files = FileReader(told.limits)
         self.oracle = Oracle(told.course, told.limits, self.preloaded)
@@ -80,19 +80,26 @@ class Grader:
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
-        return self.begin(submission, progress) or self.finish(submission.name, progress)
+        self.begin(submission, progress)
+        return self.go_on(submission.name, progress) or self.finish(submission.name, progress)
 
-    def begin(self, submission: Submission, progress: Progress) -> StudentResult | None:
-        """Grade a submission up to its second run; None where there is one, and no report is written before it."""
+    def begin(self, submission: Submission, progress: Progress) -> None:
+        """Read a submission and run its notebook."""
         with self._own_folder(progress) as folder:
-            first = self._first_run(submission, folder, progress)
+            self._begun_ones[submission.name] = self._begun(submission, folder, progress)
+
+    def go_on(self, name: str, progress: Progress) -> StudentResult | None:
+        """Try the hidden cases of what `begin` began; None where a second run follows, and no report is written yet."""
+        begun = self._begun_ones.pop(name)
+        with self._own_folder(progress) as folder:
+            first = self._first_run(begun, folder, progress)
             if self.setting.second_run and first.is_run_twice(self.setting.course):
-                self._unfinished[submission.name] = first
+                self._unfinished[name] = first
                 return None
             return self._concluded(first, first.result.exercises)
 
     def finish(self, name: str, progress: Progress) -> StudentResult:
-        """Do the second run of a submission that `begin` left unfinished, and write its reports."""
+        """Do the second run of a submission that `go_on` left unfinished, and write its reports."""
         first = self._unfinished.pop(name)
         with self._own_folder(progress) as folder:
             return self._concluded(first, self._second_run(first, folder, progress))
@@ -126,37 +133,49 @@ class Grader:
             self._reader.end_the_rest()
         end_descendants(keep=[self.preloaded.pid, *kept])
 
-    def _first_run(self, submission: Submission, folder: Path, progress: Progress) -> FirstRun:
-        started, self._apart, self._case_seconds = time.monotonic(), 0.0, 0.0
+    def _begun(self, submission: Submission, folder: Path, progress: Progress) -> Begun:
+        """Read a submission and run its notebook.
+
+        Its kernel can call the checks' oracles, so it has ended before any rank knows an input of a hidden case.
+        """
+        started, self._apart = time.monotonic(), 0.0
         progress("reading")
-        fingerprint = self.setting.fingerprint()
         digest = submission_hash(submission.path)
         notebook = self._files.read(submission)
         if problem := notebook.problem or other_lesson(notebook, self.setting.course):
-            unread = unreadable(submission.name, problem, self.setting.course, digest, fingerprint)
-            return FirstRun(unread, None, time.monotonic() - started, 0.0)
+            return Begun(submission.name, digest, problem, (), None, None, time.monotonic() - started)
         rebuilt = rebuild(notebook.cells, self.setting.course.pristine, self.setting.limits)
         run = None
         if not self.setting.points_only:
-            # Its kernel can call the checks' oracles, so it has ended before any rank knows an input of a hidden case.
             progress("running the notebook")
             run = self._execute(rebuilt, folder)
+        return Begun(
+            submission.name, digest, "", notebook.notes, rebuilt, run, time.monotonic() - started - self._apart
+        )
+
+    def _first_run(self, begun: Begun, folder: Path, progress: Progress) -> FirstRun:
+        started, self._apart, self._case_seconds = time.monotonic(), 0.0, 0.0
+        fingerprint, rebuilt, run = self.setting.fingerprint(), begun.rebuilt, begun.run
+        if rebuilt is None:
+            unread = unreadable(begun.name, begun.problem, self.setting.course, begun.digest, fingerprint)
+            return FirstRun(unread, None, begun.seconds, 0.0)
         with self._gpu(progress):
-            drawn = self.setting.drawn.get(submission.name)
+            drawn = self.setting.drawn.get(begun.name)
             exercises = self._probe(rebuilt, folder, progress, drawn)
         result = StudentResult(
-            name=submission.name,
+            name=begun.name,
             problem="",
             exercises=exercises,
-            notes=tuple(steady(note) for note in notebook.notes + rebuilt.notes),
+            notes=tuple(steady(note) for note in begun.notes + rebuilt.notes),
             notebook_summary=run.summary if run else "",
             cell_notes=_cell_notes(run) if run else (),
             predictions=guesses(rebuilt, self.setting.course.revealed, run.revealed if run else {}),
-            submission_hash=digest,
+            submission_hash=begun.digest,
             course_hash=fingerprint,
             sources=rebuilt.sources(),
         )
-        return FirstRun(result, rebuilt, time.monotonic() - started - self._apart, self._case_seconds)
+        seconds = begun.seconds + time.monotonic() - started - self._apart
+        return FirstRun(result, rebuilt, seconds, self._case_seconds)
 
     def _concluded(self, first: FirstRun, exercises: tuple[ExerciseResult, ...]) -> StudentResult:
         result = first.result
@@ -232,8 +251,17 @@ class Grader:
         with self._among_kernels(fcntl.LOCK_EX):
             progress("what stands on a mistake")
             self._template.end_ranks()
-            with self._gpu(progress):
-                return tuple(self._again(each, results, rebuilt, secret, folder) for each in results)
+            try:
+                with self._gpu(progress):
+                    return tuple(self._again(each, results, rebuilt, secret, folder) for each in results)
+            finally:
+                self._forget_what_was_read()
+
+    def _forget_what_was_read(self) -> None:
+        """Leave no trace of what these ranks read in this machine's memory: a later sandbox would see it."""
+        if self.setting.sandbox != "none":
+            self._template.end_ranks()
+            drop_pages(seen_folders())
 
     def _again(
         self,
@@ -333,21 +361,6 @@ def _picture(outcome: Outcome, case: HiddenCase) -> str:
         return ""
     failed = failure.get("rank") if failure.get("kind") in ("exception", "died", "bad_result") else None
     return call_picture(outcome.calls, case.world_size, failed)
-
-
-def submission_hash(path: Path) -> str:
-    """Return a hash of the file handed in, or "no file" where there is none that can be read."""
-    digest = hashlib.sha256()
-    try:
-        with open(os.open(path, READ_NO_LINK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would keep us waiting for ever
-                return "no file"
-            for _ in range(64):
-                digest.update(file.read(1 << 20))
-            digest.update(str(os.fstat(file.fileno()).st_size).encode())
-    except OSError:
-        return "no file"
-    return digest.hexdigest()
 
 
 def unreadable(name: str, problem: str, course: Course, digest: str, fingerprint: str) -> StudentResult:

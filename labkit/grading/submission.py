@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -347,3 +348,18 @@ def _unique(found: Sequence[Submission], notes: list[str]) -> list[Submission]:
         taken[name.casefold()] = submission.path
         unique.append(replace(submission, name=name))
     return sorted(unique, key=lambda each: each.name)
+
+
+def submission_hash(path: Path) -> str:
+    """Return a hash of the file handed in, or "no file" where there is none that can be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(os.open(path, READ_NO_LINK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would keep us waiting for ever
+                return "no file"
+            for _ in range(64):
+                digest.update(file.read(1 << 20))
+            digest.update(str(os.fstat(file.fileno()).st_size).encode())
+    except OSError:
+        return "no file"
+    return digest.hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from grading.conftest import SANDBOX
 from grading.small_lesson import POINTS, RIGHT, notebook, write_course, write_submission
+from labkit.grading import student
 from labkit.grading.course import find_course
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
@@ -60,7 +61,17 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str
         "zz-once": RIGHT,
     }.items():
         write_submission(handed_in / f"{name}.ipynb", answers)
-    report = grade([handed_in], "90", out, jobs=2, course=course, points_only=True, sandbox=SANDBOX, progress=False)
+    send, together = LocalClass._send, []
+
+    def noted(self: LocalClass, busy: Any, submission: Submission, asked: dict[str, str]) -> None:
+        send(self, busy, submission, asked)
+        together.append(sorted(each.op for each in self._workers if each.submission is not None))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalClass, "_send", noted)
+        report = grade([handed_in], "90", out, jobs=2, course=course, points_only=True, sandbox=SANDBOX, progress=False)
+    assert ["begin"] * 2 in together and ["go on"] * 2 in together
+    assert together.count(["finish"]) == 3 and max(len(set(ops)) for ops in together) == 1
     pages = {entry.name: "".join(path.read_text() for path in (out / entry.name).iterdir()) for entry in report}
     written = {entry.name: (out / entry.name / "result.json").stat().st_mtime_ns for entry in report}
     assert min(written, key=written.__getitem__) == "zz-once", "a second run came before the last first run"
@@ -159,13 +170,18 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
                     seen.append("alone" if probed.is_set() else "a kernel is there")
         return exercise(self, what, *args)
 
+    def dropped(folders: Sequence[Path]) -> None:
+        assert Path("/usr") in folders and any(Path(student.__file__).is_relative_to(each) for each in folders)
+        seen.append("what it read is forgotten")
+
+    monkeypatch.setattr(student, "drop_pages", dropped)
     for name, put in (("_execute", kernel), ("_probe", all_cases), ("_exercise", noted)):
         monkeypatch.setattr(Grader, name, put)
     alone = tmp_path / "run" / "alone"
     alone.touch()
     setting = Setting(course, tmp_path / "out", b"k" * 32, Limits(), alone, sandbox=SANDBOX)
     result = grader(setting).grade(Submission("stands", path), lambda words: None)
-    assert seen == ["its own kernel has ended", "cases begin", "alone"]
+    assert seen == ["its own kernel has ended", "cases begin", "alone", "what it read is forgotten"]
     assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
 
 

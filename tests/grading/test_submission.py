@@ -10,8 +10,7 @@ import pytest
 
 from grading.small_lesson import RIGHT, notebook, write_submission
 from labkit.errors import ConfigError
-from labkit.grading.student import submission_hash
-from labkit.grading.submission import Submission, find_submissions, read_submission, safe_name
+from labkit.grading.submission import Submission, find_submissions, read_submission, safe_name, submission_hash
 
 
 def names(found: list[Submission]) -> list[str]:

@@ -10,8 +10,7 @@ from labkit.grading.reports.class_report import find_copies, read_works
 from labkit.grading.reports.copies import Copies
 from labkit.grading.reports.copies_page import copies_page
 from labkit.grading.reports.student_report import write_whole
-from labkit.grading.student import submission_hash
-from labkit.grading.submission import find_submissions
+from labkit.grading.submission import find_submissions, submission_hash
 from labkit.lessons.catching_up import read_pack
 from labkit.links import refuse_links
 from labkit.progress import Told, untold

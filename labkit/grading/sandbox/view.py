@@ -99,6 +99,11 @@ def shown_in_scratch() -> list[Path]:
     return [path for path in _shown() if is_below(path, Path(SCRATCH))]
 
 
+def seen_folders() -> list[Path]:
+    """Return the folders whose files all sandboxes of this machine share."""
+    return [Path("/usr"), *(path for path in map(Path, _SYSTEM) if path.is_dir() and not path.is_symlink()), *_shown()]
+
+
 def _shown() -> list[Path]:
     shown = [*python_folders(), PACKAGE]
     return [path for path in shown if not any(is_below(path, other) for other in [*shown, Path("/usr")])]

@@ -16,8 +16,8 @@ from labkit.grading.course import Course
 from labkit.grading.file_reader import FileReader
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.setting import Setting, fault_words, lost_words
-from labkit.grading.student import submission_hash, unreadable, write_reports
-from labkit.grading.submission import Submission, SubmittedNotebook, opened_submission
+from labkit.grading.student import unreadable, write_reports
+from labkit.grading.submission import Submission, SubmittedNotebook, opened_submission, submission_hash
 from labkit.grading.workers import dask_worker
 from labkit.grading.workers.local_class import TRIES
 

@@ -1,6 +1,8 @@
-"""A class on this machine: workers beside each other, each with one submission in hand; second runs come last.
+"""A class on this machine: workers beside each other, each with one submission in hand.
 
-Ranks of a second run hold answers, so nothing of any other submission runs at the same time or is still to come.
+What could tell each other something worth points is not alive at the same time. A notebook's kernel can call the
+checks' oracles, and ranks of hidden cases know inputs: workers run some notebooks, and when these have ended, their
+cases. Ranks of a second run hold answers: they come last, one after another.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from typing import TYPE_CHECKING
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.setting import Setting, fault_words, lost_words
-from labkit.grading.student import WAITING, submission_hash, unreadable, write_reports
-from labkit.grading.submission import Submission
+from labkit.grading.student import WAITING, unreadable, write_reports
+from labkit.grading.submission import Submission, submission_hash
 from labkit.grading.workers.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+_BATCH = 8
+"""How many notebooks a worker runs before their cases, where there are several workers: few wait for the slowest."""
 TRIES = 2
 """How often a submission is tried whose worker ends."""
 
@@ -29,7 +33,9 @@ class _Busy:
     """One worker and what it is doing."""
 
     worker: WorkerProcess
+    begun: list[Submission] = field(default_factory=list)
     submission: Submission | None = None
+    op: str = ""
     since: float = 0.0
     stage: str = ""
     stage_since: float = 0.0
@@ -81,10 +87,12 @@ class LocalClass:
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Busy] = []
         self._unfinished: list[tuple[_Busy, Submission]] = []
+        self._to_begin = 0
         self._done = 0
         try:
             for _ in range(self.num_workers):
-                self._hand_out(self._start())
+                self._start()
+            self._hand_out()
             while self._done < total:
                 for key, _ in self._selector.select(0.5):
                     self._listen(key.data)
@@ -105,44 +113,55 @@ class LocalClass:
         self._workers.append(busy)
         return busy
 
-    def _hand_out(self, busy: _Busy) -> None:
-        busy.submission = None
-        if not self._waiting:
-            self._finish_one()
-            return
-        submission = self._waiting.pop()
+    def _hand_out(self) -> None:
+        """Give everybody who has nothing in hand what may run beside the rest."""
+        idle = [each for each in self._workers if each.submission is None]
+        running = {each.op for each in self._workers if each.submission is not None}
+        if not running and not any(each.begun for each in self._workers):
+            self._to_begin = 1 if self.num_workers == 1 else _BATCH * self.num_workers
+        if running <= {"begin"} and self._to_begin and self._waiting:
+            while idle and self._to_begin and self._waiting:
+                self._begin(idle.pop())
+        elif running <= {"go on"} and any(each.begun for each in self._workers):
+            self._to_begin = 0
+            for busy in idle:
+                if busy.begun:
+                    submission = busy.begun.pop(0)
+                    self._send(busy, submission, {"op": "go on", "name": submission.name})
+        elif not running and self._unfinished:
+            busy, submission = self._unfinished.pop(0)
+            self._send(busy, submission, {"op": "finish", "name": submission.name})
+
+    def _begin(self, busy: _Busy) -> None:
+        submission, self._to_begin = self._waiting.pop(), self._to_begin - 1
         path = submission.path.parent.resolve() / submission.path.name  # were it a link by now, it is not followed
         about = {"name": submission.name, "path": str(path), "problem": submission.problem}
         self._send(busy, submission, {"op": "begin", **about})
 
-    def _finish_one(self) -> None:
-        """Have the next second run begin, when nothing else runs or is still to come."""
-        if self._unfinished and not self._waiting and not any(each.submission for each in self._workers):
-            busy, submission = self._unfinished.pop(0)
-            self._send(busy, submission, {"op": "finish", "name": submission.name})
-
-    @staticmethod
-    def _send(busy: _Busy, submission: Submission, asked: dict[str, object]) -> None:
-        busy.submission, busy.since, busy.stage = submission, time.monotonic(), "starting"
+    def _send(self, busy: _Busy, submission: Submission, asked: dict[str, str]) -> None:
+        busy.submission, busy.op, busy.since, busy.stage = submission, asked["op"], time.monotonic(), "starting"
         busy.worker.channel.send(asked)
 
     def _listen(self, busy: _Busy) -> None:
         for frame in busy.worker.channel.receive():
-            if frame.header["op"] == "stage":
+            said = str(frame.header["op"])
+            if said == "stage":
                 busy.enter(str(frame.header["stage"]))
-            elif frame.header["op"] == "graded":
-                self._done += 1
-                self._hand_out(busy)
-            elif frame.header["op"] == "unfinished":
+            elif said in ("begun", "unfinished", "graded"):
                 assert busy.submission is not None
-                self._unfinished.append((busy, busy.submission))
-                self._hand_out(busy)
-            elif frame.header["op"] == "crashed":
+                if said == "begun":
+                    busy.begun.append(busy.submission)
+                elif said == "unfinished":
+                    self._unfinished.append((busy, busy.submission))
+                self._done += said == "graded"
+                busy.submission = None
+            elif said == "crashed":
                 self._crashed(busy, str(frame.header["error"]), str(frame.header["traceback"]))
             else:
                 raise EnvironmentProblem(f"while grading {frame.header['name']}: {frame.header['error']}")
         if busy.worker.channel.closed:
             self._lost(busy, "was ended")
+        self._hand_out()
 
     def _lost(self, busy: _Busy, why: str) -> None:
         """Grade what a lost worker had in hand once more; the second time say so in its report.
@@ -151,7 +170,7 @@ class LocalClass:
         """
         submission = busy.submission
         self._end(busy)
-        self._waiting += [each for worker, each in self._unfinished if worker is busy]
+        self._waiting += [*busy.begun, *(each for worker, each in self._unfinished if worker is busy)]
         self._unfinished = [each for each in self._unfinished if each[0] is not busy]
         if submission is not None:
             count = self.tries[submission.name] = self.tries.get(submission.name, 0) + 1
@@ -160,9 +179,8 @@ class LocalClass:
             else:
                 self._report_problem(submission, lost_words(why, count))
         if self._waiting:
-            self._hand_out(self._start())
-        else:
-            self._finish_one()
+            self._start()
+        self._hand_out()
 
     def _crashed(self, busy: _Busy, error: str, trace: str) -> None:
         """Tell of a fault in the grader itself: this submission has no score yet, the others are graded."""
@@ -170,7 +188,7 @@ class LocalClass:
         assert submission is not None
         print(f"grading {submission.name} failed because of a fault in the grader:\n{trace}", file=sys.stderr)
         self._report_problem(submission, fault_words(error))
-        self._hand_out(busy)
+        busy.submission = None
 
     def _report_problem(self, submission: Submission, problem: str) -> None:
         course = self.setting.course

@@ -13,9 +13,10 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labkit.errors import LabkitError
 from labkit.grading.frames import read_frame, write_frame
@@ -23,7 +24,6 @@ from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.sandbox.process_tree import become_subreaper, end_descendants
 
 if TYPE_CHECKING:
-    from labkit.grading.score import StudentResult
     from labkit.grading.student import Grader
 
 _PR_SET_PDEATHSIG = 1
@@ -67,8 +67,6 @@ def _work(sock: socket.socket, preloaded: Preloaded) -> None:
 
 
 def _serve(sock: socket.socket, grader: Grader) -> None:
-    from labkit.grading.submission import Submission
-
     while (frame := read_frame(sock)) is not None:
         asked, name = frame.header, frame.header["name"]
 
@@ -76,18 +74,31 @@ def _serve(sock: socket.socket, grader: Grader) -> None:
             write_frame(sock, {"op": "stage", "name": name, "stage": stage})
 
         try:
-            if asked["op"] == "finish":
-                result: StudentResult | None = grader.finish(name, progress)
-            else:
-                does = grader.begin if asked["op"] == "begin" else grader.grade
-                result = does(Submission(name, Path(asked["path"]), asked["problem"]), progress)
+            said = _done(grader, asked, progress)
         except LabkitError as error:
             write_frame(sock, {"op": "failed", "name": name, "error": str(error)})
         except Exception as error:
             about = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
             write_frame(sock, {"op": "crashed", "name": name, **about})
         else:
-            write_frame(sock, {"op": "graded" if result else "unfinished", "name": name})
+            write_frame(sock, {"op": said, "name": name})
+
+
+def _done(grader: Grader, asked: Mapping[str, Any], progress: Callable[[str], None]) -> str:
+    """Do what is asked and return what became of it: "begun", "unfinished" or "graded"."""
+    from labkit.grading.submission import Submission
+
+    if asked["op"] == "finish":
+        grader.finish(asked["name"], progress)
+    elif asked["op"] == "go on":
+        return "graded" if grader.go_on(asked["name"], progress) else "unfinished"
+    else:
+        submission = Submission(asked["name"], Path(asked["path"]), asked["problem"])
+        if asked["op"] == "begin":
+            grader.begin(submission, progress)
+            return "begun"
+        grader.grade(submission, progress)
+    return "graded"
 
 
 if __name__ == "__main__":
