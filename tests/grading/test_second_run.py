@@ -187,16 +187,16 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
 
 @pytest.mark.long
 def test_what_a_lost_worker_had_not_finished_is_graded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish, killed = LocalClass._finish_one, []
+    hand_out, killed = LocalClass._hand_out, list[Any]()
 
     def once_killed(self: LocalClass) -> None:
-        if self._unfinished and not killed and not self._waiting and not any(each.submission for each in self._workers):
+        if self._unfinished and not killed:
             killed.append(self._unfinished[0][0].worker.process)
             killed[0].kill()
         else:
-            finish(self)
+            hand_out(self)
 
-    monkeypatch.setattr(LocalClass, "_finish_one", once_killed)
+    monkeypatch.setattr(LocalClass, "_hand_out", once_killed)
     course, out = _course(tmp_path / "course"), tmp_path / "out"
     path = write_submission(tmp_path / "stands.ipynb", RIGHT | WRONG | {"shift": ON_DOUBLE})
     (entry,) = grade([path], "90", out, jobs=1, course=course, points_only=True, sandbox=SANDBOX, progress=False)

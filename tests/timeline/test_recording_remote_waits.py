@@ -236,7 +236,7 @@ def test_who_waits_for_whose_answer_is_said_while_they_wait(tmp_path: Path) -> N
         "rank 2 waits in to_here for an object on rank 3, and rank 3 has finished",
         "rank 3 waits in Future.wait, for a future that nobody has completed",
     ]
-    ranks, end = start_ranks(stuck, 4, tmp_path), time.monotonic() + 60
+    ranks, end = start_ranks(stuck, 4, tmp_path), time.monotonic() + 240
     try:
         said: list[str] = []
         while said != wanted and time.monotonic() < end:
