@@ -149,7 +149,7 @@ def audit(
         seen.resumed = _resumed(probes, seen, fn, given, world, resume, seed, timeout, entries, watched_s)
     if late and probes is not None:
         every = schedules(seen, seen.num_calls)
-        _announce("with one rank late after the other", len(every) * watched_s)
+        _announce("with one rank late after the other, then two at a time", len(every) * watched_s)
         clock = any(reads_clock(call.source) for call in seen.calls[:1])
         seen.lateness = paused(
             probes, seen, fn, given, world, steps, every, seed, timeout, entries, reads_clock=clock

@@ -13,7 +13,7 @@ from labkit.auditing.bits import digest, tensors_of, unseen
 from labkit.auditing.mishap import Mishap
 from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator, written_by
-from labkit.simulator.state import VirtualRank, memory_of
+from labkit.simulator.state import VirtualRank, current_rank, memory_of
 
 _NEEDS_ITS_ARGUMENTS = ("mm", "addmm", "bmm", "baddbmm", "mul", "convolution")
 """Operators whose backward pass reads what they were given."""
@@ -21,6 +21,14 @@ _ADDS = ("add_", "sub_", "addcmul_", "addcdiv_")
 _OVERWRITES = ("copy_", "zero_", "fill_")
 _OF_MANY = "_foreach_"
 _SERVES = "rpc_serve"
+_FOR = "() for "
+"""Between function and caller in the name of a thread that handles a remote call."""
+
+
+def caller_served() -> str:
+    """Return the worker whose call this thread handles, "" in any other thread."""
+    rank = current_rank()
+    return "" if rank is None else rank.clock.label.partition(_FOR)[2]
 
 
 class Exchanged:
@@ -93,7 +101,7 @@ class Exchanged:
 
     def _serves(self, rank: VirtualRank, known: Operator, args: Any, kwargs: Any, step: int) -> None:
         """Note what is read and written for another rank, in a thread that serves it."""
-        name, _, caller = rank.clock.label.partition("() for ")
+        name, _, caller = rank.clock.label.partition(_FOR)
         if not caller:
             return
         self.serves = True

@@ -16,7 +16,8 @@ class Change:
     """The one thing that a further run changes, to learn what a finding would save.
 
     Attributes:
-        kind: "free", "later" and "joined" are calls on the lines (labkit.simulator.what_if); "reads" are values read
+        kind: "free", "later", "joined" and "tensors" are calls on the lines (labkit.simulator.what_if): they take no
+            time, are waited for at the step, are one message, or make no objects of tensors; "reads" are values read
             there, "spread" is what the rank computes there, "placed" is where ranks are.
         words: The change as a report says it, such as "without these barriers".
         sources: The program's lines.

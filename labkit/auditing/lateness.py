@@ -1,4 +1,4 @@
-"""Whether a run ends the same whoever is late: a rank is paused at its calls or steps, and the values are compared."""
+"""Whether a run ends the same whoever is late: ranks are paused at calls or steps, and the values are compared."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from types import TracebackType
 
 import torch
 
 from labkit.auditing.bits import same_bits
-from labkit.auditing.origins import decided_by_chance
+from labkit.auditing.origins import decided_by_chance, keeps_first
 from labkit.auditing.probes import Place, Probes
 from labkit.auditing.seen import Seen
 from labkit.errors import LabkitError, RankFailed, RunError
@@ -19,14 +20,18 @@ from labkit.failures.records import Pause
 
 MOST_RANKS = 8
 """So many ranks are late in turn, spread over the world."""
+MOST_IN_PAIRS = 5
+"""So many of them are late two at a time, too: each with each other."""
 _TIMES = 10
 """So many times as long as the run takes, at least, is a rank late: longer than anything that others do meanwhile."""
 _SMALL = 8
 """Elements of what may be a time that ranks tell each other."""
 _COMPARED = ("parameter", "input", "loss", "gradient", "sent")
+_ANSWERED = "answered"
 _OUTSIDE = ("site-packages", "dist-packages", "/labkit/", "<frozen")
 
-Rerun = Callable[[tuple[Pause, ...]], Probes]
+Pauses = tuple[Pause, ...]
+Rerun = Callable[[Pauses], Probes]
 """Runs the program again with these pauses, and returns its values; raises RunError where it fails."""
 
 
@@ -35,7 +40,7 @@ class Late:
     """The fewest delays with which a run was seen to end otherwise.
 
     Attributes:
-        pause: Who is late, at how many of its calls or steps, and by how much.
+        pauses: Who is late, at how many of its calls or steps, and by how much.
         error: How the run failed, "" where it came to its end.
         place: The first value that differs, None where the run failed.
         other: The rank on which it does.
@@ -44,7 +49,7 @@ class Late:
         runs: How many runs it took.
     """
 
-    pause: Pause
+    pauses: Pauses
     error: str
     place: Place | None
     other: int
@@ -64,8 +69,8 @@ class _Ending:
     source: str = ""
 
 
-def schedules(seen: Seen, calls: dict[int, int]) -> list[Pause]:
-    """Return who is to be late: each rank at all its calls, the first and the last rank at all their steps.
+def schedules(seen: Seen, calls: dict[int, int]) -> list[Pauses]:
+    """Return who is to be late: each rank at all its calls, the first and the last at all their steps, and pairs.
 
     Args:
         seen: What was seen of the run with nobody late.
@@ -73,13 +78,22 @@ def schedules(seen: Seen, calls: dict[int, int]) -> list[Pause]:
     """
     seconds = float(f"1e{math.ceil(math.log10(_TIMES * max(100, seen.timeline.makespan_ns) / 1e9))}")
     size = seen.world_size
-    ranks = sorted({round(place * (size - 1) / max(1, min(size, MOST_RANKS) - 1)) for place in range(MOST_RANKS)})
-    found = [Pause(rank, seconds, calls[rank], call=1) for rank in ranks if rank < size and calls.get(rank)]
+    at_calls = {
+        rank: Pause(rank, seconds, calls[rank], call=1) for rank in _spread(size, MOST_RANKS) if calls.get(rank)
+    }
     steps = {rank: seen.num_steps.get(rank, 0) for rank in (0, size - 1)}
-    return found + [Pause(rank, seconds, number, step=1) for rank, number in steps.items() if number]
+    alone = [*at_calls.values(), *(Pause(rank, seconds, number, step=1) for rank, number in steps.items() if number)]
+    some = [at_calls[rank] for rank in _spread(size, MOST_IN_PAIRS) if rank in at_calls]
+    return [(one,) for one in alone] + (list(combinations(some, 2)) if size > 2 else [])
 
 
-def late(base: Probes, rerun: Rerun, seen: Seen, every: list[Pause], *, reads_clock: bool) -> Late | str:
+def _spread(size: int, most: int) -> list[int]:
+    """Return at most so many ranks, the first and the last among them."""
+    most = min(size, most)
+    return sorted({round(place * (size - 1) / max(1, most - 1)) for place in range(most)})
+
+
+def late(base: Probes, rerun: Rerun, seen: Seen, every: list[Pauses], *, reads_clock: bool) -> Late | str:
     """Return the fewest delays with which a run ends otherwise, "" where it ends the same, else why nobody can say.
 
     Args:
@@ -90,34 +104,48 @@ def late(base: Probes, rerun: Rerun, seen: Seen, every: list[Pause], *, reads_cl
         reads_clock: Whether the program reads a clock, and so may tell other ranks how long something took.
     """
     small = _SMALL if reads_clock else 0
-    answers = seen.any_source and all(seen.any_source.values())
-    runs, rounding = 0, False
+    by_messages = bool(seen.any_source) and all(seen.any_source.values())
+    runs, answers = 0, by_messages
 
-    def ending(pause: Pause) -> _Ending | None:
-        nonlocal runs, rounding
+    def ending(pauses: Pauses) -> _Ending | None:
+        nonlocal runs, answers
         runs += 1
         try:
-            found = _parted(base, rerun((pause,)), small)
+            other = rerun(pauses)
         except RunError as error:
             return None if _is_a_time_limit(error) else _Ending(_first_line(error), source=_failed_at(error))
-        rounding = rounding or found == "rounding"
-        return None if isinstance(found, str) or answers else found
+        if by_messages or _parted(base, other, small, (_ANSWERED,)) is not None:
+            answers = True
+            return None
+        return _parted(base, other, small)
 
-    for pause in every:
-        found = ending(pause)
-        if found is None:
-            continue
-        while pause.times > 1:
-            half = pause.times // 2
-            parts = _part(pause, 0, half), _part(pause, half, pause.times - half)
-            smaller = next(((part, one) for part in parts if (one := ending(part)) is not None), None)
-            if smaller is None:
-                break
-            pause, found = smaller
-        return Late(pause, found.error, found.place, found.rank, found.by, _line(seen, found), runs)
+    for pauses in every:
+        found = ending(pauses)
+        if found is not None:
+            pauses, found = _fewest(pauses, found, ending)
+            return Late(pauses, found.error, found.place, found.rank, found.by, _line(seen, found), runs)
     if answers:
-        return "each message is answered as it comes: the results of an asynchronous server hang on who is late"
+        return "each message or call is answered as it comes: the results of an asynchronous server hang on who is late"
     return ""
+
+
+def _fewest(pauses: Pauses, found: _Ending, ending: Callable[[Pauses], _Ending | None]) -> tuple[Pauses, _Ending]:
+    """Return the pauses of which none can go and none can be halved, and how the run ends with them."""
+    number = 0
+    while number < len(pauses):
+        others, pause = (pauses[:number], pauses[number + 1 :]), pauses[number]
+        less: list[Pauses] = [()] if len(pauses) > 1 else []
+        if pause.times > 1:
+            half = pause.times // 2
+            less += [(_part(pause, 0, half),), (_part(pause, half, pause.times - half),)]
+        tried = ((others[0] + part + others[1], part) for part in less)
+        smaller = next(((some, part, one) for some, part in tried if (one := ending(some)) is not None), None)
+        if smaller is None:
+            number += 1
+            continue
+        pauses, part, found = smaller
+        number = 0 if not part else number
+    return pauses, found
 
 
 def _part(pause: Pause, skips: int, times: int) -> Pause:
@@ -127,11 +155,10 @@ def _part(pause: Pause, skips: int, times: int) -> Pause:
     return replace(pause, step=(pause.step or 1) + skips, times=times)
 
 
-def _parted(base: Probes, other: Probes, small: int) -> _Ending | str:
-    """Return the first value that both runs have and that is not the same; "rounding" where no other differs."""
-    found = ""
+def _parted(base: Probes, other: Probes, small: int, kinds: tuple[str, ...] = _COMPARED) -> _Ending | None:
+    """Return the first value of these kinds that both runs have and that differs by more than rounding explains."""
     for place, values in sorted(base.values.items(), key=lambda item: item[0].step):
-        if place.kind not in _COMPARED:
+        if place.kind not in kinds:
             continue
         for rank, value in sorted(values.items()):
             there = other.values.get(place, {}).get(rank)
@@ -139,10 +166,9 @@ def _parted(base: Probes, other: Probes, small: int) -> _Ending | str:
                 continue
             by = _farthest(value, there)
             if by is not None and by <= _explained(value):
-                found = "rounding"
                 continue
             return _Ending("", place, rank, float("inf") if by is None else by, base.sources.get(place, ""))
-    return found
+    return None
 
 
 def _farthest(one: torch.Tensor, other: torch.Tensor) -> float | None:
@@ -181,9 +207,12 @@ def _failed_at(error: BaseException) -> str:
 
 
 def _line(seen: Seen, found: _Ending) -> str:
-    """Return where the order got in: a receive from any rank, what asks a clock or a file, else what differs."""
+    """Return where the order got in: where what came is taken, what asks a clock or a file, else what differs."""
     if seen.any_source and not found.error:
         return next(iter(seen.any_source))
+    kept = [line for name, source in seen.handlers.items() if (line := keeps_first(source, name))]
+    if kept and not found.error:
+        return kept[0]
     if found.error and found.source and "called" not in found.error:
         return found.source  # it failed by itself, and not because ranks no longer meet
     sources = [found.source, *(call.source for call in seen.calls), *(step.optimizer_made for step in seen.steps)]

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 _MOST_HOPS = 4
 _KEEPS = ("append", "extend", "add", "update")
+_CHANGES = (*_KEEPS, "insert", "put", "copy_", "add_", "sub_")
 _CLOCKS = ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns")
 _BY_CHANCE = (*_CLOCKS, "exists", "is_file", "getmtime", "glob", "listdir", "is_completed", "is_success")
 """What answers otherwise sooner or later."""
@@ -122,6 +123,22 @@ def kept_at(source: str) -> str:
         if (stores or appends) and _names(node) & made:
             return _at(source, int(getattr(node, "lineno", 0)))
     return ""
+
+
+def keeps_first(source: str, function: str) -> str:
+    """Return the first line at which a function of a file keeps something beyond its own end, "" for none."""
+    tree, _ = _tree(source)
+    found = []
+    for scope in ast.walk(tree) if tree is not None else ():
+        if not isinstance(scope, _SCOPES) or scope.name != function:
+            continue
+        for node in _within(scope):
+            stores = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript | ast.Attribute)
+            adds = isinstance(node, ast.AugAssign)
+            calls = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _name(node) in _CHANGES
+            if stores or adds or calls:
+                found.append(int(getattr(node, "lineno", 0)))
+    return _at(source, min(found)) if found else ""
 
 
 def first_of(source: str) -> str:

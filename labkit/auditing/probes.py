@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from labkit.auditing.bits import kept, tensors_of, unseen
+from labkit.auditing.exchanged import caller_served
 from labkit.auditing.meeting import Shot
 from labkit.auditing.rank_watch import RankWatch, line
 
@@ -24,8 +25,8 @@ class Place:
 
     Attributes:
         step: In which training step.
-        kind: "parameter", "input", "output", "function", "loss", "gradient", "random", "rate", "sent" to others, or
-            "state", of an optimizer.
+        kind: "parameter", "input", "output", "function", "loss", "gradient", "random", "rate", "sent" to others,
+            "answered" by others, or "state", of an optimizer.
         name: Of the parameter, the module, or the line.
         number: How many of the kind and name came before in the step.
     """
@@ -64,6 +65,8 @@ class Probes:
         found = tensors_of(value)
         if mine.step >= self.steps or not found or found[0].numel() > _LARGEST:
             return
+        if caller := caller_served():
+            name += f" for {caller}"  # in the order of its calls: others may come between
         key = (mine.rank, mine.step, kind, name)
         number = self._counts.get(key, 0)
         self._counts[key] = number + 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from labkit.auditing.against import Parting, parting
 from labkit.auditing.finding import Change, Finding
 from labkit.auditing.hooks import watched
-from labkit.auditing.lateness import Late, late
+from labkit.auditing.lateness import Late, Pauses, late
 from labkit.auditing.probes import STEPS, Probes
 from labkit.auditing.rank_watch import Enough
 from labkit.auditing.resuming import Resumed, resumed_apart
@@ -21,7 +21,6 @@ from labkit.auditing.seen import Seen
 from labkit.auditing.watch import Watch
 from labkit.auditing.what_if import Changed, told
 from labkit.errors import LabkitError, RunTimeout
-from labkit.failures.records import Pause
 from labkit.launch.rank import set_span_recorder
 from labkit.scripts import Script
 from labkit.simulator.regions import span
@@ -55,7 +54,7 @@ _under_way: list[tuple[Watch, Mode]] = []
 def run_watched(
     fn: Callable[..., object], args: tuple[object, ...], world: VirtualWorld, steps: int | None, seed: int,
     timeout: float | None, *, echo: bool, probes: Probes | None = None, mode: Mode = nullcontext,
-    pauses: tuple[Pause, ...] = (), change: Change | None = None,
+    pauses: Pauses = (), change: Change | None = None,
 ) -> Seen:  # fmt: skip
     """Return what was seen of a run, in which ranks are paused or one thing is changed."""
     is_script = isinstance(fn, Script)
@@ -154,11 +153,11 @@ def parted(
 
 def paused(
     base: Probes, seen: Seen, fn: Callable[..., object], args: tuple[object, ...], world: VirtualWorld,
-    steps: int | None, every: list[Pause], seed: int, timeout: float | None, entries: list[Path], *, reads_clock: bool,
+    steps: int | None, every: list[Pauses], seed: int, timeout: float | None, entries: list[Path], *, reads_clock: bool,
 ) -> Late | str:  # fmt: skip
     """Return the fewest delays with which a run ends otherwise, "" where it ends the same, else why nobody can say."""
 
-    def rerun(pauses: tuple[Pause, ...]) -> Probes:
+    def rerun(pauses: Pauses) -> Probes:
         probes = Probes(steps=base.steps, keeps_sent=True)
         with beside(entries):
             run_watched(fn, args, world, steps, seed, timeout, echo=False, probes=probes, pauses=pauses)

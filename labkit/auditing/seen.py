@@ -105,6 +105,7 @@ class Seen:
     """All that was seen of a run; lists are in the order in which things happened on each rank.
 
     any_source are the lines that receive from any rank, with whether each sender is answered before another is heard.
+    handlers are the functions that are called by torch.distributed.rpc, with the line of the first call.
     """
 
     world_size: int
@@ -128,6 +129,7 @@ class Seen:
     squares: list[SquareSum] = field(default_factory=list)
     messages: set[tuple[int, int]] = field(default_factory=set)
     any_source: dict[str, bool] = field(default_factory=dict)
+    handlers: dict[str, str] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     scheduler_steps: list[SchedulerStep] = field(default_factory=list)

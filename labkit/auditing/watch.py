@@ -16,6 +16,7 @@ from labkit.auditing.draws_seen import drawn, loaded_with
 from labkit.auditing.facts import Backward, Clip, Input, Mask, Read, Used
 from labkit.auditing.gradient_numbers import LOOKED_AT, address_of, gradient_number, square_sum
 from labkit.auditing.meeting import Shot, met
+from labkit.auditing.messages_seen import asks, hears, posts
 from labkit.auditing.probes import Probes
 from labkit.auditing.rank_watch import Enough, RankWatch, fills_state, hook_on, is_own, line
 from labkit.auditing.scalars_seen import cut_off, made, read
@@ -23,7 +24,7 @@ from labkit.auditing.seen import Seen
 from labkit.auditing.setups_seen import gathered
 from labkit.auditing.shots import brought, held
 from labkit.auditing.what_if import Changed
-from labkit.simulator.messages import ANY_SOURCE, Posted
+from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator
 from labkit.simulator.record import Row
 from labkit.simulator.rounds import Group, Part
@@ -99,7 +100,7 @@ class Watch:
         self._groups[tuple(sorted(group.ranks))] = None
         call = called(self.seen, mine, group, part, op, sys._getframe(1))
         if self.what_if is not None:
-            self.what_if.called(rank, call)
+            self.what_if.called(rank, call, part.inputs)
         gives = call.kind != "broadcast" or not part.outputs  # what others than the root bring is no value
         if self.probes is not None and self.probes.keeps_sent and gives and not call.in_backward:
             self.probes.add(mine, "sent", f"{call.kind} of {len(group.ranks)} ranks", part.inputs, call.source)
@@ -125,22 +126,15 @@ class Watch:
 
     def message(self, rank: VirtualRank, posted: Posted) -> None:
         """Note who sends to whom, and whether whoever sends is answered before another is listened to."""
-        mine = self._ranks[rank.rank]
-        mine.num_messages += 1
-        mine.exchanged.message(posted, mine.step)
-        if posted.sends:
-            self.seen.messages.add((rank.rank, posted.peer))
-            if self.probes is not None and self.probes.keeps_sent:
-                self.probes.add(mine, "sent", f"to rank {posted.peer}", posted.tensor, posted.row.source)
-            if mine.heard is not None and mine.heard.peer == posted.peer:
-                mine.heard = None
-            return
-        if posted.peer != ANY_SOURCE:
-            return
-        if mine.heard is not None:
-            self.seen.any_source[mine.heard.row.source] = False
-        self.seen.any_source.setdefault(posted.row.source, True)
-        mine.heard = posted
+        posts(self.seen, self._ranks[rank.rank], self.probes, posted)
+
+    def asked(self, rank: VirtualRank, row: Row, number: int, request: list[Any]) -> None:
+        """Note a remote call."""
+        asks(self.seen, self._ranks[rank.rank], self.probes, row, number, request)
+
+    def answered(self, rank: VirtualRank, row: Row, number: int, value: Any) -> None:
+        """Note what a remote call brings."""
+        hears(self._ranks[rank.rank], self.probes, row, number, value)
 
     def drew(self, rank: VirtualRank, name: str, out: Any) -> None:
         """Note what numpy and random give while a loader makes a sample."""
@@ -196,6 +190,8 @@ class Watch:
         mine.exchanged.backward()
         self.seen.modes.extend(mine.passes.backward(mine.rank, mine.step))
         mine.backwards.append(Backward(line(frame), made, root, not alone))
+        if self.what_if is not None:
+            self.what_if.passes[mine.rank] = len(mine.backwards)
         mine.scalars.clear()
         mine.cut.clear()
         mine.num_ready = 0

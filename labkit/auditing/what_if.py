@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
+import torch
+
+from labkit.auditing.bits import tensors_of
 from labkit.auditing.facts import Call
 from labkit.auditing.finding import Change, Finding
 from labkit.auditing.rank_watch import line
 from labkit.simulator.cluster import Cluster
+from labkit.simulator.record import Row
 from labkit.simulator.rounds import Part
-from labkit.simulator.state import VirtualRank
-from labkit.simulator.what_if import FREE, JOINED, LATER
+from labkit.simulator.state import VirtualRank, memory_of
+from labkit.simulator.what_if import FREE, JOINED
 from labkit.units import format_percent, format_time
+
+_LATER, _TENSORS = "later", "tensors"
+_SIZES = "int64"
+_FILLS = ("copy_", "mul", "div")
+"""Operators that put a gradient into a bucket."""
 
 
 @dataclass
@@ -25,13 +35,19 @@ class Changed:
     _rows: set[int] = field(default_factory=set)
     _kept: list[Any] = field(default_factory=list)
     _begun: dict[int, tuple[int, int]] = field(default_factory=lambda: defaultdict(lambda: (-1, -1)))
-    _until_ns: dict[int, int] = field(default_factory=dict)
+    passes: dict[int, int] = field(default_factory=dict)
+    _buckets: set[int] = field(default_factory=set)
+    _put_off: dict[int, dict[int, Callable[[], object]]] = field(default_factory=lambda: defaultdict(dict))
 
-    def called(self, rank: VirtualRank, call: Call) -> None:
+    def called(self, rank: VirtualRank, call: Call, inputs: list[torch.Tensor]) -> None:
         """Note a collective that a rank calls: it may be one of those that are otherwise."""
         change = self.change
-        if change.kind not in (FREE, LATER, JOINED) or call.source not in change.sources or len(call.ranks) < 2:
+        if call.source not in change.sources or len(call.ranks) < 2:
             return
+        if change.kind == _TENSORS and call.dtype != _SIZES:
+            return  # the tensors themselves
+        if change.but_pass:
+            self._buckets |= _storages(inputs)
         if change.but_pass and call.passes == change.but_pass:
             return
         if change.kind == JOINED:
@@ -50,25 +66,39 @@ class Changed:
 
     def collective(self, parts: list[Part]) -> str:
         """Return how a collective is otherwise, "" where it is not."""
-        return self.change.kind if all(id(part.row) in self._rows for part in parts) else ""
+        kind = FREE if self.change.kind == _TENSORS else self.change.kind
+        return kind if kind != _LATER and all(id(part.row) in self._rows for part in parts) else ""
 
-    def later(self, part: Part, ends_ns: int) -> None:
-        """Note when a collective ends that the rank did not wait for."""
-        self._until_ns[part.rank.rank] = max(ends_ns, self._until_ns.get(part.rank.rank, 0))
+    def puts_off(self, rank: VirtualRank, row: Row, wait: Callable[[], object]) -> bool:
+        """Return whether a rank waits for a collective as late as its next step."""
+        if self.change.kind != _LATER or id(row) not in self._rows:
+            return False
+        self._put_off[rank.rank][id(row)] = wait
+        return True
 
     def steps(self, rank: VirtualRank) -> None:
         """Let a rank that takes a step wait for what it has not waited for."""
-        rank.clock.now_ns = max(rank.clock.now_ns, self._until_ns.pop(rank.rank, 0))
+        for wait in self._put_off.pop(rank.rank, {}).values():
+            wait()
 
     def reads(self, frame: FrameType) -> bool:
         """Return whether the host does not wait for the value that it reads."""
-        return self.change.kind == "reads" and line(frame) in self.change.sources
+        return self.change.kind in ("reads", _TENSORS) and line(frame) in self.change.sources
 
-    def share(self, rank: VirtualRank, frame: FrameType) -> float:
+    def share(self, rank: VirtualRank, frame: FrameType, name: str, values: Any) -> float:
         """Return which share of its time an operator takes."""
         change = self.change
+        if change.kind == _TENSORS and line(frame) in change.sources:
+            return 0.0  # it makes objects of tensors, or tensors of objects
+        if self._buckets and name in _FILLS and self.passes.get(rank.rank) != change.but_pass:
+            return 0.0 if _storages(values) & self._buckets else 1.0
         spread = change.kind == "spread" and rank.rank == change.rank and line(frame) in change.sources
         return 1 / change.among if spread else 1.0
+
+
+def _storages(values: Any) -> set[int]:
+    found = (memory_of(one) for one in tensors_of(values))
+    return {extent[0] for extent in found if extent is not None}
 
 
 def told(finding: Finding, whole_ns: int, changed_ns: int) -> Finding:

@@ -23,7 +23,7 @@ from labkit.virtual_world import VirtualWorld, virtual
 from labkit.worlds import run
 
 KINDS = ("step", "call", "file")
-"""What a moment may be before: an optimizer step, a collective or message, a file operation."""
+"""What a moment may be before: an optimizer step, a collective, message or remote call, a file operation."""
 MOST_BYTES = 256 * 2**20
 """The most that a folder may hold which is copied for every crash."""
 

@@ -21,7 +21,7 @@ class Failure:
     Attributes:
         at_s: Seconds of virtual time since the run began.
         step: As the rank begins its step-th ``optimizer.step()``, counted from 1.
-        call: As the rank makes its call-th collective or message, from 1: the others wait for it.
+        call: As the rank makes its call-th collective, message or remote call, from 1: the others wait for it.
         file: As the rank makes its file-th file operation, from 1: what came before has happened, it has not.
         op: Counts only this operation: c10d's word for a call ("all_reduce"), or one of "open", "write", "fsync",
             "replace", "unlink", "mkdir", "rmdir", "truncate", "link" for a file operation.

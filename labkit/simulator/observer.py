@@ -35,5 +35,11 @@ class Observer(Protocol):
     def message(self, rank: VirtualRank, posted: Posted) -> None:
         """A send or a receive is posted."""
 
+    def asked(self, rank: VirtualRank, row: Row, number: int, request: list[Any]) -> None:
+        """A remote procedure is called, the number-th of the worker: function, arguments, keyword arguments."""
+
+    def answered(self, rank: VirtualRank, row: Row, number: int, value: Any) -> None:
+        """The answer to such a call has come."""
+
     def drew(self, rank: VirtualRank, name: str, out: Any) -> None:
         """A function of numpy.random or random that uses their one generator returned."""

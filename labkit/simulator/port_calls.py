@@ -225,7 +225,7 @@ class PortCalls(Port):
 
         given = outputs if result is None else result
         if part.talk is None:
-            work = VirtualWork(round_.event, waiting, row, given, finish)
+            work = VirtualWork(round_.event, waiting, row, given, finish, known=round_.joined)
             return (
                 work
                 if self._limit is None

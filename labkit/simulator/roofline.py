@@ -142,7 +142,7 @@ class Roofline(DispatchMode):
             on_device, moves = self._accelerator.runs(known.name, func, args, kwargs, out)
             if not on_device:
                 return out  # what the host computes is not modelled
-            if moves:
+            if moves and (self._what_if is None or not self._what_if.reads(sys._getframe(1))):
                 self._move(args, kwargs, out)
         memory = self._memory
         if memory is not None:
@@ -159,7 +159,9 @@ class Roofline(DispatchMode):
                 elif key is not None:
                     known.costs[key] = cost
             if self._what_if is not None:
-                share = self._what_if.share(rank, sys._getframe(1))
+                share = self._what_if.share(rank, sys._getframe(1), known.name, (args, kwargs, out))
+                if not share:
+                    return out
                 cost = (cost[0] * share, *cost[1:4], math.ceil(cost[4] * share))
             self._charge(known.name, cost, backward)
         if known.reads and (self._what_if is None or not self._what_if.reads(sys._getframe(1))):

@@ -19,7 +19,7 @@ from labkit.simulator.record import Row, at
 from labkit.simulator.stand_ins import is_stand_in
 from labkit.simulator.state import Simulation, VirtualRank
 from labkit.simulator.streams import Talk
-from labkit.simulator.what_if import FREE, JOINED, LATER, WhatIf
+from labkit.simulator.what_if import FREE, JOINED, WhatIf
 from labkit.torch_port.operators import uncounted
 
 
@@ -245,17 +245,13 @@ class Rounds:
         network, kind = self._simulation.network, what_if.collective(parts)
         if kind == JOINED:
             traffic = replace(traffic, latency_ns=0, fill=0.0)
-        if kind not in (FREE, LATER):
+        if kind != FREE:
             self._complete(round_, parts, *network.collective(traffic, now_ns))
             return
-        _, ends_ns = network.collective(traffic, now_ns) if kind == LATER else (now_ns, now_ns)
         for part in parts:
             part.row.end_ns = part.row.start_ns
             if part.talk is not None:
                 part.rank.device.finish(part.talk, part.row.start_ns, part.row.start_ns)
-            if kind == LATER:
-                part.rank.streams[round_.group.key] = ends_ns
-                what_if.later(part, ends_ns)
         self._simulation.scheduler.fire(round_.event, 0)
 
     def _complete(self, round_: Round, parts: list[Part], begins_ns: int, ends_ns: int) -> None:

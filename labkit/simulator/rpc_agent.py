@@ -19,6 +19,7 @@ from labkit.simulator import futures, threads
 from labkit.simulator.clock import Event
 from labkit.simulator.record import Row
 from labkit.simulator.rpc_failure import Failure
+from labkit.simulator.rpc_methods import Method, NoMethodError
 from labkit.simulator.rpc_values import Packed, Reference, pack, unpack
 from labkit.simulator.state import Simulation, VirtualRank, acting_as, the_rank
 from labkit.timeline.span import Lane
@@ -33,27 +34,6 @@ MESSAGE_NS = 130_000
 """What a call or a reply takes besides the network, to be handed over and woken up for: half of what an empty call took
 beyond ISSUE_NS (340 us in all, the least of 200) with torch 2.13's TensorPipe agent over shared memory, between two
 processes of an idle two-core host."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """The method of an object that lives at its owner, as what a call names."""
-
-    of: Any
-    name: str
-
-    def found(self) -> Any:
-        """Return the method itself, at the owner."""
-        value = self.of.local_value()
-        try:
-            getattr(type(value), self.name)
-        except AttributeError as error:
-            raise NoMethodError(*error.args) from None
-        return getattr(value, self.name)
-
-
-class NoMethodError(AttributeError):
-    """The object behind an RRef has no such method."""
 
 
 @dataclass(eq=False)
@@ -72,6 +52,7 @@ class Call:
         handler: The number of the clock that handles it, -1 before.
         served: Its span at the callee, once it is handled.
         done: Whether the caller has its answer.
+        number: How many the caller made before it, and one.
     """
 
     kind: str
@@ -85,6 +66,7 @@ class Call:
     handler: int = -1
     served: Row | None = None
     done: bool = False
+    number: int = 0
 
     def text(self) -> str:
         """Return what a report says of a wait for it."""
@@ -168,7 +150,7 @@ class Agent:
         self.values: dict[tuple[int, int], Future[Any]] = {}
         self.make_reference: Callable[[Reference], object] = lambda reference: reference
         self.as_reference: Callable[[object], Reference | None] = lambda value: None
-        self._made = 0
+        self._made = self._called = 0
 
     def clock(self, number: int) -> Any:
         """Return the clock of this number."""
@@ -204,6 +186,8 @@ class Agent:
         """
         rank = the_rank()
         rank.turn()
+        if rank.simulation.trial is not None:
+            rank.simulation.trial.call(rank, kind, [])
         packed = pack(request, rank.process, self.as_reference)
         row = rank.record.add(
             Row(
@@ -211,7 +195,10 @@ class Agent:
                 next(rank.simulation.flows), source=source, blocking=kind in ("rpc_sync", "to_here"), waited=True,
             )
         )  # fmt: skip
-        call = Call(kind, name, self, callee, packed, row, Future(), key)
+        self._called += 1
+        call = Call(kind, name, self, callee, packed, row, Future(), key, number=self._called)
+        if (observer := rank.simulation.observer) is not None:
+            observer.asked(rank, row, self._called, list(request))
         state = futures.state_of(call.future)
         state.text, state.peers = call.text, call.peers
         self.group.under_way += 1
@@ -324,6 +311,8 @@ class Agent:
         with self.rank.simulation.standing_in(self.rank.rank), acting_as(self.rank), uncounted():
             try:
                 fine, value = unpack(reply, self.rank.process, self.make_reference)
+                if (observer := self.rank.simulation.observer) is not None:
+                    observer.answered(self.rank, call.row, call.number, value)
             except Exception as error:
                 fine, value = False, Failure.of(error, self.info)
         if not fine:

@@ -50,6 +50,8 @@ class StreamWork(VirtualWork):
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return True, and let the current stream wait; as NCCL's own, it takes no notice of a time limit."""
         rank = the_rank()
+        if self._goes_on(rank):
+            return True
         note = None if self._done else self._wait_row(rank)
         rank.device.wait(rank.queue(), self._talk.mark, rank.now_ns, note)
         if self._holds_host:
@@ -61,6 +63,9 @@ class StreamWork(VirtualWork):
             elif self not in rank.process.owed:
                 rank.process.owed.append(self)
         return True
+
+    def _waits_now(self, rank: VirtualRank) -> None:
+        rank.device.wait(rank.queue(), self._talk.mark, rank.now_ns)
 
     def _complete(self) -> None:
         self._buffers = ()

@@ -33,6 +33,7 @@ class VirtualWork(Handle):
         result: list[torch.Tensor],
         finish: Callable[[], None] = lambda: None,
         source: Callable[[], int] = lambda: -1,
+        known: Event | None = None,
     ) -> None:
         """Begin to stand for an operation.
 
@@ -43,10 +44,11 @@ class VirtualWork(Handle):
             result: The tensors that will hold the result.
             finish: Writes the result; called once, when the rank learns that it is complete.
             source: Group rank that a message came from.
+            known: Fired when its results are known, at no time; None where it has none for this rank.
         """
         super().__init__()
         self._event, self._waiting, self._row = event, waiting, row
-        self._tensors, self._finish, self._source = result, finish, source
+        self._tensors, self._finish, self._source, self._known = result, finish, source, known
         self._done = False
         self._futures: list[VirtualFuture] = []
         self._limit: timedelta | None = None
@@ -66,6 +68,8 @@ class VirtualWork(Handle):
         if self._done:
             return True
         rank = the_rank()  # any thread of the rank may wait
+        if self._goes_on(rank):
+            return True
         own, timeout = timeout, timeout or self._limit
         note = self._wait_row(rank)
         in_time = self._host_waits(rank, timeout)
@@ -83,6 +87,22 @@ class VirtualWork(Handle):
             raise RuntimeError(text)
         self._complete()
         return True
+
+    def _goes_on(self, rank: VirtualRank) -> bool:
+        """Return whether the rank has the results and does not wait: a run in which waits are put off."""
+        what_if = rank.simulation.what_if
+        if what_if is None or self._row is None or self._known is None:
+            return False
+        if not what_if.puts_off(rank, self._row, lambda: self._waits_now(rank)):
+            return False
+        if not self._done:
+            rank.simulation.scheduler.wait(rank.clock.number, self._known, self._waiting)
+            self._complete()
+        return True
+
+    def _waits_now(self, rank: VirtualRank) -> None:
+        """Let what the rank does from now on wait for the operation."""
+        self._host_waits(rank, None)
 
     def _wait_row(self, rank: VirtualRank) -> Row | None:
         """Return a span for a wait that begins now, None for a call that waits itself."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from labkit.simulator.cluster import Cluster
+    from labkit.simulator.record import Row
     from labkit.simulator.rounds import Part
     from labkit.simulator.state import VirtualRank
 
-FREE, LATER, JOINED = "free", "later", "joined"
+FREE, JOINED = "free", "joined"
 
 
 class WhatIf(Protocol):
@@ -23,15 +25,15 @@ class WhatIf(Protocol):
     def collective(self, parts: list[Part]) -> str:
         """Return how a collective is otherwise, "" where it is not.
 
-        FREE: it takes no time, and nobody waits in it. LATER: it takes its time, and nobody waits in it. JOINED: it is
-        part of another message, and takes the time of its bytes alone.
+        FREE: it takes no time, and nobody waits in it. JOINED: it is part of another message, and takes the time of
+        its bytes alone.
         """
 
-    def later(self, part: Part, ends_ns: int) -> None:
-        """Note when a collective ends that the rank did not wait for."""
+    def puts_off(self, rank: VirtualRank, row: Row, wait: Callable[[], object]) -> bool:
+        """Return whether a rank goes on without waiting for a collective; then wait() waits for it, another time."""
 
     def reads(self, frame: FrameType) -> bool:
         """Return whether the host does not wait for the value that it reads."""
 
-    def share(self, rank: VirtualRank, frame: FrameType) -> float:
-        """Return which share of its time an operator takes."""
+    def share(self, rank: VirtualRank, frame: FrameType, name: str, values: Any) -> float:
+        """Return which share of its time an operator with this name and these arguments takes, 0 for none."""

@@ -32,7 +32,7 @@ EFFECTS = {
     "replicas": "the ranks print different weights, and the twin's print the same",
     "outcome": "some rank prints something else than the twin's",
     "resume": "`--steps 2`, then `--steps 4` ends elsewhere than `--steps 4` at once; the twin's do not",
-    "late": "with a rank paused at its calls or steps a run prints something else, or fails; the twin's never",
+    "late": "with one rank or two paused at calls or steps a run prints something else, or fails; the twin's never",
     "slower": "takes longer in virtual time than the twin",
     "memory": "needs more memory on some rank than the twin",
 }

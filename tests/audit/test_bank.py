@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,11 @@ def _cases(programs: list[Program]) -> list[object]:
     return [pytest.param(p, id=p.name, marks=() if p.name in QUICK else pytest.mark.long) for p in programs]
 
 
-def _run(program: Program, source: str, folder: Path, *args: object, late: Pause | None = None) -> labkit.Run:
+def _run(program: Program, source: str, folder: Path, *args: object, late: tuple[Pause, ...] = ()) -> labkit.Run:
     folder.mkdir(exist_ok=True)
     path = folder / program.path.name
     path.write_text(source)
-    world = labkit.virtual(program.world, **program.hardware, failures=None if late is None else [late])
+    world = labkit.virtual(program.world, **program.hardware, failures=list(late) or None)
     return labkit.run(labkit.script(path, *args), on=world, echo=False, timeout=60)
 
 
@@ -77,17 +78,23 @@ def test_a_bug_shows_as_declared_and_its_twin_does_not(
 
 
 def _ends_as_if_nobody_were_late(bug: Program, source: str, folder: Path) -> bool:
-    begins = {one.name for one in Path().iterdir()}
+    begins = set(folder.iterdir())
     whole = _run(bug, source, folder).output
-    for one in Path().iterdir():  # what it wrote is not there for a run with a late rank
-        if one.name not in begins and one.name != bug.path.name:
-            one.unlink()
+    for one in set(folder.iterdir()) - begins - {folder / bug.path.name}:
+        one.unlink()  # what it wrote is not there for a run with a late rank
     ranks = range(bug.world)
-    pauses = [Pause(rank, times=99, call=1) for rank in ranks] + [Pause(rank, times=99, step=1) for rank in ranks]
+    at_calls = [Pause(rank, times=99, call=1) for rank in ranks]
+    alone = [(pause,) for pause in (*at_calls, *(Pause(rank, times=99, step=1) for rank in ranks))]
     try:
-        return all(_run(bug, source, folder, late=pause).output == whole for pause in pauses)
+        for late in (*alone, *combinations(at_calls, 2)):
+            ended = _run(bug, source, folder, late=late).output
+            for one in set(folder.iterdir()) - begins - {folder / bug.path.name}:
+                one.unlink()
+            if ended != whole:
+                return False
     except RunError:
         return False
+    return True
 
 
 @pytest.mark.long

@@ -89,6 +89,7 @@ def _aliased(seen: Seen) -> Finding | None:
 
 
 def _mismatched(seen: Seen) -> Finding | None:
+    ahead: dict[tuple[int, int], int] = {}  # by how many forward passes, as two ranks first meet: a warm-up's
     for calls in meetings(seen):
         some = [call for call in calls.values() if call.names and call.op]
         if len(some) < 2:
@@ -97,8 +98,10 @@ def _mismatched(seen: Seen) -> Finding | None:
         for other in some[1:]:
             if set(one.names) != set(other.names) and _hold_both(seen, one, other):
                 return _told_names(one, other)
-            if one.passes and other.passes and one.forwards != other.forwards:
-                return _told_batches(seen, one, other)
+            more = one.forwards - other.forwards
+            begun = ahead.setdefault((one.rank, other.rank), more) if one.passes and other.passes else more
+            if more != begun:
+                return _told_batches(seen, *((one, other) if more > begun else (other, one)))
     return None
 
 
@@ -120,8 +123,7 @@ def _told_names(one: Call, other: Call) -> Finding:
     return Finding(MISMATCHED, "wrong", text, todo, other.rank, other.step, source, other.names[0], evidence)
 
 
-def _told_batches(seen: Seen, one: Call, other: Call) -> Finding:
-    ahead, behind = (one, other) if one.forwards > other.forwards else (other, one)
+def _told_batches(seen: Seen, ahead: Call, behind: Call) -> Finding:
     text = (
         f"Rank {ahead.rank} averages gradients of its batch {ahead.forwards - 1} with those of rank {behind.rank}'s "
         f"batch {behind.forwards - 1} in step {ahead.step}: it left out a batch, and with it its collectives."

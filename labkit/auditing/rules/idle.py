@@ -121,7 +121,7 @@ def _objects(seen: Seen) -> Finding | None:
         )
         todo = "Broadcast the tensor; what it looks like can be sent once."
         evidence = {"collectives": len(some), "bytes": num_bytes, "takes_ns": took}
-        change = Change("free", "without these calls", frozenset({source}))
+        change = Change("tensors", "with the tensors themselves in these calls", frozenset({source}))
         return Finding(OBJECTS, "slow", text, todo, 0, some[0].step, source, "", evidence, change)
     return None
 

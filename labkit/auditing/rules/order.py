@@ -14,7 +14,7 @@ from labkit.units import format_time
 FAILS = rule(
     "fails-when-late",
     "a run comes to its end whoever is late",
-    seen="runs in which one rank is paused at its calls or its steps (--late), and the fewest pauses that show it",
+    seen="runs in which ranks are paused at their calls or steps, one or two at a time (--late), and the fewest pauses",
     why="On real machines another rank is late in each run: it fails one time in a hundred, and nobody can repeat it.",
     todo="Let all ranks wait for what one of them makes, or let one rank decide and tell the others.",
     lesson="03",
@@ -36,19 +36,19 @@ def look(seen: Seen) -> Iterator[Finding]:
     one = seen.lateness
     if not isinstance(one, Late):
         return
-    evidence = {"pause": repr(one.pause), "runs": one.runs}
+    evidence = {"pauses": [repr(pause) for pause in one.pauses], "runs": one.runs}
+    todo = f"Repeat it with labkit.virtual({seen.world_size}, failures={list(one.pauses)!r})."
+    who, rank = " and ".join(map(_who, one.pauses)), one.pauses[0].rank
     if one.error:
-        text = f"With {_who(one.pause)} the run fails: {one.error.rstrip('.')}. With nobody late it comes to its end."
-        todo = f"Repeat it with labkit.virtual({seen.world_size}, failures=[{one.pause!r}])."
-        yield Finding(FAILS, "wrong", text, todo, one.pause.rank, -1, one.source, "", evidence)
+        text = f"With {who} the run fails: {one.error.rstrip('.')}. With nobody late it comes to its end."
+        yield Finding(FAILS, "wrong", text, todo, rank, -1, one.source, "", evidence)
         return
     assert one.place is not None
     what = {"sent": f"what rank {one.other} sends ({one.place.name})", "loss": f"the loss on rank {one.other}"}.get(
         one.place.kind, f"{one.place.kind} {one.place.name} on rank {one.other}".replace("  ", " ")
     )
-    text = f"With {_who(one.pause)} {what} is another one: it differs by up to {one.by:.3g}, more than rounding does."
-    todo = f"Repeat it with labkit.virtual({seen.world_size}, failures=[{one.pause!r}])."
-    yield Finding(OTHERWISE, "suspected", text, todo, one.pause.rank, one.place.step, one.source, "", evidence)
+    text = f"With {who} {what} is another one: it differs by up to {one.by:.3g}, more than rounding does."
+    yield Finding(OTHERWISE, "suspected", text, todo, rank, one.place.step, one.source, "", evidence)
 
 
 def _who(pause: Pause) -> str:
