@@ -203,6 +203,17 @@ def test_a_request_comes_from_the_page_and_its_answer_stands_there(book: Gradebo
         book.answer(7, "no")
 
 
+def test_what_a_roster_lacks_is_told_in_one_line_a_platform(book: Gradebook, tmp_path: Path) -> None:
+    book.import_roster([Entry("Ada", frozenset({"ada"}))])
+    for number, name in enumerate(["ghost", *(f"submission_{each}" for each in range(14))]):
+        leave_run(tmp_path / "run", name, True, "0123456789abcdef"[number])
+    command = ["gradebook", "record", str(tmp_path / "run"), "--book", str(tmp_path / "book.db")]
+    done = CliRunner().invoke(app, command)
+    ghost, gradescope = (line for line in done.output.splitlines() if "not in the roster" in line)
+    assert done.exit_code == 1 and ghost == "labkit: ghost is not in the roster and not recorded"
+    assert "submission_7 and 2 more are not in the roster" in gradescope and "Download Grades" in gradescope
+
+
 @pytest.mark.browser
 def test_the_class_page_is_searched_filtered_and_sorted_at_three_hundred(browser: Any, tmp_path: Path) -> None:
     def result(points: float) -> GradedSubmission:

@@ -20,6 +20,7 @@ from labkit.grading.book.commands import (
     write_sheet,
 )
 from labkit.grading.book.opening import opened_book
+from labkit.words import some
 
 __all__ = ["app"]
 
@@ -40,8 +41,8 @@ def pages(
         written = write_pages(opened, lesson_named(opened, lesson), out, keep, {"Canvas": canvas, "Moodle": moodle})
     typer.echo(f"{out}: {written.num_pages} pages")
     for system, left_out in written.left_out.items():
-        for student in left_out:
-            typer.echo(f"labkit: {system} named no file of {student}, so this page is not in that zip", err=True)
+        if left_out:
+            typer.echo(f"labkit: {system} named no file of {some(left_out)}; their pages are not in that zip", err=True)
 
 
 @app.command(epilog="Example: labkit gradebook page --lesson 02")
