@@ -105,8 +105,8 @@ def _with_punchline(slides: list[Slide]) -> list[Slide]:
         return slides
     both = slides[last]
     claim = _claim(both.runs, both.notes[0]) if both.notes else both.title
-    shown = {"runs": both.runs, "room": both.room, "title": claim}
-    punchline = Slide("figure", both.body, **shown, folded=True, notes=[f"{claim}."])
+    punchline = Slide("figure", both.body, title=claim, room=both.room, runs=both.runs, folded=True)
+    punchline.notes.append(f"{claim}.")
     return [*slides[: last + 1], punchline, *slides[last + 1 :]]
 
 
