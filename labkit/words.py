@@ -11,6 +11,13 @@ def join(parts: Iterable[object]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nothing"
 
 
+def some(names: Iterable[object], most: int = 12) -> str:
+    """Return "a, b and c", or of more than `most` the first of them and "and 28 more"."""
+    listed = list(names)
+    more = len(listed) - most
+    return join(listed) if more <= 0 else f"{', '.join(map(str, listed[:most]))} and {more} more"
+
+
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """Return "rank 2", "ranks 0 and 3", "ranks 0, 1 and 3" or "no rank"."""
     numbers = sorted(set(ranks))

@@ -559,6 +559,26 @@ for name, shares in {"equal": [17, 17, 16], "by speed": shares_by_speed(50, SPEE
     print(f"{name:8} {shares}: {slowest_seconds(shares, SPEEDS):.3f} s")
 
 # %% [markdown]
+# ## Bonus: Say it with a number
+#
+# A colleague has eight more A100s in the box of section 7, and wants sixteen devices to share the step, still in one process:
+# scatter, replicate, apply, gather. Every move has device 0 at one end and follows the one before.
+#
+# ### Exercise [[sixteen_devices]]
+#
+# *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
+#
+# Answer in two to five sentences, for a person to read: how many milliseconds does a step move data, how many does it compute,
+# where do both numbers come from, and what would you do instead? Alone, compare yours with
+# `labkit.lend("sixteen_devices")`.
+
+# %% [markdown] tags=["write"] exercise="sixteen_devices" title="Sixteen devices" minutes=5 bonus=true rubric={"derives about 170 ms of moving: 30 copies of 134 MB over one port of 24 GB/s": 2, "holds that against the 6 ms that computing still gets shorter by": 2, "says what to do instead, and why no port is in the middle then": 2}
+# Sixteen devices are slower than eight, and slower than one. In each step device 0 sends 15 copies of the model and receives
+# 15 gradients: 30 x 134 MB at 24 GB/s are 168 ms, and inputs and outputs add 8 ms. With eight devices it was 86 ms. Computing
+# shrinks only from 12.6 to 6.3 ms, so the step goes from 99 to 183 ms. I would run one process for each GPU, keep a model in
+# each and all-reduce the gradients: then every port carries a share and device 0's is no longer in the middle.
+
+# %% [markdown]
 # ### Sources
 #
 # * PyTorch documentation: `torch.nn.DataParallel`, which broadcasts the model with NCCL where it can. That spares device

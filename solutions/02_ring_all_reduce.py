@@ -321,8 +321,8 @@ labkit.check("ring_plan", ring_plan)
 labkit.ring_player(ring_plan, num_ranks=4)
 
 # %% [markdown]
-# Change the number of ranks: the same pattern, more steps. Then open "More" and make one link slow. The whole ring goes at the pace of
-# that link, because everybody waits, directly or not, for what comes through it.
+# Change the number of ranks: the same pattern, more steps. Then make one link slow. The whole ring goes at the pace of that link,
+# because everybody waits, directly or not, for what comes through it.
 
 # %% [markdown] tags=["slide-only"]
 # ## A chunk goes round twice

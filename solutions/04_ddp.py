@@ -418,8 +418,8 @@ rows = [f"cap {cap:5} MB: {found.makespan_ns / 1e6:6.2f} ms" for cap, found in s
 labkit.reveal("fastest_cap", min(steps, key=lambda cap: steps[cap].makespan_ns), rows)
 
 # %% [markdown]
-# Small buckets pay many starts. Large ones leave late. Move the cap and see both ends; under "More" make the link slower, or
-# one rank late. (Caps count in MiB. With small buckets the figure is pessimistic, 27 ms at 0.5: it counts a ring for each
+# Small buckets pay many starts. Large ones leave late. Move the cap and see both ends; make the link slower, or one rank
+# late. (Caps count in MiB. With small buckets the figure is pessimistic, 27 ms at 0.5: it counts a ring for each
 # all-reduce. NCCL, and the run above, send small ones through a tree, which has fewer steps.)
 
 # %% tags=["nbval-ignore-output"]

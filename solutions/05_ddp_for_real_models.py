@@ -585,6 +585,27 @@ labkit.check("sharded_sampler", ShardedSampler)
 # Ten samples on three ranks are twelve places, so two come twice: a small lie in every epoch. And if somebody forgets
 # `set_epoch`? The loss goes down, nothing looks wrong, and the model sees the same batches in the same order for ever.
 #
+# ## Bonus: Say it with a number
+#
+# The training of section 6 needs 20,000 steps of 4096 samples on one A100, and you get 64 of them. The task's critical batch
+# size is 65,536 samples: up to there, N times the batch needs an N-th of the steps; a larger batch saves no more.
+#
+# ### Exercise [[sixty_four_gpus]]
+#
+# *6 points, about 6 minutes; difficulty 3 of 5, importance 4 of 5*
+#
+# Weak scaling, strong scaling, or something between? Answer in two to five sentences, for a person to read: how many samples
+# does each GPU get, how many times sooner are you done, and why is it worse with more and with fewer? `step_ms` of section 6
+# is still there. Alone, compare yours with `labkit.lend("sixty_four_gpus")`.
+
+# %% [markdown] tags=["write"] exercise="sixty_four_gpus" title="Sixty-four GPUs" minutes=6 difficulty=3 bonus=true rubric={"1,024 samples each: the whole batch is then the critical one": 2, "about 48 times sooner: a step 3 times as fast, and a 16th of the steps": 2, "says why 4,096 and 64 are worse: samples that save no steps; gradients that do not shrink": 2}
+# 1024 samples on each GPU, so that all 64 together make the critical batch of 65,536. Then a 16th of the steps is enough, and
+# `step_ms(64, 1024)` is 8.1 ms in place of 24.3 ms alone, 3.0 times as fast: I am done 48 times sooner. With 4096 each
+# (weak scaling) a step takes 26.2 ms and three quarters of the samples save no step: 16 x 0.93 is 15 times sooner. With 64
+# each (strong scaling) I keep all 20,000 steps, and one is only 9.6 times as fast, because the gradients, which do not shrink,
+# take nearly all of it.
+
+# %% [markdown]
 # ### Sources
 #
 # * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the VLDB

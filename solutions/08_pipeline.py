@@ -700,6 +700,26 @@ print("best measured:      ", min(measured, key=measured.get))
 # torchrun --nproc-per-node 4 pipeline.py
 # ```
 #
+# ## Bonus: Say it with a number
+#
+# You have 32 GPUs, a model that fits into four stages, and 64 microbatches in a step. Either eight pipelines of four stages
+# stand side by side, or four pipelines of eight stages; each pipeline gets its share of the microbatches, and gradients are
+# averaged over the pipelines.
+#
+# ### Exercise [[four_or_eight_stages]]
+#
+# *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
+#
+# Which would you run? Answer in two to five sentences, for a person to read: both bubbles, how much longer a step takes with
+# the larger one, and what neither number says. Alone, compare yours with `labkit.lend("four_or_eight_stages")`.
+
+# %% [markdown] tags=["write"] exercise="four_or_eight_stages" title="Four stages or eight" minutes=5 bonus=true rubric={"27.3 % and 30.4 %, with 8 and 16 microbatches": 2, "about 5 % longer: the work of a GPU is the same, so it is over 1 - bubble": 2, "names what the bubble leaves out: half the weights a GPU with eight stages, or twice the messages": 2}
+# Eight pipelines of four stages. Each gets 8 microbatches, a bubble of 3/11 = 27.3 %; four pipelines of eight stages get 16
+# each, 7/23 = 30.4 %. A GPU computes as much either way, so a step takes work / (1 - bubble), and that is 4.5 % more with
+# eight stages. The bubble does not say that eight stages hold half the weights and optimizer state on each GPU, nor that
+# activations cross twice as many cuts. So I would take eight stages only where four are short of memory.
+
+# %% [markdown]
 # ### Sources
 #
 # * Y. Huang and others, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019:

@@ -117,6 +117,9 @@ def slides(
     public: Annotated[
         bool, typer.Option("--public", help="Show labkit's own recordings: for a room that works without a release.")
     ] = False,
+    board: Annotated[
+        Path | None, typer.Option(help="A class board's file: the room's guesses stand beside what came out.")
+    ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
     """Write decks that need no network: a lesson's slides, figures, exercises and speaker notes."""
@@ -131,7 +134,7 @@ def slides(
     with load("labkit.progress", "steps")("slides") as told:
         write(
             lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo, link=link,
-            public=public, told=told,
+            public=public, told=told, board=board,
         )  # fmt: skip
 
 

@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.progress import Progress
 
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.book.whose import called_in, whose_in
 from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import find_course
 from labkit.grading.from_packs import read_packs
 from labkit.grading.limits import Limits
 from labkit.grading.own_folders import own_prefix, remove_left_behind
 from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
+from labkit.grading.reports.feedback import write_headings
 from labkit.grading.reports.results import GradedSubmission, find_result
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.sandbox.bubblewrap import KINDS, require
@@ -103,6 +105,7 @@ def grade(
         refuse_links(Path(out), "the folder for reports")
         out = Path(out).resolve()
         drawn = _drawn(key, [each.name for each in submissions])
+        people = called_in(_book(), [each.name for each in submissions])
         fingerprint = found.fingerprint(secret, second_run, given, on_gpu=bool(gpus), drawn=drawn)
         kept = {} if again else _kept(submissions, out, fingerprint)
         todo = [submission for submission in submissions if submission.name not in kept]
@@ -133,7 +136,8 @@ def grade(
     if missing:
         raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
     graded = tuple(entry for entry in entries if entry is not None)
-    write_class(out, graded, submissions, found, [pack.answers for pack in given])
+    write_headings(out, graded, found.manifest.title, people)
+    write_class(out, graded, submissions, found, [pack.answers for pack in given], people)
     handed_in = {each.name: each.path for each in submissions}
     report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, handed_in)
     _conclude(console, report)
@@ -160,9 +164,11 @@ def _drawn(key: Path, names: Sequence[str]) -> dict[str, Keys]:
     """Return the keys of each submission where students have runs of their own, else nothing."""
     if not (kept := keys_file(key)).is_file():
         return {}
-    from labkit.grading.book.whose import whose_in
+    return keys_for(kept, whose_in(_book(), names), names)
 
-    return keys_for(kept, whose_in(os.environ.get("LABKIT_GRADEBOOK", "sqlite:///gradebook.db"), names), names)
+
+def _book() -> str:
+    return os.environ.get("LABKIT_GRADEBOOK", "sqlite:///gradebook.db")
 
 
 def _remove_left_behind() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from labkit.lessons.class_course import class_course
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.presentation import Slide, lesson_slides, read_workshop, workshop_slides
 from labkit.lessons.reveal import write_deck, write_pdf
+from labkit.lessons.room_guesses import guesses_on
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load
 from labkit.progress import Told, untold
@@ -18,7 +20,7 @@ from labkit.progress import Told, untold
 
 def write_decks(
     lessons: Sequence[str], workshops: Sequence[Path], folder: Path, *, course: Path | None, browser: str | None,
-    say: Callable[[str], None], link: str = "", public: bool = False, told: Told = untold,
+    say: Callable[[str], None], link: str = "", public: bool = False, told: Told = untold, board: Path | None = None,
 ) -> list[Path]:  # fmt: skip
     """Return the files written.
 
@@ -33,11 +35,13 @@ def write_decks(
         link: The class link, for the slide of a workshop that says how to join.
         public: Show the recordings that come with labkit, also where the course has others for its class.
         told: Told each deck and each PDF before it is made.
+        board: The file of a class board, whose guesses stand beside what came out.
 
     Raises:
         LessonError: If a lesson is not there or not executed, or a plan is wrong.
         EnvironmentProblem: If what slides need is not installed.
     """
+    guesses = guesses_on(board) if board is not None else {}
     root = find_course(course, sources=True)
     sources = source_files(root)
     chosen = [select(sources, each) for each in lessons]
@@ -51,11 +55,11 @@ def write_decks(
     with nullcontext(root) if public else class_course(root, set(shown), told) as seen:
         for source in chosen:
             told(source.stem, len(decks), total)
-            lesson, slides = _read(source, seen)
+            lesson, slides = _read(source, seen, guesses)
             decks.append(write_deck(slides, lesson.title, lesson.name, folder))
         for plan in plans:
             told(plan.name, len(decks), total)
-            parts = [_read(select(sources, part.lesson), seen) for part in plan.parts if part.lesson]
+            parts = [_read(select(sources, part.lesson), seen, guesses) for part in plan.parts if part.lesson]
             decks.append(write_deck(workshop_slides(plan, parts, link), plan.title, plan.name, folder))
     written = []
     for number, deck in enumerate(decks):
@@ -66,6 +70,6 @@ def write_decks(
     return written
 
 
-def _read(source: Path, seen: Path) -> tuple[Lesson, list[Slide]]:
+def _read(source: Path, seen: Path, guesses: Mapping[str, Sequence[Any]]) -> tuple[Lesson, list[Slide]]:
     lesson = load(source)
-    return lesson, lesson_slides(lesson, shown_notebook(lesson, seen / "solutions" / f"{lesson.name}.ipynb"))
+    return lesson, lesson_slides(lesson, shown_notebook(lesson, seen / "solutions" / f"{lesson.name}.ipynb"), guesses)

@@ -12,7 +12,7 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from labkit.checks.predictions import with_unit
 from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
 from labkit.lessons.lesson import TASKS, Cell, Lesson
+from labkit.lessons.room_guesses import histogram
 from labkit.widgets import deck_data
 from labkit.words import plainly
 
@@ -45,6 +46,7 @@ class Slide:
         title: The heading a "figure" stands under.
         question: What the room guesses before the "figure" is shown, or "".
         answer: What came out, shown with it.
+        room: What a room guessed, as an SVG shown with the answer, or "".
         minutes: What its countdown begins with, of an exercise or a break; 0 for none.
         runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.deck_data), else "".
         folded: Whether each of two runs is one row, with its length in large type.
@@ -57,18 +59,20 @@ class Slide:
     title: str = ""
     question: str = ""
     answer: str = ""
+    room: str = ""
     runs: str = ""
     folded: bool = False
     minutes: int = 0
     notes: list[str] = field(default_factory=list)
 
 
-def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
+def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any]] | None = None) -> list[Slide]:
     """Return the slides of a lesson; the first one is its title.
 
     Args:
         lesson: The lesson, from its source.
         shown: Its notebook with outputs and without answers (labkit.lessons.shown).
+        guesses: What a room has guessed, by prediction.
     """
     outputs = {cell.id: cell.outputs for cell in shown.cells if cell.cell_type == "code"}
     slides: list[Slide] = []
@@ -89,7 +93,8 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
         elif cell.role == "predict":
             asked[predicted_name(cell.source)] = _question(prose)
         elif cell.role not in ("check", "solution") and "no-slide" not in cell.tags:
-            slides += filter(None, (_drawn(output, heading, asked) for output in outputs.get(cell.id, ())))
+            drawn = (_drawn(output, heading, asked, guesses or {}) for output in outputs.get(cell.id, ()))
+            slides += filter(None, drawn)
     return _with_punchline(slides)
 
 
@@ -100,7 +105,8 @@ def _with_punchline(slides: list[Slide]) -> list[Slide]:
         return slides
     both = slides[last]
     claim = _claim(both.runs, both.notes[0]) if both.notes else both.title
-    punchline = Slide("figure", both.body, title=claim, runs=both.runs, folded=True, notes=[f"{claim}."])
+    punchline = Slide("figure", both.body, title=claim, room=both.room, runs=both.runs, folded=True)
+    punchline.notes.append(f"{claim}.")
     return [*slides[: last + 1], punchline, *slides[last + 1 :]]
 
 
@@ -143,19 +149,20 @@ def _docstrings(cell: Cell) -> dict[str, str]:
     }
 
 
-def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
+def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[str, Sequence[Any]]) -> Slide | None:
     """Return the slide of an output's picture, timeline or explorer; None for text, and for a guess without a figure.
 
     Args:
         output: Of a cell.
         title: The heading it stands under.
         asked: The question of each guess so far, by prediction.
+        guesses: What a room has guessed, by prediction.
     """
     data = output.get("data", {})
     sentence = str(data.get("text/plain", ""))
     about = output.get("metadata", {}).get("labkit", {})
     title = _EXERCISE.sub("", title)
-    question = answer = ""
+    question = answer = room = ""
     if "prediction" in about:
         sentence = sentence.partition("\n")[2]
         if not sentence:  # no figure waited for this guess
@@ -163,12 +170,14 @@ def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
         # The guess in the executed lesson is its author's; a room has its own.
         answer = f"It is {with_unit(about['result'], about.get('unit', ''))}."
         question = asked.get(about["prediction"], "")
+        said = guesses.get(about["prediction"])
+        room = histogram(said, about["result"]) if said else ""
     # What a figure says of itself helps whoever stands before it; matplotlib's says only its size.
     notes = [] if sentence.startswith("<") else [sentence.replace("\n", "\n\n")]
     if DRAWN in data.get("text/html", ""):
         html = str(data["text/html"])
         figure = _no_section(html[html.index("<div") :])
-        return Slide("figure", figure, title=title, question=question, answer=answer, notes=notes)
+        return Slide("figure", figure, title=title, question=question, answer=answer, room=room, notes=notes)
     if "image/png" in data:
         picture = "".join(data["image/png"].split())
         html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
@@ -176,7 +185,7 @@ def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
         title = title if question else _claim(runs, sentence) or title
         if not runs and sentence and notes:  # a timeline too long to be live: its still is too small to read in a room
             html = f'<p class="words">{_attribute(sentence)}</p>'
-        return Slide("figure", html, title=title, question=question, answer=answer, runs=runs, notes=notes)
+        return Slide("figure", html, title=title, question=question, answer=answer, room=room, runs=runs, notes=notes)
     return None
 
 

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from http.client import HTTPConnection
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from typer.testing import CliRunner
 
 from labkit.cli import app
 from labkit.errors import ConfigError
-from labkit.grading.book.class_table import class_table
 from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.handing_back import write_pages
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.roster_files import Entry
-from labkit.grading.book.standing import Grade
 from labkit.grading.course import find_course
-from labkit.grading.reports.results import read_results
+from labkit.grading.reports.class_page import Line, class_page
+from labkit.grading.reports.results import GradedExercise, GradedSubmission, read_results
 from labkit.grading.reports.student_report import as_json, details, result_json
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
 from labkit.lessons.manifest import Exercise
@@ -111,7 +114,7 @@ def test_a_regraded_mark_says_why(book: Gradebook, tmp_path: Path) -> None:
     leave_run(tmp_path / "run", "ada", True, "a")
     record(book, tmp_path / "run", {}, reason="a hidden case was wrong")
     write_pages(book, LESSON, tmp_path / "pages")
-    assert "ring_sum: 0 to 8 points. a hidden case was wrong" in text_of(tmp_path / "pages" / "ada.html")
+    assert "2.6 The ring adds up: 0 to 8 points. a hidden case was wrong" in text_of(tmp_path / "pages" / "ada.html")
 
 
 def test_a_mark_recorded_before_pages_were_kept_has_a_page(book: Gradebook, tmp_path: Path) -> None:
@@ -188,7 +191,7 @@ def test_a_request_comes_from_the_page_and_its_answer_stands_there(book: Gradebo
     assert "0 open, 1 answered" in labkit("requests")
     labkit("pages", str(tmp_path / "pages"), "--lesson", "02")
     said = text_of(tmp_path / "pages" / "ada.html")
-    assert "6 of 12 points" in said and "It works at home. Answer : You are right, with 3 ranks it does. (+2" in said
+    assert "6 of 12 points" in said and "It works at home. Answer. You are right, with 3 ranks it does. (+2" in said
     assert "asked to look again at ring_sum" in labkit("history", "ada", "--lesson", "02")
     with pytest.raises(ConfigError, match="was not copied whole"):
         book.ask(line[0].replace("aaaaaaaa", "bbbbbbbb") + "because")
@@ -200,28 +203,94 @@ def test_a_request_comes_from_the_page_and_its_answer_stands_there(book: Gradebo
         book.answer(7, "no")
 
 
+def test_what_a_roster_lacks_is_told_in_one_line_a_platform(book: Gradebook, tmp_path: Path) -> None:
+    book.import_roster([Entry("Ada", frozenset({"ada"}))])
+    for number, name in enumerate(["ghost", *(f"submission_{each}" for each in range(14))]):
+        leave_run(tmp_path / "run", name, True, "0123456789abcdef"[number])
+    command = ["gradebook", "record", str(tmp_path / "run"), "--book", str(tmp_path / "book.db")]
+    done = CliRunner().invoke(app, command)
+    ghost, gradescope = (line for line in done.output.splitlines() if "not in the roster" in line)
+    assert done.exit_code == 1 and ghost == "labkit: ghost is not in the roster and not recorded"
+    assert "submission_7 and 2 more are not in the roster" in gradescope and "Download Grades" in gradescope
+
+
 @pytest.mark.browser
-def test_the_class_page_is_searched_and_sorted_at_three_hundred(browser: Any, tmp_path: Path) -> None:
-    grades = [Grade(f"student {number:03}", (number * 7) % 13, 12, {"a": number % 3}) for number in range(300)]
+def test_the_class_page_is_searched_filtered_and_sorted_at_three_hundred(browser: Any, tmp_path: Path) -> None:
+    def result(points: float) -> GradedSubmission:
+        state = "passed" if points else "failed"
+        return GradedSubmission("x", LESSON, "s", "c", (GradedExercise("a", points, 12, state, "A", number="2.1"),))
+
+    lines = [Line(f"student {n:03}", f"{n}.html", (n * 7) % 13, result((n * 7) % 13)) for n in range(300)]
+    lines += [Line("<b>Zoe", "zoe.html", 13.5, result(13.5), "20 % off"), Line("Nora", "nora.html", 0, None)]
     path = tmp_path / "class.html"
-    path.write_bytes(class_table([*grades, Grade("<b>Zoe", 13.5, 12)], LESSON, UTC))
+    path.write_bytes(class_page(lines, LESSON))
+    (tmp_path / "zoe.html").write_text("<section id=a>the page of Zoe</section>")
     assert "<b>Zoe" not in path.read_text()
-    page = browser.new_page()
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text))
     page.goto(path.as_uri())
-    page.get_by_text("301 of 301").wait_for()
+    page.get_by_text("302 of 302").wait_for()
     page.get_by_role("button", name="Points").click()
     page.get_by_role("button", name="Points").click()
     page.locator("th[aria-sort=descending]").wait_for()
-    assert page.locator("tbody tr").first.locator("th").inner_text() == "<b>Zoe"
-    page.get_by_role("searchbox").fill("student 299")
-    page.get_by_text("1 of 301", exact=True).wait_for()
-    assert page.locator("tbody tr:visible").count() == 1
+    first = page.locator("tbody tr").first
+    assert [first.locator(f"{each} >> nth=0").inner_text() for each in ("th", "td.late")] == ["<b>Zoe", "20 % off"]
+    first.locator("td.square a").click()
+    page.frame_locator("#panel iframe").get_by_text("the page of Zoe").wait_for()
+    page.locator("#bars button").last.click()
+    counted = 1 + sum(line.score >= 10.8 for line in lines[:300])
+    page.get_by_text(f"{counted} of 302", exact=True).wait_for()
+    page.get_by_role("searchbox").fill("zoe")
+    page.get_by_text("1 of 302", exact=True).wait_for()
+    assert page.locator("#marks tbody tr:visible").count() == 1
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == 400 and not page.locator("#panel").is_visible()
+    first.locator("th a").click()
+    page.wait_for_url("**/zoe.html")
     assert not refused
+
+
+@pytest.mark.browser
+def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book: Gradebook, tmp_path: Path) -> None:
+    book.import_roster([Entry("Ada Lovelace", frozenset({"ada"})), Entry("Nora", frozenset({"nora"}))])
+    leave_run(tmp_path / "run", "ada", False, "a")
+    record(book, tmp_path / "run", {})
+    book.ask(f'labkit-regrade {LESSON} ring_sum "Ada Lovelace" aaaaaaaa: It works at home.')
+    command = [sys.executable, "-c", "from labkit.cli import main; main()", "gradebook", "page", "--lesson", "02"]
+    with Popen([*command, "--book", str(tmp_path / "book.db")], stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        link = process.stdout.readline().removeprefix("Class: ").strip()
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(link)
+        assert page.locator("h1").inner_text() == "2 students, 1 handed in nothing"
+        page.get_by_role("link", name="Ada Lovelace").click()
+        panel = page.frame_locator("#panel iframe")
+        ring = panel.locator("#ring_sum")
+        ring.get_by_placeholder("An answer").fill("With 3 ranks it does.")
+        ring.get_by_label("Points").fill("2")
+        ring.get_by_role("button", name="Answer").click()
+        ring.get_by_text("With 3 ranks it does. (+2 points)").wait_for()
+        ring.get_by_placeholder("A comment").fill("Short & easy.")
+        ring.get_by_role("button", name="Comment").click()
+        ring.get_by_text("Short & easy.").wait_for()
+        assert book.comments(LESSON, "Ada Lovelace") == [("ring_sum", "Short & easy.")]
+        ada = urlsplit(panel.locator("html").evaluate("() => location.href"))
+        refused = []
+        for path, headers in (
+            (ada.path, {"Origin": "https://elsewhere.example"}),
+            (ada.path.replace("/class/", "/class/x"), {}),
+            (ada.path + "9", {}),
+        ):
+            asked = HTTPConnection(ada.netloc, timeout=60)
+            asked.request("POST", path, "words=x", {"Content-Type": "application/x-www-form-urlencoded", **headers})
+            refused.append(asked.getresponse().status)
+        assert refused == [403, 403, 400]
+        process.terminate()
+    assert [grade.score for grade in book.grades(LESSON)] == [6, 0]
 
 
 def test_details_are_not_in_what_gradescope_shows(tmp_path: Path) -> None:
     leave_run(tmp_path, "ada", True, "a")
     assert "mine" not in (tmp_path / "ada" / "result.json").read_text()
-    assert json.loads((tmp_path / "ada" / "details.json").read_text())["ring_sum"]["source"] == CODE
+    assert json.loads((tmp_path / "ada" / "details.json").read_text())["exercises"][0]["source"] == CODE

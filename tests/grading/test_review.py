@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from labkit.errors import ConfigError
+from labkit.grading.book.file_names import key as key_of
 from labkit.grading.book.gradebook import Gradebook
+from labkit.grading.book.roster_files import Entry
 from labkit.grading.reports.results import GradedExercise, GradedSubmission, read_results
 from labkit.grading.review.questions import questions, side_by_side
 from labkit.grading.review.readings import Readings
@@ -83,13 +85,54 @@ def test_points_go_to_everybody_who_wrote_it_are_undone_and_come_back(out: Path,
     with closing(Readings(f"sqlite:///{out.parent / 'book.db'}")) as readings:
         again = Review(questions(read_results(out), load(SOURCE), b"another key"), readings, "lee")
         found = {each["text"]: each["given"] for each in answers(again)}
-    assert found[WROTE["ada"]] == {"items": (0, 1), "who": "kim"}
-    assert found["No idea."] == {"items": (), "who": "kim"} and found[WROTE["cy"]] is None
+    assert found[WROTE["ada"]] == {"items": (0, 1), "who": "kim", "comment": ""}
+    assert found["No idea."] == {"items": (), "who": "kim", "comment": ""} and found[WROTE["cy"]] is None
     with closing(Gradebook(f"sqlite:///{out.parent / 'book.db'}")) as book:
         told = book.history(load(SOURCE).name, "ada")
         assert any("read by kim: [1] says the mean is too small; [2]" in words for _, words in told)
         assert book.record(read_results(out)).regraded == (), "recording the run again takes no points"
     assert points(out)["ada"] == 3
+
+
+def test_a_comment_and_an_item_added_while_reading_are_kept_with_the_points(out: Path, review: Review) -> None:
+    by_text = {each["text"]: each["id"] for each in answers(review)}
+    review.add_item(0, "says how to notice it", 1)
+    review.add_item(0, "is longer than asked", -1)
+    review.give(by_text[WROTE["cy"]], [0, 2], "Right.\nNow [4] try it.")
+    review.give(by_text[WROTE["ada"]], [0, 1, 2])
+    review.give(by_text["No idea."], [3])
+    assert points(out) == {"ada": 3, "bo": 0, "cy": 3, "di": 0, "eve": 0}, "at least nothing, at most full marks"
+    with closing(Readings(f"sqlite:///{out.parent / 'book.db'}")) as readings:
+        again = Review(questions(read_results(out), load(SOURCE), b"another key"), readings, "lee")
+        assert list(dict(again.state()["questions"][0]["rubric"]).items())[2:] == [
+            ("says how to notice it", 1),
+            ("is longer than asked", -1),
+        ]
+        found = {each["text"]: each["given"] for each in answers(again)}
+    assert found[WROTE["cy"]] == {"items": (0, 2), "who": "kim", "comment": "Right.\nNow [4] try it."}
+    for question, words, worth in (
+        (1, "x", 1),
+        ("0", "x", 1),
+        (0, " ", 1),
+        (0, "x\ny", 1),
+        (0, "x" * 201, 1),
+        (0, "x", 4),
+        (0, "x", "1"),
+        (0, "is longer than asked", 1),
+    ):
+        with pytest.raises(ConfigError):
+            review.add_item(question, words, worth)
+
+
+def test_whose_files_the_roster_knows_are_read_all_the_same(tmp_path: Path) -> None:
+    file = "lovelaceada_LATE_12345_67890_05_kinds"
+    with closing(Gradebook(f"sqlite:///{tmp_path / 'book.db'}")) as book:
+        book.import_roster([Entry("Ada Lovelace", frozenset({key_of("Canvas", "12345")}))])
+    out = write_answers(tmp_path, {file: WROTE["ada"]})
+    with closing(Readings(f"sqlite:///{tmp_path / 'book.db'}")) as readings:
+        review = Review(questions(read_results(out), load(SOURCE), b"key"), readings, "kim")
+        review.give(answers(review)[0]["id"], [0])
+    assert points(out) == {"Ada Lovelace": 2}
 
 
 def test_what_is_no_answer_or_no_item_is_refused(review: Review) -> None:
@@ -165,6 +208,22 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
     page.get_by_text("3 of 4 answers read, by kim.").wait_for()
     page.reload()
     page.get_by_text("3 of 4 answers read, by kim.").wait_for()
+    page.keyboard.press("n")
+    page.keyboard.type("is short")
+    page.keyboard.press("Enter")
+    card.get_by_role("button", name="3 is short (1)").wait_for()
+    page.keyboard.press("c")
+    page.keyboard.type("Say 1 more.")
+    held: list[Any] = []
+    page.route("**/give", lambda route: held.append(route))
+    page.keyboard.press("Control+Enter")
+    page.get_by_text("4 of 4 answers read, by kim.").wait_for()  # the next is there before this one is saved
+    page.keyboard.press("u")
+    while not held:
+        page.wait_for_timeout(10)
+    held[0].continue_()
+    page.get_by_text("3 of 4 answers read, by kim.").wait_for()
+    page.unroute("**/give")
     assert page.title() == "Review", "what a student wrote is text, not a program"
     assert page.locator("main b").count() == 0
     page.keyboard.press("Enter")

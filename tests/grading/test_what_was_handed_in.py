@@ -18,7 +18,7 @@ from labkit.grading.course import Course, find_course
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.other_lesson import other_lesson
 from labkit.grading.notebook.rebuild import rebuild
-from labkit.grading.reports.class_page import class_page
+from labkit.grading.reports.class_page import Line, class_page
 from labkit.grading.reports.class_report import CASES, class_csv, read_cases
 from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.results import GradedExercise, GradedSubmission, read_result
@@ -82,7 +82,7 @@ def test_lost_answers_stand_in_the_problem_column_and_are_not_called_untouched(c
     entry = read_result(tmp_path / "result.json")
     row = next(csv.DictReader(class_csv([entry], course.manifest).decode().splitlines()))
     assert row["Problem"] == result.lost
-    assert where in class_page([entry, entry], "Small", ()).decode()
+    assert where in class_page([Line(name, name, entry.score, entry) for name in "ab"], "Small").decode()
 
 
 @pytest.fixture

@@ -34,9 +34,10 @@ class TestContract(LessonContract):
         "step_plan",
         "lone_sample",
         "shares_by_speed",
+        "sixteen_devices",
     )
-    bonus = ("step_plan", "lone_sample", "shares_by_speed")
-    bonus_points = 16
+    bonus = ("step_plan", "lone_sample", "shares_by_speed", "sixteen_devices")
+    bonus_points = 22
     least_guesses = 2
     topics: ClassVar = {
         "why learn it": r"so why build it\?",

@@ -37,9 +37,10 @@ class TestContract(LessonContract):
         "uneven_inputs",
         "adam_rate",
         "sharded_sampler",
+        "sixty_four_gpus",
     )
-    bonus = ("sharded_sampler",)
-    bonus_points = 8
+    bonus = ("sharded_sampler", "sixty_four_gpus")
+    bonus_points = 14
     least_guesses = 1
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

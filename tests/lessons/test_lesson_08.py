@@ -34,9 +34,10 @@ class TestContract(LessonContract):
         "held_enough",
         "run_schedule",
         "stashed_versions",
+        "four_or_eight_stages",
     )
-    bonus = ("stashed_versions",)
-    bonus_points = 0
+    bonus = ("stashed_versions", "four_or_eight_stages")
+    bonus_points = 6
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "activations": r"\*\*activations\*\*",

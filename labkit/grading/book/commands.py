@@ -12,6 +12,7 @@ import typer
 from labkit.errors import ConfigError
 from labkit.grading.book.opening import opened_book
 from labkit.slugs import lesson_slug
+from labkit.words import some
 
 if TYPE_CHECKING:
     from labkit.grading.book.gradebook import Gradebook
@@ -53,7 +54,7 @@ def record(
     keep: Keep = "best",
 ) -> None:
     """Add the results of a grading run; nothing recorded before is changed or lost."""
-    from labkit.grading.book.file_names import keys
+    from labkit.grading.book.file_names import by_system, keys
     from labkit.grading.book.handed_in import assign, read_times
     from labkit.grading.book.roster import newest
     from labkit.grading.reports.class_report import read_cases
@@ -93,31 +94,23 @@ def record(
             _tell_changes(opened, lesson, grades, keep)
     for each in said:
         typer.echo(f"labkit: {each}", err=True)
-    for each in recorded.nobodys:
-        typer.echo(
-            f"labkit: {each} is not in the roster, so it was not recorded{_whose_in_gradescope(each)}"
-            if " fits " not in each
-            else f"labkit: {each}; it was not recorded",
-            err=True,
-        )
+    fits = [each for each in recorded.nobodys if " fits " in each]
+    for system, names in by_system(set(recorded.nobodys) - set(fits)).items():
+        told = f"{some(names)} {'is' if len(names) == 1 else 'are'} not in the roster and not recorded"
+        cure = "; Gradescope's grades (Download Grades) say whose each is: labkit roster import FILE"
+        typer.echo(f"labkit: {told}{cure if system == 'Gradescope' else ''}", err=True)
+    for each in fits:
+        typer.echo(f"labkit: {each}; it was not recorded", err=True)
     if recorded.unknown:
-        names = ", ".join(recorded.unknown[:12]) + (", ..." if len(recorded.unknown) > 12 else "")
         typer.echo(
-            f"labkit: it is unknown when {recorded.num_unknown} of {len(results)} files were handed in ({names}); "
-            "nothing is deducted for them. Give --handed-in, or labkit gradebook handed-in for one",
+            f"labkit: it is unknown when {recorded.num_unknown} of {len(results)} files were handed in "
+            f"({some(recorded.unknown)}); nothing is deducted for them. Give --handed-in, or labkit gradebook "
+            "handed-in for one",
             err=True,
         )
     _tell_preview(preview)
     if recorded.nobodys:
         raise typer.Exit(1)
-
-
-def _whose_in_gradescope(name: str) -> str:
-    from labkit.grading.book.file_names import of_system
-
-    named = of_system(name)
-    told = "; Gradescope's grades (Download Grades) say whose it is: labkit roster import FILE"
-    return told if named is not None and named.system == "Gradescope" else ""
 
 
 @app.command(epilog="Example: labkit gradebook adjust grace 4 --lesson 02 --reason 'explained the ring in class'")
@@ -322,8 +315,9 @@ def write_sheet(
         sheet = moodle_csv(moodle, grades, known.__getitem__)
     write_whole(out, sheet.data)
     typer.echo(f"{out}: {sheet.num_filled} of {len(grades)} grades")
-    for student in sheet.unmatched:
-        typer.echo(f"labkit: {student} has a grade and no row in the sheet", err=True)
+    if sheet.unmatched:
+        has = "has a grade" if len(sheet.unmatched) == 1 else "have grades"
+        typer.echo(f"labkit: {some(sheet.unmatched)} {has} and no row in the sheet", err=True)
     for words in sheet.capped:
         typer.echo(f"labkit: {words}", err=True)
     for words in sheet.ambiguous:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from labkit.grading.submission import safe_name
@@ -62,6 +63,15 @@ def of_system(name: str) -> FileName | None:
             "Canvas", found["id"] or "", found["name"] or "", found["late"] is not None, found["rest"], count
         )
     return None
+
+
+def by_system(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return names of files by the system that gave them, "" for none, each system's in order."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        named = of_system(name)
+        found.setdefault(named.system if named else "", []).append(name)
+    return found
 
 
 def keys(name: str) -> frozenset[str]:

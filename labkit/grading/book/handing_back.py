@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.headings import lesson_title
 from labkit.grading.book.mark_page import attempts, mark_page
 from labkit.grading.book.roster_files import Entry
+from labkit.grading.book.standing import Grade
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.submission import safe_name
 
@@ -55,10 +56,10 @@ def write_pages(
     left_out: dict[str, list[str]] = {system: [] for system in wanted}
     grades, title = book.grades(lesson, keep), lesson_title(lesson)
     people = book.people()
-    taken: set[str] = set()
+    names = page_names(grades)
     for grade in grades:
         made = mark_page(book, lesson, grade, title)
-        name = _free_name(grade.student, taken)
+        name = names[grade.student]
         write_whole(out / f"{name}.html", made)
         tried = attempts(book, lesson, grade)
         for each in tried:
@@ -77,6 +78,12 @@ def write_pages(
     for system, path in wanted.items():
         write_whole(path, _zipped(packed[system]))
     return Written(len(grades), {system: tuple(names) for system, names in left_out.items()})
+
+
+def page_names(grades: Sequence[Grade]) -> dict[str, str]:
+    """Return what each student's page is called, without its ending."""
+    taken: set[str] = set()
+    return {grade.student: _free_name(grade.student, taken) for grade in grades}
 
 
 def _free_name(student: str, taken: set[str]) -> str:

@@ -20,6 +20,7 @@ from labkit.grading.book.commands import (
     write_sheet,
 )
 from labkit.grading.book.opening import opened_book
+from labkit.words import some
 
 __all__ = ["app"]
 
@@ -40,26 +41,42 @@ def pages(
         written = write_pages(opened, lesson_named(opened, lesson), out, keep, {"Canvas": canvas, "Moodle": moodle})
     typer.echo(f"{out}: {written.num_pages} pages")
     for system, left_out in written.left_out.items():
-        for student in left_out:
-            typer.echo(f"labkit: {system} named no file of {student}, so this page is not in that zip", err=True)
+        if left_out:
+            typer.echo(f"labkit: {system} named no file of {some(left_out)}; their pages are not in that zip", err=True)
 
 
-@app.command(epilog="Example: labkit gradebook page class.html --lesson 02")
+@app.command(epilog="Example: labkit gradebook page --lesson 02")
 def page(
-    out: Annotated[Path, typer.Argument(help="The HTML file to write.")],
     lesson: Lesson,
+    out: Annotated[
+        Path | None, typer.Argument(help="Write the page to this file, beside those of students, and serve none.")
+    ] = None,
     book: Url = DEFAULT,
     keep: Keep = "best",
+    port: Annotated[int, typer.Option(help="The TCP port; 0 for any free one.", min=0, max=65535)] = 0,
 ) -> None:
-    """Write the class as one page that can be searched and sorted."""
-    from labkit.grading.book.class_table import class_table
+    """Show the class as one page: marks, code and findings, with boxes for comments and answers to requests."""
+    from labkit.grading.book.class_desk import ClassDesk
+    from labkit.grading.book.class_lines import class_lines
+    from labkit.grading.book.handing_back import page_names
     from labkit.grading.book.headings import lesson_title
+    from labkit.grading.reports.class_page import class_page
     from labkit.grading.reports.student_report import write_whole
+    from labkit.grading.review.own_machine import serve
+
+    def say(link: str) -> None:
+        typer.echo(f"Class: {link}")
+        typer.echo("The link works on this machine until Ctrl+C. What you write is kept as you send it.")
 
     with opened_book(book, new=False) as opened:
         name = lesson_named(opened, lesson)
+        if out is None:
+            desk = ClassDesk(opened, name, keep)
+            serve(desk.application(), desk.path, port, say)
+            return
         grades = opened.grades(name, keep)
-        write_whole(out, class_table(grades, lesson_title(name), opened.zone))
+        pages = {student: f"{page}.html" for student, page in page_names(grades).items()}
+        write_whole(out, class_page(class_lines(opened, name, grades, pages), lesson_title(name)))
     typer.echo(f"{out}: {len(grades)} students")
 
 

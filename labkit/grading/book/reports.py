@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,9 @@ def report_of(folder: Path, submission: GradedSubmission, now: datetime) -> Repo
     own = folder / submission.name
     try:
         page = (own / "feedback.html").read_bytes()
-        details = json.loads((own / "details.json").read_text(encoding="utf-8"))
+        findings = json.loads((own / "details.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    exercises = [{**asdict(each), **details.get(each.id, {})} for each in submission.exercises]
-    findings = {"problem": submission.problem, "exercises": exercises}
     packed = zlib.compress(json.dumps(findings, sort_keys=True).encode())
     return Report(file_name=submission.name, findings=packed, page=zlib.compress(page), recorded_at=now)
 

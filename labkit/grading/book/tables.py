@@ -127,6 +127,20 @@ class Mark(Table):
     attempt: Mapped[Attempt] = relationship(back_populates="marks")
 
 
+class RubricItem(Table):
+    """What a reader added to a question's rubric while reading; the lesson's own items are not here."""
+
+    __tablename__ = "rubric_items"
+    __table_args__ = (UniqueConstraint("lesson", "exercise", "words"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    lesson: Mapped[str] = mapped_column(LessonKey, index=True)
+    exercise: Mapped[str] = mapped_column(String(60))
+    words: Mapped[str] = mapped_column(String(300))
+    points: Mapped[int]
+    who: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
 class Adjustment(Table):
     """Points given or taken by hand, and why."""
 

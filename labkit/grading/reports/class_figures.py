@@ -39,7 +39,7 @@ class ExerciseFigures:
         id: Its slug.
         name: Number and title, "2.7 A drop-in for dist.all_reduce".
         max_points: What it earns, 0 for a bonus.
-        counts: Students by state: passed, failed, to_read, not_done, not_graded.
+        counts: Students by state: passed, failed, to_read, read, not_done, not_graded.
         faults: The commonest first, at most three.
     """
 
@@ -77,14 +77,28 @@ class ClassFigures:
     bins: tuple[int, ...]
     exercises: tuple[ExerciseFigures, ...]
 
+    @property
+    def states(self) -> set[str]:
+        """The states that there are."""
+        return {state for each in self.exercises for state, count in each.counts.items() if count}
 
-def class_figures(results: Sequence[GradedSubmission]) -> ClassFigures:
-    """Return the figures of a class of at least one."""
-    scores = [result.score for result in results]
+    def bin_of(self, score: float) -> int:
+        """Return which of the bins holds a score."""
+        return _bin(score, self.max_score)
+
+
+def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] = ()) -> ClassFigures:
+    """Return the figures of a class of at least one.
+
+    Args:
+        results: What grading found.
+        scores: What counts, in the same order, where that is not what was earned.
+    """
+    scores = scores or [result.score for result in results]
     most = max(result.max_score for result in results)
     bins = [0] * NUM_BINS
     for score in scores:
-        bins[min(NUM_BINS - 1, int(NUM_BINS * score / most + 1e-9) if most else 0)] += 1
+        bins[_bin(score, most)] += 1
     by_id: dict[str, list[GradedExercise]] = {}
     for each in (each for result in results for each in result.exercises):
         by_id.setdefault(each.id, []).append(each)
@@ -99,11 +113,15 @@ def class_figures(results: Sequence[GradedSubmission]) -> ClassFigures:
     )
 
 
+def _bin(score: float, most: float) -> int:
+    return max(0, min(NUM_BINS - 1, int(NUM_BINS * score / most + 1e-9))) if most else 0
+
+
 def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
     counts = Counter(each.state for each in listed)
     faults = Counter(fault for each in listed if each.state == "failed" for fault in [_fault(each)])
     common = tuple(Fault(words, count, named) for (words, named), count in faults.most_common(3))
-    states = {state: counts[state] for state in ("passed", "failed", "to_read", "not_done", "not_graded")}
+    states = {state: counts[state] for state in ("passed", "failed", "to_read", "read", "not_done", "not_graded")}
     return ExerciseFigures(listed[0].id, listed[0].name, listed[0].max_points, states, common)
 
 

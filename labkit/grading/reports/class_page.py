@@ -1,17 +1,50 @@
-"""The page an instructor reads after grading a class: one file that needs nothing else, light or dark.
+"""The page an instructor reads: a line for each student, graded or in the gradebook, and what they add up to.
 
-It names students: it is not for them.
+One file, light or dark; it names students: it is not for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
 
 from labkit.grading.reports.class_figures import NUM_BINS, class_figures
 from labkit.grading.reports.copies import Case
 from labkit.grading.reports.page import page
-from labkit.grading.reports.results import GradedSubmission
+from labkit.grading.reports.results import GradedExercise, GradedSubmission
+
+_SCRIPT = Path(__file__).with_suffix(".js")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A student on the page.
+
+    Attributes:
+        name: Whose it is.
+        href: The student's page, from this one.
+        score: Points that count.
+        result: What grading found, None for who handed in nothing.
+        late: "20 % off", "late", or "".
+        asks: How many requests to look again are open.
+    """
+
+    name: str
+    href: str
+    score: float
+    result: GradedSubmission | None
+    late: str = ""
+    asks: int = 0
+
+    @property
+    def problem(self) -> str:
+        """Why not all could be graded, or ""."""
+        return (self.result.problem or self.result.lost) if self.result else "handed in nothing"
 
 
 @dataclass(frozen=True)
@@ -31,37 +64,48 @@ class _Bar:
     share: float
 
 
-def class_page(results: Sequence[GradedSubmission], title: str, cases: Sequence[Case] = ()) -> bytes:
-    """Return the page of a class of at least one.
+def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None = None) -> bytes:
+    """Return the page of a class of at least one who handed in something.
 
     Args:
-        results: Everybody's, in any order.
+        lines: Everybody's, in any order.
         title: The lesson's heading.
-        cases: Submissions that are alike.
+        cases: Submissions that are alike, None where that was not looked at.
     """
-    figures = class_figures(results)
-    students = sorted(results, key=lambda result: result.name)
-    ids = [each.id for each in students[0].exercises]
-
-    def states_of(student: GradedSubmission) -> list[str]:
-        states = {each.id: each.state for each in student.exercises}
-        return [states.get(each, "not_graded") for each in ids]
-
-    packed = [(student, [each for each in student.exercises if each.pack == "answer"]) for student in students]
-    unnamed = [(student, [each for each in student.exercises if each.pack == "unnamed"]) for student in students]
+    students = sorted(lines, key=lambda line: (line.name.casefold(), line.href))
+    handed_in = [(line, line.result) for line in students if line.result is not None]
+    figures = class_figures([result for _, result in handed_in], [line.score for line, _ in handed_in])
+    names = {each.id: each.name for _, result in handed_in for each in result.exercises}
+    packs = {
+        kind: [(line, used) for line, result in handed_in
+               if (used := [each for each in result.exercises if each.pack == kind])]
+        for kind in ("answer", "unnamed")
+    }  # fmt: skip
+    script = _SCRIPT.read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return page(
         "class_page.html",
-        packed=[(student, used) for student, used in packed if used],
-        unnamed=[(student, used) for student, used in unnamed if used],
+        packed=packs["answer"],
+        unnamed=packs["unnamed"],
         title=title,
         figures=figures,
         bars=_bars(figures.bins),
+        bin_of={line.href: figures.bin_of(line.score) for line, _ in handed_in},
         cases=cases,
+        shown={line.result.name: line for line, _ in handed_in if line.result},
         students=students,
-        names={each.id: each.name for result in results for each in result.exercises},
-        states_of=states_of,
+        names=names,
+        exercises=[(each, names[each].partition(" ")[0]) for each in names],
+        state_of=_state_of,
         counted=_counted,
+        script=Markup(script),
+        policy=Markup(f"; frame-src 'self' file:; script-src 'sha256-{digest}'"),
     )
+
+
+def _state_of(line: Line) -> Mapping[str, GradedExercise]:
+    """Return a student's exercises by their slugs."""
+    return {each.id: each for each in line.result.exercises} if line.result else {}
 
 
 def _counted(number: int, what: str) -> str:

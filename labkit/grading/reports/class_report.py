@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from labkit.grading.course import Course
 from labkit.grading.reports.results import GradedSubmission
@@ -75,6 +76,7 @@ def write_class(
     submissions: Sequence[Submission],
     course: Course,
     packs: Sequence[Mapping[str, str]] = (),
+    people: Mapping[str, str] | None = None,
 ) -> None:
     """Write ``gradebook.csv`` and, of more than one submission, ``class.html`` and ``copies.html``.
 
@@ -84,17 +86,27 @@ def write_class(
         submissions: What was handed in.
         course: The lesson.
         packs: Answers that were handed out, which make nobody alike.
+        people: Whose files are, by their names; a file of nobody known goes by its own.
     """
     write_whole(out / "gradebook.csv", class_csv(entries, course.manifest))
     if len(entries) > 1:
-        from labkit.grading.reports.class_page import class_page
+        from labkit.grading.book.file_names import of_system
+        from labkit.grading.reports.class_page import Line, class_page
         from labkit.grading.reports.copies_page import copies_page
 
         hashes = {each.name: each.submission_sha256 for each in entries}
         works = read_works(submissions, course, hashes)
         found = find_copies(works, course, packs)
-        write_whole(out / "class.html", class_page(entries, course.manifest.title, found.cases))
-        write_whole(out / "copies.html", copies_page(found, works, course.manifest, {}))
+        people = people or {}
+        lines = [
+            Line(
+                people.get(each.name, each.name), f"{quote(each.name)}/feedback.html", each.score, each,
+                "late" if (named := of_system(each.name)) and named.late else "",
+            )
+            for each in entries
+        ]  # fmt: skip
+        write_whole(out / "class.html", class_page(lines, course.manifest.title, found.cases))
+        write_whole(out / "copies.html", copies_page(found, works, course.manifest, {}, people))
         write_whole(out / CASES, as_json({case.id: " and ".join(case.names) for case in found.cases}))
 
 

@@ -46,12 +46,14 @@ def write_copies(
     refuse_links(out, "the page")
     found = find_course(lesson, course, paths)
     works = []
+    people: dict[str, str] = {}
     for origin, folders in [("", list(paths)), *((folder.name or str(folder), [folder]) for folder in earlier)]:
         submissions, _ = find_submissions(folders, found.manifest.lesson)
         hashes = {each.name: submission_hash(each.path) for each in submissions}
         hashes = {name: each for name, each in hashes.items() if each != "no file"}
         known = owners(each.name for each in submissions) if owners else {}
+        people |= dict(known) if not origin else {}
         works += read_works(submissions, found, hashes, origin, known, told)
     alike = find_copies(works, found, [read_pack(path).answers for path in packs])
-    write_whole(out, copies_page(alike, works, found.manifest, closed or {}))
+    write_whole(out, copies_page(alike, works, found.manifest, closed or {}, people))
     return alike

@@ -44,7 +44,13 @@ class _Compared:
     num_more: int
 
 
-def copies_page(found: Copies, works: Sequence[Work], manifest: Manifest, closed: Mapping[str, str]) -> bytes:
+def copies_page(
+    found: Copies,
+    works: Sequence[Work],
+    manifest: Manifest,
+    closed: Mapping[str, str],
+    people: Mapping[str, str] | None = None,
+) -> bytes:
     """Return the page; it names students and shows their code.
 
     Args:
@@ -52,21 +58,36 @@ def copies_page(found: Copies, works: Sequence[Work], manifest: Manifest, closed
         works: Everybody's work.
         manifest: The lesson's.
         closed: The notes of cases that were closed, by id.
+        people: Whose files are, by their names; a file of nobody known goes by its own.
     """
+    people = people or {}
     by_name = {work.name: work for work in works}
     names = {each.id: each.name for each in manifest.exercises}
     ordered = sorted(found.cases[:_MOST_CASES], key=lambda case: case.id in closed)
-    shown = [(case, closed.get(case.id, ""), _compared(case, by_name, names)) for case in ordered]
+    shown = [
+        (_called(case.names, people), case, closed.get(case.id, ""), _compared(case, by_name, names, people))
+        for case in ordered
+    ]
     return page(
         "copies_page.html",
         title=manifest.title,
         cases=shown,
         num_more=max(0, len(found.cases) - _MOST_CASES),
-        from_pack={name: [names.get(each, each) for each in listed] for name, listed in found.from_pack.items()},
+        from_pack={
+            people.get(name, name): [names.get(each, each) for each in listed]
+            for name, listed in found.from_pack.items()
+        },
     )
 
 
-def _compared(case: Case, works: Mapping[str, Work], names: Mapping[str, str]) -> list[_Compared]:
+def _called(names: Sequence[str], people: Mapping[str, str]) -> list[str]:
+    """Return whose these files are, once each."""
+    return list(dict.fromkeys(people.get(name, name) for name in names))
+
+
+def _compared(
+    case: Case, works: Mapping[str, Work], names: Mapping[str, str], people: Mapping[str, str]
+) -> list[_Compared]:
     compared = []
     for exercise in case.exercises[:_MOST_EXERCISES]:
         texts: dict[str, list[str]] = {}
@@ -75,7 +96,7 @@ def _compared(case: Case, works: Mapping[str, Work], names: Mapping[str, str]) -
                 texts.setdefault(works[name].answers[exercise].strip(), []).append(name)
         listed = sorted(texts.items(), key=lambda each: -len(each[1]))
         first = listed[0][0] if listed else ""
-        sides = tuple(_Side(tuple(whose), _lines(text, first)) for text, whose in listed[:_MOST_SIDES])
+        sides = tuple(_Side(tuple(_called(whose, people)), _lines(text, first)) for text, whose in listed[:_MOST_SIDES])
         compared.append(_Compared(names.get(exercise, exercise), sides, max(0, len(listed) - _MOST_SIDES)))
     return compared
 

@@ -17,8 +17,9 @@ WORDS = {
     "not_done": "not started",
     "not_graded": "not graded",
     "to_read": "to be read",
+    "read": "read",
 }
-MARKS = {"passed": "✓", "failed": "✗", "not_done": "○", "not_graded": "–", "to_read": "✎"}
+MARKS = {"passed": "✓", "failed": "✗", "not_done": "○", "not_graded": "–", "to_read": "✎", "read": "✎"}
 
 
 def page(template: str, **values: Any) -> bytes:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.plain_text import plain_text
+from labkit.grading.reports.guess_picture import guess_picture
 from labkit.grading.score import ExerciseResult, StudentResult
 from labkit.links import refuse_links
 from labkit.words import join
@@ -120,15 +121,47 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
 
 
 def details(result: StudentResult) -> dict[str, Any]:
-    """Return what the page of a mark shows beside the points: code, cases and pictures, by exercise."""
+    """Return all that pages show of a submission: points, words, code, cases and pictures."""
     return {
-        each.exercise.id: {
-            "source": result.sources.get(each.exercise.id, "")[:_MOST_SOURCE],
-            "cases": [[case.name, case.passed] for case in each.cases],
-            "num_cases": each.num_cases,
-            "picture": each.first_failure.picture if each.first_failure else "",
-        }
-        for each in result.exercises
+        "problem": plain_text(result.problem),
+        "lost": plain_text(result.lost),
+        "exercises": [_details(each, result.sources.get(each.exercise.id, "")) for each in result.exercises],
+        "notes": list(result.notes),
+        "notebook": result.notebook_summary,
+        "cell_notes": [list(each) for each in result.cell_notes],
+        "predictions": [[each.name, str(each), str(guess_picture(each))] for each in result.predictions],
+        "weighted": any(each.exercise.weights for each in result.exercises),
+    }
+
+
+def _details(each: ExerciseResult, source: str) -> dict[str, Any]:
+    exercise, failure = each.exercise, each.first_failure
+    return {
+        "id": exercise.id,
+        "number": exercise.number or exercise.id,
+        "title": exercise.title,
+        "state": each.state,
+        "points": each.score,
+        "max_points": 0.0 if exercise.bonus else float(exercise.points),
+        "worth": exercise.points,
+        "bonus": exercise.bonus,
+        "is_code": exercise.is_code,
+        "said": exercise_text(each),
+        "mistake": each.mistake,
+        "written": each.written,
+        "pack": each.pack,
+        "lost": each.lost,
+        "second_run": second_run_words(each) if each.with_references else "",
+        "tried": failure.name if failure else "",
+        "came_back": failure.message if failure else "",
+        "hint": failure.hint if failure else "",
+        "picture": failure.picture if failure else "",
+        "source": source[:_MOST_SOURCE],
+        "cases": [
+            [case.name, case.passed, "" if case.passed else (case.message.splitlines() or [""])[0]]
+            for case in each.cases
+        ],
+        "num_cases": each.num_cases,
     }
 
 

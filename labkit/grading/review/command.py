@@ -9,9 +9,10 @@ from pathlib import Path
 
 from labkit.errors import ConfigError
 from labkit.grading.reports.results import read_results
+from labkit.grading.review.own_machine import serve
 from labkit.grading.review.questions import questions
 from labkit.grading.review.readings import Readings
-from labkit.grading.review.server import Review, serve
+from labkit.grading.review.server import Review
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.source import load
 
@@ -36,4 +37,5 @@ def review(out: Path, book: str, who: str, port: int, course: Path | None, say: 
     lesson = load(select(source_files(find_course(course, sources=True)), results[0].lesson))
     asked = questions(results, lesson, secrets.token_bytes(16))
     with closing(Readings(book if ":" in book else f"sqlite:///{book}")) as readings:
-        serve(Review(asked, readings, who.strip()), port, say)
+        read = Review(asked, readings, who.strip())
+        serve(read.application(), f"/r/{read.token}", port, say)

@@ -42,6 +42,7 @@ class Question:
         rubric: What points are given for.
         model: The model answer.
         answers: Those alike beside each other.
+        full: The most an answer can have: what the lesson's own rubric adds up to.
     """
 
     lesson: str
@@ -50,6 +51,12 @@ class Question:
     rubric: Mapping[str, int]
     model: str
     answers: tuple[Answer, ...]
+    full: int
+
+    def points(self, items: Iterable[int]) -> int:
+        """Return what these items of the rubric, by number, are worth together: at least 0, at most full marks."""
+        worth = list(self.rubric.values())
+        return max(0, min(self.full, sum(worth[item] for item in items)))
 
 
 def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -> tuple[Question, ...]:
@@ -88,6 +95,7 @@ def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -
             lesson.rubrics[exercise],
             models.get(exercise, ""),
             tuple(Answer(_id(key, exercise, text), text, tuple(by_text[text])) for text in side_by_side(list(by_text))),
+            sum(lesson.rubrics[exercise].values()),
         )
         for exercise, by_text in found.items()
     )

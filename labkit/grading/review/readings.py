@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError
 from labkit.grading.book.database import Database
-from labkit.grading.book.tables import Attempt, Mark
+from labkit.grading.book.tables import Attempt, Mark, RubricItem
 from labkit.grading.review.questions import Answer, Question
 
 READ, TO_READ = "read", "to_read"
@@ -23,10 +23,12 @@ class Reading:
     Attributes:
         items: What of the rubric it has, by number, from 0.
         who: Who read it.
+        comment: What the reader writes to whoever wrote it, or "".
     """
 
     items: tuple[int, ...]
     who: str
+    comment: str = ""
 
 
 class Readings(Database):
@@ -38,16 +40,16 @@ class Readings(Database):
         Raises:
             ConfigError: If an attempt is not in the gradebook.
         """
-        names = list(question.rubric)
-        points = sum(question.rubric[names[item]] for item in reading.items) if reading else 0
-        why = _words(reading, names) if reading else "to be read again"
+        points = question.points(reading.items) if reading else 0
+        why = _words(reading, list(question.rubric)) if reading else "to be read again"
 
         def add(session: Session) -> None:
-            for student, digest in answer.whose:
-                attempt = self._attempt(session, question.lesson, student, digest)
+            for attempt in self._attempts(session, question.lesson, answer):
                 before = [mark for mark in attempt.marks if mark.exercise == question.exercise]
                 if not before:
-                    raise ConfigError(f"{student}'s attempt has no exercise {question.exercise}; record the run again")
+                    raise ConfigError(
+                        f"{attempt.student}'s attempt has no exercise {question.exercise}; record the run again"
+                    )
                 attempt.marks.append(
                     Mark(
                         exercise=question.exercise, points=points, max_points=before[-1].max_points,
@@ -64,34 +66,56 @@ class Readings(Database):
         found: dict[str, Reading] = {}
         with self.reading() as session:
             for answer in question.answers:
-                student, digest = answer.whose[0]
-                attempt = self._attempt(session, question.lesson, student, digest)
+                attempt = self._attempts(session, question.lesson, answer)[0]
                 marks = [mark for mark in attempt.marks if mark.exercise == question.exercise]
                 if marks and marks[-1].state == READ:
                     found[answer.id] = _read(marks[-1].reason, names)
         return found
 
+    def add_item(self, question: Question, words: str, points: int, who: str) -> Question:
+        """Return the question with one more item in its rubric, for all who read it from now on."""
+        row = RubricItem(
+            lesson=question.lesson, exercise=question.exercise, words=words, points=points, who=who,
+            recorded_at=self._now(),
+        )  # fmt: skip
+        self._write(lambda session: session.add(row))
+        return self.with_items(question)
+
+    def with_items(self, question: Question) -> Question:
+        """Return the question with what readers have added to its rubric."""
+        with self.reading() as session:
+            rows = session.scalars(
+                select(RubricItem)
+                .where(RubricItem.lesson == question.lesson, RubricItem.exercise == question.exercise)
+                .order_by(RubricItem.id)
+            )
+            return replace(question, rubric={**question.rubric, **{row.words: row.points for row in rows}})
+
     @staticmethod
-    def _attempt(session: Session, lesson: str, student: str, digest: str) -> Attempt:
-        attempt = session.scalar(
-            select(Attempt).where(
-                Attempt.lesson == lesson, Attempt.student == student, Attempt.submission_sha256 == digest
-            )
-        )
-        if attempt is None:
-            raise ConfigError(
-                f"{student}'s file is not in the gradebook; first run labkit gradebook record OUT with the same --book"
-            )
-        return attempt
+    def _attempts(session: Session, lesson: str, answer: Answer) -> list[Attempt]:
+        """Return all attempts with these files, whoever the roster says they are of."""
+        found: list[Attempt] = []
+        for name, digest in {digest: (name, digest) for name, digest in answer.whose}.values():
+            mine = session.scalars(
+                select(Attempt).where(Attempt.lesson == lesson, Attempt.submission_sha256 == digest)
+            ).all()
+            if not mine:
+                raise ConfigError(
+                    f"{name}'s file is not in the gradebook; first run labkit gradebook record OUT with the same --book"
+                )
+            found += mine
+        return found
 
 
 def _words(reading: Reading, names: Sequence[str]) -> str:
+    """Return a reading in words: a line for what it gives, and below it the comment."""
     given = "; ".join(f"[{item + 1}] {names[item]}" for item in reading.items) or "nothing of the rubric"
-    return f"read by {reading.who}: {given}"
+    return "\n".join(each for each in (f"read by {reading.who}: {given}", reading.comment) if each)
 
 
 def _read(reason: str, names: Sequence[str]) -> Reading:
     """Return what `_words` has written."""
-    who, _, given = reason.removeprefix("read by ").partition(": ")
+    line, _, comment = reason.partition("\n")
+    who, _, given = line.removeprefix("read by ").partition(": ")
     items = tuple(item for item, name in enumerate(names) if f"[{item + 1}] {name}" in given)
-    return Reading(items, who)
+    return Reading(items, who, comment)

@@ -166,6 +166,7 @@ export function bucketExplorer(data) {
     source: data.source,
     begin: 1e9,
     stepLabel: "bucket",
+    main: ["cap", "bandwidth", "late"],
     sliders: slidersOf(data, stacks),
     steps: (values) => stepOf(data, values).plan.length,
     stepName: (values, step) => `${step} of ${stepOf(data, values).plan.length} sent`,

@@ -144,6 +144,7 @@ export function compressionExplorer(data) {
     source: data.source,
     begin: 20,
     stepLabel: "link speed",
+    main: ["bandwidth", "scale", "ranks"],
     sliders: slidersOf(data, told),
     steps: () => SPEEDS.length - 1,
     stepName: (values, step) => speed(SPEEDS[step]),

@@ -161,7 +161,7 @@ export function ringPlayer(data) {
   return {
     title: data.title,
     source: data.source,
-    main: ["n", "chunks", "size"],
+    main: ["n", "slow", "size"],
     begin: mostTelling(planOf(data, { n: data.n, chunks: data.chunks })),
     sliders: slidersOf(data, sizes),
     steps: (values) => planOf(data, { n: data.n, ...values }).steps.length,

@@ -5,17 +5,17 @@ import { timeText } from "./words.js";
 
 const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} %` : "–");
 
-/** Label, what it is, and how it is read off a run's numbers; undefined where nobody knows. */
+/** Label, what it is, and how it is read off a run's numbers; undefined where nobody knows. Shares are of all ranks together. */
 const TILES = [
   ["length", "time in view", ({ window }) => timeText(window)],
   [
-    "waiting",
-    "share of the ranks' time in which they stand in a call or in wait() and nothing moves",
+    "waiting (mean)",
+    "mean over the ranks: share of the time in which a rank stands in a call or in wait() and nothing moves",
     ({ blockedShare, calls, messages }) => (calls || messages || blockedShare ? share(blockedShare) : undefined),
   ],
   [
-    "exposed",
-    "share of the ranks' time in which bytes move and the rank does not compute",
+    "exposed (mean)",
+    "mean over the ranks: share of the time in which bytes move and a rank does not compute",
     ({ exposedOfTime, communication, bubble }) =>
       communication && Number.isFinite(bubble) ? share(exposedOfTime) : undefined,
   ],

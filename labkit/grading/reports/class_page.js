@@ -2,16 +2,27 @@ const table = document.getElementById("marks");
 const body = table.tBodies[0];
 const rows = [...body.rows];
 const find = document.getElementById("find");
+const bars = [...document.querySelectorAll("#bars button")];
+const panel = document.getElementById("panel");
+let bin = null;
 
-function search() {
+function filter() {
   const wanted = find.value.toLowerCase().split(" ").filter(Boolean);
   let count = 0;
   for (const row of rows) {
     const name = row.cells[0].textContent.toLowerCase();
-    row.hidden = !wanted.every((word) => name.includes(word));
+    row.hidden = (bin !== null && row.dataset.bin !== bin) || !wanted.every((word) => name.includes(word));
     count += !row.hidden;
   }
+  for (const bar of bars) bar.setAttribute("aria-pressed", String(bar.dataset.bin === bin));
   document.getElementById("shown").textContent = `${count} of ${rows.length}`;
+}
+
+for (const bar of bars) {
+  bar.addEventListener("click", () => {
+    bin = bin === bar.dataset.bin ? null : bar.dataset.bin;
+    filter();
+  });
 }
 
 function compare(first, second) {
@@ -31,11 +42,22 @@ for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const sign = down ? -1 : 1;
-    const text = (row) => row.cells[column].textContent;
+    const text = (row) => row.cells[column].textContent.trim();
     rows.sort((first, second) => sign * compare(text(first), text(second)));
     body.append(...rows);
   });
 }
 
-find.addEventListener("input", search);
-search();
+// Beside the list where there is room; a narrow window goes to the student's page, and back.
+table.addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || panel.offsetParent === null) return;
+  event.preventDefault();
+  panel.querySelector("iframe").src = link.href;
+  panel.classList.add("open");
+  for (const row of rows) row.removeAttribute("aria-current");
+  link.closest("tr").setAttribute("aria-current", "true");
+});
+
+find.addEventListener("input", filter);
+filter();
