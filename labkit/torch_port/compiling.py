@@ -10,7 +10,7 @@ import torch
 
 def replace_call(module: torch.nn.Module, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Let calls of a module go through what `change` makes of them, as ``module.compile()`` does."""
-    module._compiled_call_impl = change(module._call_impl)  # type: ignore[assignment]
+    module._compiled_call_impl = change(module._call_impl)
 
 
 NEEDED: dict[str, Callable[[], object]] = {
