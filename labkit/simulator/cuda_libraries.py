@@ -12,9 +12,11 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from labkit.simulator.accelerator import Accelerator
+from labkit.simulator.compiled import compiled
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.state import current_rank
 from labkit.simulator.storages import holds
+from labkit.torch_port.compiling import replace_call
 from labkit.torch_port.devices import backward_within, grouped_by_place, located
 from labkit.torch_port.sharded_random import drawn_by_shard
 
@@ -22,7 +24,6 @@ NO_WORKERS = (
     "DataLoader(num_workers=...): a virtual rank loads its data itself; worker_init_fn was not called, and what a "
     "worker would draw at random is drawn by the rank."
 )
-NO_COMPILER = "torch.compile: operators ran one by one, as without it; compiled code would be faster."
 
 
 def _mine() -> Accelerator | None:
@@ -45,8 +46,8 @@ def installed() -> Iterator[None]:
     changes: list[tuple[Any, str, Callable[[Any], Any]]] = [
         (module, "set_autocast_enabled", _for_the_cpu_too),
         (module, "set_autocast_dtype", _for_the_cpu_too),
-        (module, "compile", _not_compiled),
-        (nn_module, "compile", _method_not_compiled),
+        (module, "compile", _compiled),
+        (nn_module, "compile", _method_compiled),
         (loader, "__init__", _without_workers),
         (dist, "is_nccl_available", _true),
         (torch.nn.DataParallel, "forward", _on_its_one_device),
@@ -96,24 +97,28 @@ def _for_the_cpu_too(real: Any) -> Any:
     return change
 
 
-def _not_compiled(real: Any) -> Any:
+def _compiled(real: Any) -> Any:
     def compile_(model: Any = None, **options: Any) -> Any:
         accelerator = _mine()
         if accelerator is None:
             return real(model, **options)
-        accelerator.note(NO_COMPILER)
-        return (lambda function: function) if model is None else model
+        if model is None:
+            return lambda function: compile_(function, **options)
+        if isinstance(model, torch.nn.Module):
+            replace_call(model, lambda call: compiled(call, accelerator.note, options))
+            return model
+        return compiled(model, accelerator.note, options)
 
     return compile_
 
 
-def _method_not_compiled(real: Any) -> Any:
+def _method_compiled(real: Any) -> Any:
     def compile_(self: Any, *args: Any, **kwargs: Any) -> None:
         accelerator = _mine()
         if accelerator is None:
             real(self, *args, **kwargs)
         else:
-            accelerator.note(NO_COMPILER)
+            replace_call(self, lambda call: compiled(call, accelerator.note, kwargs))
 
     return compile_
 

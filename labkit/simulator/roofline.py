@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -22,9 +22,11 @@ from labkit.hardware import find_link
 from labkit.kernels import STATED, unpriced
 from labkit.simulator import shapes
 from labkit.simulator.accelerator import Accelerator
+from labkit.simulator.compiled import FUSED, Fusing
 from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature, written_by
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
+from labkit.simulator.storages import tensors_in
 from labkit.simulator.stream_work import settle
 from labkit.simulator.streams import Copy, Kernel
 from labkit.timeline.phases import BACKWARD, OPTIMIZER
@@ -74,6 +76,7 @@ class Roofline(DispatchMode):
         self._accelerator: Accelerator | None = rank.process.accelerator
         self._shapes = self._accelerator if self._accelerator is not None and self._accelerator.shapes else None
         self._unwraps: dict[type, bool] = {}
+        self._fusing: Fusing | None = None
         self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,7 +86,7 @@ class Roofline(DispatchMode):
         if self._accelerator is None:
             return self._run(func, args, kwargs or {})
         with unanswered():
-            if func.namespace in NAMES_OF_ITS_OWN and (given := next(_tensors(args), None)) is not None:
+            if func.namespace in NAMES_OF_ITS_OWN and (given := next(tensors_in(args), None)) is not None:
                 # A collective whose output C++ makes: it is where the input is.
                 with self._accelerator.placing(self._accelerator.is_on(given)):
                     return self._run(func, args, kwargs or {})
@@ -96,7 +99,7 @@ class Roofline(DispatchMode):
         if backward != -1 and backward != rank.process.backward_end.seen:
             rank.process.backward_end.begins(backward)
         if rank.process.owed:
-            settle(rank, _tensors((args, kwargs)))
+            settle(rank, tensors_in((args, kwargs)))
         if rank.in_flight:
             self._watch(func, args, kwargs)
         known = self._operators.get(id(func))
@@ -150,7 +153,11 @@ class Roofline(DispatchMode):
                 memory.operator(known, args, kwargs, out, rank.clock, backward)
             elif backward != memory.backward or memory.clock is not rank.clock or type(args[0]) is _Parameter:
                 memory.viewed(args, rank.clock, backward)
-        if not known.free and not moves:
+        if self._fusing is not None and (known.reads or moves):
+            self._fusing.end()
+        if known.free or moves:
+            pass
+        elif self._fusing is None or not self._fusing.takes(known, args, kwargs, out, backward):
             cost = known.costs.get(key) if remembered is None else remembered.cost
             if cost is None:
                 cost = self._cost(known, args, kwargs, out)
@@ -187,6 +194,16 @@ class Roofline(DispatchMode):
     def stated(self, name: str, flops: int, num_bytes: int, args: Any, out: Any) -> None:
         """Note a kernel whose work was stated, as `record` does: it was given `args` and made `out`."""
         self.record(_making(name), self._cost_of(name, flops, num_bytes, args), args, out)
+
+    def fusing(self) -> Fusing | None:
+        """Return what joins operators of what is compiled; None where the device is one with the program."""
+        if self._fusing is None and self._beside is not None:
+            self._fusing = Fusing(self._charge_fused, self._registry)
+            self._beside.ending.append(self._fusing.end)
+        return self._fusing
+
+    def _charge_fused(self, num_bytes: int, backward: int) -> None:
+        self._charge(FUSED, self._cost_of(FUSED, None, num_bytes, None), backward)
 
     def _met(self, known: Operator, key: Any, args: Any, out: Any, meta: bool) -> tuple[Any, Remembered | None]:
         """Return what the cost of a call hangs on that is not remembered: now it may be."""
@@ -308,7 +325,7 @@ class Roofline(DispatchMode):
 
     def _peak(self, out: Any) -> float:
         """Return the operations a second that the device does at most on tensors like this."""
-        first = next(_tensors(out), None)
+        first = next(tensors_in((out,)), None)
         dtype = str(first.dtype).removeprefix("torch.") if first is not None else "float32"
         return self._device.flops_per_second(dtype, tf32=_tf32())
 
@@ -316,7 +333,7 @@ class Roofline(DispatchMode):
         """Note an operator that writes a buffer being sent, or touches one being received."""
         rank = self._rank
         written = list(written_by(func, args, kwargs))
-        for tensor in _tensors((args, kwargs)):
+        for tensor in tensors_in((args, kwargs)):
             extent = None if func.is_view else memory_of(tensor)
             if extent is None:
                 continue
@@ -381,14 +398,3 @@ def bytes_of(value: Any) -> int:
             elif isinstance(item, tuple | list):
                 total += bytes_of(item)
     return total
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)

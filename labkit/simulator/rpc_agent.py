@@ -1,8 +1,9 @@
 """One rank's end of torch.distributed.rpc in virtual time: calls as messages, handled in threads of the callee.
 
 A call goes over the network like any message, is handled by one of the callee's threads (num_worker_threads of them;
-further calls wait in line), and its reply comes back the same way. Timeouts count virtual time. One that nobody asked
-for, torch's 60 s, is not waited for where nothing else can happen any more: that is a deadlock, and told as one.
+further calls wait in line), and its reply comes back the same way: one of the caller's threads takes it in. Timeouts
+count virtual time. One that nobody asked for, torch's 60 s, is not waited for where nothing else can happen any more:
+that is a deadlock, and told as one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch.futures import Future
@@ -18,6 +20,7 @@ from torch.futures import Future
 from labkit.simulator import futures, threads
 from labkit.simulator.clock import Event
 from labkit.simulator.record import Row
+from labkit.simulator.rpc_call import Call
 from labkit.simulator.rpc_failure import Failure
 from labkit.simulator.rpc_methods import Method, NoMethodError
 from labkit.simulator.rpc_values import Packed, Reference, pack, unpack
@@ -34,59 +37,6 @@ MESSAGE_NS = 130_000
 """What a call or a reply takes besides the network, to be handed over and woken up for: half of what an empty call took
 beyond ISSUE_NS (340 us in all, the least of 200) with torch 2.13's TensorPipe agent over shared memory, between two
 processes of an idle two-core host."""
-
-
-@dataclass(eq=False)
-class Call:
-    """One remote call while it is under way.
-
-    Attributes:
-        kind: "rpc_sync", "rpc_async", "remote" or "to_here".
-        name: What is called.
-        caller: Who calls.
-        callee: Who is called.
-        request: What goes there.
-        row: Its span at the caller.
-        future: Holds the reply at the caller.
-        key: Where the callee keeps the result, for "remote".
-        handler: The number of the clock that handles it, -1 before.
-        served: Its span at the callee, once it is handled.
-        done: Whether the caller has its answer.
-        number: How many the caller made before it, and one.
-    """
-
-    kind: str
-    name: str
-    caller: Agent
-    callee: Agent
-    request: Packed
-    row: Row
-    future: Future[Any]
-    key: tuple[int, int] | None = None
-    handler: int = -1
-    served: Row | None = None
-    done: bool = False
-    number: int = 0
-
-    def text(self) -> str:
-        """Return what a report says of a wait for it."""
-        where = f"{self.kind} {self.name}() on {self.callee.info.name} (rank {self.callee.rank.rank})"
-        if self.callee.line and self in self.callee.line:
-            threads = self.callee.num_threads
-            return f"{where}, whose {'only thread is' if threads == 1 else f'{threads} threads are all'} busy"
-        if self.handler >= 0 and self.callee.clock(self.handler).done:
-            return f"{where}, whose handler returned a future that nobody has completed"
-        return where
-
-    def facts(self) -> dict[str, Any]:
-        """Return what a report of a deadlock says of it, as labkit.deadlock.Waiting has it."""
-        return {"said": self.text()}
-
-    def peers(self) -> list[int]:
-        """Return whose clocks must do something first."""
-        if self.handler < 0:
-            return [call.handler for call in self.callee.at_work] or [self.callee.rank.rank]
-        return [] if self.callee.clock(self.handler).done else [self.handler]
 
 
 @dataclass(eq=False)
@@ -134,6 +84,7 @@ class Agent:
         patient: Whether nobody chose that limit.
         at_work: Calls being handled.
         line: Calls that wait for a thread.
+        replies: Replies to its own calls that wait for one.
         gone: Why it answers no more, "" while it does.
         values: Objects it owns, by key: futures of (whether it could be made, object or failure).
     """
@@ -146,6 +97,7 @@ class Agent:
         self.timeout_s, self.patient, self._shared = timeout_s, patient, shared
         self.at_work: list[Call] = []
         self.line: deque[Call] = deque()
+        self.replies: deque[tuple[Call, Packed]] = deque()
         self.gone = ""
         self.values: dict[tuple[int, int], Future[Any]] = {}
         self.make_reference: Callable[[Reference], object] = lambda reference: reference
@@ -271,6 +223,9 @@ class Agent:
                 self._answer(call, False, Failure(text, RuntimeError, plain=True))
         row.end_ns = rank.now_ns
         self.at_work.remove(call)
+        while self.replies:
+            own, reply = self.replies.popleft()
+            rank.simulation.scheduler.act(rank.now_ns, partial(self._take_in, own, reply, rank.now_ns))
         if self.line and not self.gone:
             self._begin(self.line.popleft(), rank.now_ns)
 
@@ -305,7 +260,13 @@ class Agent:
         self._send(call.row, packed.bytes, back, rank.now_ns, lambda there_ns: back.learn(call, packed, there_ns))
 
     def learn(self, call: Call, reply: Packed, now_ns: int) -> None:
-        """Take in the reply to a call of its own."""
+        """Take in the reply to a call of its own, or let it wait for a thread."""
+        if len(self.at_work) < self.num_threads:
+            self._take_in(call, reply, now_ns)
+        else:
+            self.replies.append((call, reply))
+
+    def _take_in(self, call: Call, reply: Packed, now_ns: int) -> None:
         if call.done:
             return
         with self.rank.simulation.standing_in(self.rank.rank), acting_as(self.rank), uncounted():

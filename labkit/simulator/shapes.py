@@ -96,7 +96,8 @@ def _without_values(known: Operator, args: Any, kwargs: Any) -> Any:
     if known.name == "copy_" and not args[0].is_meta:
         return forget(args[0])
     if known.name == "index" or known.name.startswith(("index_put", "_index_put")):
-        args = (args[0], _places_of_masks(args[1]), *args[2:])
+        one_value = known.name != "index" and args[2].numel() == 1
+        args = (args[0], _places_of_masks(args[1], anywhere=one_value), *args[2:])
     arguments, twins = _on_meta(known, args, kwargs)
     options = _plain({name: twins.get(id(value), value) for name, value in kwargs.items()})
     if "device" in options:
@@ -146,16 +147,22 @@ def _plain(kwargs: dict[str, Any]) -> dict[str, Any]:
     return left | ({"generator": None} if "generator" in kwargs else {})
 
 
-def _places_of_masks(indices: Any) -> list[Any]:
+def _places_of_masks(indices: Any, *, anywhere: bool) -> list[Any]:
     """Return indices in which masks have become the numbers of the places that they choose.
 
+    Args:
+        indices: One for each dimension, a mask for as many as it has; None for all of a dimension.
+        anywhere: Whether it does not matter how many places a mask chooses, as where one value goes to all of them.
+
     Raises:
-        RuntimeError: If a mask has no values.
+        RuntimeError: If it does, and a mask has no values.
     """
     found: list[Any] = []
     for one in indices:
         if one is None or one.dtype not in (torch.bool, torch.uint8):
             found.append(one)
+        elif is_stand_in(one) and anywhere:
+            found += [torch.zeros(1, dtype=torch.long, device="meta") for _ in range(one.dim())]
         elif is_stand_in(one):
             raise RuntimeError(
                 "With shapes only a mask of values that were not computed cannot choose elements: how many there are "

@@ -227,6 +227,7 @@ class DeviceStreams:
         kernels: Those at work.
         talks: How many collectives and messages move bytes.
         engines: Each that copies -> when it is free.
+        ending: Called before anything more is issued, as what is issued last is still joined by others.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -238,6 +239,7 @@ class DeviceStreams:
         self.kernels: list[Kernel] = []
         self.talks = 0
         self.engines: dict[str, int] = {}
+        self.ending: list[Callable[[], None]] = []
         self._groups: dict[object, StreamQueue] = {}
 
     # ---- what the host does
@@ -261,6 +263,8 @@ class DeviceStreams:
 
     def give(self, queue: StreamQueue, task: Task) -> None:
         """Put a task into a queue."""
+        for end in self.ending:
+            end()
         queue.tasks.append(task)
         if queue.at_work is None and not queue.looked_at:
             self._look_later(queue, task.issued_ns)

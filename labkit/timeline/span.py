@@ -99,8 +99,8 @@ class Problem:
     """Something in the record that is wrong whatever the result was.
 
     Attributes:
-        kind: "changed_in_flight", "unmatched_send", "unmatched_recv", "size_mismatch", "not_waited", "dropped",
-            "unmatched_group" or "no_record".
+        kind: "changed_in_flight", "unmatched_send", "unmatched_recv", "size_mismatch", "mismatch", "not_waited",
+            "dropped", "unmatched_group" or "no_record".
         rank: The rank that did it.
         text: A sentence for the learner.
         row: The row of the timeline that it speaks of, -1 where there is none.

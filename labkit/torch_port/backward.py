@@ -11,6 +11,16 @@ backward_number: Callable[[], int] = torch._C._current_graph_task_id
 """Returns which backward pass this thread runs, -1 for none."""
 
 
+next_node_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+"""Returns the number that the next operator of this thread will have in the graph that backward passes follow."""
+
+
+def node_number() -> int:
+    """Return the number of the operator whose gradient this thread computes, -1 for none."""
+    node = torch._C._current_autograd_node()
+    return -1 if node is None else int(node._sequence_nr())
+
+
 def in_backward() -> bool:
     """Return whether this thread runs a backward pass."""
     return int(torch._C._current_graph_task_id()) != -1
@@ -72,6 +82,9 @@ def single_threaded_backward() -> Any:
 
 NEEDED: dict[str, Callable[[], object]] = {
     "torch._C._current_graph_task_id": lambda: torch._C._current_graph_task_id,
+    "torch._C._autograd._get_sequence_nr": lambda: next_node_number(),
+    "torch._C._current_autograd_node": node_number,
+    "a node's _sequence_nr": lambda: torch.autograd.graph.Node._sequence_nr,
     "torch.autograd.Variable._execution_engine.queue_callback": lambda: (
         torch.autograd.Variable._execution_engine.queue_callback
     ),

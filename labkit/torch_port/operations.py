@@ -18,6 +18,7 @@ from typing import Any
 
 from labkit.torch_port.gaps import check_all_dense, check_all_in_order
 from labkit.torch_port.peers import check_peer
+from labkit.torch_port.reduction import op_name
 
 
 def nested_bytes(value: Any) -> int:
@@ -25,6 +26,13 @@ def nested_bytes(value: Any) -> int:
     if isinstance(value, Sequence):
         return sum(nested_bytes(item) for item in value)
     return int(value.numel() * value.element_size()) if hasattr(value, "numel") else 0
+
+
+def _dtype_in(value: Any) -> str:
+    """Return the dtype of the first tensor in nested sequences, "" where there is none."""
+    if isinstance(value, Sequence):
+        return next(filter(None, map(_dtype_in, value)), "")
+    return str(value.dtype).removeprefix("torch.") if hasattr(value, "dtype") else ""
 
 
 def _first(args: Sequence[Any], world_size: int) -> int:
@@ -118,6 +126,14 @@ class Operation:
                 if root is not None:
                     return int(root)
         return None
+
+    def meaning(self, arguments: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return what ranks must agree on besides the operation and the size: "SUM of float32", "int64", or ""."""
+        dtype = _dtype_in(arguments)
+        for value in (*reversed(arguments), *kwargs.values()):
+            if hasattr(value, "reduceOp"):
+                return f"{op_name(value, 'gloo')} of {dtype}"
+        return dtype
 
     def is_blocking(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Return whether the caller asked to stay in the collective until it is complete."""

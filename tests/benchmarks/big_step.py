@@ -16,8 +16,12 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 import labkit
+from tests.benchmarks import transformer_3d
 from tests.benchmarks.transformer_3d import Shape, train_step
+from tests.benchmarks.without_dist import OneOf, seconds_alone
 
 LLAMA_3_70B = Shape(
     layers=80, hidden=8192, heads=64, kv_heads=8, inner=28672, vocab=128_256, sequence=4096, pipeline=8, data=8,
@@ -40,6 +44,18 @@ def by_hand(shape: Shape) -> dict[str, float]:
     return {"flops": flops, "at_peak_s": flops / rate, "with_bubble_s": flops / rate / device.compute_share * bubble}
 
 
+def alone(shape: Shape) -> float:
+    """Return the seconds of the step without communication, on meta: a rank of each stage, times its copies."""
+    copies, total = shape.data * shape.tensor, 0.0
+    for stage in range(shape.pipeline):
+        mesh = OneOf({"pp": stage, "dp": 0, "tp": 0})
+        total += seconds_alone(
+            lambda: train_step(shape), vars(transformer_3d), stage * copies, shape.pipeline * copies,
+            init_device_mesh=lambda *args, mesh=mesh, **more: mesh,
+        )  # fmt: skip
+    return copies * total
+
+
 def measure(shape: Shape) -> dict[str, Any]:
     """Return what simulating one step took and what it predicts."""
     num_ranks = shape.pipeline * shape.data * shape.tensor
@@ -49,11 +65,13 @@ def measure(shape: Shape) -> dict[str, Any]:
     )  # fmt: skip
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    torch.set_num_threads(1)
     hand, step = by_hand(shape), float(run.results[0])
     return {
         "ranks": num_ranks,
         "parameters": shape.num_parameters,
         "seconds": seconds,
+        "alone_s": alone(shape),
         "cpu_seconds": cpu_seconds,
         "resident_bytes": peak,
         "spans": len(run.timeline),

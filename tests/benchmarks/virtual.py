@@ -17,6 +17,7 @@ import torch
 import labkit
 from tests.benchmarks.ring import solution
 from tests.benchmarks.table import Bar, table
+from tests.benchmarks.without_dist import seconds_alone
 
 NUM_RANKS = (8, 64, 256)
 NUM_STEPS = 10
@@ -93,6 +94,17 @@ def _plain_ring_seconds(num_ranks: int) -> float:
         torch.set_num_threads(before)
 
 
+def _alone_ring_seconds(ring_all_reduce: Any, num_ranks: int) -> float:
+    """Return the seconds of the same function on every rank, one after the other, with a `dist` that does nothing."""
+    names = ring_all_reduce.__globals__
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return sum(seconds_alone(lambda: _ring(ring_all_reduce), names, rank, num_ranks) for rank in range(num_ranks))
+    finally:
+        torch.set_num_threads(before)
+
+
 def _rings(quick: bool) -> tuple[str, dict[int, dict[str, float]]]:
     ring = solution("ring_all_reduce")
     labkit.run(_ring, ring, on=labkit.virtual(2), echo=False)  # what is imported on first use is not counted
@@ -104,23 +116,28 @@ def _rings(quick: bool) -> tuple[str, dict[int, dict[str, float]]]:
         seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
         if run.results != [float(num_ranks)] * num_ranks:
             raise ValueError(f"the ring of {num_ranks} ranks gave {run.results[:4]}")
-        plain = _plain_ring_seconds(num_ranks)
+        plain, alone = _plain_ring_seconds(num_ranks), _alone_ring_seconds(ring, num_ranks)
         spans, messages = len(run.timeline), 2 * num_ranks * (num_ranks - 1)
         figures[num_ranks] = {
             "seconds": seconds, "cpu_seconds": cpu_seconds, "spans": spans, "messages": messages, "plain": plain,
+            "alone": alone,
         }  # fmt: skip
         rows.append(
             [
                 f"{num_ranks}",
                 f"{seconds:.2f}",
                 f"{cpu_seconds:.2f}",
+                f"{seconds / alone:.1f}",
                 f"{seconds / plain:.1f}",
                 f"{messages}",
                 f"{spans}",
                 f"{spans / seconds:.0f}",
             ]
         )
-    head = ["ranks", "seconds", "of processor time", "times plain threads", "messages", "spans", "spans per second"]
+    head = [
+        *("ranks", "seconds", "of processor time", "times itself alone", "times plain threads", "messages", "spans"),
+        "spans per second",
+    ]
     return "The solution's ring all-reduce in virtual time\n" + table(head, rows), figures
 
 
@@ -152,6 +169,8 @@ def _big_step(quick: bool) -> tuple[str, dict[str, Any]]:
         f"One step of {figures['parameters'] / 1e9:.1f} billion parameters on {figures['ranks']} virtual H100s: "
         f"{figures['seconds']:.0f} s, of processor time {figures['cpu_seconds']:.0f} s, "
         f"{figures['resident_bytes'] / 1e9:.2f} GB of this host\n"
+        f"  {figures['seconds'] / figures['alone_s']:.2f} times the same step without communication, on meta, one rank "
+        f"after the other ({figures['alone_s']:.0f} s)\n"
         f"  predicted: {figures['step_s']:.3f} s, {100 * figures['mfu']:.1f} % of peak; arithmetic and bubble alone, "
         f"by hand: {hand['with_bubble_s']:.3f} s; fullest device {figures['device_peak_bytes'] / 1e9:.1f} GB"
     )

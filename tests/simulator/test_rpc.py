@@ -53,6 +53,27 @@ def test_a_program_gives_what_it_gives_between_processes(name: str) -> None:
         assert same(theirs, ours), f"rank {rank}: between processes {theirs}, virtual {ours}"
 
 
+def _counted_down(to: str, left: int) -> int:
+    if left == 0:
+        return 0
+    return int(rpc.rpc_sync(to, _counted_down, (rpc.get_worker_info().name, left - 1))) + 1
+
+
+def to_and_fro(threads: int, timeout: float | None) -> int | None:
+    rank = _join(threads, timeout)
+    done = rpc.rpc_sync("worker1", _counted_down, ("worker0", 1)) if rank == 0 else None
+    rpc.shutdown()
+    return done
+
+
+def test_a_reply_needs_a_thread_that_no_handler_holds() -> None:
+    assert _run(to_and_fro, 2, None).results == [1, None]
+    with pytest.raises(RankFailed, match=r"RPC ran for more than set timeout \(4000 ms\)"):
+        _run(to_and_fro, 1, 4.0)
+    with pytest.raises(RunTimeout, match="whose reply worker1 cannot take in: its only thread is busy"):
+        _run(to_and_fro, 1, None)
+
+
 _DIGESTS = """
 import hashlib, sys
 sys.path.insert(0, sys.argv[1])

@@ -190,6 +190,22 @@ def test_a_shape_that_hangs_on_values_is_refused() -> None:
         labkit.virtual(2, shapes=True, cuda=False)
 
 
+def test_one_value_goes_to_wherever_a_mask_without_values_says() -> None:
+    def filter_out() -> list[Any]:
+        _mine()
+        x = torch.randn(4, 8, device="cuda", requires_grad=True)
+        y = x * 2
+        y[y < torch.topk(y, 2).values[:, [-1]]] = -float("inf")
+        y[:, 3:][y[:, 3:].isnan()] = 0.0
+        y.sum().backward()
+        assert x.grad is not None
+        return [tuple(y.shape), tuple(x.grad.shape)]
+
+    run = _run(filter_out, shapes=True)
+    assert run.results == [[(4, 8), (4, 8)]] * 2
+    assert run.results == _run(filter_out, shapes=False).results
+
+
 def test_a_model_larger_than_this_host_is_built_on_the_host_and_moved() -> None:
     def build() -> tuple[Any, ...]:
         _mine()

@@ -147,6 +147,18 @@ def never_waited(rank: int, num_ranks: int) -> None:
     dist.barrier()
 
 
+def disagreeing(rank: int, num_ranks: int) -> None:
+    """Both ranks name another dtype, of a size, than the other; in a second group they reduce with other operations."""
+    _start()
+    dist.broadcast(torch.ones(2, dtype=torch.float32 if rank == 0 else torch.int32), 0)
+    dist.all_reduce(torch.ones(1), dist.ReduceOp.SUM if rank == 0 else dist.ReduceOp.MAX, group=dist.new_group([0, 1]))
+    if rank == 0:
+        dist.send(torch.ones(2, dtype=torch.float64), 1)
+    else:
+        dist.recv(torch.ones(2, dtype=torch.int64), 0)
+    dist.destroy_process_group()
+
+
 def blocked_and_killed(rank: int, num_ranks: int, folder: Any) -> None:
     """Rank 0 waits for a message that never comes; rank 1 is killed inside a collective that nobody joins."""
     _start()

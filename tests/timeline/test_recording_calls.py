@@ -114,6 +114,21 @@ def test_a_forgotten_wait_and_a_send_nobody_takes_are_named(tmp_path: Path) -> N
     assert timeline.kind[timeline.tables["open"]["span"]].tolist() == ["isend", "isend"]
 
 
+def test_ranks_that_take_the_same_bytes_for_other_things_are_named(tmp_path: Path) -> None:
+    run_ranks(programs.disagreeing, 2, tmp_path)
+    problems = record_of(tmp_path, 2).problems
+    assert [(problem.kind, problem.rank) for problem in problems] == [("mismatch", 1)] * 3
+    line = programs.disagreeing.__code__.co_firstlineno
+    message, *collectives = sorted(str(problem).replace("recorded_programs.py, line ", "") for problem in problems)
+    assert message == f"Rank 0 sent float64 to rank 1 ({line + 6}), which takes the bytes for int64 ({line + 8})."
+    said = [" called ".join(text.split(". All ranks ")[0].split(" called ")[1:]) for text in collectives]
+    where = "as collective 1 of its group, where rank 0 called"
+    assert sorted(said) == [
+        f"all_reduce: MAX of float32, 4 B ({line + 4}) {where} all_reduce: SUM of float32, 4 B ({line + 4})",
+        f"broadcast: int32, 8 B ({line + 3}) {where} broadcast: float32, 8 B ({line + 3})",
+    ]
+
+
 def test_each_call_knows_the_line_of_the_program_it_came_from(tmp_path: Path) -> None:
     run_ranks(programs.batched_ring, 2, tmp_path)
     timeline = record_of(tmp_path, 2)

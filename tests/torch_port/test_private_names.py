@@ -9,6 +9,7 @@ import torch.distributed as dist
 from labkit.torch_port import (
     asked_groups,
     backward,
+    compiling,
     data_loading,
     devices,
     futures,
@@ -31,7 +32,18 @@ from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_w
 NEEDED = {
     name: reach
     for module in (
-        *(backward, devices, futures, gatherings, group_tables, known_crashes, meeting, operators, process_tables),
+        *(
+            backward,
+            compiling,
+            devices,
+            futures,
+            gatherings,
+            group_tables,
+            known_crashes,
+            meeting,
+            operators,
+            process_tables,
+        ),
         *(asked_groups, handles, low_precision_buckets, own_parallelism, remote_calls, rpc, sharded_random),
         *(data_loading, sharded_together),
     )

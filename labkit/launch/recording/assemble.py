@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from labkit.launch.recording import layout
+from labkit.launch.recording.agreement import disagreements
 from labkit.launch.recording.matching import match_messages
 from labkit.launch.recording.read import RankLog, describe_group
+from labkit.timeline.messages import RECEIVES, SENDS
 from labkit.timeline.span import Lane, Problem
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.transfers import derived
+from labkit.torch_port.operations import BY_KIND
 
 
 def assemble(logs: list[RankLog], ended_ns: int | None = None) -> Timeline:
@@ -39,7 +42,7 @@ def assemble(logs: list[RankLog], ended_ns: int | None = None) -> Timeline:
     rows["start_ns"] -= origin_ns
     rows["end_ns"] -= origin_ns
     flow, replies, found = match_messages(rows)
-    problems += found
+    problems += [*found, *disagreements(rows)]
     table = np.array(replies, dtype=np.int64).reshape(-1, 2).T
     replied = {"reply": {"span": table[0], "of": table[1]}} if replies else {}
     timeline_rows = {key: rows[key] for key in ("rank", "lane", "start_ns", "end_ns", "name", "kind", "bytes", "peer")}
@@ -51,6 +54,7 @@ def assemble(logs: list[RankLog], ended_ns: int | None = None) -> Timeline:
     return timeline
 
 
+_CALLS = tuple({*BY_KIND, *SENDS, *RECEIVES})
 _DTYPES: dict[str, Any] = {
     "rank": np.int32,
     "lane": np.int8,
@@ -64,6 +68,7 @@ _DTYPES: dict[str, Any] = {
     "group": np.str_,
     "number": np.int64,
     "source": np.str_,
+    "meaning": np.str_,
     "flags": np.uint16,
     "state": np.uint8,
     "index": np.int64,
@@ -83,7 +88,9 @@ def columns_of(log: RankLog, ended_ns: int | None) -> dict[str, Any]:
     end = np.where(is_open, np.maximum(records["start"], last_ns), records["end"])
     columns = {key: records[key] for key in ("lane", "bytes", "peer", "tag", "number", "flags", "state", "link")}
     texts = {key: names[np.minimum(records[key], len(names) - 1)] for key in ("name", "kind", "group", "source")}
+    calls = np.isin(texts["kind"], _CALLS) & (records["link"] >= 0)
     columns |= texts | {
+        "meaning": np.where(calls, names[np.minimum(np.where(calls, records["link"], 0), len(names) - 1)], ""),
         "rank": np.full(len(records), log.rank),
         "start_ns": records["start"],
         "end_ns": end,

@@ -19,8 +19,8 @@ def match_messages(rows: dict[str, Any]) -> tuple[Any, list[tuple[int, int]], li
     call's. A serving's line and bytes become those of the call.
 
     Args:
-        rows: Columns rank, index, kind, peer, link, tag, group, number, bytes, source, flags, state and times; each
-            rank's rows in the order posted.
+        rows: Columns rank, index, kind, peer, link, tag, group, number, bytes, source, meaning, flags, state and times;
+            each rank's rows in the order posted.
     """
     flow = np.full(len(rows["rank"]), -1, dtype=np.int64)
     ends: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -39,6 +39,8 @@ def match_messages(rows: dict[str, Any]) -> tuple[Any, list[tuple[int, int]], li
             next_flow += 1
             if rows["bytes"][send] != rows["bytes"][receive] and not rows["flags"][receive] & layout.FAILED:
                 problems.append(_size_mismatch(rows, send, receive))
+            elif rows["meaning"][send] != rows["meaning"][receive]:
+                problems.append(_dtype_mismatch(rows, send, receive))
         problems += [_unmatched(rows, row, "unmatched_send") for row in sent[len(received) :]]
         problems += [_unmatched(rows, row, "unmatched_recv") for row in received[len(sent) :]]
     replies = _join_remote_calls(rows, flow, next_flow)
@@ -73,7 +75,8 @@ def _join_remote_calls(rows: dict[str, Any], flow: Any, next_flow: int) -> list[
     return replies
 
 
-def _where(rows: dict[str, Any], row: int) -> str:
+def where(rows: dict[str, Any], row: int) -> str:
+    """Return " (train.py, line 8)" for the line that a row came from, "" where none is known."""
     source = str(rows["source"][row])
     path, _, line = source.rpartition(":")
     return f" ({path.rsplit('/', 1)[-1]}, line {line})" if source else ""
@@ -81,37 +84,44 @@ def _where(rows: dict[str, Any], row: int) -> str:
 
 def _unmatched(rows: dict[str, Any], row: int, kind: str) -> Problem:
     rank, peer, num_bytes = int(rows["rank"][row]), int(rows["peer"][row]), int(rows["bytes"][row])
-    word, where = str(rows["kind"][row]), _where(rows, row)
+    word, line = str(rows["kind"][row]), where(rows, row)
     if kind == "unmatched_send":
         text = (
-            f"Rank {rank} posted {word} of {num_bytes} B to rank {peer}{where}, and rank {peer} has no receive for it."
+            f"Rank {rank} posted {word} of {num_bytes} B to rank {peer}{line}, and rank {peer} has no receive for it."
         )
     elif peer < 0:
-        text = f"Rank {rank} posted {word} of {num_bytes} B from any rank{where}, and nothing came."
+        text = f"Rank {rank} posted {word} of {num_bytes} B from any rank{line}, and nothing came."
     else:
-        text = (
-            f"Rank {rank} posted {word} of {num_bytes} B from rank {peer}{where}, and rank {peer} has no send for it."
-        )
+        text = f"Rank {rank} posted {word} of {num_bytes} B from rank {peer}{line}, and rank {peer} has no send for it."
     return Problem(kind, rank, text, row)
 
 
 def _size_mismatch(rows: dict[str, Any], send: int, receive: int) -> Problem:
     src, dst = int(rows["rank"][send]), int(rows["rank"][receive])
     text = (
-        f"Rank {src} sent {int(rows['bytes'][send])} B to rank {dst}{_where(rows, send)}, "
-        f"which asked for {int(rows['bytes'][receive])} B{_where(rows, receive)}."
+        f"Rank {src} sent {int(rows['bytes'][send])} B to rank {dst}{where(rows, send)}, "
+        f"which asked for {int(rows['bytes'][receive])} B{where(rows, receive)}."
     )
     return Problem("size_mismatch", dst, text, receive)
 
 
+def _dtype_mismatch(rows: dict[str, Any], send: int, receive: int) -> Problem:
+    src, dst = int(rows["rank"][send]), int(rows["rank"][receive])
+    text = (
+        f"Rank {src} sent {rows['meaning'][send]} to rank {dst}{where(rows, send)}, "
+        f"which takes the bytes for {rows['meaning'][receive]}{where(rows, receive)}."
+    )
+    return Problem("mismatch", dst, text, receive)
+
+
 def _changed(rows: dict[str, Any], row: int) -> Problem:
     rank, peer = int(rows["rank"][row]), int(rows["peer"][row])
-    text = f"Rank {rank} wrote into the buffer of its isend to rank {peer}{_where(rows, row)} before wait() returned."
+    text = f"Rank {rank} wrote into the buffer of its isend to rank {peer}{where(rows, row)} before wait() returned."
     return Problem("changed_in_flight", rank, text, row)
 
 
 def _not_waited(rows: dict[str, Any], row: int) -> Problem:
     rank, peer, word = int(rows["rank"][row]), int(rows["peer"][row]), str(rows["kind"][row])
     end = "to" if word == "isend" else "from"
-    text = f"Rank {rank} never waited for its {word} {end} rank {peer}{_where(rows, row)}."
+    text = f"Rank {rank} never waited for its {word} {end} rank {peer}{where(rows, row)}."
     return Problem("not_waited", rank, text, row)

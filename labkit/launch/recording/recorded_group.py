@@ -61,7 +61,8 @@ class RecordedGroup:
             return forward(*args, **kwargs)
         frame, wrap = _caller()
         blocking = operation.is_blocking(args, kwargs)
-        call = self._begin(operation, arguments, operation.root(arguments, kwargs), blocking, frame)
+        root, meaning = operation.root(arguments, kwargs), operation.meaning(arguments, kwargs)
+        call = self._begin(operation, arguments, root, meaning, blocking, frame)
         slot = call.wait_begins(call.start_ns)
         try:
             work = forward(*args, **kwargs)
@@ -86,8 +87,9 @@ class RecordedGroup:
         return None
 
     def _begin(
-        self, operation: Operation, arguments: list[Any], root: int | None, blocking: bool, frame: FrameType | None
-    ) -> Call:
+        self, operation: Operation, arguments: list[Any], root: int | None, meaning: str, blocking: bool,
+        frame: FrameType | None,
+    ) -> Call:  # fmt: skip
         """Return the call just posted, written to the log as open."""
         recorder, log = self.recorder, self.recorder.log
         source, entry = recorder.source_and_entry(frame, _ENTRIES)
@@ -122,7 +124,8 @@ class RecordedGroup:
         call.start_ns = time.monotonic_ns()
         call.record = log.begin(
             call.start_ns, COMMUNICATION, interned, interned, num_bytes=call.num_bytes, peer=peer, tag=tag,
-            group=self._described, number=number, source=source, flags=call.flags | layout.NOT_WAITED * point_to_point,
+            group=self._described, number=number, source=source, link=log.intern(meaning),
+            flags=call.flags | layout.NOT_WAITED * point_to_point,
         )  # fmt: skip
         return call
 
