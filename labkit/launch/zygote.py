@@ -48,7 +48,6 @@ PRELOADED = (
     "labkit.launch.worker",
     "labkit.launch.recording.gatherings",
     "labkit.launch.recording.recorded_group",
-    "labkit.launch.recording.remote_calls",
     "labkit.checks.on_ranks.groups",
     "labkit.checks.rank_side",
     "labkit.checks.values",
@@ -60,6 +59,8 @@ def _preload() -> None:
     gc.disable()  # nothing that is loaded is given up again, and looking for it takes a tenth of the time
     for name in PRELOADED:
         importlib.import_module(name)
+    if importlib.import_module("torch.distributed.rpc").is_available():
+        importlib.import_module("labkit.launch.recording.remote_calls")
     _rehearse()
     gc.enable()
     gc.collect()
