@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import symtable
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from nbval.plugin import IPyNbCell
@@ -18,6 +19,12 @@ WHOLE = ("00_start_here.ipynb",)
 SAMPLE = (*WHOLE, "08_pipeline.ipynb")
 """The solutions of which cells run every time; between them real and virtual ranks, the find, the design and the question."""
 _SAID_ELSEWHERE = {"check", "nbval-ignore-output"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a notebook unread of which every cell would be left out."""
+    unread = collection_path.suffix == ".ipynb" and collection_path.name not in SAMPLE
+    return True if unread and config.option.markexpr.startswith("not long") else None
 
 
 @pytest.hookimpl(tryfirst=True)

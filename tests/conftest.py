@@ -9,6 +9,7 @@ depend on which tests a worker runs, and each worker would spend ten seconds on 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -136,10 +137,16 @@ ONE_JUPYTERLAB = frozenset(
 """Files whose tests open notebooks: one worker runs them all, on one JupyterLab."""
 
 
+NOT_LONG = "not long"
+"""How a run that leaves long tests out begins to say so: then they are not even made."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cost(), "labkit-cost")
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         _rewrite_asserts(config)
+    else:
+        gc.disable()  # what pytest collects stays; pytest_collection_finish lets Python look for garbage again
 
 
 def _rewrite_asserts(config: pytest.Config) -> None:
@@ -152,6 +159,20 @@ def _rewrite_asserts(config: pytest.Config) -> None:
             if rewrite._read_pyc(path, cached) is None and rewrite.try_makedirs(folder):
                 source_hash, code = rewrite._rewrite_test(path, config)
                 rewrite._write_pyc(state, code, source_hash, cached)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Leave out the parameters that the run deselects anyway; where that is all of them, they are deselected later."""
+    result = yield
+    if metafunc.config.option.markexpr.startswith(NOT_LONG):
+        left = [each for each in metafunc._calls if all(mark.name != "long" for mark in each.marks)]
+        metafunc._calls = left or metafunc._calls[:1]
+    return result
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

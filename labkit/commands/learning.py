@@ -13,7 +13,6 @@ import typer
 from labkit import __version__
 from labkit.class_machines import as_table, read_machines
 from labkit.commands.loading import load
-from labkit.doctor import as_text, examine
 from labkit.errors import ConfigError
 
 app = typer.Typer()
@@ -51,11 +50,11 @@ def doctor(
             raise typer.Exit(1)
         return
 
-    findings = examine()
+    findings = load("labkit.doctor", "examine")()
     if as_json:
         typer.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
-        typer.echo(as_text(findings))
+        typer.echo(load("labkit.doctor", "as_text")(findings))
     if any(finding.state == "essential" for finding in findings):
         raise typer.Exit(1)
 

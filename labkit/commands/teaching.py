@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from labkit.commands.loading import load
-from labkit.doctor import BROWSERS, find_browser
 from labkit.errors import ConfigError, EnvironmentProblem
 
 app = typer.Typer()
@@ -124,10 +123,11 @@ def slides(
 ) -> None:
     """Write decks that need no network: a lesson's slides, figures, exercises and speaker notes."""
 
+    find_browser, browsers = (load("labkit.doctor", name) for name in ("find_browser", "BROWSERS"))
     browser = find_browser() if pdf else None
     if pdf and browser is None:
         raise EnvironmentProblem(
-            f"printing slides needs Chromium, and none of {', '.join(BROWSERS)} is installed; without --pdf no "
+            f"printing slides needs Chromium, and none of {', '.join(browsers)} is installed; without --pdf no "
             "browser is needed"
         )
     write = load("labkit.lessons.decks", "write_decks")

@@ -18,6 +18,8 @@ from typing import Any
 
 _PATIENCE_SECONDS = 1.0
 """How long others may learn later of a failed rank, while its program's last words are said."""
+_FILE: Any = io.IOBase.__base__
+"""What every file inherits from, as C knows it: thousands of objects are asked, and io.IOBase asks in Python."""
 _python: Any = threading
 _exits: Any = atexit
 
@@ -63,7 +65,7 @@ def write_open_files() -> None:
     """Write what files that the program did not close still hold."""
     for found in gc.get_objects():
         try:
-            if issubclass(type(found), io.IOBase) and not found.closed and found.writable():
+            if issubclass(type(found), _FILE) and not found.closed and found.writable():
                 found.flush()
         except Exception:  # a program's own file may raise anything; at the end of a process, Python goes on, too
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labkit.plans.sharded_step import Cost, Job, StepPlan, cost, fault, gradients_left
+from labkit.plans.sharded_step import Cost, Job, StepPlan, fault, gradients_left, peak_bytes
 
 MOVED_BYTES = 12
 """Of a parameter whose optimizer lies in the host's memory: 4 master, 8 means."""
@@ -72,7 +72,7 @@ def offloaded_cost(job: Job, host: Host, plan: OffloadPlan) -> Cost:
     """
     if problem := offload_fault(job, plan):
         raise ValueError(problem)
-    plain, left = cost(job, plan.step), gradients_left(job, plan.step)
+    left = gradients_left(job, plan.step)
     shard = job.layer_params / job.num_ranks
     down = updated = up = 0.0
     for layer in reversed(range(job.num_layers)):
@@ -82,4 +82,5 @@ def offloaded_cost(job: Job, host: Host, plan: OffloadPlan) -> Cost:
             up = max(up, updated) + _HALF * shard / host.link_bytes_s
     waits = max(0.0, up - left[0])
     moved = MOVED_BYTES * job.layer_params * sum(plan.host) // job.num_ranks
-    return Cost(plain.seconds + waits, plain.peak_bytes - moved)
+    plain = left[0] * (job.num_sequences // plan.step.microbatch)
+    return Cost(plain + waits, peak_bytes(job, plan.step) - moved)

@@ -104,42 +104,42 @@ def cost(job: Job, plan: StepPlan) -> Cost:
     """
     if problem := fault(job, plan):
         raise ValueError(problem)
-    return Cost(gradients_left(job, plan)[0] * (job.num_sequences // plan.microbatch), _peak_bytes(job, plan))
+    return Cost(gradients_left(job, plan)[0] * (job.num_sequences // plan.microbatch), peak_bytes(job, plan))
 
 
 def gradients_left(job: Job, plan: StepPlan) -> list[float]:
     """Return when each layer's gradients have left, in seconds from the microbatch's start; layer 0's are its end."""
-    forward = plan.microbatch * job.forward_s
+    forward, gather = plan.microbatch * job.forward_s, job.gather_s
     link = compute = begun = 0.0  # when link and device are free again; when the last layer began to compute
     for _ in range(job.num_layers):
-        link = max(link, begun) + job.gather_s
+        link = max(link, begun) + gather
         begun = max(compute, link)
         compute = begun + forward
     arrived, left = 0.0, [0.0] * job.num_layers
     if not plan.keep[-1]:
-        arrived = link = max(link, compute) + job.gather_s
+        arrived = link = max(link, compute) + gather
     for layer in reversed(range(job.num_layers)):
         begun, arrived = max(compute, arrived), 0.0
         if layer and not plan.keep[layer - 1]:
-            arrived = link = max(link, begun) + job.gather_s
+            arrived = link = max(link, begun) + gather
         compute = begun + (2 if plan.save[layer] else 3) * forward
-        left[layer] = link = max(link, compute) + job.gather_s  # its gradients leave
+        left[layer] = link = max(link, compute) + gather  # its gradients leave
     return left
 
 
-def _peak_bytes(job: Job, plan: StepPlan) -> int:
+def peak_bytes(job: Job, plan: StepPlan) -> int:
     """Return the most bytes a device holds."""
     state = STATE_BYTES * job.layer_params * job.num_layers // job.num_ranks
     full, small = plan.microbatch * job.activation_bytes, plan.microbatch * job.input_bytes
-    peak = stays = 0
+    whole, last, peak, stays = job.layer_bytes, job.num_layers - 1, 0, 0
     after: list[int] = []
     for layer in range(job.num_layers):
-        two = job.layer_bytes * (2 if layer + 1 < job.num_layers else 1)
+        two = whole * (2 if layer < last else 1)
         peak = max(peak, stays + two + full)
         after.append(stays)
-        stays += (full if plan.save[layer] else small) + (job.layer_bytes if plan.keep[layer] else 0)
+        stays += (full if plan.save[layer] else small) + (whole if plan.keep[layer] else 0)
     for layer in range(job.num_layers):
-        arriving = job.layer_bytes if layer and not plan.keep[layer - 1] else 0
-        leaving = job.layer_bytes if layer + 1 < job.num_layers else 0
-        peak = max(peak, after[layer] + 2 * job.layer_bytes + arriving + leaving + full)
+        arriving = whole if layer and not plan.keep[layer - 1] else 0
+        leaving = whole if layer < last else 0
+        peak = max(peak, after[layer] + 2 * whole + arriving + leaving + full)
     return state + peak

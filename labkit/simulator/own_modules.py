@@ -33,6 +33,8 @@ _SHARED = frozenset({"labkit", "torch", "torchgen", "functorch", "numpy"})
 _OF_MANY = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _MAIN = "__main__"
 _imports: Any = _bootstrap
+_others: dict[str, ModuleType] = {}
+"""Modules that were found not to be own, by their place in sys.modules: each run asks of thousands."""
 
 
 def _installed_folders() -> tuple[str, ...]:
@@ -188,7 +190,12 @@ class OwnModules(MetaPathFinder):
 
 
 def _counts(name: str, module: Any) -> bool:
-    return name == _MAIN or (isinstance(module, ModuleType) and is_own(module))
+    if _others.get(name) is module and name != _MAIN:
+        return False
+    counts = name == _MAIN or (isinstance(module, ModuleType) and is_own(module))
+    if not counts and isinstance(module, ModuleType) and vars(module).get("__spec__") is not None:
+        _others[name] = module
+    return counts
 
 
 class _Passing(Loader):

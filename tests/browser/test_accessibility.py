@@ -18,6 +18,7 @@ from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.sharding_player import sharding_player
 from labkit.widgets.staleness_view import staleness_view
 from tests.browser.figure_pages import ILLEGAL, Open
+from tests.sampling import one_in
 from tests.timeline.small_timelines import exchange
 from tests.widgets.colour_vision import contrast
 
@@ -103,7 +104,7 @@ UNNAMED = """() => [...document.querySelectorAll("input, select")].filter((each)
 }).map((each) => each.outerHTML)"""
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", one_in(2, VIEWS))
 def test_what_is_set_has_a_name_beside_its_value(opened: Callable[..., Any], view: str) -> None:
     page = opened(view)
     assert page.evaluate(UNNAMED) == []
@@ -125,7 +126,7 @@ OUTSIDE = """() => [...document.querySelectorAll("svg[role=img] text, button, la
 }).map((each) => each.textContent || each.tagName)"""
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", one_in(2, reversed(VIEWS)))
 def test_at_320_pixels_which_are_640_at_200_percent_nothing_is_outside(opened: Callable[..., Any], view: str) -> None:
     page = opened(view, width=320)
     assert page.evaluate(OUTSIDE) == []

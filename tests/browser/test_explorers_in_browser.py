@@ -102,6 +102,7 @@ def test_under_reduced_motion_a_figure_is_a_filmstrip_that_marks_where_its_reade
         page.click("[data-act=next]")
 
 
+@pytest.mark.long
 def test_sliders_recompute_the_formula_at_once(show: Open) -> None:
     page = show(ring_player(num_ranks=4, num_bytes=1e9, latency_s=1e-6, bandwidth_Bps=1e11))
     assert number(page, "2(N−1)(α + B/Nβ)") == "15 ms"
@@ -114,6 +115,7 @@ def test_sliders_recompute_the_formula_at_once(show: Open) -> None:
     assert number(page, "busbw") == "25 GB/s"
 
 
+@pytest.mark.long
 def test_a_wrong_chunk_is_red_with_the_one_expected(show: Open) -> None:
     page = show(ring_player(wrong_plan))
     assert page.inner_text("[data-part=say]") == "Step 1: rank 1 expected B from rank 0, got D."
@@ -190,6 +192,7 @@ def test_nothing_is_cut_off_in_any_view(show: Open, made: Callable[[], list[Expl
     assert not page.failed
 
 
+@pytest.mark.long
 def test_the_bucket_explorer_shows_ranks_hooks_and_the_first_bucket(show: Open) -> None:
     page = show(bucket_explorer([2**20] * 8, cap_mb=4, backward_s=8e-3, latency_s=1e-6, bandwidth_Bps=1e9))
     letters = "each => each.map(bar => bar.dataset.compute)"
@@ -219,6 +222,7 @@ def test_the_bucket_explorer_cuts_and_sends_anew_at_once(show: Open) -> None:
     assert number(page, "step") == number(page, "no overlap")
 
 
+@pytest.mark.long
 def test_the_staleness_view_lists_what_an_update_missed(show: Open) -> None:
     page = show(staleness_view([(0, 0, 0, 0), (1, 1, 0, 1), (2, 2, 0, 2), (3, 0, 1, 3)]))
     assert number(page, "most") == "2"

@@ -30,6 +30,7 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     assert number(page, "difference from the formula") != "0.0 %"
 
 
+@pytest.mark.long
 def test_scrubbing_a_schedule_and_following_a_microbatch_fade_the_rest(show: Open) -> None:
     page = show(schedule_explorer(num_stages=2, num_microbatches=2))
     clear = "each => each.filter(op => !op.closest('g[opacity]')).map(op => op.dataset.op)"
@@ -206,6 +207,7 @@ def test_keys_choose_an_operation_in_every_schedule_also_in_a_measured_one(show:
     assert page.inner_text("[data-part=say]").endswith(said)
 
 
+@pytest.mark.long
 def test_stages_that_wait_for_each_other_are_the_culprits_and_whoever_waits_for_them_is_grey(show: Open) -> None:
     page = show(schedule_explorer([["F0", "B0", "F1", "B1"], ["F1", "F0", "B0", "B1"]], num_stages=2))
     names = "each => each.map(cell => cell.dataset.stuck)"
@@ -213,6 +215,7 @@ def test_stages_that_wait_for_each_other_are_the_culprits_and_whoever_waits_for_
     assert page.locator("[data-needs].culprit").count() == 2 and page.locator("[data-needs].after").count() == 0
 
 
+@pytest.mark.long
 def test_what_an_illegal_order_waits_for_has_a_red_arrow_and_what_follows_a_grey_one(show: Open) -> None:
     page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
     arrows = page.eval_on_selector_all("[data-needs]", "each => each.map(a => a.dataset.needs)")

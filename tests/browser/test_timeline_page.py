@@ -100,7 +100,9 @@ def test_it_follows_a_change_of_scheme_and_leaves_f5_to_the_browser(open_timelin
     assert left == ["F5"]
 
 
-@pytest.mark.parametrize(("scheme", "theme"), [("light", "light"), ("dark", "dark")])
+@pytest.mark.parametrize(
+    ("scheme", "theme"), [pytest.param("light", "light", marks=pytest.mark.long), ("dark", "dark")]
+)
 def test_it_takes_the_readers_theme_and_fits_640_pixels(
     open_timeline: Open, tmp_path: Path, scheme: str, theme: str
 ) -> None:

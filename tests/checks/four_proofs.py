@@ -50,8 +50,8 @@ def styles(number: str) -> dict[str, dict[str, str]]:
 class FourProofs:
     """The proofs of one lesson; what starts processes and is not named here runs with `make test-all`.
 
-    On processes each lesson runs one of two things every time: its main exercises' answers where its number is even,
-    its sample of wrong ones where it is odd. What needs no ranks runs in milliseconds, and of wrong answers, of styles
+    On processes each lesson runs one of two things every time: a main exercise's answer where its number is even, its
+    sample of wrong ones where it is odd. What needs no ranks runs in milliseconds, and of wrong answers, of styles
     and of stubs one does: the first of each exercise, of a lesson's stubs the first.
 
     Attributes:
@@ -98,25 +98,31 @@ class FourProofs:
             stubs = {*quick[:1], *self.stub_sample}
             metafunc.parametrize("stub_id", [case((each,), each, each in stubs) for each in known])
         elif "exercise_id" in metafunc.fixturenames:
-            main = self.main if self._even else self.main & ON_PROCESSES
+            often = self._on_processes()
             metafunc.parametrize(
                 "exercise_id",
-                [case((each,), each, each in main or not known[each].distributed) for each in known],
+                [case((each,), each, each in often or not known[each].distributed) for each in known],
             )
 
     @property
     def _even(self) -> bool:
         return int(self.number) % 2 == 0
 
+    def _on_processes(self) -> set[str]:
+        """Return the main exercises whose answers run on processes every time: the first, where numbers are even."""
+        known = _known(self.number)
+        main = sorted(each for each in self.main if known[each].distributed)
+        return {*(main[:1] if self._even else ()), *(self.main & ON_PROCESSES)}
+
     def test_the_lessons_answer_passes_its_check(self, exercise_id: str) -> None:
         result = check(exercise_id, namespace(number=self.number))
         assert result.passed, result
 
     def test_the_lessons_answers_are_right_on_virtual_ranks(self) -> None:
-        """Where a case takes milliseconds; on processes run the main exercises of lessons with even numbers."""
+        """Where a case takes milliseconds; on processes runs one main exercise of each lesson with an even number."""
         names = namespace(number=self.number)
         for exercise in _known(self.number).values():
-            if exercise.distributed and exercise.id not in (self.main if self._even else set()) | ON_PROCESSES:
+            if exercise.distributed and exercise.id not in self._on_processes() | ON_PROCESSES:
                 functions = functions_for(exercise, names)
                 for each in exercise.visible[::2]:  # all of them on processes, with `make test-all`
                     verdict = judge(exercise, each, *brought(exercise, functions, each))

@@ -6,8 +6,6 @@ import os
 import signal
 import textwrap
 
-import nbclient
-import nbformat
 import psutil
 import pytest
 from live_kernel import Notebook, alive, wait_until
@@ -22,7 +20,7 @@ def cell(notebook: Notebook, code: str) -> str:
     return reply.text
 
 
-def test_functions_closures_and_classes_of_cells_run_on_ranks_through_nbclient() -> None:
+def test_functions_closures_and_classes_of_cells_run_on_ranks(notebook: Notebook) -> None:
     """Cells define, a later cell runs; arguments and results travel by value, tensors and instances included."""
     cells = [
         "import labkit, torch, torch.distributed as dist\nfrom dataclasses import dataclass",
@@ -42,12 +40,10 @@ def test_functions_closures_and_classes_of_cells_run_on_ranks_through_nbclient()
     assert message.value.tolist() == [31.0, 61.0]
 assert run.timeline.num_ranks == 3
 assert len(run.output) == 3
-run""",
+print(repr(run))""",
     ]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
-    done = nbclient.NotebookClient(book, timeout=300, startup_timeout=180, kernel_name="python3").execute()
-    (result,) = done.cells[-1].outputs
-    assert result["data"]["text/plain"].startswith("Run(3 ranks on gloo/cpu, ")
+    shown = [cell(notebook, each) for each in cells]
+    assert shown[-1].startswith("Run(3 ranks on gloo/cpu, ")
 
 
 @pytest.mark.long

@@ -19,6 +19,7 @@ from labkit.planner.layout import Layout
 from labkit.planner.model import Model
 from labkit.planner.plan import Job, Plan, planned
 from tests.planner.simulated_plans import H100S, MODELS, drawn
+from tests.sampling import one_in
 
 TINY = Model("tiny", 2, 1024, 8, 4, 4096, 8192, 1024)
 
@@ -27,7 +28,7 @@ def tiny(layout: Layout) -> Plan:
     return planned(Job(TINY, layout.world_size, layout.batch, H100S), layout)
 
 
-@pytest.mark.parametrize("number", [7, 18])
+@pytest.mark.parametrize("number", [7, pytest.param(18, marks=pytest.mark.long)])
 def test_a_drawn_plan_is_within_ten_percent_of_its_step(number: int) -> None:
     found = verify(drawn()[number])
     assert abs(found.error) < 0.10
@@ -77,7 +78,7 @@ def test_the_command_runs_a_step_of_the_best_plans() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.distributed.optim, when it is imported
-@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("zero", one_in(3, [0, 1, 2, 3]))
 def test_the_device_mesh_of_a_plan_runs(zero: int) -> None:
     code = as_device_mesh(tiny(Layout(2, 2, 2, 1, 2, zero)))
 

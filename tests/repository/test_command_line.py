@@ -199,7 +199,7 @@ def test_doctor_speaks_json(monkeypatch: pytest.MonkeyPatch) -> None:
         doctor.Finding("ranks", "ok", "Two started."),
         doctor.Finding("bubblewrap", "missing", "None.", "No grading."),
     ]
-    monkeypatch.setattr("labkit.commands.learning.examine", lambda *_, **__: found)
+    monkeypatch.setattr("labkit.doctor.examine", lambda *_, **__: found)
     shown = CliRunner().invoke(cli.app, ["doctor", "--json"])
     told = {finding["topic"]: finding for finding in json.loads(shown.stdout)}
     assert told["ranks"]["state"] == "ok" and told["bubblewrap"]["cost"] == "No grading."

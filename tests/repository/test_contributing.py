@@ -7,8 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
-
-import pytest
+from typing import Any
 
 from tests.cost import CPU_MINUTES, MINUTES, Cost, summary
 from tests.linux import forks
@@ -31,24 +30,25 @@ def test_its_minutes_are_those_that_a_run_is_printed_beside() -> None:
     assert summary(150, 1200) == "2.5 min and 20.0 min of CPU; `make test` may take 7 and 10 on two cores."
 
 
+def _test_of(file: str) -> Any:
+    return SimpleNamespace(nodeid=f"tests/{file}.py::test_a_thing")
+
+
 def test_a_file_is_charged_for_the_processes_that_its_tests_wait_for() -> None:
-    cost, item = Cost(), SimpleNamespace(nodeid="tests/test_one.py::test_a_thing")
-    around = cost.pytest_runtest_protocol(item)  # type: ignore[arg-type]
-    next(around)
+    cost = Cost()
+    cost.pytest_runtest_protocol(_test_of("test_one"))
     subprocess.run([sys.executable, "-c", "while __import__('time').process_time() < 0.3: pass"], check=True)
-    with pytest.raises(StopIteration):
-        next(around)
+    cost.pytest_runtest_protocol(_test_of("test_two"))
+    assert set(cost._of_files) == {"tests/test_one.py"}
     assert cost._of_files["tests/test_one.py"] > 0.2  # the system counts in hundredths
 
 
 @forks
 def test_a_file_is_charged_for_what_still_runs_when_its_tests_are_done() -> None:
-    cost, item = Cost(), SimpleNamespace(nodeid="tests/test_one.py::test_a_thing")
-    around = cost.pytest_runtest_protocol(item)  # type: ignore[arg-type]
-    next(around)
+    cost = Cost()
+    cost.pytest_runtest_protocol(_test_of("test_one"))
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stdout.read(1) == b"\n"
-        with pytest.raises(StopIteration):
-            next(around)
+        cost.pytest_sessionfinish(SimpleNamespace(config=None))  # type: ignore[arg-type]
     assert cost._of_files["tests/test_one.py"] > 0.2

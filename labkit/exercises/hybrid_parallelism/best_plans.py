@@ -67,11 +67,13 @@ def dealt(job: Job, plan: MeshPlan, below: float) -> MeshPlan | None:
             break
         every = every or fewest_again(job, plan, job.num_layers - stages + 1)
         fewest = [row[: most + 1] for row in every]
-        for limit in sorted({_round(n * once + r * again) for row in fewest for n, r in enumerate(row)}):
+        times = [[_round(n * once + r * again) for n, r in enumerate(row)] for row in fewest]
+        for limit in sorted({each for row in times for each in row}):
             if least + (microbatches - 1) * limit >= below:
                 break
             allowed = [
-                [r if _round(n * once + r * again) <= limit else None for n, r in enumerate(row)] for row in fewest
+                [r if each <= limit else None for r, each in zip(*rows, strict=True)]
+                for rows in zip(fewest, times, strict=True)
             ]
             if stages * limit < 0.999999 * job.num_layers * once or not (layers := _dealt_out(allowed, job.num_layers)):
                 continue
