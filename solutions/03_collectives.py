@@ -691,7 +691,7 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
 labkit.check("halving_doubling", halving_doubling_all_reduce)
 
 # %% [markdown]
-# By the formula it is best everywhere. So why does anybody use a ring? Put the 64 GPUs into 8 machines with one card each:
+# By the formula it is best everywhere. Is it? Put the 64 GPUs into 8 machines with one card each:
 
 # %%
 EIGHT_NODES = labkit.virtual(64, gpus_per_node=8, nics_per_node=1)
@@ -700,8 +700,8 @@ for all_reduce in (ring_sum, halving_doubling_all_reduce):
     print(f"64 MiB  {all_reduce.__name__:28} {1e3 * max(run.results):6.1f} ms")
 
 # %% [markdown]
-# With your first partner you exchange half the tensor. If it sits in another machine, so do the partners of seven other GPUs,
-# and all eight halves queue for one card. The formula has no word for that. A ring talks to neighbours: one chunk at a time
+# The formula has no word for who sits where. With the first partner you exchange half the tensor. If that partner is the
+# farthest rank, eight halves queue for each card. If it is a neighbour, only eighths cross. A ring is safe: one chunk at a time
 # crosses a card.
 #
 # ## Bonus: Two levels, for real

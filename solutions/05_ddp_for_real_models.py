@@ -17,7 +17,8 @@
 #
 # Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data as
 # the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of data on
-# one rank before the others. Two of these make the wrapper of lesson 04 hang. The others go wrong without a word.
+# one rank before the others. Two of these make the wrapper of lesson 04 hang. The others waste time or spoil the model, and
+# nothing raises.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the same
 # calls in the same order. No GPU.
@@ -281,8 +282,8 @@ labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the las
 # with `MAX`, every hundred steps. Where the two differ, so do the models. This **checksum** costs a few bytes.
 #
 # It says *that* ranks differ, and not why. `labkit.audit` runs a program, unedited, on virtual ranks. For each parameter it
-# compares two tensors: the gradient that backward made, and the one that the optimizer used. Here is a small program in which one
-# rank makes the mistake that you found. **Which call should the audit blame?** Decide before you run the cell.
+# compares two tensors: the gradient that backward made, and the one that the optimizer used. Here is a small program with a mistake
+# of this kind, in `labkit/wrong_runs.py`. **Which line should the audit blame?** Read it before you run the cell.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.wrong_runs import a_little_worse

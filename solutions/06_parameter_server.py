@@ -123,7 +123,7 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #     return self.future                # later, in another call: future.set_result(answer)
 # ```
 #
-# `set_result` is called once. It answers everyone who was given this future.
+# `set_result` is called once, for all who were given this future.
 #
 # ### Exercise [[sync_server]]
 #
@@ -239,7 +239,7 @@ labkit.figure("stale", delay=2, learning_rate=0.6)
 
 # %% [markdown]
 # Somebody wrote such a server. Four workers pushed 16 gradients, and 15 are in the weights. Each span on rank 0 is a push.
-# Zoom in: the label says who pushes, and which version of the weights the push read. The push writes when its span ends.
+# Zoom in: the label says who pushes, and which version the push read. The push writes when its span ends.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lost_update")
@@ -429,8 +429,8 @@ class BoundedServer(Server):
 labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
-# Three fast workers and a slow one again, and a bound of 2. **After the first moments, how many steps does a fast
-# worker take while the slow one takes ten?**
+# Three fast workers and a slow one again, and a bound of 2. The fast ones soon are 2 steps ahead. **How many steps does each
+# take from then on, while the slow one takes ten?**
 
 # %% tags=["predict"]
 labkit.predict("fast_worker_steps", 30)
