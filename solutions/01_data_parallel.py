@@ -286,6 +286,9 @@ for kind in (MiniDataParallel, MadeOnce):
         optimizer.step()
         print(f"{kind.__name__:17} step {step}: loss {loss.item():.3f}")
 
+# %% [markdown]
+# The first losses are equal. Then every replica that is a clone still computes with the weights of step 0.
+
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 digits
 #
