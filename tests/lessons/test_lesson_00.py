@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+import labkit
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson
 from labkit.simulator.algorithms import choose
 from labkit.simulator.cluster import describe
 from labkit.simulator.network import Network
+from labkit.timeline.metrics import busy_share
 from tests.lessons.contract import LessonContract
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "start_here"
 
 
 class TestContract(LessonContract):
@@ -57,6 +60,12 @@ def test_where_the_first_all_reduce_spends_its_time_is_as_the_text_says() -> Non
     assert traffic.algorithm == "nvls" and carried / size == 9 / 8
     assert f"about {rate / 1e9:.0f} of the 450 GB/s are left for it: {1e3 * carried / rate:.2f} ms" in text
     assert f"{1e3 * size / cluster.link.bytes_per_second:.2f} ms. Why does it take twice that?" in text
+
+
+def test_eight_gpus_are_as_good_as_the_answer_says() -> None:
+    share = float(busy_share(labkit.recorded("who_waits")).mean())
+    reason = (KEYS / "who_waits" / "key.json").read_text(encoding="utf-8")
+    assert f"busy {share:.0%}".replace("%", " %") in reason and f"eight GPUs is {8 * share:.1f}." in reason
 
 
 def test_it_is_the_first_notebook_that_make_lab_opens() -> None:
