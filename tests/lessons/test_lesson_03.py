@@ -51,7 +51,7 @@ class TestContract(LessonContract):
         "sub-groups": r"\*\*sub-groups\.\*\*",
         "async_op": r"async_op=true",
         "alpha and beta": r"\*\*α\*\* is the latency",
-        "algbw and busbw": r"\*\*busbw\*\*[\s\S]*\*\*algbw\*\*",
+        "algbw and busbw": r"\*\*algbw\*\*[\s\S]*\*\*busbw\*\*",
         "tree": r"binomial tree",
         "all to all": r"transpose it",
         "quantised reduce-scatter": r"8-bit gradients cannot be added on the way",
