@@ -13,11 +13,10 @@
 # %% [markdown]
 # # 01 Data parallelism in one process
 #
-# You should not train with what you build here. PyTorch itself advises against `nn.DataParallel`, and two timelines will
-# show you why.
+# You should not train with what you build here. PyTorch itself advises against `nn.DataParallel`, and you will see two reasons.
 #
-# So why build it? Because it is data parallelism with nothing in the way: one process, no network. Every later lesson
-# needs its parts, and the next design begins where it stops.
+# So why build it? Because it is data parallelism with nothing in the way: one process, no network. Later lessons use its
+# parts again, and the next design begins where it stops.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `nn.Module`, `backward()`, and lesson 00; no GPU.
 # `[torch.device("cpu")] * 4` stands for four devices here: one processor, but the rules are those of four GPUs.
@@ -37,7 +36,7 @@
 # ## Why learn what you should not use?
 #
 # * data parallelism with **nothing in the way**: one process, no network
-# * every later lesson needs its parts
+# * later lessons use its parts again
 # * its two limits are the reason for **everything that follows**
 #
 # <!-- notes: PyTorch's own documentation advises against nn.DataParallel. Two timelines will show why. -->
@@ -140,8 +139,8 @@ print("gradient of the original:", weight.grad.tolist())
 # %% [markdown]
 # 1 + 2 + 3 = 6. A clone is a step in autograd's graph between the original and the loss; a new `nn.Parameter` is not.
 #
-# How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}` and uses the
-# stand-in wherever it meets that thing, however often.
+# How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies the module,
+# and puts the stand-in in place of the thing.
 #
 # **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which forward
 # writes. Four replicas write four of them, and one survives: by custom, replica 0's.
@@ -157,9 +156,10 @@ print("gradient of the original:", weight.grad.tolist())
 def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return one module for each device, replica i on devices[i], that computes what the given module computes.
 
-    * After backward, the gradients of all replicas are added up in the given module's parameters, also where two layers
-      share a weight.
-    * Replica 0 uses the given module's own buffers. Every other replica owns all its memory.
+    * After backward, each parameter of the given module holds the sum of all replicas' gradients. So does a weight that
+      two of its layers share.
+    * Replica 0 uses the given module's own buffers. The other replicas share no memory with the given module, nor with
+      each other.
     * The given module lies on devices[0] and keeps its tensors.
     """
     # BEGIN SOLUTION replicate
@@ -192,7 +192,8 @@ labkit.check("replicate", replicate)
 # One thread for each replica: `threading.Thread`, or a `ThreadPoolExecutor`. A thread is not quite a function call:
 #
 # * `torch.no_grad()` counts only in the thread that said it; a new thread starts with gradients on;
-# * an exception ends its thread, and *nobody else hears of it*. If replica 5 of 8 fails, you want to see its line;
+# * an exception ends its own thread, not yours: a `Thread` prints it, a pool keeps it until somebody asks for the result. If
+#   replica 5 of 8 fails, you want your call to fail, and to see its line;
 # * threads end in any order.
 #
 # ### Exercise [[parallel_apply]]
@@ -207,8 +208,8 @@ def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> l
     Gradients are recorded in the threads if, and only if, they are recorded where this is called.
 
     Raises:
-        Exception: The very exception that a replica raised, once all threads have ended; if several failed, that of the
-            lowest number.
+        Exception: The very exception that a replica raised, once all threads have ended. If several failed, that of the
+            first of them in the list of replicas.
     """
     # BEGIN SOLUTION parallel_apply
     with_gradients = torch.is_grad_enabled()
@@ -267,6 +268,27 @@ print("equal gradients, to 14 digits:", torch.allclose(alone, together, rtol=0, 
 # %% tags=["why"] exercise="made_once" title="Replicas made once"
 labkit.answer("made_once", "wrong silently")
 
+
+# %%
+class MadeOnce(MiniDataParallel):
+    def forward(self, **batch: Tensor) -> Tensor:
+        self.replicas = getattr(self, "replicas", None) or replicate(self.module, self.devices)
+        return gather(parallel_apply(self.replicas, scatter(batch, self.devices)), self.devices[0])
+
+
+for kind in (MiniDataParallel, MadeOnce):
+    wrapped = kind(copy.deepcopy(model), CPUS)
+    optimizer = torch.optim.SGD(wrapped.module.parameters(), lr=0.5)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(wrapped(input=x), y)
+        loss.backward()
+        optimizer.step()
+        print(f"{kind.__name__:17} step {step}: loss {loss.item():.3f}")
+
+# %% [markdown]
+# The first losses are equal. Then every replica that is a clone still computes with the weights of step 0.
+
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 digits
 #
@@ -282,8 +304,9 @@ labkit.answer("made_once", "wrong silently")
 # ## 6 What threads cannot do
 #
 # It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python code
-# at a time. (Free-threaded builds have none.) Take the worst case: a hundred layers of plain Python. Each becomes a bar in
-# the row of its thread, in the *host* row if it took more than 3 ms.
+# at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain Python. Each
+# becomes a bar in the *compute* row of its thread. A layer needs a ms or two. If it took more than 3, it waited, and its bar is
+# in the *host* row instead.
 
 
 # %% tags=["given"]
@@ -324,9 +347,9 @@ labkit.reveal("two_threads", ratios[2], trials[-1][1])
 print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 
 # %% [markdown]
-# About 1 means that the second thread gained nothing. (A trial far from 1 tells how busy this machine is: one of its two
-# measurements was disturbed.) While one thread gets through some short layers, the other is stuck in a long one: it waits for
-# the lock, which Python passes on every 5 ms. A bar says that something *began and ended*, not that anything was *done*.
+# About 1 means that the second thread gained nothing. (In a trial far from 1, other programs took a core during one of its two
+# measurements.) While one thread gets through some short layers, the other is stuck in a long one: it waits for the lock, which
+# Python passes on every 5 ms. A bar says that something *began and ended*, not that anything was *done*.
 #
 # **[[long_operators]].** Now there are two long matrix products to compute, each on a single core. Are two threads `"no faster"`
 # than one, `"twice as fast"` or `"four times"`?
@@ -335,7 +358,8 @@ print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 labkit.answer("long_operators", "twice as fast")
 
 # %% [markdown]
-# That is limit number one. To keep eight GPUs busy you need eight interpreters: **one process for each GPU**.
+# So threads are enough where operators are long. On a GPU they are short, and one lock would have to launch the kernels of all
+# eight. That is limit number one. It takes eight interpreters: **one process for each GPU**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 1: one interpreter, one lock
@@ -379,8 +403,9 @@ labkit.recorded("hot_spot")
 labkit.answer("hot_spot", rank=0, starts_ms=42, cause="one port")
 
 # %% [markdown]
-# That staircase is limit number two. In *every* step the whole model travels, though only the optimizer changes it, and
-# each device could make that change itself if it knew the summed gradients.
+# That staircase is limit number two. Add it up: 2.06 GB pass one port at 24 GB/s, which takes 86 ms, and each device computes for
+# 12.6. In *every* step the whole model travels, though only the optimizer changes it, and each device could make that change
+# itself if it knew the summed gradients.
 #
 # So keep a model on every device and exchange **gradients** only. Each puts its own in and gets the sum: an
 # **all-reduce**. **How many ms will this step take?**
@@ -401,7 +426,8 @@ run = labkit.run(all_reduce_step, on=labkit.virtual(8, gpu="a100", link="pcie4")
 labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline)
 
 # %% [markdown]
-# What changed is who carries the bytes: *every* port, all the time, instead of device 0's.
+# What changed is who carries the bytes. Now every port carries 7/4 of the 134 MB, all eight at the same time: 9.8 ms in place of
+# 86. Computing takes 12.6 ms as before. The last millisecond goes into starting sixteen all-reduces.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 2: everything passes device 0
@@ -420,8 +446,8 @@ labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline
 # You will not use this class. You will use its parts: pieces of a batch, gradients that add up, buffers that somebody
 # must own, errors that must not get lost.
 #
-# **The next question.** Eight devices each hold 134 MB of gradients, and all want the sum. No port may carry much more than
-# another. How?
+# **The next question.** Eight devices each hold 134 MB of gradients, and each needs the sum. How do you share the bytes fairly
+# among the ports?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -464,7 +490,9 @@ class Move:
 def step_plan(
     sizes: list[int], input_bytes: int, output_bytes: int, model_bytes: int, gradient_bytes: int
 ) -> list[Move]:
-    """Return all that moves between devices in one step: kind after kind in the order of Move.what, then by device.
+    """Return all that moves between devices in one step.
+
+    First all inputs, then all models, outputs, output gradients and model gradients; each kind in the order of devices.
 
     Args:
         sizes: Samples on each device, from 0 on.
@@ -530,8 +558,8 @@ def shares_by_speed(num_samples: int, speeds: list[int]) -> list[int]:
 
     Args:
         num_samples: 0 or more.
-        speeds: Samples per second of each device, 1 or more. Of equal remainders the first device's comes first; they
-            are equal if they are so as fractions, whatever rounding makes of them as floats.
+        speeds: Samples per second of each device, 1 or more. Of equal remainders the first device's comes first. Compare
+            them exactly: as floats, two equal fractions may differ.
     """
     # BEGIN SOLUTION shares_by_speed
     exact = [divmod(num_samples * speed, sum(speeds)) for speed in speeds]

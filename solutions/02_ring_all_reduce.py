@@ -16,8 +16,7 @@
 # Eight GPUs, each with its own gradient. Every one of them needs the sum, and none of them may become the place where all
 # the others wait. How do you share that work so that it is fair to everybody, and as fast as the links allow?
 #
-# You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring that most
-# training jobs use.
+# You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, as NCCL does.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00 for the two worlds and the timeline. No GPU.
 #
@@ -63,8 +62,7 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 
 # %% [markdown]
 # In data-parallel training, this is how copies of a model stay equal: each rank computes a gradient on its own part of
-# the batch, all-reduce adds the gradients up, and every rank takes the same step. `dist.all_reduce` did it here. In this
-# lesson you build what is inside.
+# the batch, all-reduce adds the gradients up, and every rank takes the same step. In this lesson you build what is inside.
 
 # %% [markdown] tags=["slide-only"]
 # ## All-reduce: the sum, on every rank
@@ -148,9 +146,9 @@ through_root.timeline
 
 # %% [markdown]
 # Each arrow is a message. A bar is solid while bytes move, and hatched while the rank is **blocked**: it is in a call
-# and nothing moves. Every arrow begins or ends at rank 0. The other seven have seven ports that carry 450 GB/s each, and
-# they queue, because all their messages go into **one port, rank 0's**. That is **contention**: links that are
-# fast one by one, and a place that everybody must pass.
+# and nothing moves. Every arrow begins or ends at rank 0. The other seven ranks have a port of 450 GB/s each, but all their
+# messages go into **one port, rank 0's**, so the messages queue. That is **contention**: every link is fast, and one of them
+# carries everybody's traffic.
 #
 # **How many times longer do eight ranks take than four?**
 
@@ -165,9 +163,9 @@ labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timel
 # Rank 0 serves three ranks there and seven here. So the time grows with N-1, and with 64 ranks it would be 63 times what a
 # single pair needs, while 62 links do nothing.
 #
-# What would be fair? Count bytes. Every rank holds B bytes that the sum depends on, so something like B must leave every
-# rank, and the sum, B bytes again, must reach every rank. If all ranks did just that, at the same time, nobody would be in
-# the way, and **the time would not grow with N**. The rest of this lesson gets there.
+# What would be fair? Count bytes. The sum depends on all B bytes of every rank, so about B bytes must leave every rank. Every
+# rank needs the sum, so about B bytes must reach it. If all ranks did just that, at the same time, nobody would be in the way,
+# and **the time would not grow with N**. The rest of this lesson gets there.
 
 # %% [markdown] tags=["slide-only"]
 # ## One port serves everybody
@@ -183,9 +181,8 @@ labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timel
 #
 # Rank 0 works while the others wait. So cut the tensor into N **chunks**, and let each rank be the "root" of one of them.
 #
-# The chunks must cover the tensor exactly, also when its length does not divide by N. The rule is that of
-# `torch.tensor_split`: ten elements in four chunks are 3, 3, 2, 2. Two elements in four chunks are 1, 1, 0, 0. An empty
-# chunk is fine, and you will be glad of it.
+# The chunks must cover the tensor exactly, also when its length does not divide by N. Ten elements in four chunks are 3, 3, 2,
+# 2, as with `torch.tensor_split`. Two elements in four chunks are 1, 1, 0, 0: an empty chunk is fine.
 #
 # ### Exercise [[chunk_bounds]]
 #
@@ -229,15 +226,15 @@ labkit.check("chunk_bounds", chunk_bounds)
 labkit.figure("ring", num_ranks=4)
 
 # %% [markdown]
-# Each chunk goes round twice. On its first trip it *collects*: what arrives is **added** to what the rank has. When it has
-# met everybody, it is complete, and it exists on one rank only. On its second trip it is *handed on*: what arrives
-# **replaces** what the rank has.
+# Each chunk makes two trips of N-1 hops. On the first it *collects*: what arrives is **added** to what the rank has. When it
+# has met everybody, it is complete, and it exists on one rank only. On the second it is *handed on*: what arrives **replaces**
+# what the rank has.
 #
 # The two halves have names, because people use them alone. After **reduce-scatter** every rank holds one piece of the sum.
 # After **all-gather** every rank holds all the pieces.
 #
-# You could now write loops with `send` and `recv`. Write down *what happens* first, as plain data. A **plan** is a list of
-# records for one rank. You can print it, draw it, and test it without starting a process.
+# Before you write loops, write down *what happens*, as plain data. A **plan** is a list of records for one rank. You can print
+# it, draw it, and test it without starting a process.
 
 
 # %% tags=["given"]
@@ -314,8 +311,8 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
 labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
-# Nothing has run yet, and you can watch it already. This is *your* plan: a stack of squares is a rank, a square is a chunk, and
-# its number says how many contributions it holds. A chunk that comes where another was expected is red.
+# Nothing has run yet, and you can watch it already. This is *your* plan. Each stack is a rank, and each square in it is a chunk;
+# the number says how many contributions the chunk holds. If a chunk arrives and the receiver expected another, it turns red.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)
@@ -358,9 +355,8 @@ from labkit.errors import RunTimeout
 
 
 def everybody_sends_first():
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    dist.send(torch.tensor([float(rank)]), dst=(rank + 1) % world_size)
-    dist.recv(torch.empty(1), src=(rank - 1) % world_size)
+    dist.send(torch.ones(1), dst=(dist.get_rank() + 1) % 3)
+    dist.recv(torch.empty(1), src=(dist.get_rank() - 1) % 3)
 
 
 try:
@@ -371,8 +367,8 @@ except RunTimeout as error:
 # %% [markdown]
 # Everybody is stuck in `send`, and nobody receives: a **deadlock**. The calls that do not block are `dist.isend` and
 # `dist.irecv`; they return an object with `wait()`. On gloo it is enough to call one and then the other. On NCCL that may
-# hang too: a transfer is a kernel in a queue of the GPU, the receive stands behind the send, and the send cannot end before
-# the neighbour receives. So hand both over **in one batch**, which NCCL starts as one group:
+# hang too: a transfer is a kernel in a queue of the GPU. If both share a queue, the receive starts only after the send, and no
+# send ends before its neighbour receives. So hand both over **in one batch**, which NCCL starts as one group:
 #
 # ```python
 # batch = [dist.P2POp(dist.isend, outgoing, group=group, group_peer=right),
@@ -516,10 +512,21 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 # Never as much as 2B, however many ranks there are. And with messages between pairs of ranks, no algorithm needs less
 # (Patarasuk and Yuan, 2009).
 #
-# By bytes alone the ring would be 8 times faster here: 7 × 16 MB go into rank 0 and as many come out, 224 MB, and each rank of
-# the ring sends 28. Why is it less? A step of the ring moves 2 MB in 5.4 µs, and pays 7.2 µs of latency on top. Each of the 7
-# additions takes 4 µs more. 14 · 12.6 + 7 · 4 = 204 µs, and bytes are only 76 of them. The way through rank 0 pays the same
-# latencies for messages that are eight times as large.
+# By bytes alone the ring would be 8 times faster here. Through rank 0 go 7 messages of 16 MB in and 7 out, 224 MB; each rank of
+# the ring sends 28. What is missing? Every message also pays 7.2 µs of latency. Every addition takes 4 µs, to start its kernel.
+# And of 450 GB/s, headers leave 371 for the payload. **How many µs does the ring take, without the barrier?** Count steps.
+
+# %% tags=["predict"]
+labkit.predict("ring_us", 75.0, unit="µs")
+
+# %%
+alone = labkit.run(ring_sum, torch.empty(4 * MB, device="meta"), on=labkit.virtual(8))
+labkit.reveal("ring_us", alone.timeline.makespan_ns / 1e3)
+
+# %% [markdown]
+# A step moves 2 MB in 5.4 µs and pays 7.2 µs of latency. The first 7 of the 14 steps also add. 14 · 12.6 + 7 · 4 = 204 µs, and
+# bytes are only 76 of them. The way through rank 0 pays the same 14 latencies, but there they weigh less: each message is eight
+# times as large.
 #
 # **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the ring
 # take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
@@ -544,7 +551,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # ## 7 A ring that is right, and slow
 #
 # A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes about
-# twice the 204 µs just counted. (No barrier stands before it, as it does in the runs above.) This is its run:
+# twice the 204 µs that yours takes. This is its run:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")
@@ -577,8 +584,8 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 #
 # * **Reduce-scatter + all-gather = all-reduce.** In a ring, each rank sends 2(N-1)/N times the tensor.
 # * Send and receive **in one batch**. Do not touch what is in flight.
-# * Each chunk is completed on *one* rank and copied from there, so all ranks get **the same bits**. Copies of a model that
-#   differ in the last bit would drift apart.
+# * Each chunk is completed on *one* rank and copied from there, so all ranks get **the same bits**. Once copies of a model
+#   differ in the last bit, nothing makes them equal again.
 # * A ring goes at the pace of its slowest rank and its slowest link.
 #
 # Your ring runs anywhere. This function is exported with what it needs, and runs under plain `torchrun`:

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 03 Collectives at scale
 #
-# Your ring of lesson 02 is right, and on eight equal links nothing beats it by bytes. Then real life arrives: gradients in
-# bfloat16, tensors that are not contiguous, sub-groups, tiny tensors on many ranks, two machines with one slow network card
-# between them. **Which algorithm is the fastest, when, and how would you know before you rent the machines?**
+# Your ring of lesson 02 is right, and on eight equal links no algorithm sends fewer bytes. Then real life arrives: gradients
+# in bfloat16, tensors that are not contiguous, sub-groups, tiny tensors on many ranks, two machines with one slow network
+# card between them. **Which algorithm is the fastest, when, and how would you know before you rent the machines?**
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
 #
@@ -52,8 +52,8 @@ def message_device() -> torch.device:
 # %% [markdown]
 # ## 1 The two halves of a ring
 #
-# Here is a ring once more, in loops instead of plans, so that everybody starts from the same one. Each half takes a list of
-# **global ranks**, so a ring can go through any of them, in any order.
+# Here is a ring once more, in loops instead of plans. Each half takes a list of **global ranks**, so a ring can go through
+# any of them, in any order.
 
 
 # %% tags=["given"]
@@ -96,12 +96,11 @@ def ring_sum(tensor: torch.Tensor) -> None:
 # %% [markdown]
 # ## 2 A drop-in for `dist.all_reduce`
 #
-# `ring_sum` is right for tidy tensors. This stands between it and a function that can replace `dist.all_reduce`.
+# `ring_sum` is right for tidy tensors. To replace `dist.all_reduce`, it must handle five more things.
 #
 # **Layout.** A transposed tensor is a view whose elements do not lie next to each other, and `view(-1)` refuses it.
 # `tensor.contiguous()` returns the tensor itself if it is contiguous, and else a **copy**: reduce the copy, and the
-# caller's tensor has not changed. (`reshape(-1)` is a trap: of `x[::2]` it returns a view with the gaps still in it, which
-# cannot be sent.)
+# caller's tensor has not changed. (`reshape(-1)` is a trap: of `x[::2]` it returns a view with gaps, which cannot be sent.)
 #
 # **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is the
 # sum?**
@@ -117,19 +116,19 @@ labkit.reveal("bfloat16_total", total)
 
 # %% [markdown]
 # After 256, the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one after
-# the other too, and rounds on **every hop**: the more ranks, the larger the error. If partial sums travel as float32 and
-# are rounded once, at the end, the error stays that of one rounding. PyTorch's `fully_shard` gives you the same choice,
+# the other too, and rounds on **every hop**: the more ranks, the larger the error. So let partial sums travel as float32, and
+# round to 16 bits once, at the end. (float32 rounds too, 65,536 times finer.) PyTorch's `fully_shard` calls this
 # `reduce_dtype`. The price is twice the bytes in the reduce-scatter; the all-gather can stay at 16 bits.
 #
-# **Average.** `AVG` is the sum divided by the size of the group. Of 16 bits, that division comes before the one rounding. Of
-# integers, the average is rounded towards zero.
+# **Average.** `AVG` is the sum divided by the size of the group. For 16-bit tensors the order is: add in float32, divide,
+# round once. An average of integers is rounded towards zero.
 #
 # **Sub-groups.** `dist.new_group([1, 3])` is a world inside the world. `dist.get_process_group_ranks(group)` lists its
-# global ranks; in it, rank 3 has the *group rank* 1, which is `dist.get_rank(group)`. A rank that is not a member gets -1
-# there, and should return at once.
+# global ranks, here 1 and 3. Inside the group they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. On a rank
+# outside the group it returns -1, and your function has nothing to do.
 #
-# **`async_op=True`.** The caller gets an object back, and promises not to touch the tensor before `wait()`. Doing all the
-# work in `wait()` is allowed. It just hides nothing behind other work; the next lesson asks what that is worth.
+# **`async_op=True`.** The caller gets an object back, and promises not to touch the tensor before `wait()`. Your `wait()` may
+# do all the work. Then nothing overlaps with it; the next lesson asks what overlap is worth.
 #
 # ### Exercise [[drop_in_all_reduce]]
 #
@@ -143,9 +142,9 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     Args:
         tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
             For bfloat16 and float16 the partial sums are float32, so that the error does not grow with the world.
-        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides by the ranks of group, of 16 bits before it rounds;
-            of integers it is rounded towards zero.
-        group: Who takes part; a rank outside it returns None at once, with async_op too, and leaves its tensor alone.
+        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the number of ranks in group: before the
+            rounding to 16 bits, and towards zero for integers.
+        group: Who takes part. A rank outside it leaves its tensor alone and returns None, whatever async_op says.
         async_op: If True, return an object whose wait() finishes the work and returns True; else finish it now and
             return None.
     """
@@ -215,11 +214,12 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 #
 # where **α** is the latency, paid for every message, and **β** the bandwidth in bytes per second.
 #
-# A ring all-reduce is a row of messages, one after the other: you know how many, and how large. A **binomial tree** (you
-# build it next) is ⌈log₂ N⌉ rounds up and as many down, with the whole tensor in every message.
+# In a ring, each step waits for the one before. You know how many steps there are, and how large a message is. A **binomial
+# tree** (you build it next) works in rounds, with the whole tensor in every message. In each round, half of the ranks that
+# are left send to the other half and drop out, until one rank has the sum. Then the sum goes back down the same way.
 #
-# People compare collectives by **busbw**. It is bytes of the tensor over time (**algbw**), times 2(N-1)/N, so it says what
-# each link of a ring carried, and you can hold it against the data sheet.
+# Bytes of the tensor over time is called **algbw**. No link carries that rate. So people compare collectives by **busbw**:
+# had it been a ring, what would each link have carried per second? That number you can compare with the data sheet.
 #
 # ### Exercise [[ring_cost]]
 #
@@ -242,7 +242,7 @@ def tree_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_
 
 
 def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
-    """Return busbw, in bytes per second, of an all-reduce that took this long."""
+    """Return busbw of an all-reduce that took this long: bytes per second on each link, had it been a ring."""
     # BEGIN SOLUTION ring_cost
     return 2 * (world_size - 1) / world_size * num_bytes / seconds
     # END SOLUTION
@@ -261,19 +261,21 @@ labkit.predict("tree_wins_below", 0.01, unit="MB")
 # %% tags=["nbval-ignore-output"]
 import matplotlib.pyplot as plt
 
+ON_64 = (64, 10e-6, 50e9)  # ranks, latency, bandwidth
+border = (
+    next(mb for mb in range(10, 10**5, 10) if tree_seconds(1e4 * mb, *ON_64) > ring_seconds(1e4 * mb, *ON_64)) / 100
+)
 sizes = [2.0**power for power in range(8, 33)]
-border = 10e-6 * 50e9 * (64 - 1 - 6) / (6 - 63 / 64)  # where both formulas are equal
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 for name, cost, line in (("ring", ring_seconds, "-"), ("tree", tree_seconds, "--")):
-    axes.loglog(sizes, [1e3 * cost(size, 64, 10e-6, 50e9) for size in sizes], line, label=name)
+    axes.loglog(sizes, [1e3 * cost(size, *ON_64) for size in sizes], line, label=name)
 axes.set(xlabel="tensor on each rank (bytes)", ylabel="predicted time (ms)")
-axes.legend(title=f"64 ranks: the tree wins below {border / 1e6:.1f} MB")
+axes.legend(title=f"64 ranks: the tree wins below {border:.1f} MB")
 plt.close()  # shown once, with your guess
-labkit.reveal("tree_wins_below", border / 1e6, figure)
+labkit.reveal("tree_wins_below", border, figure)
 
 # %% [markdown]
-# You may have read that trees are for less than 1 MB. That is a rule for one cluster; NCCL computes the **crossover**
-# anew for each.
+# You may have read that trees are for less than 1 MB. That is a rule for one cluster: the **crossover** depends on the links.
 #
 # **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does that
 # do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
@@ -298,8 +300,7 @@ labkit.answer("ten_times_the_latency", "ten times")
 #
 # ## 4 A tree
 #
-# In a ring, the last contribution arrives after N-1 hops. In a binomial tree every round halves the number of ranks that
-# still have something to say. With eight ranks, on the way up:
+# The binomial tree of eight ranks, on the way up:
 #
 # ```
 #   round 0    1 → 0    3 → 2    5 → 4    7 → 6
@@ -307,8 +308,8 @@ labkit.answer("ten_times_the_latency", "ten times")
 #   round 2    4 → 0
 # ```
 #
-# Then the total goes down the same arrows, reversed, the last round first. Nothing says that N is a power of two:
-# a rank that finds no partner waits for the next round.
+# Then the total goes down the same arrows, reversed, the last round first. N need not be a power of two: a rank that finds
+# no partner waits for the next round.
 #
 # In a sub-group, `dist.send(tensor, group_dst=3, group=group)` and `dist.recv(tensor, group_src=3, group=group)` count
 # inside the group. Plain `dst=` and `src=` name ranks of the whole world, whatever group you pass.
@@ -351,8 +352,8 @@ def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
 labkit.check("tree_all_reduce", tree_all_reduce)
 
 # %% [markdown]
-# A formula is one model, the virtual cluster is another, and it runs *your* tree: 64 GPUs, each in a machine of its own
-# with one 400 Gb/s port. Inside a virtual rank `time.perf_counter()` is virtual time.
+# The virtual cluster is another model, and it runs *your* tree: 64 GPUs, each in a machine of its own with one 400 Gb/s port.
+# Inside a virtual rank `time.perf_counter()` is virtual time.
 
 
 # %% seconds=12
@@ -372,9 +373,9 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
         print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
 
 # %% [markdown]
-# The tree wins on few bytes, the ring on many. The cluster needs more than the formula, and more so for the ring: the
-# formula counts messages and forgets that somebody must add. Starting a kernel takes some microseconds, however little it
-# has to do, and the ring starts one in each step of its first half.
+# The tree wins on few bytes, the ring on many. The cluster needs more than the formula: for the ring 252 µs more, whatever
+# the size. The formula forgets that somebody must add. An addition is a kernel, which takes 4 µs to start. The ring starts 63
+# of them one after the other, and 63 · 4 = 252. The tree starts 6.
 
 # %% [markdown] tags=["slide-only"]
 # ## A tree: few steps, many bytes
@@ -391,8 +392,8 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
 # ## 5 All to all
 #
 # One more pattern: every rank has a *different* piece for every other. Think of a matrix of pieces, ranks by ranks, and
-# transpose it. Models with experts need it in every layer, to bring each token to the GPU where its expert lives. How many
-# tokens go where is different each time, so **sizes differ, and may be 0**.
+# transpose it. Models with experts need it in every layer, to bring each token to the GPU of its expert. How many tokens go
+# where is different each time, so **sizes differ, and may be 0**.
 #
 # ### Exercise [[all_to_all]]
 #
@@ -429,8 +430,8 @@ labkit.check("all_to_all", all_to_all)
 
 
 # %% [markdown]
-# If every rank adds up what it received, you have a reduce-scatter again, in one step of N-1 messages. Lesson 10 needs
-# that: 8-bit gradients cannot be added on the way, but they can be sent to one rank each, and added there.
+# If every rank adds up what it received, you have a reduce-scatter again, in one step. Lesson 10 needs that: 8-bit gradients
+# cannot be added on the way, but they can be sent to one rank each, and added there.
 
 # %% [markdown] tags=["slide-only"]
 # ## All to all transposes
@@ -453,31 +454,27 @@ labkit.check("all_to_all", all_to_all)
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 
 # %% [markdown]
-# Eight H100s in two machines of four: each sends 4 MB to its partner in the other machine, first with a
-# card for each GPU, then with **one card for all four**. How many times longer does that take?
+# (Why 3.5 and 2? The ring crosses twice, from 3 to 4 and from 7 to 0, with 7/4 of a tensor on each link. The tree crosses
+# once, with a tensor up and a tensor down.)
+#
+# Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one card
+# for all four**. How many times longer does that take?
 
 # %% tags=["predict"]
 labkit.predict("one_card_slowdown", 2.0, unit="times")
 
 
 # %%
-def to_the_other_machine():
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    outgoing = torch.ones(1 * MB, device=message_device())  # 4 MB
-    partner = (rank + world_size // 2) % world_size
-    dist.barrier()
-    start = time.perf_counter()
-    exchange(outgoing, partner, torch.empty_like(outgoing), partner)
-    return time.perf_counter() - start
-
-
-own_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4))
-one_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=1))
+own_card, one_card = (
+    labkit.run(stopwatch, ring_sum, 16 * MB, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=cards))
+    for cards in (4, 1)
+)
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# Four messages queue for one card in each machine. Nothing in the code says so: it is where the ranks happen to sit. So a
-# good all-reduce knows its links. **Design one.**
+# Not at all: the ring leaves each machine over one card and comes back over another, and one card carries both directions at
+# once. But 7/4 of the tensor cross each way, at the pace of the card, while NVLink idles. A good all-reduce knows its links.
+# **Design one.** Mind that messages of several GPUs queue for the card they share.
 #
 # ### Exercise [[unequal_links]]
 #
@@ -485,12 +482,11 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links that are
 # slower than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
-# chunks as you like, up to 64, and send any chunk to anybody. In a step, a rank's messages start together, and the step
-# ends when all have left and arrived. A message carries what its chunk held before the step.
+# chunks as you like, up to 64, and send any chunk to anybody. All messages of a rank's step start together. The rank's next
+# step begins when the last of them has left or arrived. So a step sends what its chunks held when it began.
 #
-# Your score is the time until the last rank is done, in virtual time, messages alone. The points are for beating the plain
-# ring in the order of ranks, on these clusters and on others of their kind. Beside it stand the textbook's two levels, and
-# the best that we found.
+# Your score is the time until the last rank is done; additions cost nothing. Half of the points are for beating the plain ring
+# in the order of ranks, on these clusters and others of their kind; the other half for the textbook's "two levels" or better.
 
 
 # %% tags=["given"]
@@ -498,7 +494,7 @@ Send, Recv = namedtuple("Send", "step chunk peer"), namedtuple("Recv", "step chu
 Reduce = namedtuple("Reduce", "step chunk")  # without it, what a Recv brings replaces the chunk
 
 
-# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 title="Unequal links" provides=["all_reduce_plans"]
+# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
 def all_reduce_plans(
     num_ranks: int, ranks_per_node: int, slow_links: dict[tuple[int, int], float]
 ) -> list[list[Send | Recv | Reduce]]:
@@ -569,8 +565,8 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # If you cut as many chunks as there are ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
-# What is the best one could hope for? Whatever you do, 64 MB must leave each of two nodes through its card. Of 50 GB/s,
-# headers leave 48 for the payload: 1,333 µs.
+# What is the best one could hope for? With two nodes, every number that one ends up with depends on the other. So 64 MB must
+# leave each node through its card. Of 50 GB/s, headers leave 48 for the payload: 1,333 µs. The best that we found takes 1,429.
 
 # %% [markdown] tags=["slide-only"]
 # ## Two levels: let the card carry the tensor once
@@ -586,22 +582,32 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # ## 7 What NCCL does beyond this
 #
-# * **No CPU in the loop.** One kernel runs all steps on the GPU and adds while it receives. It is a kernel: it takes some of
-#   the GPU's processors and memory bandwidth from your computation.
-# * **Channels.** Several rings at once, each on its own share of the tensor, by different routes, so that every link and
-#   every card is used.
-# * **Pieces.** A chunk goes in small pieces, so that one step starts before the last one has ended.
-# * **Protocols.** *Simple* sends large blocks: full bandwidth, more latency. *LL* puts a 4-byte flag beside every 4 bytes:
-#   half the bandwidth, little latency. *LL128* spends 8 bytes of 128.
-# * **Trees.** Two at once, each rank a leaf in one of them, in pieces: about 2 log₂ N steps and 2B bytes (Sanders, Speck
-#   and Träff, 2009).
-# * **Sums in the switch.** With NVLink SHARP the switch adds: each GPU sends its data once and receives the sum once. busbw
-#   can then exceed what the link carries.
-# * **Choice.** For every call it estimates the time of each algorithm and protocol, as you did with α and β, and takes the
-#   least. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it found.
+# **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small pieces. That
+# is about 2 log₂ N latencies and 2B bytes (Sanders, Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it
+# faster than the ring?**
+
+# %% tags=["predict"]
+labkit.predict("two_trees_win_below", 6.0, unit="MB")
+
+# %%
+two_trees = [(2 * 6 * 10e-6 + 2 * size / 50e9, ring_seconds(size, *ON_64), size) for size in range(0, 10**10, MB)]
+labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees if trees < ring) / MB)
+
+# %% [markdown]
+# One tree sends the whole tensor twelve times. Two trees send it twice, and the ring 1.97 times: it needs a huge tensor to
+# earn back 114 latencies.
 #
-# **gloo** does its collectives on CPUs over TCP; **MPI** is what many clusters had before. What you wrote here calls
-# `torch.distributed` only, and its CPU runs used gloo. None of it has been timed on several real machines with GPUs.
+# * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory bandwidth from
+#   your computation.
+# * **Channels.** Several rings at once, by different routes, each with a share of the tensor, so that every card is used.
+# * **Protocols.** *LL* puts a 4-byte flag beside every 4 bytes: half the bandwidth, little latency. *LL128* spends 8 bytes
+#   of 128. *Simple* sends large blocks: full bandwidth, more latency.
+# * **NVLink SHARP.** The switch adds: each GPU sends its data once and receives the sum once. busbw can then exceed what the
+#   link carries.
+# * **Choice.** For every call NCCL estimates the time of each algorithm and protocol, from tables of latencies and
+#   bandwidths. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it found.
+#
+# Your CPU runs used **gloo**, over TCP. Nobody has timed this code on several machines with GPUs.
 
 # %% [markdown] tags=["slide-only"]
 # ## The links
@@ -624,9 +630,9 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # * Round once. Divide once. Copy back what you copied.
 # * Use fast links first, and let the slow one carry the tensor once.
 #
-# **The next question.** Backward computes gradients one after another, the last layer's first. Should you all-reduce each
-# one as soon as it is there, hundreds of times the latency, while backward still computes? Or all of them at the end, in one
-# go, while the GPUs stand idle? You have α and β. What would you do? Lesson [[ddp]], `04_ddp`, answers it.
+# **The next question.** Backward computes gradients one after another, the last layer's first. All-reduce each one at once,
+# and you pay the latency hundreds of times. All-reduce all of them at the end, and you pay it once, but the GPUs stand idle.
+# What would you do? Lesson [[ddp]], `04_ddp`, answers it.
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -639,10 +645,9 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # ## Bonus: Halving and doubling
 #
-# Can one have few steps *and* few bytes? If N is a power of two, yes. In the first round rank r talks to rank r XOR N/2.
-# (`^` in Python flips one bit here: `5 ^ 4` is 1 and `1 ^ 4` is 5, so it makes pairs.) Both cut their range in half, the
-# smaller number keeps the lower half, and each sends the half it gives up. Then the same on the half that is left, with N/4,
-# and so on: a reduce-scatter in log₂ N rounds. Walk the same way back, and it is an all-gather.
+# Can one have few steps *and* few bytes? If N is a power of two, yes: log₂ N rounds for the reduce-scatter and as many for the
+# all-gather, and no more bytes than in the ring. In each round every rank works with one partner. (`^` makes pairs: `5 ^ 4` is
+# 1 and `1 ^ 4` is 5.) After the first round, each of the two is responsible for one half of the tensor. What does it send?
 #
 # ### Exercise [[halving_doubling]]
 #
@@ -686,14 +691,24 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
 labkit.check("halving_doubling", halving_doubling_all_reduce)
 
 # %% [markdown]
-# By the formula it is best everywhere. Why is it not all one uses? It wants a power of two, and its partners are far apart:
-# rank 0 talks to rank 32, through many switches that others use at the same moment. The formula has no word for that. A
-# ring talks to neighbours only.
+# By the formula it is best everywhere. Is it? Put the 64 GPUs into 8 machines with one card each:
+
+# %%
+EIGHT_NODES = labkit.virtual(64, gpus_per_node=8, nics_per_node=1)
+for all_reduce in (ring_sum, halving_doubling_all_reduce):
+    run = labkit.run(stopwatch, all_reduce, 2**26, on=EIGHT_NODES)
+    print(f"64 MiB  {all_reduce.__name__:28} {1e3 * max(run.results):6.1f} ms")
+
+# %% [markdown]
+# The formula has no word for who sits where. With the first partner you exchange half the tensor. If that partner is the
+# farthest rank, eight halves queue for each card. If it is a neighbour, only eighths cross. A ring is safe: one chunk at a time
+# crosses a card.
 #
 # ## Bonus: Two levels, for real
 #
-# The textbook's design, as a function that runs: reduce-scatter within each node, all-reduce of each piece between the
-# nodes, all-gather within each node. `reduce_scatter` and `all_gather` take any ranks.
+# Your design was a plan. The textbook's two levels are a function that runs, on `reduce_scatter` and `all_gather` of section
+# 1, which take any ranks. The promise: what crosses between nodes is one all-reduce of the tensor, and each rank of a node
+# carries its own piece of it.
 #
 # ### Exercise [[hierarchical_all_reduce]]
 #
@@ -746,14 +761,15 @@ for cards in (4, 1):
     print(f"{cards:13}{flat:11.0f}{levels:13.0f}")
 
 # %% [markdown]
-# The flat ring crosses between machines at one place only, so three of the four cards never help it, and it loses nothing
-# when they are gone. Two levels keep all four busy; with one card left they still win, because they send less through it.
+# With four cards the flat ring sends over one of them, receives over another, and leaves two idle. With one card it loses
+# nothing. Two levels keep all four busy. With one card left they still win, because they send less through it: one tensor
+# each way in place of 7/4.
 #
 # ## Bonus: Predict, measure, explain
 #
 # Now your own machine. The next cell times your drop-in and the library on 2 and on 4 real processes. busbw says what each
-# link carries, so it should not depend on N. **By what factor does yours change from 2 ranks to 4, here?** (1.0 means not
-# at all.)
+# link carries, so for a large tensor it should not depend on N. **By what factor does yours change from 2 ranks to 4, here?**
+# (1.0 means not at all.)
 
 # %% tags=["predict"]
 labkit.predict("busbw_2_to_4", 1.0, unit="times")
@@ -813,7 +829,7 @@ print(
 #   outnumber the cores share them, so busbw falls. With a link for each rank it would hardly move.
 # * **α is large.** A message waits until its receiver gets a turn on a core. Between GPUs it takes microseconds.
 # * **The prediction is off.** A straight line knows nothing of caches, and nothing of the other programs on your machine.
-#   A model tells you what the hardware allows; only the measurement tells you what happened.
+#   A model tells you what follows from its assumptions; only the measurement tells you what happened.
 #
 # ### Sources
 #

@@ -15,8 +15,8 @@
 #
 # Eight GPUs compute while the network is idle. Then the network works while they are idle. Whose fault is that?
 #
-# Four lines after `backward()` are enough to train on eight GPUs, and they are slow. Most training jobs run on
-# `DistributedDataParallel` (DDP), which is fast. In between are two ideas: hooks and buckets.
+# Four lines after `backward()` are enough to train on eight GPUs, and they are slow. PyTorch's `DistributedDataParallel` (DDP)
+# is fast. Two ideas make the difference, and you build both: hooks and buckets.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02: what an all-reduce is, and what it costs. No GPU:
 # `labkit.virtual(8)` plays eight of them in virtual time, the same in every run.
@@ -54,7 +54,7 @@ from labkit.timeline.metrics import hidden_communication_share
 # 1. **begin equal**: everybody starts with rank 0's parameters;
 # 2. **take equal steps**: every rank hands its optimizer the same gradients.
 #
-# Then they stay equal, and nobody ever sends a parameter again.
+# Then they stay equal, and no step has to send a parameter.
 
 # %% tags=["figure"]
 labkit.figure("batch")
@@ -76,8 +76,8 @@ def broadcast_module(module: nn.Module) -> None:
 # The second rule is yours. Each rank computes the gradient of the mean loss over its own samples. If every rank
 # has the same number of samples, the mean of these gradients is the gradient over the whole batch.
 #
-# A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. A layer may also have been skipped on one rank and
-# used on another, and **every rank must make the same calls in the same order**.
+# A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. That is the same on every rank. But one rank may skip a
+# layer that another one uses, and still **every rank must make the same calls in the same order**.
 #
 # ### Exercise [[average_gradients]]
 #
@@ -107,8 +107,8 @@ labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. The check compares it in float64, so that a wrong factor has nowhere to hide.
-# In a training run it would hide well: Adam divides by the size of the gradient, and one that is eight times too large
-# makes nearly the same steps.
+# In a training run it would hide well. Clipping cuts a gradient that is eight times too large back to the same norm, and Adam
+# divides by the gradient's usual size.
 
 # %% [markdown] tags=["slide-only"]
 # ## Two rules
@@ -191,13 +191,15 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # `hook(parameter)` once `parameter.grad` is complete, also for a weight that two layers share.
 #
 # And `dist.all_reduce(tensor, async_op=True)` returns a handle at once. The result is there when `handle.wait()` has
-# returned; until then the tensor belongs to the network. (Do not use functional collectives here.)
+# returned; until then the tensor belongs to the network. (torch's functional collectives return a tensor that waits by itself when
+# it is first used. Use handles: you want to decide when to wait.)
 #
 # ### Exercise [[overlapped_ddp]]
 #
 # *25 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Add methods as you like. Every trained parameter gets its gradient in every step. The check looks at what has been sent whenever backward is through with a layer.
+# Add methods as you like. Every trained parameter gets its gradient in every step. The check watches backward: when it has passed
+# a layer, that layer's gradients must have left.
 
 
 # %% tags=["exercise"] exercise="overlapped_ddp" points=25 difficulty=3 importance=5 minutes=9 title="A hook for each parameter" provides=["OverlappedDDP"]
@@ -276,7 +278,7 @@ labkit.answer("overlap_here", "less")
 # ## 4 Who is late?
 #
 # Here are two recorded steps of DDP on eight A100s. All gradients are right, yet every step takes longer than with eight equal
-# ranks. One rank's backward is 30 % longer than the others'.
+# ranks.
 #
 # A hatched bar is **blocked**: its rank has called the collective, and waits for somebody who has not.
 
@@ -295,8 +297,8 @@ labkit.recorded("late_rank")
 # %% [markdown]
 # ### Exercise [[late_rank]]
 #
-# Compare rows; hover over bars. `rank`: who is late? `late_ms`: how much later than the others' does its first backward
-# end? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
+# Compare rows; hover over bars. `rank`: who is late? `late_ms`: its first backward ends after the others' first backward; by how
+# many ms? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
 
 # %% tags=["find"] exercise="late_rank" points=0 minutes=4 title="Who is late?"
 labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
@@ -307,9 +309,8 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # Eight large layers are the easy case. A real model has hundreds of parameters, and most are tiny. Each all-reduce costs its
 # start, the latency of lesson 02, however little it carries.
 #
-# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. The
-# usual rule: take gradients as backward completes them, from the last parameter to the first, and begin a new bucket when
-# the next one does not fit.
+# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. Decide two
+# things before you read `bucket_plan`: in which order do gradients go into buckets, and when does a new bucket begin?
 
 # %% tags=["figure"]
 labkit.figure("buckets")
@@ -332,12 +333,12 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 #
 # *38 points, about 17 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# This is the heart of the lesson, and the contract is all you get. Below the cases it prints **par**: what our own solution
-# needs in virtual time and memory. You may beat it. The last case fails if you need much more: extra time is communication
-# or copying that nothing hides.
+# This is the heart of the lesson: a contract, and no recipe. Below the cases the check prints **par**, what our own solution
+# needs in virtual time and memory. You may beat it. If you need much more, the last case fails: then some communication or
+# copying is not hidden.
 #
-# Why "in the order of the plan"? Two ranks may complete gradients in different orders. All-reduces have no names: the n-th
-# call on one rank meets the n-th call on the others.
+# The contract says "in the order of the plan". Why? Two ranks may complete gradients in different orders. All-reduces have no
+# names: the n-th call on one rank meets the n-th call on the others.
 
 
 # %% tags=["exercise"] exercise="bucketed_ddp" points=38 difficulty=4 importance=5 minutes=17 title="Buckets that overlap with backward" provides=["BucketedDDP"]
@@ -418,17 +419,20 @@ rows = [f"cap {cap:5} MB: {found.makespan_ns / 1e6:6.2f} ms" for cap, found in s
 labkit.reveal("fastest_cap", min(steps, key=lambda cap: steps[cap].makespan_ns), rows)
 
 # %% [markdown]
-# Small buckets pay many starts. Large ones leave late. Move the cap and see both ends; make the link slower, or one rank
-# late. (Caps count in MiB. With small buckets the figure is pessimistic, 27 ms at 0.5: it counts a ring for each
-# all-reduce. NCCL, and the run above, send small ones through a tree, which has fewer steps.)
+# Small buckets pay many starts: a cap of 0.5 makes 80 buckets, and 80 starts of some 0.2 ms are 16 ms. Large buckets leave late:
+# the single one starts once, but all of its 3.9 ms come after backward. A cap of 5 starts five times, and early. Move the cap and
+# see both ends; make the link slower, or one rank late.
+#
+# (Caps count in MiB. At 0.5 the explorer says 27 ms, because it counts a ring for each all-reduce. The run sends small tensors
+# through a tree, as NCCL would here, and a tree has fewer steps.)
 
 # %% tags=["nbval-ignore-output"]
 layer_bytes = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
 labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 
 # %% [markdown]
-# **[[slower_link]].** Here already, the network takes longer than backward. The link becomes ten times slower. What sets the
-# length of the step now: `"backward"`, `"the last bucket"` or `"the network"`?
+# **[[slower_link]].** Take the run with a cap of 5, and make its link ten times slower. What sets the length of the step then:
+# `"backward"`, `"the last bucket"` or `"the network"`?
 
 # %% tags=["why"] exercise="slower_link" title="A slower link"
 labkit.answer("slower_link", "the network")
@@ -453,21 +457,22 @@ labkit.answer("slower_link", "the network")
 # something leaves early. Can you do better?
 #
 # You get three models and two networks. For each model you know when every gradient is ready. An all-reduce takes
-# `start_us + bytes / bytes_per_us`, and only one is on its way at a time.
+# `start_us + bytes / bytes_per_us`, and here one must arrive before the next leaves.
 #
 # ### Exercise [[bucket_design]]
 #
 # *25 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Your score is the exposed communication, in ms. You get the points for beating one bucket for all (`naive`) in every
-# case. `the paper's` is torch's rule; `best known` was found by a search.
+# Your score is the exposed communication, in ms. Half of the points are for beating one bucket for all (`naive`), the other half
+# for torch's rule or better. `best known` was found by a search.
 
 
-# %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=12 title="Which gradients travel together" provides=["bucket_design"]
+# %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=12 weights=[1, 1, 1, 1, 1, 1, 1, 1, 1, 1] title="Which gradients travel together" provides=["bucket_design"]
 def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, bytes_per_us: int) -> list[list[int]]:
     """Return the buckets in the order in which they leave: lists of indices into num_bytes, each index exactly once.
 
-    A bucket leaves when its last gradient is ready and the bucket before it has arrived. None is empty.
+    One bucket is on its way at a time: it leaves when its last gradient is ready and the bucket before it has arrived.
+    None is empty.
 
     Args:
         num_bytes: Of each parameter's gradient, in the order of the model.
@@ -563,8 +568,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # * **Begin equal, take equal steps.** Parameters travel once, gradients in every step.
 # * **Hooks** say when a gradient is complete; until `wait()` the tensor is the network's.
-# * **Buckets** trade many starts against a late one, and their order is part of the protocol.
-# * Blocked bars, the hatched ones, belong to those who wait. Look for the rank that is never blocked.
+# * **Buckets**: small ones pay many starts, large ones leave late. Their order is part of the protocol.
+# * Blocked bars, the hatched ones, belong to those who wait. The rank they wait for is not blocked at that moment.
 #
 # **The next question.** This GPT was an easy case too: every parameter got its gradient in every step, and no rank ran out of
 # data. What if one of them skips a layer? Lesson 05, `05_ddp_for_real_models`.
@@ -574,7 +579,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # * begin equal, take equal steps
 # * hooks say **when**, buckets say **how much at once**
-# * the one who is never blocked is late
+# * hatched bars wait: look for the rank they wait for
 #
 # Next: models that skip layers.
 #

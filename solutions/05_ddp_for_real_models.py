@@ -16,8 +16,9 @@
 # The run went through, nothing raised, and the model is a little worse than last month's. Where do you look?
 #
 # Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data as
-# the others. Real models skip layers, share weights, keep running statistics, add up gradients over several passes. Each
-# of these breaks data parallelism, and most of them break it silently.
+# the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of data on
+# one rank before the others. Two of these make the wrapper of lesson 04 hang. The others waste time or spoil the model, and
+# nothing raises.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the same
 # calls in the same order. No GPU.
@@ -52,8 +53,8 @@ from labkit.models import GPT, Addition, loss_of, optimizer_for
 # ## 1 A wrapper that fits on one screen
 #
 # This one sends all gradients in a single bucket. It hides no communication behind backward, but for well-behaved models it is
-# right. Read it carefully: you will extend it twice. Override whichever of its methods you like. (Or write the next class from scratch, on your own
-# wrapper of lesson 04: the checks do not ask how many buckets there are.)
+# right. Read it carefully: you will extend it twice, and may override any of its methods. (Or begin with your own wrapper of
+# lesson 04: the checks do not ask how many buckets there are.)
 
 
 # %% tags=["given"]
@@ -127,7 +128,7 @@ class AccumulatingDDP(OneBucketDDP):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Return a context in which backward sends nothing; it ends also when an exception leaves it."""
+        """Return a context in which backward sends nothing. After it, backward sends again, also after an exception."""
         # BEGIN SOLUTION accumulating_ddp
         before, self.synchronize = self.synchronize, False
         try:
@@ -170,8 +171,9 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # move it. But how does a rank know what the others did? Only if they say so: something more must travel.
 #
 # **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's answer:
-# before each forward in training, all take rank 0's. (The first forward of an evaluation still does. If only rank 0
-# evaluates, and calls `ddp(inputs)`, it waits for ever; `ddp.module(inputs)` sends nothing.)
+# before each forward in training, all take rank 0's. (In torch each forward decides whether the next one does so, and a training
+# forward decides yes. So the first forward of an evaluation still does. If only rank 0 evaluates, and calls `ddp(inputs)`, it
+# waits for ever; `ddp.module(inputs)` sends nothing.)
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
@@ -184,9 +186,9 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 class MiniDDP(AccumulatingDDP):
     """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
 
-    A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank; one that did
-    not use it counts as zero. A parameter that no rank used keeps its grad as it was (None after zero_grad). Per step, the
-    gradients of all trained parameters are all-reduced, zeros where a rank has none, plus at most 8 bytes per parameter.
+    A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank. A rank that did
+    not use it contributes zeros. A parameter that no rank used keeps the grad that it had, None after zero_grad(). Per
+    step, the gradients of all trained parameters are all-reduced, and at most 8 bytes more for each parameter tensor.
     """
 
     def forward(self, *args, **kwargs):
@@ -233,9 +235,9 @@ labkit.check("mini_ddp", MiniDDP)
 # * gradients of different dtypes go into different buckets;
 # * **sparse** gradients (`nn.Embedding(sparse=True)`) travel as lists of rows, gathered and not added.
 #
-# And two that it does *not* do for you. BatchNorm takes mean and variance from this rank's samples alone; with two
-# samples per rank that is mostly noise. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes them over all ranks, for
-# two more messages in every such layer. And every rank must see different samples: the bonus exercise.
+# And two that it does *not* do for you. BatchNorm takes mean and variance from this rank's samples alone, which is noisy with
+# few samples per rank. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes them over all ranks, for two more messages in
+# every such layer. And every rank must see different samples: the bonus exercise.
 
 # %% [markdown] tags=["slide-only"]
 # ## What real models need
@@ -276,11 +278,12 @@ labkit.recorded("trains_worse")
 labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
 
 # %% [markdown]
-# How would you have noticed without a timeline? Compare a checksum of all parameters across the ranks, every hundred steps.
-# It costs one small all-reduce, and it finds every mistake of this lesson that makes ranks differ.
+# How would you have noticed without a timeline? Add up all parameters and buffers to one number, and all-reduce it with `MIN` and
+# with `MAX`, every hundred steps. Where the two differ, so do the models. This **checksum** costs a few bytes.
 #
-# A checksum says *that* ranks differ. `labkit.audit` also says why, and on which line. It runs a program, unedited, on virtual
-# ranks, and compares what each rank's backward made with what its optimizer was given. Here is a small program with that mistake:
+# It says *that* ranks differ, and not why. `labkit.audit` runs a program, unedited, on virtual ranks. For each parameter it
+# compares two tensors: the gradient that backward made, and the one that the optimizer used. Here is a small program with a mistake
+# of this kind, in `labkit/wrong_runs.py`. **Which line should the audit blame?** Read it before you run the cell.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.wrong_runs import a_little_worse
@@ -288,9 +291,10 @@ from labkit.wrong_runs import a_little_worse
 print(*labkit.audit(a_little_worse, on=labkit.virtual(4)).findings, sep="\n\n")
 
 # %% [markdown]
-# Two findings, one mistake: what is wrong, and the line that makes it so.
+# The first finding is the damage: rank 2 used a gradient that was not averaged. The second is the cause: nobody waited for the
+# all-reduce of line 18.
 #
-# No checksum finds the next two, because all ranks stay equal.
+# The next two questions are about mistakes that no checksum finds, because all ranks stay equal.
 #
 # **[[clip_where]].** Each rank clips its own gradient to norm 1, and then they are averaged. What is the result: `"the same"`,
 # `"an error"`, `"another direction"` or `"models that differ"`?
@@ -321,8 +325,8 @@ labkit.answer("half_precision", "infinity")
 # Streams of data do not divide evenly, and one rank runs out first. If it leaves, the others wait for it in the next
 # all-reduce. Torch's answer is `with ddp.join():`, in which a rank without data goes on answering. Yours is a function.
 #
-# A rank may call `ddp.finish_gradient_synchronization()` without a backward before it. To your `MiniDDP` that is a step in
-# which this rank used no parameter at all.
+# A rank may call `ddp.finish_gradient_synchronization()` without a backward before it. To your `MiniDDP`, such a rank is one that
+# skipped every layer.
 #
 # ### Exercise [[uneven_inputs]]
 #
@@ -384,8 +388,9 @@ labkit.check("uneven_inputs", train_uneven)
 # %% [markdown]
 # ## 6 More GPUs, more samples
 #
-# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (**Efficiency** is the
-# time on one GPU over the time on N.) **Strong scaling**: the whole batch stays as it is and is divided. How much shorter?
+# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (The **efficiency** of weak
+# scaling is the time on one GPU over the time on N.) **Strong scaling**: the whole batch stays as it is and is divided. How
+# much shorter is a step?
 #
 # Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100s with a 100 Gbit/s card for each GPU. Alone,
 # a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times as fast is a step?**
@@ -412,27 +417,34 @@ def step_ms(num_gpus, batch):
 alone = step_ms(1, 4096)
 strong = {n: alone / step_ms(n, 4096 // n) for n in (8, 64)}
 weak = {n: alone / step_ms(n, 4096) for n in (8, 64)}
-rows = [f"{n:3} GPUs: strong {strong[n]:4.1f} times as fast, weak efficiency {weak[n]:.0%}" for n in strong]
+rows = [
+    f"{n:3} GPUs: strong {alone / strong[n]:4.1f} ms for {alone:.1f}, weak efficiency {weak[n]:.0%}" for n in strong
+]
 labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
-# The compute shrinks with every GPU, and the gradients do not. So people use weak scaling. But then the batch is 64 times as
-# large, and a step is no longer the same step.
+# Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. The rest is the all-reduce: each
+# GPU still has 67 MB of gradients to send. Compute shrinks with every GPU, gradients do not. So people usually scale weakly.
+# But then the batch is 64 times as large, and a step is no longer the same step.
 #
-# The mean over more samples is less noisy, so you may go further along it. How far?
+# The mean over more samples is less noisy, so a longer step in its direction is safe. How much longer? One step with N ranks
+# should replace N steps with one.
 #
-# * **SGD**: N times the samples, N times the learning rate. N short steps would have moved the model about as far, as long
-#   as the gradient does not turn on the way: the **linear scaling rule**.
-# * **Adam and AdamW**: the square root of N.
+# * **SGD** moves by the learning rate times the gradient. While the gradient stays about the same, one step at N times the rate
+#   goes as far as N steps did: the **linear scaling rule**.
+# * **Adam and AdamW** divide each gradient by its usual size. Where noise is most of a gradient, that size is the noise, and the
+#   noise of a mean shrinks with the number of samples.
 #
-# Both need a **warm-up**: in the first steps the loss is steep, and long steps do harm. Both hold only up to a **critical
-# batch size**, different for every task. Beyond it more GPUs cost money and save hardly any steps.
-#
-# **[[adam_rate]].** Sixteen ranks in place of one, each with the same batch as before, under AdamW. By what do you multiply
-# the learning rate?
+# **[[adam_rate]].** Sixteen ranks in place of one, each with the same batch as before, under AdamW. How much longer does a step
+# become by itself? So by what do you multiply the learning rate?
 
 # %% tags=["why"] exercise="adam_rate" title="The rate for sixteen"
 labkit.answer("adam_rate", 4)
+
+# %% [markdown]
+# In general it is the square root of N. (Malladi's rule also adapts Adam's betas and epsilon.) Both rules need a **warm-up**: long
+# steps do harm at the very start, so the rate grows from a small one. Both hold only up to a **critical batch size**, different
+# for every task. Beyond it more GPUs cost money and save hardly any steps.
 
 # %% [markdown] tags=["slide-only"]
 # ## N times the batch
@@ -499,7 +511,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # * Every rank makes the same calls in the same order, whatever its own data was.
 # * What nobody used keeps `None`; buffers are rank 0's.
-# * Average first, then clip, then step. In float16 divide first.
+# * Average, then clip, then step. In float16, divide before you add.
 # * N times the samples: N times the rate for SGD, the root of N for AdamW, with warm-up.
 #
 # **The next question.** Every rank waits for the slowest, in every step. What if it did not? What if each pushed its
@@ -514,7 +526,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # Next: what if nobody waited for the slowest?
 #
-# <!-- notes: A small all-reduce of a checksum every hundred steps finds whatever makes ranks differ. -->
+# <!-- notes: All-reduce a checksum with MIN and with MAX every hundred steps: where they differ, so do the models. -->
 
 # %% [markdown]
 # ## Bonus: Who sees which samples

@@ -5,11 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+import labkit
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson
+from labkit.simulator.algorithms import choose
+from labkit.simulator.cluster import describe
+from labkit.simulator.network import Network
+from labkit.timeline.metrics import busy_share
 from tests.lessons.contract import LessonContract
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "start_here"
 
 
 class TestContract(LessonContract):
@@ -43,6 +49,23 @@ class TestContract(LessonContract):
     def test_no_cell_is_over_long(self, lesson: Lesson) -> None:
         for cell in lesson.cells:
             assert len(cell.source.splitlines()) <= 32, f"line {cell.line}"
+
+
+def test_where_the_first_all_reduce_spends_its_time_is_as_the_text_says() -> None:
+    text = (NOTEBOOKS.parent / "solutions" / "00_start_here.py").read_text(encoding="utf-8").replace("\n# ", " ")
+    cluster, size = describe(8), 100 * 10**6
+    traffic = choose("all_reduce", range(8), size, Network(cluster))
+    carried = max(traffic.edges.values())
+    rate = cluster.link.payload_bytes_per_second / traffic.bytes_on_wire
+    assert traffic.algorithm == "nvls" and carried / size == 9 / 8
+    assert f"about {rate / 1e9:.0f} of the 450 GB/s are left for it: {1e3 * carried / rate:.2f} ms" in text
+    assert f"{1e3 * size / cluster.link.bytes_per_second:.2f} ms. Why does it take twice that?" in text
+
+
+def test_eight_gpus_are_as_good_as_the_answer_says() -> None:
+    share = float(busy_share(labkit.recorded("who_waits")).mean())
+    reason = (KEYS / "who_waits" / "key.json").read_text(encoding="utf-8")
+    assert f"busy {share:.0%}".replace("%", " %") in reason and f"eight GPUs is {8 * share:.1f}." in reason
 
 
 def test_it_is_the_first_notebook_that_make_lab_opens() -> None:

@@ -14,6 +14,7 @@ from torch import nn
 
 import labkit
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
+from labkit.hardware import find_link
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from tests.lessons.contract import LessonContract
@@ -45,7 +46,7 @@ class TestContract(LessonContract):
         "gradients reach the original": r"added up in the \*\*original's\*\* `\.grad`",
         "fewer samples than devices": r"fewer samples than devices",
         "buffers": r"\*\*buffers\*\* need a decision",
-        "an exception in one replica": r"nobody else hears of it",
+        "an exception in one replica": r"an exception ends its own thread",
         "BatchNorm of a piece": r"\*\*its own piece\*\*",
         "float64": r"in float64",
         "the GIL": r"global interpreter lock",
@@ -99,6 +100,17 @@ def test_no_cell_is_over_long(lesson: Lesson) -> None:
     for cell in lesson.cells:
         limit = 75 if cell.role == "exercise" else 36
         assert len(cell.source.splitlines()) <= limit, f"{cell.id} (line {cell.line}); cut it in two"
+
+
+def test_what_the_text_adds_up_is_what_ports_carry(lesson: Lesson) -> None:
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    rate = find_link("pcie4").payload_bytes_per_second
+    moved = sum(message.bytes for message in labkit.recorded("hot_spot").messages())
+    gradients = 8 * (2048 * 2048 + 2048) * 4
+    moving_ms = f"{1e3 * moved / rate:.0f}"
+    assert f"{moved / 1e9:.2f} GB pass one port at {rate / 1e9:.0f} GB/s, which takes {moving_ms} ms" in text
+    assert f"7/4 of the {gradients / 1e6:.0f} MB" in text
+    assert f"{1e3 * 7 / 4 * gradients / rate:.1f} ms in place of {moving_ms}" in text
 
 
 @pytest.mark.parametrize("num_devices", [1, 3, 4])

@@ -17,6 +17,7 @@ import torch.distributed as dist
 import labkit
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson
+from labkit.simulator.cluster import describe
 from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -104,6 +105,17 @@ def test_a_ring_that_does_not_take_turns_needs_204_us(answers: types.SimpleNames
 
     timeline = labkit.run(ring, on=labkit.virtual(8), echo=False).timeline
     assert timeline is not None and round(timeline.makespan_ns / 1e3) == 204  # quoted in the text
+
+
+def test_the_text_splits_the_204_us_as_the_cluster_does(lesson: Lesson) -> None:
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    cluster = describe(8)
+    step_us, latency_us = 2e6 / cluster.link.payload_bytes_per_second * 1e6, cluster.link.latency_ns / 1e3
+    starts_us = cluster.device.launch_ns / 1e3
+    assert f"headers leave {cluster.link.payload_bytes_per_second / 1e9:.0f} for the payload" in text
+    assert f"A step moves 2 MB in {step_us:.1f} µs and pays {latency_us} µs of latency." in text
+    assert f"14 · {step_us + latency_us:.1f} + 7 · {starts_us:.0f} = 204 µs" in text
+    assert f"bytes are only {14 * step_us:.0f} of them" in text
 
 
 def test_exercise_cells_hold_functions_only(lesson: Lesson, answers: types.SimpleNamespace) -> None:

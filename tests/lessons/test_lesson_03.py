@@ -20,6 +20,7 @@ from labkit.exercises.collectives.unequal_links.exercise import cluster_of
 from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson
 from labkit.plans.reference.rings import ring_plan
+from labkit.simulator.cluster import describe
 from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -50,7 +51,7 @@ class TestContract(LessonContract):
         "sub-groups": r"\*\*sub-groups\.\*\*",
         "async_op": r"async_op=true",
         "alpha and beta": r"\*\*α\*\* is the latency",
-        "algbw and busbw": r"\*\*busbw\*\*[\s\S]*\*\*algbw\*\*",
+        "algbw and busbw": r"\*\*algbw\*\*[\s\S]*\*\*busbw\*\*",
         "tree": r"binomial tree",
         "all to all": r"transpose it",
         "quantised reduce-scatter": r"8-bit gradients cannot be added on the way",
@@ -135,6 +136,16 @@ def test_the_pars_of_the_design_are_what_ring_and_two_levels_take() -> None:
 def test_a_card_carries_64_mb_in_1333_us() -> None:
     cluster = cluster_of(8, 4, [])
     assert round(64e6 / cluster.nic.payload_bytes_per_second * 1e6) == 1333  # quoted in the text
+
+
+def test_numbers_in_the_text_are_those_of_formulas_and_pars(lesson: Lesson, answers: types.SimpleNamespace) -> None:
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    best = find("unequal_links").visible[0].about["pars"][2]  # type: ignore[index, call-overload]
+    finer = torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
+    adding_us = 63 * describe(64).device.launch_ns / 1e3
+    assert f"takes {best:,.0f}" in text and f"{finer:,.0f} times finer" in text and f"63 · 4 = {adding_us:.0f}" in text
+    assert f"the ring {answers.ring_seconds(1, 64, 0, 1):.2f} times" in text
+    assert f"back {2 * 63 - 2 * 6} latencies" in text
 
 
 def _differences(ring_all_reduce: Any) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import runpy
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
+import torch
+import torch.distributed as dist
 from torch import nn
 
 import labkit
@@ -42,7 +44,7 @@ class TestContract(LessonContract):
         "buffers": r"batchnorm's running mean",
         "frozen parameters": r"\*\*frozen\*\*",
         "compare in float64": r"in float64",
-        "Adam hides a factor": r"adam divides by the size",
+        "Adam hides a factor": r"adam divides by the gradient's usual size",
         "a hook for each parameter": r"register_post_accumulate_grad_hook",
         "asynchronous all_reduce": r"async_op=true",
         "overlap as a number": r"hidden_communication_share",
@@ -101,6 +103,26 @@ def test_pars_of_the_bucket_design_are_those_the_slide_shows(lesson: Lesson) -> 
         pars = exercise.challenge.pars(case)
         assert pars.best < pars.paper < pars.naive
         assert all(f"{par:.3g}"[:4] in slide for par in (pars.naive, pars.paper, pars.best))
+
+
+def test_the_text_explains_the_fastest_cap_with_the_runs_own_numbers(lesson: Lesson) -> None:
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    layers = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
+    many, few = (len(namespace(number="04")["bucket_plan"](layers, int(cap * 2**20))) for cap in (0.5, 5))
+    ethernet = labkit.virtual(8, gpu="a100", gpus_per_node=1, nic="ethernet_100g")
+    mib, whole = (_all_reduce_ms(size, ethernet) for size in (2**20, sum(layers)))
+    start_ms = round(mib - (whole - mib) / (sum(layers) / 2**20 - 1), 1)
+    assert f"makes {many} buckets, and {many} starts of some {start_ms} ms are {many * start_ms:.0f} ms" in text
+    assert f"all of its {whole:.1f} ms come after backward" in text and few == 5 and "starts five times" in text
+
+
+def _all_reduce_ms(size: int, world: Any) -> float:
+    def reduce() -> None:
+        dist.all_reduce(torch.empty(size, dtype=torch.uint8, device="meta"))
+
+    timeline = labkit.run(reduce, on=world, echo=False).timeline
+    assert timeline is not None
+    return timeline.makespan_ns / 1e6
 
 
 @pytest.mark.long

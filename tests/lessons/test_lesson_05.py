@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import types
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -177,6 +179,32 @@ def _sparse(wrap: Any) -> None:
 def test_mini_ddp_refuses_a_sparse_gradient_by_name(answers: types.SimpleNamespace) -> None:
     with pytest.raises(RankFailed, match=r"MiniDDP averages dense gradients, and one is sparse"):
         labkit.run(_sparse, answers.MiniDDP, on=labkit.virtual(2), echo=False)
+
+
+@pytest.mark.parametrize(("kind", "longer"), [(torch.optim.SGD, 1), (torch.optim.Adam, 4)])
+def test_where_noise_dominates_sixteen_ranks_make_adams_step_four_times_as_long_and_not_sgds(
+    kind: Callable[..., torch.optim.Optimizer], longer: int
+) -> None:
+    moved = []
+    for num_ranks in (1, 16):
+        torch.manual_seed(0)
+        weights = nn.Parameter(torch.zeros(100_000))
+        optimizer = kind([weights], lr=0.01)
+        for _ in range(20):
+            weights.grad = 1 + 50 * torch.randn(len(weights)) / num_ranks**0.5
+            optimizer.step()
+        moved.append(-weights.mean().item())
+    assert moved[1] / moved[0] == pytest.approx(longer, rel=0.1)
+
+
+def test_the_text_explains_strong_scaling_with_the_numbers_of_its_cell(lesson: Lesson) -> None:
+    stored = SOURCE.with_suffix(".ipynb").read_text(encoding="utf-8")
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    (shown,) = set(re.findall(r"64 GPUs: strong +([\d.]+) ms for ([\d.]+)", stored))
+    step_ms, alone_ms = map(float, shown)
+    assert f"a step computes for {alone_ms} ms. A 64th of that is {alone_ms / 64:.1f} ms" in text
+    assert f"a step on 64 GPUs takes {step_ms}." in text
+    assert f"{4 * (2048 * 2048 + 2048) * 4 / 1e6:.0f} MB of gradients" in text
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import runpy
 from collections import defaultdict
@@ -70,6 +71,14 @@ class TestContract(LessonContract):
 @pytest.fixture(scope="module")
 def lesson() -> Lesson:
     return load(SOURCE)
+
+
+def test_what_staleness_costs_is_what_the_text_says(lesson: Lesson) -> None:
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    cost = {n: 1 - n * math.sin(math.pi / (4 * (n - 1) + 2)) for n in (8, 64)}
+    assert [round(1 / each) for each in cost.values()] == [6, 5]
+    assert "For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth" in text
+    assert f"all but one step in {round(0.9**-100, -3):,.0f}" in text
 
 
 @pytest.fixture(scope="module")
