@@ -20,7 +20,6 @@ from labkit.grading.from_packs import read_packs
 from labkit.grading.limits import Limits
 from labkit.grading.own_folders import own_prefix, remove_left_behind
 from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
-from labkit.grading.reports.feedback import write_headings
 from labkit.grading.reports.results import GradedSubmission, find_result
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.sandbox.bubblewrap import KINDS, require
@@ -132,11 +131,9 @@ def grade(
                 _dask_class(setting, todo, len(kept), bar, dask)
         _remove_left_behind()  # by a worker that had to be killed
     entries = [kept.get(each.name) or find_result(out / each.name / "result.json") for each in submissions]
-    missing = [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]
-    if missing:
+    if missing := [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]:
         raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
     graded = tuple(entry for entry in entries if entry is not None)
-    write_headings(out, graded, found.manifest.title, people)
     write_class(out, graded, submissions, found, [pack.answers for pack in given], people)
     handed_in = {each.name: each.path for each in submissions}
     report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, handed_in)

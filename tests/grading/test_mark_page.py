@@ -285,6 +285,7 @@ def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book:
             asked = HTTPConnection(ada.netloc, timeout=60)
             asked.request("POST", path, "words=x", {"Content-Type": "application/x-www-form-urlencoded", **headers})
             refused.append(asked.getresponse().status)
+            asked.close()
         assert refused == [403, 403, 400]
         process.terminate()
     assert [grade.score for grade in book.grades(LESSON)] == [6, 0]

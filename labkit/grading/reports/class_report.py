@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from labkit.grading.course import Course
+from labkit.grading.reports.feedback import write_headings
 from labkit.grading.reports.results import GradedSubmission
 from labkit.grading.reports.spreadsheet import inert
 from labkit.grading.reports.student_report import as_json, write_whole
@@ -80,6 +81,8 @@ def write_class(
 ) -> None:
     """Write ``gradebook.csv`` and, of more than one submission, ``class.html`` and ``copies.html``.
 
+    Feedback is written again where its owner is not called as the file is.
+
     Args:
         out: The folder.
         entries: What was graded.
@@ -88,6 +91,8 @@ def write_class(
         packs: Answers that were handed out, which make nobody alike.
         people: Whose files are, by their names; a file of nobody known goes by its own.
     """
+    people = people or {}
+    write_headings(out, entries, course.manifest.title, people)
     write_whole(out / "gradebook.csv", class_csv(entries, course.manifest))
     if len(entries) > 1:
         from labkit.grading.book.file_names import of_system
@@ -97,7 +102,6 @@ def write_class(
         hashes = {each.name: each.submission_sha256 for each in entries}
         works = read_works(submissions, course, hashes)
         found = find_copies(works, course, packs)
-        people = people or {}
         lines = [
             Line(
                 people.get(each.name, each.name), f"{quote(each.name)}/feedback.html", each.score, each,

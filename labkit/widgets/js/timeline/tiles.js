@@ -5,7 +5,7 @@ import { timeText } from "./words.js";
 
 const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} %` : "–");
 
-/** Label, what it is, and how it is read off a run's numbers; undefined where nobody knows. Shares are of all ranks together. */
+/** Label, what it is, and how it is read off a run's numbers (shares: of all ranks); undefined where nobody knows. */
 const TILES = [
   ["length", "time in view", ({ window }) => timeText(window)],
   [
