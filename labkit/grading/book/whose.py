@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from labkit.errors import ConfigError
 from labkit.grading.book.file_names import of_system
-from labkit.grading.book.opening import opened_book
+from labkit.grading.book.opening import opened_book, refuse_missing
 
 
 def whose_in(url: str, names: Iterable[str]) -> dict[str, str]:
@@ -24,7 +24,8 @@ def called_in(url: str, names: Iterable[str]) -> dict[str, str]:
     """
     listed = list(names)
     try:
-        with opened_book(url, new=False) as opened:
+        refuse_missing(url)  # before a database is loaded, which a machine that only grades need not have
+        with opened_book(url) as opened:
             known = dict(opened.whose(listed).people) if opened.people() else {}
     except ConfigError:
         known = {}
