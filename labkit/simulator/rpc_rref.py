@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar
 from torch.distributed.rpc.functions import async_execution
 from torch.futures import Future
 
-from labkit.simulator.rpc_agent import Agent, Call
+from labkit.simulator.rpc_agent import Agent
+from labkit.simulator.rpc_call import Call
 from labkit.simulator.rpc_methods import Method
 from labkit.simulator.rpc_values import Reference
 from labkit.simulator.state import current_rank, the_rank
