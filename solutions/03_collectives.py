@@ -485,8 +485,8 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # chunks as you like, up to 64, and send any chunk to anybody. All messages of a rank's step start together. The rank's next
 # step begins when the last of them has left or arrived. So a step sends what its chunks held when it began.
 #
-# Your score is the time until the last rank is done; additions cost nothing. Half of the points are for beating the plain ring
-# in the order of ranks, on these clusters and others of their kind; the other half for the textbook's "two levels" or better.
+# Your score is the time until the last rank is done; additions cost nothing. The points are for beating the plain ring in the
+# order of ranks (`naive`) on each of these clusters and of others of their kind. `the paper's` is the textbook's two levels.
 
 
 # %% tags=["given"]
@@ -494,7 +494,7 @@ Send, Recv = namedtuple("Send", "step chunk peer"), namedtuple("Recv", "step chu
 Reduce = namedtuple("Reduce", "step chunk")  # without it, what a Recv brings replaces the chunk
 
 
-# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
+# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 title="Unequal links" provides=["all_reduce_plans"]
 def all_reduce_plans(
     num_ranks: int, ranks_per_node: int, slow_links: dict[tuple[int, int], float]
 ) -> list[list[Send | Recv | Reduce]]:

@@ -463,11 +463,11 @@ labkit.answer("slower_link", "the network")
 #
 # *25 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Your score is the exposed communication, in ms. Half of the points are for beating one bucket for all (`naive`), the other half
-# for torch's rule or better. `best known` was found by a search.
+# Your score is the exposed communication, in ms. You get the points for beating one bucket for all (`naive`) in every
+# case. `the paper's` is torch's rule; `best known` was found by a search.
 
 
-# %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=12 weights=[1, 1, 1, 1, 1, 1, 1, 1, 1, 1] title="Which gradients travel together" provides=["bucket_design"]
+# %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=12 title="Which gradients travel together" provides=["bucket_design"]
 def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, bytes_per_us: int) -> list[list[int]]:
     """Return the buckets in the order in which they leave: lists of indices into num_bytes, each index exactly once.
 

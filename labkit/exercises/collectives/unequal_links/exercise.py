@@ -146,7 +146,7 @@ EXERCISE = declared(
         "to p * M + M - 1. With position i in the order of its node, a rank sends piece (i - s - 1) % G in step s and "
         "reduces piece (i - s - 2) % G, for G - 1 steps; it then owns piece i, and does the ring of M with its "
         "chunks. For the order, try itertools.permutations and keep the one whose slowest link is fastest. To beat "
-        "two levels: cut everything into slices, and start the next slice inside the node while this one is on "
+        "the paper's plan: cut everything into slices, and start the next slice inside the node while this one is on "
         "the card.",
     ),
     mistakes=(
@@ -175,5 +175,5 @@ EXERCISE = declared(
         Mistake(_BACK, "List the records in the order of their steps."),
     ),
     distributed=False,
-    challenge=Challenge("µs", score, _pars, plan="plans", reference="two levels"),
+    challenge=Challenge("µs", score, _pars, plan="plans"),
 )  # fmt: skip

@@ -124,5 +124,5 @@ EXERCISE = declared(
                 "Buckets leave in the order of your list, and a bucket leaves when its last gradient is ready. Which "
                 "gradients are ready first? ready_us says so: they are those of the model's last layers."),
     ),
-    challenge=Challenge("ms exposed", exposed_ms, pars, plan="plan", reference="torch's rule"),
+    challenge=Challenge("ms exposed", exposed_ms, pars, plan="plan"),
 )  # fmt: skip
