@@ -15,7 +15,7 @@ _TIMES = 10.0
 _LEAST = 8.0
 """Units in the last place by which any two orders of summation may differ: of the largest element, for parameters and
 gradients of the largest in the step."""
-_COMPARED = ("parameter", "input", "output", "function", "loss", "gradient")
+_COMPARED = ("parameter", "input", "output", "function", "target", "loss", "gradient")
 _OTHER_BATCH = "the ranks together do not read what one process reads in a step: it is not the same global batch"
 Layout = dict[int, torch.Tensor]
 """Rank -> which rows of the reference its rows are."""
@@ -55,22 +55,28 @@ def parting(run: Probes, reference: Probes, others: list[Probes]) -> Parting | s
     if reason:
         return reason
     layouts: dict[int, Layout] = {}
-    largest = _largest(reference)
+    found: Parting | None = None
+    largest, coarsest = _largest(reference), _coarsest(run)
     for place, whole in _of_rank_0(reference):
         parts = run.values.get(place)
         if not parts:
             continue
-        if place.kind == "input" and (found := _layout(parts, whole)) is not None:
-            layouts[place.step] = found
+        if found is not None and (place.step != found.place.step or place.kind != "parameter"):
+            continue
+        if place.kind == "input" and (layout := _layout(parts, whole)) is not None:
+            layouts[place.step] = layout
             continue
         if place.kind == "input" and place.step not in layouts and not _fits(parts, whole, 0):
             return _OTHER_BATCH  # this is what the program reads: no rounding is in it yet
         apart = _apart(place, parts, whole, layouts.get(place.step, {}))
-        explained = _explained(place, whole, others, largest.get((place.step, place.kind), 0.0))
+        explained = _explained(place, whole, others, largest.get((place.step, place.kind), 0.0), coarsest)
         rank = next((rank for rank in sorted(apart) if apart[rank] > explained), None)
         if rank is not None:
-            return Parting(place, rank, apart[rank], explained, run.sources[place], run.callees.get(place, ""))
-    return ""
+            source, callee = run.sources[place], run.callees.get(place, "")
+            found = Parting(place, rank, apart[rank], explained, source, callee)
+            if place.kind == "parameter" or not place.step:
+                break  # in a later step, the parameters that it begins with are looked at first
+    return found or ""
 
 
 def _of_rank_0(probes: Probes) -> Iterator[tuple[Place, torch.Tensor]]:
@@ -117,8 +123,27 @@ def _largest(reference: Probes) -> dict[tuple[int, str], float]:
     return found
 
 
-def _explained(place: Place, whole: torch.Tensor, others: list[Probes], largest: float) -> float:
-    """Return by how much rounding explains that a value is another; largest is that of what it was computed with."""
+def _coarsest(probes: Probes) -> float:
+    """Return a unit in the last place, relative, of the type with fewest digits that modules compute with."""
+    kinds = {
+        value.dtype
+        for place, values in probes.values.items()
+        for value in values.values()
+        if place.kind in ("input", "output") and value.is_floating_point()
+    }
+    return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
+
+
+def _explained(place: Place, whole: torch.Tensor, others: list[Probes], largest: float, coarsest: float) -> float:
+    """Return by how much rounding explains that a value is another.
+
+    Args:
+        place: Where it arose.
+        whole: The value on one process.
+        others: Values with other roundings.
+        largest: The largest of what it was computed with.
+        coarsest: The relative unit in the last place of the type with fewest digits.
+    """
     if not whole.is_floating_point():
         return 0.0
     measured = [0.0]
@@ -127,7 +152,7 @@ def _explained(place: Place, whole: torch.Tensor, others: list[Probes], largest:
         if value is not None and value.shape == whole.shape:
             measured.append(_farthest(value, whole))
     largest = max(largest, float(whole.abs().max()) if whole.numel() else 0.0)
-    return max(_TIMES * max(measured), _LEAST * torch.finfo(whole.dtype).eps * largest)
+    return max(_TIMES * max(measured), _LEAST * max(torch.finfo(whole.dtype).eps, coarsest) * largest)
 
 
 def _farthest(one: torch.Tensor, other: torch.Tensor) -> float:

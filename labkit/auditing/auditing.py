@@ -144,7 +144,7 @@ def audit(
     watched_s = time.monotonic() - began
     if compares and probes is not None:
         _announce("on one process, and twice more with other roundings", 3 * watched_s / world.world_size)
-        seen.parting = parted(probes, seen, reference or fn, given, seed, timeout, entries)
+        seen.parting = parted(probes, seen, reference or fn, given, steps, seed, timeout, entries)
     if resume and probes is not None:
         seen.resumed = _resumed(probes, seen, fn, given, world, resume, seed, timeout, entries, watched_s)
     if late and probes is not None:

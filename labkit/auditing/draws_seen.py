@@ -12,8 +12,21 @@ from labkit.auditing.bits import digest, tensors_of, unseen
 from labkit.auditing.facts import Draw
 from labkit.auditing.rank_watch import RankWatch, is_own, line
 from labkit.auditing.seen import Seen
+from labkit.simulator.operators import Operator
+from labkit.torch_port.operators import schema_of
 
+_DROPOUT = "dropout_p"
 _KEEPERS = ("seed", "getstate", "setstate", "get_state", "set_state")
+
+
+def is_drawing(known: Operator, args: Any, kwargs: Any) -> bool:
+    """Return whether an operator draws random numbers: attention without dropout may, and does not."""
+    if not known.draws or known.func.namespace != "aten":
+        return False
+    for place, one in enumerate(schema_of(known.func).arguments):
+        if one.name == _DROPOUT:
+            return bool((kwargs or {}).get(_DROPOUT, args[place] if place < len(args) else one.default_value))
+    return True
 
 
 def drawn(seen: Seen, mine: RankWatch, name: str, out: Any, frame: FrameType) -> None:

@@ -288,6 +288,7 @@ class Decision:
         value: What it reads.
         of_infinities: Whether it says if something is infinite or no number.
         source: The program's line.
+        shared: Whether it was made of what came from other ranks, where that is followed.
     """
 
     rank: int
@@ -296,17 +297,22 @@ class Decision:
     value: float
     of_infinities: bool
     source: str
+    shared: bool = False
 
 
 @dataclass(frozen=True)
 class SchedulerStep:
-    """A learning-rate scheduler that takes a step: which of the rank's, and by which measure, None for none."""
+    """A learning-rate scheduler that takes a step: which of the rank's, and by which measure, None for none.
+
+    begun says whether a model had been called to train before.
+    """
 
     rank: int
     step: int
     scheduler: int
     measure: float | None
     source: str
+    begun: bool = True
 
 
 @dataclass(frozen=True)
@@ -318,16 +324,6 @@ class Declared:
     number: int
     ranks: tuple[int, ...]
     digest: bytes
-    source: str
-
-
-@dataclass(frozen=True)
-class Used:
-    """A model that is called to evaluate: digests of its buffers, those that a wrapper keeps alike left out."""
-
-    rank: int
-    step: int
-    buffers: dict[str, bytes]
     source: str
 
 

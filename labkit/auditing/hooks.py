@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from inspect import getattr_static
+from types import FrameType
 from typing import Any
 
 import torch
@@ -77,6 +79,17 @@ def _before_step(watch: Watch, optimizer: Any, args: Any, kwargs: Any) -> tuple[
     return args, kwargs | {"closure": computes}
 
 
+def _outside(file: str, frame: FrameType) -> FrameType | None:
+    """Return the frame that called into a file, which may call itself by others."""
+    outside: FrameType | None = frame
+    each: FrameType | None = frame
+    while each is not None:
+        if each.f_code.co_filename == file:
+            outside = each.f_back
+        each = each.f_back
+    return outside
+
+
 def _module_hooks(watch: Watch) -> list[Any]:
     def registered(module: torch.nn.Module, _: str, value: Any) -> None:
         mine = watch.here()
@@ -103,6 +116,7 @@ def _wrapped(watch: Watch) -> list[tuple[Any, str, Callable[[Any], Callable[...,
             mine = watch.here()
             if mine is not None:
                 mine.names.add(self)
+                mine.made[id(self)] = line(_outside(copy.__file__, sys._getframe(1)))
 
         return call
 

@@ -62,8 +62,14 @@ def _evaluation(seen: Seen) -> str:
     return "" if any(epoch.order and not epoch.trains for epoch in seen.epochs) else "no sampler was read to evaluate"
 
 
+def _copies(seen: Seen) -> str:
+    return "" if any(one.copied for one in seen.used) else "no copy of the trained model was called to evaluate"
+
+
 def _buffers(seen: Seen) -> str:
-    return "" if seen.used else "no model with buffers of a rank's own was called to evaluate"
+    return (
+        "" if any(one.buffers for one in seen.used) else "no model with buffers of a rank's own was called to evaluate"
+    )
 
 
 def _masks(seen: Seen) -> str:
@@ -200,11 +206,11 @@ _NEEDS: dict[str, tuple[Reason, ...]] = {
     "checkpoint-overwritten": (_saves,), "clipped-by-own-norm": (_clips,), "norm-counts-twice": (_squares,),
     "clipped-while-scaled": (_scaler,), "modes-differ": (_data_parallel, _modes),
     "parameters-wrong-mean": (_means,), "gradients-left-over": (_two_steps,),
-    "gradients-thrown-away": (_two_steps, _microbatches),
+    "gradients-thrown-away": (_two_steps, _microbatches), "divided-between-passes": (_microbatches,),
     "dropout-masks-equal": (_masks,), "dropout-masks-differ": (_masks,),
     "same-samples": (_data_parallel,),
     "epochs-alike": (_epochs,), "samples-never-read": (_samplers,), "tail-never-read": (_whole_epochs,),
-    "evaluated-twice": (_evaluation,), "buffers-differ": (_buffers,),
+    "evaluated-twice": (_evaluation,), "buffers-differ": (_buffers,), "copies-differ": (_copies,),
     "scheduler-steps-often": (_two_steps, _schedulers),
     "shards-equal": (_together,), "batches-differ": (_one_batch,), "noise-alike": (_noise,),
     "shuffled-apart": (_permutations,), "decided-apart": (_flags,), "declared-whole": (_declared,),

@@ -1,8 +1,8 @@
-"""What is noted between passes and steps: a model's mode, and what averaging did to its parameters."""
+"""What is noted between passes and steps: a model's mode, what averaging did to it, and copies that evaluate."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -41,3 +41,28 @@ class Mean:
     ranks: tuple[int, ...]
     times: float
     source: str
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Gradients that were divided between backward passes of a step: by how much each, and the first pass's line."""
+
+    rank: int
+    step: int
+    by: dict[int, int]
+    source: str
+
+
+@dataclass(frozen=True)
+class Used:
+    """A model that is called to evaluate: digests of its buffers, those that a wrapper keeps alike left out.
+
+    Of a copy of the model that is trained, digests of its parameters, and the line that made it.
+    """
+
+    rank: int
+    step: int
+    buffers: dict[str, bytes]
+    source: str
+    copied: dict[str, bytes] = field(default_factory=dict)
+    made: str = ""

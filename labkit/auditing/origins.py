@@ -34,6 +34,50 @@ def origin(source: str, callee: str = "", argument: int | str = 0) -> str:
     return source
 
 
+def first_call(source: str, callee: str) -> str:
+    """Return the first line of a file that calls something by this name, "" for none."""
+    tree, _ = _tree(source)
+    found = [
+        node.lineno
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Call) and _name(node) == callee
+    ]
+    return _at(source, min(found)) if found else ""
+
+
+def in_step(source: str, callee: str) -> str:
+    """Return the first line on which an optimizer that a file defines calls something as it steps, "" for none."""
+    tree, _ = _tree(source)
+    found = [
+        node.lineno
+        for scope in (ast.walk(tree) if tree is not None else ())
+        if isinstance(scope, ast.FunctionDef) and scope.name == "step"
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Call) and _name(node) == callee
+    ]
+    return _at(source, min(found)) if found else ""
+
+
+def receiver(source: str, callee: str) -> str:
+    """Return the line that made the object whose method is called on a line, the source where the text does not say."""
+    for call in _calls(source, callee):
+        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+            return _made(source, call.func.value) or source
+    return source
+
+
+def first_made(source: str) -> str:
+    """Return the line that made the first name on the right of an assignment, else the source."""
+    tree, number = _tree(source)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Assign) and node.lineno <= number <= _end(node):
+            names = sorted(
+                (one for one in ast.walk(node.value) if isinstance(one, ast.Name)), key=lambda one: one.col_offset
+            )
+            return next((made for one in names if (made := _made(source, one))), source)
+    return source
+
+
 def is_handed_in(source: str, callee: str) -> bool:
     """Return whether a call is given a parameter of the function that it stands in."""
     tree, number = _tree(source)

@@ -23,6 +23,7 @@ class Passes:
         counts: Parameter -> how many of them did.
         thrown: Parameter -> how many were zeroed before a step used them.
         left_over: Parameters whose gradient still held what the step before had used.
+        divided: Parameter -> by which whole number its gradient was divided before a further backward pass added to it.
         zeroed: The line that zeroed gradients last.
         scaled: Whether they are multiplied by a loss scale.
         evaluated: The line that called eval() last.
@@ -38,6 +39,7 @@ class Passes:
         self.counts: dict[int, int] = {}
         self.thrown: dict[int, int] = {}
         self.left_over: set[int] = set()
+        self.divided: dict[int, int] = {}
         self.zeroed = self.evaluated = self.unsynced = self.last_unsynced = ""
         self.scaled = self.averages = False
         self.mode: tuple[tuple[bool, ...], str] = ((), "")
@@ -72,6 +74,8 @@ class Passes:
         elif before is None and so_far is not None and self._used.get(key) == digest(so_far):
             self.left_over.add(key)
         if before is not None and is_there:
+            if so_far is not None and (by := _divided_by(before, so_far)):
+                self.divided[key] = by
             before += copy
             self.counts[key] += 1
             return
@@ -104,11 +108,22 @@ class Passes:
         with unseen():
             for one in parameters:
                 self.left_over.discard(id(one))
+                self.divided.pop(id(one), None)
                 self.thrown.pop(id(one), None)
                 if self.averages:
                     self._norms[id(one)] = _norm(one)
                 if one.grad is not None and not hasattr(one.grad, "placements"):
                     self._used[id(one)] = digest(one.grad)
+
+
+def _divided_by(whole: torch.Tensor, now: torch.Tensor) -> int:
+    """Return by which whole number a gradient was divided, 0 where it was not."""
+    if hasattr(now, "placements") or now.shape != whole.shape or now.is_sparse:
+        return 0
+    one, other = whole.double().flatten(), now.detach().double().flatten()
+    size = float(other @ one)
+    by = round(float(one @ one) / size) if size > 0 else 0
+    return by if by > 1 and float((one - by * other).norm()) < 1e-5 * float(one.norm()) else 0
 
 
 def _norm(parameter: torch.Tensor) -> float:

@@ -25,8 +25,8 @@ class Place:
 
     Attributes:
         step: In which training step.
-        kind: "parameter", "input", "output", "function", "loss", "gradient", "random", "rate", "sent" to others,
-            "answered" by others, or "state", of an optimizer.
+        kind: "parameter", "input", "output", "function", "target", "loss", "gradient", "random", "rate", "sent" to
+            others, "answered" by others, or "state", of an optimizer.
         name: Of the parameter, the module, or the line.
         number: How many of the kind and name came before in the step.
     """

@@ -70,6 +70,7 @@ class RankWatch:
         self.num_read: dict[str, int] = defaultdict(int)
         self.num_declared: dict[str, int] = defaultdict(int)
         self.infinities: set[int] = set()
+        self.shared: set[int] = set()
         self.cut: dict[int, tuple[str, int]] = {}
         self.ratios: dict[int, float] = {}
         self.loading = self.num_messages = 0

@@ -75,6 +75,9 @@ def _is_older(whole: Probes, place: Place, rank: int, value: torch.Tensor | None
 def _line(seen: Seen, rest: Probes, place: Place, rank: int) -> str:
     """Return the line that brings back a part of the state, else the last that brings back anything."""
     mine = [load for load in seen.loaded if load.rank == rank]
+    moved = [one.source for one in seen.scheduler_steps if one.rank == rank and not one.step and not one.begun]
+    if place.kind == "rate" and not place.step and moved:
+        return moved[-1]
     if place.kind == "input":
         epochs = [one for one in seen.epochs if one.rank == rank]
         return epochs[0].source if epochs else rest.sources.get(place, "")

@@ -13,6 +13,7 @@ from labkit.auditing.against import Parting, parting
 from labkit.auditing.finding import Change, Finding
 from labkit.auditing.hooks import watched
 from labkit.auditing.lateness import Late, Pauses, late
+from labkit.auditing.numbers_apart import number_apart
 from labkit.auditing.probes import STEPS, Probes
 from labkit.auditing.rank_watch import Enough
 from labkit.auditing.resuming import Resumed, resumed_apart
@@ -129,8 +130,8 @@ def resumed(
 
 
 def parted(
-    run: Probes, seen: Seen, fn: Callable[..., object], args: tuple[object, ...], seed: int, timeout: float | None,
-    entries: list[Path],
+    run: Probes, seen: Seen, fn: Callable[..., object], args: tuple[object, ...], steps: int | None, seed: int,
+    timeout: float | None, entries: list[Path],
 ) -> Parting | str:  # fmt: skip
     """Return where a run parts from the same program on one process, "" for nowhere, else why nobody can say."""
     if any(fit is None for step in seen.steps for fits in step.fits.values() for fit in fits.values()):
@@ -148,7 +149,15 @@ def parted(
         except LabkitError as error:
             return f"on one process it fails: {str(error).splitlines()[0]}"
         found.append(probes)
-    return parting(run, found[0], found[1:])
+    parts = parting(run, found[0], found[1:])
+    if parts or not any(one.shared for one in seen.decisions):
+        return parts
+    try:
+        with beside(entries):
+            whole = run_watched(fn, args, virtual(1), steps, seed, timeout, echo=False)
+    except LabkitError:
+        return ""  # what it trains agrees
+    return number_apart(seen, whole) or ""
 
 
 def paused(

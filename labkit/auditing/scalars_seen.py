@@ -65,6 +65,13 @@ def _is_infinite(value: Any) -> bool:
     return isinstance(value, float) and value in (float("inf"), float("-inf"))
 
 
+def shares(mine: RankWatch, args: Any, out: Any) -> None:
+    """Follow what came from other ranks."""
+    with unseen():
+        if any(address_of(one) in mine.shared for one in tensors_of(args)):
+            mine.shared |= {address_of(one) for one in tensors_of(out)} - {0}
+
+
 def cut_off(seen: Seen, mine: RankWatch, name: str, args: Any, out: Any, frame: FrameType) -> None:
     """Follow what was gathered out of the graph, to where it is computed with beside what is in the graph."""
     given = tensors_of(args)
@@ -87,10 +94,11 @@ def read(seen: Seen, mine: RankWatch, args: Any, frame: FrameType) -> None:
     if not is_own(frame) or not isinstance(args[0], torch.Tensor):
         return
     with unseen():
-        value, says = kept(args[0]), address_of(args[0]) in mine.infinities
+        value, at = kept(args[0]), address_of(args[0])
     if value is None or value.numel() != 1 or value.is_complex():
         return
     source = line(frame)
     number = mine.num_read[source]
     mine.num_read[source] += 1
-    seen.decisions.append(Decision(mine.rank, mine.step, number, float(value), says, source))
+    says, shared = at in mine.infinities, at in mine.shared
+    seen.decisions.append(Decision(mine.rank, mine.step, number, float(value), says, source, shared))

@@ -26,10 +26,9 @@ from labkit.auditing.facts import (
     Save,
     SchedulerStep,
     SquareSum,
-    Used,
 )
 from labkit.auditing.mishap import Mishap
-from labkit.auditing.modes import Mean, Mode
+from labkit.auditing.modes import Divided, Mean, Mode, Used
 
 Groups = tuple[tuple[int, ...], ...]
 """Ranks in groups that have something in common."""
@@ -105,6 +104,7 @@ class Seen:
     """All that was seen of a run; lists are in the order in which things happened on each rank.
 
     any_source are the lines that receive from any rank, with whether each sender is answered before another is heard.
+    divided are gradients that were scaled between two backward passes of a step.
     handlers are the functions that are called by torch.distributed.rpc, with the line of the first call.
     """
 
@@ -129,6 +129,7 @@ class Seen:
     squares: list[SquareSum] = field(default_factory=list)
     messages: set[tuple[int, int]] = field(default_factory=set)
     any_source: dict[str, bool] = field(default_factory=dict)
+    divided: list[Divided] = field(default_factory=list)
     handlers: dict[str, str] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)

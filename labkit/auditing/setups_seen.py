@@ -104,7 +104,9 @@ def _scheduler(seen: Seen, mine: RankWatch, one: Any, args: Any, kwargs: Any, fr
         with unseen():
             given = args[0] if args else kwargs.get("metrics")
             measure = float(given) if isinstance(given, int | float | torch.Tensor) else None
-    seen.scheduler_steps.append(SchedulerStep(mine.rank, mine.step, place, measure, line(frame)))
+    seen.scheduler_steps.append(
+        SchedulerStep(mine.rank, mine.step, place, measure, line(frame), bool(mine.num_forwards))
+    )
 
 
 def _declared(seen: Seen, mine: RankWatch, local: Any, mesh: Any, placements: Any, frame: FrameType) -> None:

@@ -12,14 +12,16 @@ import torch
 from labkit.auditing.bits import digest, kept, nonzero, rows, tensors_of, unseen
 from labkit.auditing.collectives_seen import called
 from labkit.auditing.data_seen import epoch_begins, fetched
-from labkit.auditing.draws_seen import drawn, loaded_with
-from labkit.auditing.facts import Backward, Clip, Input, Mask, Read, Used
+from labkit.auditing.draws_seen import drawn, is_drawing, loaded_with
+from labkit.auditing.evaluations_seen import evaluates
+from labkit.auditing.facts import Backward, Clip, Input, Mask, Read
 from labkit.auditing.gradient_numbers import LOOKED_AT, address_of, gradient_number, square_sum
 from labkit.auditing.meeting import Shot, met
 from labkit.auditing.messages_seen import asks, hears, posts
+from labkit.auditing.modes import Divided
 from labkit.auditing.probes import Probes
 from labkit.auditing.rank_watch import Enough, RankWatch, fills_state, hook_on, is_own, line
-from labkit.auditing.scalars_seen import cut_off, made, read
+from labkit.auditing.scalars_seen import cut_off, made, read, shares
 from labkit.auditing.seen import Seen
 from labkit.auditing.setups_seen import gathered
 from labkit.auditing.shots import brought, held
@@ -34,6 +36,8 @@ from labkit.torch_port.loss_roots import loss_root
 from labkit.torch_port.operators import READS_ONE
 
 _MOST_ROWS = 1 << 12
+_TARGETS = "nll_loss_forward"
+"""The operator that is given a model's outputs and what they should be."""
 
 
 class Watch:
@@ -71,7 +75,8 @@ class Watch:
                 self.seen.problems.append((rank.rank, mine.step, *problem))
         mine.num_operators += not known.views
         mine.exchanged.operator(rank, known, args, kwargs, mine.step, in_backward=in_backward())
-        if known.draws and mine.step and known.func.namespace == "aten" and (kwargs or {}).get("generator") is None:
+        draws = known.draws and is_drawing(known, args, kwargs)
+        if draws and mine.step and (kwargs or {}).get("generator") is None:
             mine.drew_in_steps |= any(
                 one.dim() for one in tensors_of(out)
             )  # what a loader's epoch begins with has none
@@ -79,12 +84,16 @@ class Watch:
             self._read(mine, known, args, rank)
         if known.name in LOOKED_AT and mine.backwards and not rank.process.stepping:
             gradient_number(self.seen, mine, known.name, args, out, sys._getframe(1))
-        if known.draws and mine.depth and self.probes is not None:
+        if draws and mine.depth and self.probes is not None:
             self.probes.draws = True
-        if known.draws:
+        if mine.shared:
+            shares(mine, args, out)
+        if draws:
             drawn(self.seen, mine, known.name, out, sys._getframe(1))
         if known.name == READS_ONE and not in_backward() and not rank.process.stepping:
             read(self.seen, mine, args, sys._getframe(1))
+        if self.probes is not None and known.name == _TARGETS and not in_backward() and torch.is_grad_enabled():
+            self.probes.add(mine, "target", "", args[1], line(sys._getframe(1)))
         if not in_backward():
             if not known.views and not rank.process.stepping:
                 mine.work[line(sys._getframe(1))] += sum(one.numel() for one in tensors_of([args, out]))
@@ -115,6 +124,9 @@ class Watch:
         """Let go of the buffers of a collective."""
         mine = self._ranks[rank.rank]
         mine.flights.remove(part)
+        if self.probes is not None and not self.probes.keeps_sent:
+            with unseen():
+                mine.shared |= {address_of(one) for one in part.outputs} - {0}
         if not part.row.blocking:
             self.seen.done[id(part.row)] = mine.num_operators
             self.seen.waited_at[id(part.row)] = line(sys._getframe(1))
@@ -207,8 +219,8 @@ class Watch:
             if torch.is_grad_enabled() and module.training:
                 self._enough(mine)
                 self._input(mine, module, args, sys._getframe(1))
-            elif not module.training:
-                self._evaluates(mine, module, sys._getframe(1))
+            elif not (module.training and torch.is_grad_enabled()):
+                evaluates(self.seen, mine, module, line(sys._getframe(1)))
         if getattr(module, "require_backward_grad_sync", None) is not None and torch.is_grad_enabled():
             mine.unsynced = "" if module.require_backward_grad_sync else line(sys._getframe(1))
         if self.probes is not None and not in_backward() and torch.is_grad_enabled() and module.training:
@@ -233,17 +245,6 @@ class Watch:
         self.seen.inputs.append(Input(mine.rank, mine.step, every, numel, source, mine.names.is_wrapped(module), each))
         mine.num_forwards += 1
 
-    def _evaluates(self, mine: RankWatch, module: torch.nn.Module, frame: FrameType) -> None:
-        """Note the buffers of a model that is called to evaluate."""
-        with unseen():
-            found = {
-                name: digest(one)
-                for name, one in module.named_buffers()
-                if one.is_floating_point() and id(one) not in mine.even_buffers
-            }
-        if found:
-            self.seen.used.append(Used(mine.rank, mine.step, found, line(frame)))
-
     def forward_ends(self, module: torch.nn.Module, out: Any) -> None:
         """Note that a module's forward came to its end."""
         mine = self.here()
@@ -266,6 +267,8 @@ class Watch:
         if self.what_if is not None and (rank := current_rank()) is not None:
             self.what_if.steps(rank)
         self.seen.means.extend(mine.passes.means(mine.rank, mine.step, mine.hooked.values()))
+        if mine.passes.divided:
+            self.seen.divided.append(Divided(mine.rank, mine.step, dict(mine.passes.divided), mine.backwards[0].source))
         place = mine.optimizers.setdefault(id(optimizer), len(mine.optimizers))
         mine.kept_alive.append(optimizer)
         shot = brought(mine, optimizer, line(sys._getframe(1)))

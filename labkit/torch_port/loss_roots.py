@@ -69,7 +69,8 @@ def _root(node: Any, factor: float, left: int) -> LossRoot | None:
         is_mean = node._saved_reduction == _MEAN
         if name.startswith("NllLoss"):
             targets, ignored = node._saved_target, node._saved_ignore_index
-            return LossRoot(is_mean, factor, float((targets != ignored).sum()), "targets")
+            count = None if targets.is_meta else float((targets != ignored).sum())
+            return LossRoot(is_mean, factor, count, "targets")
         return LossRoot(is_mean, factor, float(node._saved_self.numel()), "elements")
     return None
 

@@ -79,7 +79,7 @@ def _rules(found: Audit) -> list[str]:
     return [one.rule for one in found.findings if one.severity != "slow"]
 
 
-@pytest.mark.parametrize(("mistake", "kind"), [("places", "input"), ("targets", "loss")])
+@pytest.mark.parametrize(("mistake", "kind"), [("places", "input"), ("targets", "target")])
 def test_values_that_part_from_one_process_are_named_by_module_rank_and_step(mistake: str, kind: str) -> None:
     found = labkit.audit(sequence, mistake, on=TWO, against=1)
     assert _rules(found) == [PARTS], found
@@ -100,6 +100,45 @@ def test_what_agrees_up_to_rounding_holds() -> None:
 
 def test_another_function_can_be_the_reference() -> None:
     assert _rules(labkit.audit(lambda: sequence("places"), on=TWO, reference=sequence)) == [PARTS]
+
+
+def attends() -> None:
+    """Train two steps of a model whose attention drops nothing."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    layer, rows = nn.Linear(4, 4), torch.randn(2, 8, 2, 4)
+
+    def attention(module: nn.Module, given: object, out: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(out, out, out, dropout_p=0.0)
+
+    layer.register_forward_hook(attention)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for step in range(2):
+        layer(rows[step].chunk(size)[rank]).square().mean().backward()
+        for parameter in layer.parameters():
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_attention_without_dropout_draws_nothing_and_can_be_compared() -> None:
+    found = labkit.audit(attends, on=TWO, against=1)
+    assert PARTS in found.held and not _rules(found), found
+
+
+def has_no_values() -> None:
+    """Train two steps of a model without values."""
+    with torch.device("meta"):
+        layer, rows, targets = nn.Linear(4, 3), torch.zeros(8, 4), torch.zeros(8, dtype=torch.long)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(2):
+        functional.cross_entropy(layer(rows), targets).backward()
+        optimizer.step()
+
+
+def test_a_run_without_values_is_audited_too() -> None:
+    found = labkit.audit(has_no_values, on=labkit.virtual(1), against=1)
+    assert found.num_steps == 2 and not found.findings
 
 
 def test_a_run_that_one_process_cannot_repeat_is_not_judged() -> None:

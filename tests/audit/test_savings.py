@@ -12,6 +12,14 @@ from tests.audit.bank import Program, bugs
 
 SAVES = {
     "waited_for_at_once": ("waits-at-once", 1.0),
+    "barrier_in_every_step": ("barrier-each-step", 1.0),
+    "item_in_every_step": ("reads-each-step", 1.0),
+    "tensor_parallel_across_nodes": ("busy-axis-between-nodes", 1.0),
+    "synchronised_in_accumulation": ("synchronised-each-microbatch", 0.94),
+    "backward_alone_in_no_sync": ("synchronised-each-microbatch", 0.91),
+    "reduced_one_by_one": ("many-small-messages", 1.13),
+    "rank_0_evaluates_alone": ("one-rank-is-late", 1.23),
+    "objects_in_every_step": ("objects-each-step", 0.65),
 }
 """Program -> the rule, and which share of the change's own saving is computed."""
 QUICK = "waited_for_at_once"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labkit.auditing.catalogue import rule
 from labkit.auditing.facts import Call, Declared
 from labkit.auditing.finding import Finding
-from labkit.auditing.origins import is_handed_in, origin
+from labkit.auditing.origins import first_call, is_handed_in, origin
 from labkit.auditing.seen import Seen
 from labkit.auditing.telling import listed
 from labkit.cells import place
@@ -38,7 +38,7 @@ IN_16_BITS = rule(
     why="A sum in 16 bits keeps 8 or 11 bits: what a rank adds to seven others is partly rounded away, in every step.",
     todo="Add in float32, or send 16 bits and add in 32, as reduce_scatter in float32 and all_gather in 16 bits do.",
     lesson="10",
-    sources="NVIDIA/nccl#1026",
+    sources="NVIDIA/nccl#1026, allenai/OLMo#280",
 )
 DECLARED = rule(
     "declared-whole",
@@ -57,6 +57,7 @@ CUT = rule(
     lesson="12",
     sources="huggingface/accelerate#1154",
 )
+_POLICY = "MixedPrecisionPolicy"
 _MANY = 8
 
 
@@ -149,8 +150,9 @@ def _in_16_bits(seen: Seen) -> Finding | None:
             f"Gradients of float32 parameters are added over {len(call.ranks)} ranks in {call.dtype}, which keeps "
             f"{bits} bits: each addition rounds by up to 1 part in {1 << bits}."
         )
-        todo = "Reduce in float32."
-        source = origin(call.source, call.api)
+        policy = first_call(call.source, _POLICY) if call.kind.startswith("reduce_scatter") else ""
+        source = policy or origin(call.source, call.api)
+        todo = "Reduce in float32: reduce_dtype=torch.float32." if policy else "Reduce in float32."
         evidence = {"dtype": call.dtype, "ranks": len(call.ranks)}
         return Finding(IN_16_BITS, "suspected", text, todo, call.rank, call.step, source, "", evidence)
     return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
 from labkit.auditing.finding import Finding
+from labkit.auditing.origins import receiver
 from labkit.auditing.seen import Seen, Step
 
 LEFT_OVER = rule(
@@ -26,11 +27,20 @@ THROWN_AWAY = rule(
     lesson="05",
     sources="bytetriper/RAE#67, huggingface/accelerate#616",
 )
+DIVIDED = rule(
+    "divided-between-passes",
+    "accumulated gradients are divided once, and not after every pass",
+    seen="each gradient as a further backward pass adds to it, against the sum of what the passes before made",
+    why="What came first is divided again each time: the step is a moving average, far too short.",
+    todo="Divide the losses in place of the gradients: scale_grads=False for a pipeline's schedule.",
+    lesson="08",
+    sources="pytorch/torchtitan#1732",
+)
 
 
 def look(seen: Seen) -> Iterator[Finding]:
     """Yield gradients that are in a step and should not be, and those that should be and are not."""
-    for found in (next(_left_over(seen), None), _thrown(seen)):
+    for found in (next(_left_over(seen), None), _thrown(seen), _divided(seen)):
         if found is not None:
             yield found
 
@@ -46,6 +56,21 @@ def _left_over(seen: Seen) -> Iterator[Finding]:
             todo = "Call optimizer.zero_grad() before backward()."
             evidence = {"parameters": sorted(names)}
             yield Finding(LEFT_OVER, "wrong", text, todo, rank, step.step, step.sources[rank], name, evidence)
+
+
+def _divided(seen: Seen) -> Finding | None:
+    for one in seen.divided:
+        if len(set(one.by.values())) > 1:
+            continue
+        (by,) = set(one.by.values())
+        text = (
+            f"Rank {one.rank} divides what it has accumulated by {by} in step {one.step}, and backward() adds to it "
+            "again: the first passes count less than the last."
+        )
+        todo = "Divide the loss by all microbatches of the step; scale_grads=False leaves gradients as they are."
+        source = receiver(one.source, "step")
+        return Finding(DIVIDED, "wrong", text, todo, one.rank, one.step, source, "", {"divided_by": by})
+    return None
 
 
 def _thrown(seen: Seen) -> Finding | None:

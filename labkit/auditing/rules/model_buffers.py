@@ -1,4 +1,4 @@
-"""Whether replicas evaluate with the same buffers."""
+"""Whether replicas evaluate with the same buffers, and the same copy of the model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from labkit.auditing.catalogue import rule
-from labkit.auditing.facts import Used
 from labkit.auditing.finding import Finding
+from labkit.auditing.modes import Used
 from labkit.auditing.roles import first_steps, replicas
 from labkit.auditing.seen import Seen
 
@@ -20,10 +20,20 @@ DIFFER = rule(
     lesson="05",
     sources="pytorch/pytorch#13711",
 )
+COPIES = rule(
+    "copies-differ",
+    "replicas evaluate with the same copy of the model",
+    seen="the bits of a model that has the trained parameters' shapes and none of them, as it is called to evaluate",
+    why="An average of weights that began otherwise on each rank is another model on each, and one of them is saved.",
+    todo="Copy the model once all ranks begin alike: after DistributedDataParallel is made, or after a broadcast.",
+    lesson="05",
+    sources="m2lines/Samudra#326",
+)
 
 
 def look(seen: Seen) -> Iterator[Finding]:
-    """Yield the first evaluation in which replicas' buffers differ."""
+    """Yield the first evaluation in which replicas' buffers differ, and that in which their copies do."""
+    yield from _copies(seen)
     groups = [ranks for step in first_steps(seen) for ranks in replicas(step)]
     by_place: dict[tuple[int, str], dict[int, Used]] = defaultdict(dict)
     for one in seen.used:
@@ -35,6 +45,28 @@ def look(seen: Seen) -> Iterator[Finding]:
                 apart = [name for name, bits in one.buffers.items() if here[0].buffers.get(name, bits) != bits]
                 if apart and step:
                     yield _told(seen, here[0], one, apart, source)
+                    return
+
+
+def _copies(seen: Seen) -> Iterator[Finding]:
+    groups = [ranks for step in first_steps(seen) for ranks in replicas(step)]
+    by_place: dict[tuple[int, str], dict[int, Used]] = defaultdict(dict)
+    for one in seen.used:
+        if one.copied:
+            by_place[one.step, one.source].setdefault(one.rank, one)
+    for (step, source), some in by_place.items():
+        for ranks in groups:
+            here = [some[rank] for rank in ranks if rank in some]
+            for one in here[1:]:
+                apart = [name for name, bits in one.copied.items() if here[0].copied.get(name, bits) != bits]
+                if apart:
+                    text = (
+                        f"Ranks {here[0].rank} and {one.rank} train one model and evaluate different copies of it: "
+                        f"{apart[0]}, {len(apart)} of {len(one.copied)} parameters in all."
+                    )
+                    todo = "Copy it after DistributedDataParallel has made all ranks begin alike."
+                    evidence = {"parameters": apart}
+                    yield Finding(COPIES, "wrong", text, todo, one.rank, step, one.made or source, apart[0], evidence)
                     return
 
 

@@ -27,7 +27,7 @@ OTHERWISE = rule(
     why="A result that hangs on who comes first is another one in each run.",
     todo="Receive from a named rank, or put what came where its sender says.",
     lesson="03",
-    sources="determined-ai/determined#3405",
+    sources="determined-ai/determined#3405, hpcaitech/EnergonAI#42, deepspeedai/Megatron-DeepSpeed#356",
 )
 
 

@@ -16,7 +16,7 @@ APART = rule(
     why="Training that goes on is another training, and its loss curve hides that.",
     todo="Save and load every rank's part of: model, optimizer, scheduler, place in the data, random state.",
     lesson="13",
-    sources="EvolvingLMMs-Lab/OneVision-Encoder#65, KempnerInstitute/KempnerForge#51, radixark/miles#3187",
+    sources="EvolvingLMMs-Lab/OneVision-Encoder#65, KempnerInstitute/KempnerForge#51, THUDM/slime#1547",
 )
 _WHAT = {
     "parameter": "the parameter {name}", "state": "the optimizer's {name}", "rate": "the learning rate",
