@@ -17,7 +17,16 @@ from labkit.launch import recording
 _store: TCPStore | None = None
 _CONTEXT = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
 if hasattr(os, "fork"):
-    _CONTEXT.set_forkserver_preload(["pytest", "torch", "torch.distributed", "labkit.launch.recording.recorded_group"])
+    _CONTEXT.set_forkserver_preload(
+        [
+            "pytest",
+            "torch",
+            "torch.distributed",
+            "labkit.launch.recording.gatherings",
+            "labkit.launch.recording.recorded_group",
+            "labkit.launch.recording.remote_calls",
+        ]
+    )
 
 
 def start_ranks(
