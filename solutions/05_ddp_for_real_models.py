@@ -417,9 +417,7 @@ def step_ms(num_gpus, batch):
 alone = step_ms(1, 4096)
 strong = {n: alone / step_ms(n, 4096 // n) for n in (8, 64)}
 weak = {n: alone / step_ms(n, 4096) for n in (8, 64)}
-rows = [
-    f"{n:3} GPUs: strong {alone / strong[n]:4.1f} ms for {alone:.1f}, weak efficiency {weak[n]:.0%}" for n in strong
-]
+rows = [f"{n:3} GPUs: strong {alone / strong[n]:.1f} ms for {alone:.1f}, weak efficiency {weak[n]:.0%}" for n in strong]
 labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
