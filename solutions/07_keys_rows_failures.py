@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 07 Keys, rows and failures
 #
-# A recommender's table has a hundred million rows. No machine holds it. Every batch touches a few hundred rows, the
-# popular ones again and again. On Friday the machine with the most popular row dies.
+# A recommender's table has two billion rows: 256 GB with their optimizer's state. No GPU of yours holds them. Every batch
+# touches a few hundred rows, the popular ones again and again. On Friday the machine with the most popular row dies.
 #
 # Where does a row live? What travels? And what is left after Friday?
 #
@@ -22,12 +22,12 @@
 # 02); no GPU.
 #
 # **Stuck?** `labkit.hint("place_keys")` gives up to three hints. `labkit.lend("place_keys")` puts a working version
-# into the notebook, at the price of its points.
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 07 Keys, rows and failures
 #
-# A table no machine can hold. A machine that dies on Friday.
+# A table no GPU can hold. A machine that dies on Friday.
 #
 # <!-- notes: Ask where a row should live, before anybody says hash. -->
 
@@ -54,13 +54,12 @@ from labkit.servers.server import Server
 #
 # * **by range**: the keys are cut into as many stretches as there are servers, so neighbours stay together;
 # * **by hash**: keys are hashed first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
-#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32, and each server has an
-#   equal stretch of the scale: `(key * 2654435761 % 2**32) * S // 2**32`;
+#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. Of S servers, server s has
+#   the stretch from s/S of the scale up to, but not including, (s+1)/S;
 # * **on a circle**: bend the scale into a circle and scatter some points of each server over it. A key belongs to the
 #   first point at or after its hash. After the last point comes the first. This is **consistent hashing**.
 #
-# Python's own `hash` will not do: of a text it differs from process to process, and of a whole number it is that
-# number.
+# Python's own `hash` will not do. For a text, each process gets another number; for a whole number, it is that number.
 #
 # ### Exercise [[place_keys]]
 #
@@ -116,14 +115,15 @@ def place_on_circle(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
 labkit.check("place_keys", place_by_range, place_by_hash, place_on_circle)
 
 # %% [markdown]
-# Now a server joins. Play it: on the circle it takes keys from its neighbours, and nobody else is touched.
+# Now a server joins. Play it: on the circle it takes the keys just before its points, and no other key moves.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.figure("joining", num_servers=3, num_keys=14)
 
 # %% [markdown]
-# The same with a hundred thousand keys: a fifth server joins four. `circle(5)` has the points of `circle(4)` and 64
-# more. Every key whose server changes must be sent over the network. **Which share of the keys moves if they are placed by hash?**
+# The same with a hundred thousand keys: a fifth server joins four. Each server has 64 points, and the old ones stay where
+# they are. Every key whose server changes must be sent over the network. **Which share of the keys moves if they are placed
+# by hash?** (Then guess for yourself: and by `key % S`?)
 
 # %% tags=["predict"]
 labkit.predict("keys_that_move", 0.2)
@@ -134,14 +134,18 @@ rules = {
     "by range": lambda servers: place_by_range(every, 100_000, servers),
     "by hash": lambda servers: place_by_hash(every, servers),
     "on a circle": lambda servers: place_on_circle(every, *circle(servers)),
+    "key % S": lambda servers: every % servers,
 }
 moved = {name: (rule(4) != rule(5)).double().mean().item() for name, rule in rules.items()}
 rows = [f"{name:12} {share:5.1%} of the keys move" for name, share in moved.items()]
 labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 
 # %% [markdown]
-# The new server must get about a fifth. On the circle only its keys move; the other rules shift every boundary. The
-# circle pays with balance: its stretches differ. More points per server even them out, and they spread a dead server's
+# The new server must get about a fifth. On the circle only its keys move. By range and by hash every boundary shifts: 1/4
+# goes to 1/5, 2/4 to 2/5, 3/4 to 3/5, and the end of server 3 to 4/5. What lies between moves: 1/20 + 2/20 + 3/20 + 4/20 =
+# 1/2. With `key % S` only keys with the same remainder of 4 and of 5 stay, and these are four in twenty.
+#
+# The circle pays with balance: its stretches differ. More points per server even them out, and they spread a dead server's
 # keys over all others.
 
 # %% [markdown] tags=["slide-only"]
@@ -276,10 +280,13 @@ for name, rule in rules.items():
 labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
-# Ids often follow age or popularity, and a range puts all that is popular in one place. A hash spreads them.
+# Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 + ... +
+# 1/10000). Sending each key of a batch once takes off the rest. Ids often follow age or popularity, so a range puts all
+# popular keys in one place. A hash spreads them.
 #
-# Still, this run takes longer than it should. Four workers train with three servers, which hold twenty keys each. A span on
-# a server's row is a call that is served: the verb, the rank that asked, its keys. Key k lives on rank k % 3.
+# Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty keys;
+# this time key k lives on rank k % 3. A span on a server's row is a call that is served: the verb, the rank that asked, its
+# keys.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_server")
@@ -296,10 +303,8 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # %% [markdown]
 # A hash spreads the *keys*. It cannot spread **one** key, and a **hot key** is in every batch.
 #
-# What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. A
-# model that only answers reads a lot and writes little: ten copied keys make sixteen servers almost even. In training
-# each pulled row is pushed, so a copied key is written sixteen times, and ten copies make *every* server busier. (You
-# compute both in the bonus.)
+# What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. Does
+# that pay for a model that only answers? And in training, where each pulled row is pushed? The bonus computes both.
 
 # %% [markdown] tags=["slide-only"]
 # ## No hash spreads one key
@@ -317,12 +322,9 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # ## 4 Rows from servers, layers by all-reduce
 #
 # A recommender also has a small dense network, all of which changes in each step: work for all-reduce. One step uses
-# both:
+# both, and makes one promise: *afterwards, layers and rows are where one process with all samples would have put them.*
 #
-# 1. pull the rows of the batch, and make them a leaf of autograd;
-# 2. forward, loss, backward: gradients for the layers *and* the rows;
-# 3. average the layers' gradients over the workers, and let the optimizer step;
-# 4. push the rows' gradients. Mind the scale: the servers *add* what all workers push.
+# Pulled rows come without a graph, and the servers *add* what all workers push. What follows from each?
 #
 # ### Exercise [[server_hybrid]]
 #
@@ -341,9 +343,9 @@ def hybrid_step(
 ) -> Tensor:
     """Take one step towards a smaller mean squared error over the samples of all workers; return this worker's own loss.
 
-    The layers' gradients are averaged over the workers of group and given to the optimizer. What is pushed for the rows
-    makes the servers' sum the gradient of that same mean. Gradients of the step before do not count. A parameter without a
-    gradient (a frozen one) stays as it is.
+    The layers' gradients are averaged over the workers of group and given to the optimizer. The rows' gradients that all
+    workers push add up to the gradient of that same mean. Gradients of the step before do not count. A parameter without
+    a gradient (a frozen one) stays as it is.
 
     Args:
         model: Dense layers: model(rows) returns one number for each sample, where rows has shape (B, K, D).
@@ -393,15 +395,15 @@ print(
 )
 
 # %% [markdown]
-# With a hundred million rows the first number stays, and the second becomes 6.4 GB.
+# With two billion rows and the same batches, the first number stays, and the second becomes 128 GB.
 #
-# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds up the *square* of
-# each gradient it uses. Four workers push their quarters of one row's gradient, and the server runs Adagrad on every
-# push as it arrives. Is the result that of one process? Choose `"yes"`, `"no, too few bytes arrive"` or `"no, add the
-# four up first"`.
+# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds the *square* of each
+# gradient to a state, then moves by lr times the gradient over the state's root. Four workers push equal quarters of a
+# row's very first gradient, and the server runs Adagrad on each push as it arrives. How many times as far does the row move
+# as with one push of the whole gradient?
 
 # %% tags=["why"] exercise="late_adagrad" title="Adagrad on every push"
-labkit.answer("late_adagrad", "no, add the four up first")
+labkit.answer("late_adagrad", 2.78)
 
 # %% [markdown] tags=["slide-only"]
 # ## The hybrid step
@@ -418,8 +420,8 @@ labkit.answer("late_adagrad", "no, add the four up first")
 # %% [markdown]
 # ## 5 A server dies
 #
-# With all-reduce every rank holds the weights. A server is the only one that holds its own. A push is **acknowledged** when its answer has
-# come. The promise: *what was acknowledged is never lost, and nothing counts twice.*
+# With all-reduce every rank holds all weights. A server's rows are nowhere else. A push is **acknowledged** when its answer
+# has come. The promise, if one server dies: *what was acknowledged is not lost, and nothing counts twice.*
 #
 # * **Primary and backup.** Workers push to the primary. It passes each gradient on and acknowledges when the *backup*
 #   has it.
@@ -460,10 +462,12 @@ class Replica(Server):
     def push(self, worker: int, number: int, gradient: Tensor) -> Future:
         """Subtract lr times this gradient once, however often it is pushed; return a future of the version.
 
-        It is applied when it comes, in whichever order numbers come, and counts the version up by one. With a backup,
-        it is pushed there too, by backup.push(worker, number, gradient), every time it is pushed here, and the future
-        is completed only when the backup has answered, with the version as it was at this push. If the backup fails, so
-        does the future. The call itself waits for nobody.
+        Gradients are applied in the order in which they arrive; each counts the version up by one. The future brings the
+        version right after this call.
+
+        With a backup, every push goes there too, a repeated one as well, by backup.push(worker, number, gradient). Then
+        the future is completed only when the backup has answered. If the backup fails, so does the future. The call
+        itself waits for nobody.
 
         Args:
             worker: Who pushes.
@@ -529,7 +533,7 @@ rows = [f"worker {k}: the primary acknowledged {one}, the backup {two}" for k, (
 print(f"in the backup's weights: {held.int().tolist()}", *rows, sep="\n")
 
 # %% [markdown]
-# Nothing lost, nothing twice: at every moment, and for a real process that is killed:
+# Nothing lost, nothing twice. Now at ten other moments, and with a real process that is killed:
 
 # %% tags=["nbval-ignore-output"] seconds=10
 ends = [killed_at(moment / 1000)[1][1].tolist() for moment in range(10, 110, 10)]
@@ -542,8 +546,9 @@ print(
 )
 
 # %% [markdown]
-# The promise costs one more message for every push. Many systems answer first, tell the backup later, and call it
-# asynchronous replication. **Killed at the same ten moments, how many of the 1,200 acknowledged gradients are lost?**
+# The promise costs one more message for every push, and the worker waits for it. Redis and MySQL, by default, answer first
+# and tell the backup later: asynchronous replication. Let a hasty primary answer at once, and pass gradients on in packs of
+# five. **Killed at the same ten moments, how many of the 1,200 acknowledged gradients are lost?**
 
 # %% tags=["predict"]
 labkit.predict("lost_by_the_hasty", 100)
@@ -554,9 +559,14 @@ lost = [120 - int(killed_at(moment / 1000, hasty(Replica))[1][1].sum()) for mome
 labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, at most {max(lost)} lost at once")
 
 # %% [markdown]
-# Li et al. (2014) found the cheaper way that keeps the promise. Their servers **replicate after aggregation**: the
-# primary first adds up the gradients of all workers in a step, then passes on *one* sum, so N messages to the backup
+# Only the pack that was not yet full is lost: up to four, on average two. Nobody is told, because no call failed.
+#
+# Li et al. (2014) found a cheaper way that keeps the promise. Their servers **replicate after aggregation**: the
+# primary first adds up the gradients of all workers in a step, then passes on *one* sum. So N messages to the backup
 # become one.
+#
+# (After Friday the backup stands alone until it gets a backup itself. And a primary that was only slow goes on beside it, so
+# two are in charge. Real systems let a majority vote on who is.)
 #
 # **[[after_aggregation]].** When may such a primary acknowledge a worker's push? Choose `"when it has arrived"`, `"when
 # it is in the sum"` or `"when the backup has the sum"`.
@@ -565,7 +575,7 @@ labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, a
 labkit.answer("after_aggregation", "when the backup has the sum")
 
 # %% [markdown] tags=["slide-only"]
-# ## Acknowledged means that two have it
+# ## Acknowledged: two have it
 #
 # ```
 # worker --(worker, number)--> primary --the same--> backup
@@ -602,25 +612,17 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 #
 # * A circle moves only the keys that a new server takes.
 # * A key travels once, all servers are asked at the same time, and no hash spreads one key.
-# * Rows that few touch live on servers; layers that all touch are all-reduced; each keeps its optimizer's state where
-#   it lives.
-# * Acknowledged means that **two** have it, and numbers make a retry harmless.
+# * Rows, which few samples touch, live on servers. Layers, which all samples touch, are all-reduced. The optimizer's state
+#   lives with its weights.
+# * Acknowledged means that **two** have it, while both live. Numbers make a retry harmless.
 #
 # Every worker still needs all the layers. What if they fit on no device? **Next:** lesson 08, `08_pipeline`, cuts the
 # model.
-#
-# ### Sources
-#
-# * M. Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014: key ranges on a circle,
-#   replication after aggregation.
-# * D. Karger et al., "Consistent Hashing and Random Trees", STOC 1997.
-# * D. Knuth, "The Art of Computer Programming", volume 3, section 6.4.
-#
 
 # %% [markdown]
 # ## Bonus: copies of hot keys
 #
-# Copy the hot keys to all servers. A worker reads any copy; a write must reach every copy.
+# A worker reads any copy; a write must reach every copy.
 #
 # ### Exercise [[hot_keys]]
 #
@@ -653,16 +655,32 @@ def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, 
 # %% tags=["check"]
 labkit.check("hot_keys", server_loads)
 
+# %% [markdown]
+# Sixteen servers hold 10,000 keys by hash. Without copies the busiest does 2.4 times an even share. **In training, with as
+# many writes as reads: how many times an even share is it with copies of the ten hottest keys?**
+
+# %% tags=["predict"]
+labkit.predict("ten_copies", 1.2)
+
 # %%
-popularity = 1 / torch.arange(1, 10_001, dtype=torch.float64)
-home = place_by_hash(torch.arange(10_000), 16)
-print("busiest of 16 servers / an even share; hot keys:      0     1    10   100  1000")
-for name, writes in (("as many writes as reads", popularity), ("a write for 100 reads", popularity / 100)):
+popularity, home = 1 / torch.arange(1, 10_001, dtype=torch.float64), place_by_hash(torch.arange(10_000), 16)
+rows = ["busiest of 16 servers / an even share; hot keys:      0     1    10   100  1000"]
+for name, writes in (("a write for 100 reads", popularity / 100), ("as many writes as reads", popularity)):
     found = [server_loads(popularity, writes, home, 16, hot) for hot in (0, 1, 10, 100, 1000)]
-    even = (popularity + writes).sum() / 16
-    print(f"{name:51}" + "".join(f"{load.max() / even:6.2f}" for load in found))
+    shares = [(load.max() / ((popularity + writes).sum() / 16)).item() for load in found]
+    rows.append(f"{name:51}" + "".join(f"{share:6.2f}" for share in shares))
+labkit.reveal("ten_copies", round(shares[2], 2), rows)
 
 # %% [markdown]
-# In which row would you copy ten keys?
+# Ten keys draw 30 % of all visits. Copies share out their *reads*, but all sixteen servers do all of their *writes*: 2.4 even
+# shares on each, before anything else. So copies serve a model that only answers, and make training slower.
 #
-# A backup does not help when the power fails in the whole room. Lesson 16 is about what does.
+# A backup does not help when the power fails in the whole room. Lesson 16, `16_when_machines_fail`, is about what does.
+#
+# ### Sources
+#
+# * M. Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014: key ranges on a circle,
+#   replication after aggregation.
+# * D. Karger et al., "Consistent Hashing and Random Trees", STOC 1997.
+# * D. Knuth, "The Art of Computer Programming", volume 3, section 6.4.
+# * Redis documentation, "Replication", and MySQL Reference Manual, "Replication": asynchronous by default.

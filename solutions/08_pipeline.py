@@ -66,7 +66,7 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # left.backward(gradient)    <- gradient ----   entered.grad
 # ```
 #
-# It is the chain rule with a cable in the middle. What enters a stage must be a **leaf** that wants a gradient, or
+# It is the chain rule with a cable in the middle. What enters a stage must be a **leaf** that requires a gradient, or
 # `entered.grad` stays empty. What you send must be contiguous, and its values are enough: `left.detach()`. What you
 # receive into must be contiguous, too; `torch.empty_like` of a transposed tensor is not.
 #
@@ -148,7 +148,7 @@ labkit.check("one_batch", run_stage)
 
 # %% [markdown]
 # Now something large: four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. (Tensors
-# on the `meta` device have a shape and no numbers.)
+# on the `meta` device have a shape and no numbers.) Guess before you run it: which share of the time does a GPU wait?
 
 
 # %% tags=["given"]
@@ -172,9 +172,8 @@ print(f"the four GPUs wait {waiting:.0%} of the time, on average")
 one_batch.timeline
 
 # %% [markdown]
-# A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time and waits for the rest:
-# in a call, which the picture counts as *blocked*, or because it is done already. You bought memory and no speed. The waiting
-# has a name: the **bubble**.
+# A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time. Otherwise it waits:
+# *blocked* in a call, or idle, because its work is done. You bought memory and no speed. The waiting has a name: the **bubble**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
@@ -278,18 +277,21 @@ class Backward(Work): ...
 
 
 # %% [markdown]
-# The rules of the game: a forward takes one turn, a backward two, a message none. A stage runs its list in order, and each
-# entry as soon as what it needs is there. Forward needs the same microbatch's forward on the stage before. Backward needs this
-# stage's own forward, and the backward of the stage after it. A stage holds a microbatch from the start of its forward to
-# the end of its backward, and may hold at most `most_held`.
+# The rules of the game:
+#
+# * A forward takes one turn, a backward two, a message none.
+# * A stage runs its list in order, each entry as soon as what it needs is there.
+# * Forward needs the same microbatch's forward on the stage before. Backward needs this stage's own forward, and the backward
+#   of the stage after it.
+# * A stage holds a microbatch from the start of its forward to the end of its backward, and may hold at most `most_held`.
 #
 # ### Exercise [[fill_stages]]
 #
 # *30 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step. Half of the points are for
-# beating GPipe (Huang and others, 2019) in groups that fit, `naive`, wherever that can be beaten. For all of them reach
-# `1F1B` (Narayanan and others, 2021), too. `best known` is a lower bound.
+# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step. `naive` is GPipe (Huang and
+# others, 2019), in groups that fit: beat it where it can be beaten, for half of the points. `1F1B` is a schedule of Narayanan
+# and others (2021): be as short for the other half. Beside `best known` stands a lower bound.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
@@ -341,8 +343,8 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. How few are
 # enough to be as fast?
 #
-# **[[held_enough]].** Eight stages, 64 microbatches, equal times. How many microbatches must stage 0 have room for, if the step
-# is to be as short as GPipe's?
+# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Stage 0 has room for k microbatches. For which smallest k can
+# a step be as short as GPipe's?
 
 # %% tags=["why"] exercise="held_enough" title="Memory enough"
 labkit.answer("held_enough", 8)
@@ -366,7 +368,9 @@ labkit.answer("held_enough", 8)
 #
 # A schedule of work says nothing about messages. They follow from it: after each forward a `Send` here and a `Recv` on the
 # next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` plays all stages at once and writes each
-# message down on *both* sides at the same moment. So both sides have their messages in the same order.
+# message down on *both* sides at the same moment. So both sides have their messages in the same order. Two stages and one
+# microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0), Backward(0)]` and `[Recv(0, 0), Forward(0), Backward(0),
+# SendGrad(0, 0)]`.
 
 
 # %% tags=["given"]
@@ -427,8 +431,8 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 #
 # *45 points, about 25 minutes; difficulty 5 of 5, importance 5 of 5*
 #
-# The schedule may be any list of records that can come to an end. Follow it, whatever its order; some receive long before
-# they need it, but a `RecvGrad` never stands before its microbatch's `Forward`. A peer is a rank *within* `group`: `irecv`
+# The schedule may be any list of records that can come to an end. Follow it, whatever its order. Some receive long before
+# they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. A peer is a rank *within* `group`: `irecv`
 # takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. Use the spans `f"F{m}"` and `f"B{m}"`.
 
 
@@ -518,13 +522,13 @@ runs = {name: labkit.run(one_step, orders, on=labkit.virtual(4)).timeline for na
 labkit.schedule_explorer(**runs)
 
 # %% [markdown]
-# On paper GPipe's bubble is 27.3 %. The difference is the messages: each takes a little. On real GPUs two more things
+# On paper GPipe's bubble is 27.3 %, in this run 27.4 %: messages take little beside such layers. On real GPUs two more things
 # matter:
 #
 # * **Never call `.item()` on a loss in the middle.** It stops the process until the number is there.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must agree.
-#   `with_messages` takes care of that. In some schedules of the check one side receives before it sends and the other does,
-#   too; gloo forgives it, NCCL would hang. Lesson 09 finds such schedules.
+#   `with_messages` takes care of that. In some of the check's schedules both sides receive first. gloo forgives it, NCCL would
+#   hang. Lesson 09 finds such schedules.
 #
 # One mistake makes no error at all: forget the scale. With four equal microbatches all gradients are four times too large, and
 # Adam hides it, because it divides by the size of the gradient. Then you clip, or change M, and wonder.
@@ -544,8 +548,7 @@ labkit.schedule_explorer(**runs)
 #
 # A GPT of four blocks, cut in two, on two real processes: under your executor, and under `torch.distributed.pipelining`. Both
 # clip by the norm over *all* stages, so each stage's sum of squares is all-reduced. (In a GPT the embedding is also the output
-# layer. Here the first stage holds the one and the last the other, so this GPT has two; Megatron-LM keeps both alike by an
-# all-reduce of their gradients.)
+# layer. This one has two matrices, one on each stage. Megatron-LM keeps such a pair equal by an all-reduce of their gradients.)
 
 
 # %% tags=["given"]
@@ -569,8 +572,8 @@ print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
-# The same loss. One difference: the library divides every gradient by M, a mean of means, and sizes its buffers by the first
-# microbatch, so a batch must divide. Yours takes any sizes.
+# The same loss. One difference: the library divides every gradient by M, and all its buffers have the size of the first
+# microbatch. So M must divide the batch. Yours takes any sizes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
@@ -589,11 +592,11 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * A schedule is **data**: draw it, play it, then run it.
 # * Scale a loss by **samples of the microbatch over samples of the batch**.
 #
-# At scale: the pipeline goes at the pace of its slowest stage, so embeddings and a large output layer want fewer blocks beside
-# them. And one lost GPU stops them all.
+# At scale: the pipeline goes at the pace of its slowest stage. So a stage that also has the embedding, or a large output layer,
+# gets fewer blocks.
 #
-# **The next question.** With memory for P microbatches a schedule can be as fast as GPipe, and no faster. Does anything have
-# to wait at all? Lesson 09, `09_schedules`.
+# **The next question.** With memory for P microbatches, a step can be as short as GPipe's. While backward is one piece, no order
+# is shorter. Does anything have to wait at all? Lesson 09, `09_schedules`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -623,7 +626,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 labkit.answer("stashed_versions", 4)
 
 # %% [markdown]
-# Most training today drains, because nobody wants to explain a loss curve by its staleness.
+# The price is memory for the copies, and training that depends on the number of stages. Most training pays with the bubble
+# instead, and drains.
 
 # %% [markdown] tags=["slide-only"]
 # ## Never drain?

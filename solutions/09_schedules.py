@@ -13,11 +13,11 @@
 # %% [markdown]
 # # 09 Schedules
 #
-# Four GPUs, eight microbatches, and each of them waits a quarter of the time. More microbatches would help, but your batch is
+# Four GPUs, eight microbatches, and each GPU waits 27 % of the time. More microbatches would help, but your batch is
 # too small for more. Does anything have to wait at all?
 #
-# People have asked that since 2018 and found a better schedule nearly every year. You will meet the one that everybody runs,
-# write a program that finds deadlocks, and then compete with the best.
+# The answers get better to this day: GPipe (2018), 1F1B, interleaving (2021), zero bubble (2023). You will meet the one that
+# most pipelines run, write a program that finds deadlocks, and then compete with the best.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 08: stages, microbatches, and what a schedule is. Nothing
 # here calls your code from there.
@@ -30,7 +30,7 @@
 #
 # Does anybody have to wait?
 #
-# <!-- notes: A better schedule nearly every year since 2018. Recognise one, find deadlocks, compete with the best. -->
+# <!-- notes: GPipe 2018, interleaving 2021, zero bubble 2023. Recognise one, find deadlocks, compete with the best. -->
 
 # %% tags=["parameters"]
 gpt_steps = 40  # of the training that ends the lesson
@@ -83,7 +83,7 @@ labkit.predict("microbatches_held", 32)
 #
 # *15 points, about 5 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Write down what you saw. A forward takes one turn and a backward two; messages take none.
+# Write down what you saw, for any P and M. A forward takes one turn and a backward two; messages take none.
 
 
 # %% tags=["exercise"] exercise="one_f_one_b" points=15 difficulty=3 importance=5 minutes=5 title="One forward, one backward" provides=["one_f_one_b"]
@@ -145,8 +145,8 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # ## 2 Will it come to an end?
 #
 # Lesson 08's executor never waits for a send. That is not how large systems do it. NCCL moves the messages between two GPUs in
-# the order in which they were posted, and a send ends when the other side receives. So they post what stands together as one
-# batch (`dist.batch_isend_irecv`) and wait for the whole batch. A schedule that is fine in one order of messages can then wait
+# the order in which they were posted, and a send ends when the other side receives. So such systems post neighbouring messages
+# together (`dist.batch_isend_irecv`), and wait for all of them. A schedule that is fine in one order of messages can then wait
 # for ever in another.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
@@ -191,13 +191,13 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 # Messages that stand together are one **step**, and each `Forward` or `Backward` is a step by itself. A stage *posts* all
 # messages of a step when it arrives there, and goes on when all are *done*. A message is done when its partner has been posted
 # on the other side. The partner of `Send(peer=1, microbatch=2)` on stage 0 is `Recv(peer=0, microbatch=2)` on stage 1, and
-# that of a `SendGrad` is a `RecvGrad`. What is posted stays posted. So this keeps a stage where it is:
+# that of a `SendGrad` is a `RecvGrad`. What is posted stays posted. So a stage stays where it is if its step has
 #
 # * a message whose partner has not been posted;
 # * `Forward` of a microbatch that has not been received, except on the first stage;
 # * `Backward` of a microbatch that has not gone forward, or whose gradient has not been received, except on the last stage;
-# * `Send` before `Forward`, or `SendGrad` before `Backward`, of the same microbatch: nothing is there to send, so that message
-#   is not even posted.
+# * a `Send` of a microbatch that has not gone forward, or a `SendGrad` of one that has not gone backward: nothing is there to
+#   send, so this message is not posted, but the others of the step are.
 #
 # ### Exercise [[find_deadlock]]
 #
@@ -208,7 +208,7 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 
 # %% tags=["exercise"] exercise="find_deadlock" points=30 difficulty=4 importance=4 minutes=20 title="Find the deadlock" provides=["find_stuck"]
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
-    """Return, for each stage that can never finish, the first record of its step that cannot be done; else {}.
+    """Return, for each stage that can never finish, the first record that cannot be done in the step where it stays; else {}.
 
     Args:
         schedules: The schedule of each stage, by its number.
@@ -272,8 +272,9 @@ print("1F1B, two stages:      ", find_stuck(facing))
 print("stage 1 expects one:   ", find_stuck([facing[0], facing[1][:4]]))
 
 # %% [markdown]
-# 1F1B needs its batches. `SendGrad` and `Recv` stand next to each other on stage 1, `Send` and `RecvGrad` on stage 0. Each side
-# sends and receives at once. Send them one at a time, and both sides stand in a send.
+# 1F1B needs messages that are posted together. On stage 0, `Send` of microbatch 1 stands beside `RecvGrad` of microbatch 0; on
+# stage 1, `SendGrad` of 0 stands beside `Recv` of 1. Posted one at a time, each stage would wait in its send for a receive that
+# the other posts only afterwards.
 
 # %% [markdown] tags=["slide-only"]
 # ## Two sends that face each other
@@ -283,7 +284,7 @@ print("stage 1 expects one:   ", find_stuck([facing[0], facing[1][:4]]))
 # stage 1   ... B0  SendGrad 0  waits for  RecvGrad 0
 # ```
 #
-# In one batch: `Send 1 + RecvGrad 0`, `SendGrad 0 + Recv 1`. Nobody waits.
+# Posted together: `Send 1 + RecvGrad 0`, `SendGrad 0 + Recv 1`. Nobody waits.
 #
 # <!-- notes: On NCCL a send ends when the other side receives. A program of forty lines finds every such circle. -->
 
@@ -325,7 +326,7 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # %% [markdown]
 # ## 4 The shortest step
 #
-# 1F1B saves memory and no time. Two ideas save time.
+# With equally many microbatches, 1F1B saves memory and no time. Two ideas save time.
 #
 # **Backward is two jobs.** I, the gradient of what entered, is urgent: the stage before waits for it. W, the gradient of the
 # weights, is not: nobody needs it before the optimizer. So W can fill the bubble (Qi and others, 2023). It still has to be
@@ -340,10 +341,14 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # | `"round"` | s | P + s |
 # | `"v"` | s | 2P - 1 - s |
 #
-# Now the whole game. F, I and W of a microbatch on a stage take one turn each; of a chunk, half a turn each. B is I and W in
-# one. F of a part needs F of the part before. I (or B) of a part needs its own F, and the I or B of the part after it. W needs
-# its own I. Messages take no time. A stage holds a chunk of a microbatch from its F to the end of its W or B, and a chunk counts
-# as half.
+# Now the rules of the game:
+#
+# * Of a whole stage, F, I and W take one turn each; of a chunk, half a turn. B is I and W in one.
+# * F of a part needs F of the part before. I (or B) of a part needs its own F, and I (or B) of the part after. W needs its own
+#   I. Messages take no time.
+# * A stage holds a microbatch from its F to the end of its W (or B); a chunk of one counts as half.
+#
+# So `["F0", "F1", "I0", "F2", "W0"]` takes five turns, if nothing is late, and holds three microbatches after F2.
 #
 # ### Exercise [[shortest_step]]
 #
@@ -351,7 +356,8 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 #
 # A plan is data: a placement, and for each stage a list of words. `"F0"` is the forward of microbatch 0 through chunk 0, and
 # `"F0.1"` through chunk 1. Half of the points are for fewer turns than 1F1B (`naive`) in every case; for all of them reach
-# `ZB-H1` (Qi and others, 2023). `best known` is a lower bound: the last stage waits for its first work, and has 3M turns of it.
+# `ZB-H1` (Qi and others, 2023). No plan has fewer turns than the number beside `best known`, (P-1)/2 + 3M: the last stage gets
+# its first chunk after (P-1)/2 turns, and has 3M turns of work.
 
 
 # %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
@@ -406,8 +412,8 @@ def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tup
 labkit.challenge("shortest_step", shortest_step)
 
 # %% [markdown]
-# Here are the published ones, with memory for four microbatches: switch interleaved (which needs more), ZB-H1 and ZB-V on
-# below.
+# Here are the published ones, with memory for four microbatches. Switch on ZB-H1, ZB-V and interleaved (it needs memory for
+# 5.5).
 
 # %% tags=["nbval-ignore-output"]
 labkit.schedule_explorer(memory_limit=4)
@@ -417,13 +423,12 @@ labkit.schedule_explorer(memory_limit=4)
 # |---|---:|---:|---|
 # | GPipe | 33 | 8 | memory |
 # | 1F1B | 33 | 4 | |
-# | interleaved, 2 chunks | 28.5 | 5.5 | twice the messages |
+# | interleaved, 2 chunks | 28.5 | 5.5 | 7 borders to cross, not 3 |
 # | ZB-H1 | 27 | 4 | backward in two parts |
-# | ZB-V | 25.5 | 4 | both |
-# | no stage ever waits | 24 | | impossible: somebody is last |
+# | ZB-V | 25.5, the bound | 4 | both |
 #
-# `torch.distributed.pipelining` has them as `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B`,
-# `ScheduleInterleavedZeroBubble` and `ScheduleZBVZeroBubble`.
+# `torch.distributed.pipelining` has them as `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B` and
+# `ScheduleZBVZeroBubble`; its `ScheduleInterleavedZeroBubble` is ZB-H1's idea with several chunks.
 #
 # **[[slow_messages]].** The same 4 stages and 8 microbatches, but now a message takes half a turn. Which has the longest step:
 # `"GPipe"`, `"1F1B"`, `"interleaved"` or `"ZB-H1"`?
@@ -503,7 +508,8 @@ labkit.check("data_and_pipeline", hybrid_step)
 
 # %% [markdown]
 # Now the GPT on four real processes: two pipelines of two stages, each with half of every batch, under torch's 1F1B. Beside
-# it, one pipeline with the whole batch. Clipping looks at one pipeline's stages, because the other one holds the same gradients.
+# it, one pipeline with the whole batch. The norm for clipping is summed over one pipeline's stages: the other one has the same
+# gradients.
 
 
 # %% tags=["given"]
@@ -544,11 +550,11 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # ## 6 What stays
 #
 # * **1F1B**: the bubble of GPipe, the memory of P microbatches.
-# * A deadlock is a circle on paper. Find it there.
-# * A stage that waits while work lies at its door has the wrong order, and all others wait for it.
+# * A deadlock shows on paper: play the schedule until nobody can go on.
+# * All stages wait. Look first at one that waits while work lies at its door: its order may be the wrong one.
 # * Backward is **two jobs**; the second one fills bubbles. Chunks make the first staircase shorter.
 #
-# At scale the schedule is rarely the problem. Unequal stages, one slow link, or a batch that cannot grow any further are.
+# The game had equal stages and free messages. What unequal stages or a slow link cost, no order brings back.
 #
 # **The next question.** Along the columns the gradients still travel as they are: 4 bytes a parameter, every step. Most of
 # those numbers are tiny. What if you sent only the largest? Lesson 10, `10_gradient_compression`.
@@ -557,12 +563,12 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # ## What stays
 #
 # * 1F1B: GPipe's bubble, P microbatches
-# * a deadlock is a circle on paper
+# * a deadlock shows on paper
 # * W fills bubbles
 #
 # Next: gradients still travel whole.
 #
-# <!-- notes: At scale unequal stages and slow links cost more than the schedule. -->
+# <!-- notes: What unequal stages and slow links cost, no order brings back. -->
 
 # %% [markdown]
 # ## Bonus: Memory against time
@@ -584,8 +590,8 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), keeping only x for backward, which runs the module again; gradients are the same.
 
     The parameters get their gradients, whether or not x needs one; frozen and unused ones get none. The second run draws
-    the random numbers of the first and reads the buffers that the first one read. It leaves the generator and the buffers
-    (BatchNorm's running statistics) as if it had not been.
+    the random numbers of the first and reads the buffers that the first one read. Afterwards the generator and the buffers
+    (BatchNorm's running statistics) are as if there had been no second run.
 
     Args:
         module: Any module of one tensor; it may draw random numbers on the CPU, and have buffers that forward changes.
@@ -635,8 +641,8 @@ labkit.check("recompute", checkpointed)
 #
 # Here is **interleaved 1F1B** by formula, for any number V of chunks, placed round. Microbatches go in groups of P: all P
 # through chunk 0, then the same P through chunk 1, up to chunk V-1; then the next group. Backward goes the same way with the
-# last chunk first. Stage s begins with `factor` (P-1-s) + (V-1)P forwards, then a forward and a backward take turns. Megatron-LM
-# takes a factor of 2.
+# last chunk first. Stage s begins with `factor * (P-1-s) + (V-1) * P` forwards, then a forward and a backward take turns.
+# Megatron-LM's factor is 2.
 
 
 # %% tags=["given"]
@@ -700,13 +706,13 @@ labkit.answer("warmup_factor", "a shorter step where messages take time")
 #
 # ### Exercise [[zero_bubble]]
 #
-# *8 points, about 8 minutes; difficulty 4 of 5, importance 2 of 5*
+# *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
 #
-# One chunk for each stage, with backward in two parts, and no more memory than 1F1B's fullest stage. Begin with 1F1B's order and
-# find out for how many microbatches each stage should put its `BackwardWeight` off. It depends on the stage alone.
+# One chunk for each stage, with backward in two parts, and no more memory than 1F1B's fullest stage. Begin with 1F1B's order.
+# By how many microbatches should each stage put its `BackwardWeight` off? The number depends on the stage alone.
 
 
-# %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=8 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
+# %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=12 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
 def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[Forward | BackwardInput | BackwardWeight]:
     """Return the order of one stage's work with backward in two parts, so that the bubble is a third of 1F1B's.
 

@@ -16,9 +16,8 @@
 # A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training, and the
 # first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the same things?
 #
-# In this lesson you build the answer, in three stages: **ZeRO** 1, 2 and 3. The first two are the core of the lesson. The
-# third, which PyTorch calls FSDP, is the first part of the bonus. Each part ends with the course's GPT: it trains on what you
-# built, beside torch's own, to the same loss.
+# You build the answer, **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson. Stage 3, which PyTorch calls
+# FSDP, is the bonus. Each part ends with the course's GPT: your version and torch's train it to the same loss.
 #
 # **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of) and autograd hooks, which
 # lesson 04 uses; no GPU.
@@ -74,7 +73,13 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # So 24 GB hold a model of about 1 billion, and something has to be left for activations. Under data parallelism (DDP, lesson
 # 04) each of your eight GPUs holds all 112 GB of the 7 billion: the same numbers, eight times.
 #
-# ZeRO (Rajbhandari and others, 2020) keeps every number **once**. Each rank owns one **shard** of N:
+# ZeRO (Rajbhandari and others, 2020) keeps every number **once**: each rank owns one **shard** of N.
+#
+# * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
+# * **ZeRO-2** also shards the gradients.
+# * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
+#
+# **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU changes least? Answer 1 or 3.
 
 # %% [markdown] tags=["slide-only"]
 # ## Sixteen bytes a parameter
@@ -90,22 +95,15 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 #
 # <!-- notes: One billion at most, and that without activations. GPT-3 takes 2.8 TB. -->
 
+# %% tags=["why"] exercise="most_saved" title="From 8 to 64"
+labkit.answer("most_saved", 1)
+
 # %% tags=["figure"]
 labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 
 # %% [markdown]
-# The figure begins with DDP; the buttons choose a stage. Between steps there are no gradients, so you see 14 of the 16 bytes.
-#
-# * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
-# * **ZeRO-2** also shards the gradients.
-# * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
-#
-# With ZeRO-1 and 2 a step sends as much as DDP's, if the sharding is done well. Section 4 says how.
-#
-# **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU changes least? Answer 1 or 3.
-
-# %% tags=["why"] exercise="most_saved" title="From 8 to 64"
-labkit.answer("most_saved", 1)
+# The figure begins with DDP; the buttons choose a stage. It opens between two steps, when there are no gradients: the bars show
+# 14 of the 16 bytes, and the caption counts all 16.
 
 # %% [markdown] tags=["slide-only"]
 # ## Every number once
@@ -170,7 +168,7 @@ labkit.answer("most_saved", 1)
 def shard_of(tensor: Tensor) -> Tensor:
     """Return a copy of this rank's part of a tensor: flat, numel / world_size elements, rounded up.
 
-    Rank r has the r-th run of so many elements; zeros stand behind the tensor's end.
+    With n elements a shard, rank r has elements r * n to (r + 1) * n - 1 of the flat tensor; what lies past its end is 0.
     """
     # BEGIN SOLUTION flat_shards
     return rows_of(tensor)[dist.get_rank()].clone()
@@ -239,8 +237,8 @@ labkit.check("flat_shards", shard_of, start_gather, start_scatter)
 # %% [markdown]
 # ## 3 ZeRO-1: everybody updates a shard
 #
-# Adam treats each element by itself. So rank *r* can run Adam on shard *r* alone, and nothing is lost: after the
-# update, all ranks gather the new parameters.
+# Adam treats each element by itself (Muon and Shampoo do not). So rank *r* can run Adam on shard *r* alone, and nothing is
+# lost: after the update, all ranks gather the new parameters.
 #
 # Your class takes the place of the optimizer. DDP still averages the gradients, so on every rank they are equal.
 #
@@ -259,7 +257,7 @@ class ShardedOptimizer:
         kwargs: Its options.
 
     Attributes:
-        param_groups: A dict for each group. Whoever changes its "lr" changes the next step.
+        param_groups: A dict for each group. The next step uses the "lr" that stands there.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -313,11 +311,11 @@ labkit.answer("whole_first", 1.5)
 # %% [markdown]
 # ## 4 ZeRO-2: gradients leave as they come
 #
-# The second half of the all-reduce gives everybody the whole mean gradient. Nobody needs it. Leave that half out,
-# and what remains is a reduce-scatter: bytes are down to DDP's again.
+# Your step sends 3P: 2P for the all-reduce, P for the gather. One of these three P brings numbers that no rank ever reads.
+# Which? Leave it out, and a step sends what DDP's does.
 #
 # Memory goes down, too, if you do not wait until backward is over. `parameter.register_post_accumulate_grad_hook(hook)`
-# calls `hook(parameter)` as soon as its gradient is complete. Send it then, and drop it.
+# calls `hook(parameter)` as soon as its gradient is complete.
 #
 # ### Exercise [[scattered_gradients]]
 #
@@ -340,8 +338,8 @@ labkit.answer("whole_first", 1.5)
 class ScatteringOptimizer(ShardedOptimizer):
     """A ShardedOptimizer for gradients that differ from rank to rank: no DDP around the model, step takes their mean.
 
-    Each gradient leaves by a reduce-scatter as soon as it is complete, and backward does not wait for it. After backward
-    no parameter has a grad. Every rank uses every trained parameter, once in a step.
+    Each gradient leaves as soon as it is complete, and backward does not wait for it. No rank gets more of its mean than a
+    shard. After backward no parameter has a grad. Every rank uses every trained parameter, once in a step.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -405,8 +403,9 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 #
 # ## 6 Who holds memory that should be free?
 #
-# A colleague trains four layers of 1024 x 1024 with ZeRO-3 on four A100s: a layer is gathered, computes, and is freed. After
-# a minute or two, one rank runs out of memory, always the same one. The first three steps:
+# Four layers of 1024 x 1024 train with ZeRO-3 on four A100s. A layer's parameters are gathered before it computes and freed
+# after it; its gradients are scattered and freed. After a minute or two, one rank runs out of memory, always the same one.
+# The first three steps:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("who_holds")
@@ -417,18 +416,19 @@ labkit.recorded("who_holds")
 # `rank`: who holds too much? `extra_mb`: how much higher is its peak than rank 0's? `cause`: does it keep `"gathered
 # parameters"`, `"gradients"`, `"activations"`, or `"the whole optimizer state"`? The memory rows tell (More, Memory), and so do
 # two functions: `memory_peaks(labkit.recorded("who_holds"))` has each rank's peak in `bytes` and what it was made of in
-# `by_category`; `memory_curve(timeline, rank, category)` has the times and bytes of one of them.
+# `by_category`; `labkit.timeline.memory.memory_curve(timeline, rank, category)` has the times and bytes of one of them.
 
 # %% tags=["find"] exercise="who_holds" points=0 minutes=3 title="Who holds memory?"
 labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
-# You can read four memory rows; nobody reads four thousand. `labkit.audit` runs a program on virtual ranks, compares the peaks of
-# all ranks that play the same part, and names the line that fills one of them. Here is a small program with that leak:
+# Here is a small program with that leak. **Which line fills the memory?** Read it (`keeps_gradients??`) before you run
+# `labkit.audit`, which compares the peaks of ranks that do the same work and names the line:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 from labkit.wrong_runs import keeps_gradients
 
+# %% tags=["nbval-ignore-output"]
 print(*labkit.audit(keeps_gradients, on=labkit.virtual(4, gpu="a100")).findings, sep="\n\n")
 
 # %% [markdown]
@@ -460,7 +460,7 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 #
 # ## 8 What stays
 #
-# * Adam takes 16 bytes a parameter, and data parallelism holds each of them N times.
+# * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
 # * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what DDP
 #   sends; ZeRO-3, or an all-reduce *and* a gather, 1.5 times that.
 # * Memory is free when nobody refers to it: not autograd, not a list, not a plot.
@@ -551,11 +551,18 @@ class Unit:
 
 
 # %% [markdown]
-# What you write decides *when*. `block.register_forward_pre_hook`, `register_forward_hook` and
-# `register_full_backward_pre_hook` call you before a block's forward, after it, and before its backward. (Such a hook gets
-# the block and its arguments; what it returns should be `None`.) Under
-# `register_full_backward_pre_hook` the gradient of the block's output stays alive until the block's backward is over; a hook
-# on the tensor itself, `output.register_hook`, keeps nothing alive. When all gradients of a unit are complete, start its scatter: that drops them, too.
+# What you write decides *when*. Torch calls you
+#
+# | | by this hook |
+# |---|---|
+# | before a block's forward | `block.register_forward_pre_hook(f)`: `f(block, args)` |
+# | after it | `block.register_forward_hook(f)`: `f(block, args, output)` |
+# | before its backward | `output.register_hook(f)`: `f(gradient)` |
+# | when a gradient is complete | `parameter.register_post_accumulate_grad_hook(f)`: `f(parameter)` |
+#
+# Each `f` returns `None`. (`block.register_full_backward_pre_hook` would also do, but it keeps the gradient of the block's
+# output alive until the block's backward is over.) When all gradients of a unit are complete, start its scatter. That drops
+# them, too.
 #
 # The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used first and
 # last, so the root stays whole from the start of forward to the end of backward.
@@ -583,9 +590,10 @@ class Unit:
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while they compute.
 
-    While block i computes, the next one is already being gathered (in backward, the one before), and no other block is
-    whole. The last block may stay whole between forward and backward. The gradients of a block leave with one
-    reduce-scatter, as soon as the last of them is complete, and backward waits at most for the previous one.
+    While block i computes, the next one is already being gathered (in backward, the one before). No other block is whole;
+    only the last one may stay whole between forward and backward. The gradients of a block leave with one reduce-scatter,
+    as soon as the last of them is complete. Then backward may wait until the reduce-scatter before it has ended, but not
+    for this one.
 
     Args:
         module: The same on every rank. Every rank uses each trained parameter, and every block once, in order.
@@ -705,10 +713,10 @@ zero3 = runs["ZeRO-3"].timeline
 labkit.reveal("zero3_step", zero3.makespan_ns / steps["DDP"], zero3)
 
 # %% [markdown]
-# Memory shrinks, and the step grows less than the bytes: what ZeRO-3 sends on top travels while the device computes. Look
+# Memory shrinks, and the step grows by 5 %, not 50: what ZeRO-3 sends on top travels while the device computes. Look
 # at a rank's memory row (More, Memory): blocks arrive and go. Beside shards and activations it holds up to four
-# blocks' worth: one computes, its gradients wait, the next arrives, older gradients leave. Larger blocks hide more, and
-# take more memory.
+# blocks' worth: the parameters of the block that computes, its gradients, the parameters that arrive, and the gradients that
+# leave. So larger blocks take more memory.
 
 # %% [markdown]
 # ### The course's GPT on it
@@ -757,7 +765,7 @@ for train in (yours, train_fully_sharded):
 # * **save** a layer's activations. Otherwise backward computes the layer's forward again from its input. That is
 #   **activation checkpointing**: backward takes three units of time instead of two.
 #
-# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. The obvious first plan:
+# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. For the smallest plan, one sequence at a time:
 
 # %% tags=["given"]
 from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
@@ -770,9 +778,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 #
 # *10 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. The naive plan is what people try
-# first: the largest microbatch that fits, everything computed again. Beating it earns half of the points. Reaching
-# block recomputation, as Megatron-LM's users tune it, earns the other half; the best known is faster still.
+# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. The naive plan takes the largest
+# microbatch that fits and computes everything again. Beating it earns half of the points. Reaching the best setting of
+# Megatron-LM's `--recompute-method block` earns the other half; the best known is faster still.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -930,8 +938,9 @@ def node_rows_of(tensor: Tensor, node: Any) -> Tensor:
 labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_scatter)
 
 # %% [markdown]
-# In torch it is a device mesh with two dimensions: `fully_shard` shards along the last one, and copies along the first. Here are
-# two nodes of four GPUs, once as eight ranks in a row, once as two times four:
+# In torch this is a device mesh of two dimensions. `fully_shard` shards over the ranks of the second one (a node), and keeps
+# equal copies over those of the first (across nodes). Here are two nodes of four GPUs, once as eight ranks in a row, once as
+# two times four:
 
 
 # %% tags=["given"]
@@ -1087,7 +1096,7 @@ class SavedOptimizer(ShardedOptimizer):
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Load copies of what state_dict returned, here or elsewhere; each rank keeps its shards only.
 
-        The next step uses the learning rates that were saved. A rate set in param_groups after loading counts, as before.
+        The next step uses the learning rates that were saved, unless others are set in param_groups after loading.
         """
         # BEGIN SOLUTION saved_state
         for group, options in zip(self.param_groups, saved["param_groups"], strict=True):

@@ -62,8 +62,9 @@ class TestContract(LessonContract):
     least_guesses = 3
 
 
+ROOMS = Path(__file__).parents[2] / "labkit" / "exercises" / "keys_rows_failures"
 FOLDERS = {
-    "SHOWN": Path(__file__).parents[2] / "labkit" / "exercises" / "keys_rows_failures" / "hot_server",
+    "SHOWN": ROOMS / "hot_server",
     "KEPT_BACK": Path(__file__).parents[2] / "solutions" / "hidden" / "keys_rows_failures" / "hot_server",
 }
 
@@ -96,6 +97,21 @@ def answers() -> dict[str, Any]:
 
 def test_the_core_takes_no_more_than_75_minutes() -> None:
     assert budget(source_of("07")).promise <= 75
+
+
+def test_the_numbers_of_the_text_are_those_that_the_cells_printed() -> None:
+    source = Path(__file__).parents[2] / "solutions" / "07_keys_rows_failures.py"
+    text, printed = source.read_text().replace("\n# ", " "), source.with_suffix(".ipynb").read_text()
+    assert re.findall(r"by (?:range|hash) +([\d.]+)% of the keys move", printed) == ["50.0"] * 2
+    assert "key % S      80.0% of the keys move" in printed
+    (busiest,) = re.findall(r"by range +rows asked for .*busiest (\d+)%", printed)
+    assert f"Why {busiest} %?" in text
+    draws = [sum(1 / k for k in range(1, most + 1)) for most in (10, 2_500, 10_000)]
+    assert f"draws {draws[1] / draws[2]:.0%}".replace("%", " %") in text
+    assert f"Ten keys draw {draws[0] / draws[2]:.0%}".replace("%", " %") in text
+    assert f"{draws[0] / (2 * draws[2] / 16):.1f} even shares" in text
+    first = json.loads((ROOMS / "late_adagrad" / "key.json").read_text(encoding="utf-8"))["answers"][""]
+    assert first == pytest.approx(sum(k**-0.5 for k in range(1, 5)), abs=0.005)
 
 
 def test_a_server_that_joins_the_circle_takes_keys_and_moves_no_other(answers: dict[str, Any]) -> None:

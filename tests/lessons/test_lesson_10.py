@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import runpy
 from pathlib import Path
 from typing import Any, ClassVar
@@ -217,9 +218,21 @@ def test_the_losses_that_the_text_quotes(
         assert f" {quoted} |" in SOURCE.read_text()
 
 
+def test_a_steps_time_is_what_the_cell_printed() -> None:
+    text, printed = SOURCE.read_text(), SOURCE.with_suffix(".ipynb").read_text()
+    rows = {
+        name: times.split()
+        for name, times in re.findall(r"(no hook|top 1 %|random 1 %) +((?:\d+\.\d\d *){3})", printed)
+    }
+    assert f"{float(rows['no hook'][1]) / float(rows['top 1 %'][1]):.1f} times, not fifty" in text
+    assert f"(random 1 %) takes {rows['random 1 %'][1]} ms" in text
+
+
 def test_deep_compression_sends_nearly_twice_the_bytes_of_top_1(answers: dict[str, Any]) -> None:
     gradient, sent = torch.randn(226_560), []
     compressors = answers["DeepCompression"](num_ranks=4, warmup=5), answers["ErrorFeedback"](answers["TopK"](0.01))
     for each in compressors:
         sent.append(sum(answers["wire_bytes"](each.compress(gradient)) for _ in range(200)))
     assert 1.7 < sent[0] / sent[1] < 1.9
+    more = 200 * (sent[0] / sent[1] - 1)  # in steps of top 1 %
+    assert f"the bytes of {more:.0f} steps of top 1 %" in SOURCE.read_text()

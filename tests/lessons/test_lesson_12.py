@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,7 +38,7 @@ class TestContract(LessonContract):
         "sequence_parallel",
         "ring_attention",
     )
-    bonus = ("split_plan", "sequence_parallel", "ring_attention")
+    bonus = ("clip_alone", "split_plan", "sequence_parallel", "ring_attention")
     bonus_points = 55
     least_guesses = 2
     topics: ClassVar = {
@@ -151,6 +152,23 @@ def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
     )
     answers = json.loads((KEYS / "lone_gradient" / "key.json").read_text(encoding="utf-8"))["answers"]
     assert (answers["layer"], answers["rank"]) == (made["LAYER"], made["RANK"])
+
+
+def test_the_shares_of_a_step_and_of_memory_are_those_that_the_cells_printed() -> None:
+    text, printed = SOURCE.read_text().replace("\n# ", " "), SOURCE.with_suffix(".ipynb").read_text()
+    ms = {int(size): float(each) for size, each in re.findall(r'" +(\d+) +([\d.]+) ms +[\d.]+ ms', printed)}
+    eight, sixteen = ms[8] - ms[1] / 8, ms[16] - ms[1] / 16
+    assert f"{ms[1] / 8:.1f} ms of computing and {eight:.1f} ms of all-reduces" in text
+    assert (
+        f"to {ms[1] / 16:.1f} ms. But the all-reduces now cross the network and grow from {eight:.1f} to {sixteen:.1f}"
+        in text
+    )
+    assert (
+        f"are {ms[8] / ms[16]:.1f} times as fast, and the efficiency falls from {ms[1] / 8 / ms[8]:.0%}"
+        in text.replace(" %", "%")
+    )
+    whole, apart = re.findall(r"activations ([\d.]+) MB at the peak", printed)
+    assert f"keep {whole} MB of activations" in text and f"of these {apart} MB" in text
 
 
 @pytest.mark.long
