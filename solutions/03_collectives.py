@@ -665,7 +665,7 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
         ValueError: If the world size is not a power of two.
     """
     # BEGIN SOLUTION halving_doubling
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    world_size, rank = dist.get_world_size(), dist.get_rank()
     if world_size & (world_size - 1):
         raise ValueError(f"{world_size} ranks are not a power of two; use the ring.")
     mine = tensor.view(-1)
@@ -726,7 +726,7 @@ def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
         ValueError: If ranks_per_node does not divide the world size.
     """
     # BEGIN SOLUTION hierarchical_all_reduce
-    rank, world_size = dist.get_rank(), dist.get_world_size()
+    world_size, rank = dist.get_world_size(), dist.get_rank()
     if world_size % ranks_per_node:
         raise ValueError(f"{ranks_per_node} ranks per node do not divide {world_size} ranks.")
     node, local = divmod(rank, ranks_per_node)
