@@ -140,9 +140,14 @@ def lost(number: str) -> dict[str, frozenset[str] | None]:
     return result
 
 
+def graded_points(lesson: Lesson) -> dict[str, int]:
+    """Return what grading can give for each exercise: nothing for sentences, which a person reads."""
+    return {each.id: 0 if each.kind == "write" else each.points for each in lesson.exercises}
+
+
 def _scores(lesson: Lesson, lost_by: dict[str, frozenset[str] | None]) -> dict[str, Any]:
     """Return what each submission must get: its score, whether it can be read, and the points of each exercise."""
-    points = {exercise.id: exercise.points for exercise in lesson.exercises}
+    points = graded_points(lesson)
     result = {}
     for name, lost in lost_by.items():
         got = {number: 0 if lost is None or number in lost else value for number, value in points.items()}

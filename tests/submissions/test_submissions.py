@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from labkit.lessons.source import load
-from tests.submissions.making import HERE, LESSONS, ROOT, lesson_source, lost
+from tests.submissions.making import HERE, LESSONS, ROOT, graded_points, lesson_source, lost
 
 
 @pytest.fixture(params=LESSONS)
@@ -36,7 +36,7 @@ def test_every_submission_has_a_score_and_every_score_a_submission(number: str, 
 
 def test_scores_add_up_to_the_points_of_the_lesson(number: str, folder: Path) -> None:
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
-    points = {each.id: each.points for each in load(lesson_source(number)).exercises}
+    points = graded_points(load(lesson_source(number)))
     assert scores["right_as_taught"] == {"score": sum(points.values()), "readable": True, "exercises": points}
     for entry in scores.values():
         assert entry["score"] == sum(entry["exercises"].values())
