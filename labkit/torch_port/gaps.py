@@ -7,9 +7,10 @@ memory as it is: what lies between is sent, or written over, and wrong values ar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -57,6 +58,8 @@ def check_in_order(kind: str, tensor: torch.Tensor) -> None:
 
 def check_all_in_order(kind: str, values: Iterable[Any]) -> None:
     """Raise RuntimeError where a tensor of the CPU among values, or in lists among them, lies in another order."""
+    import torch
+
     for value in values:
         if isinstance(value, torch.Tensor):
             if value.is_cpu and value.layout is torch.strided:
@@ -67,6 +70,8 @@ def check_all_in_order(kind: str, values: Iterable[Any]) -> None:
 
 def check_all_dense(kind: str, values: Iterable[Any]) -> None:
     """Raise RuntimeError where a tensor of the CPU among values, or in lists among them, has gaps in memory."""
+    import torch
+
     for value in values:
         if isinstance(value, torch.Tensor):
             if value.is_cpu and value.layout is torch.strided:

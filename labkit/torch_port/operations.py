@@ -18,7 +18,6 @@ from typing import Any
 
 from labkit.torch_port.gaps import check_all_dense, check_all_in_order
 from labkit.torch_port.peers import check_peer
-from labkit.torch_port.reduction import op_name
 
 
 def nested_bytes(value: Any) -> int:
@@ -132,6 +131,8 @@ class Operation:
         dtype = _dtype_in(arguments)
         for value in (*reversed(arguments), *kwargs.values()):
             if hasattr(value, "reduceOp"):
+                from labkit.torch_port.reduction import op_name
+
                 return f"{op_name(value, 'gloo')} of {dtype}"
         return dtype
 
