@@ -32,9 +32,9 @@ PROGRAMS: dict[str, tuple[tuple[object, ...], int, dict[str, str]]] = {
 """Program -> its arguments, on how many ranks, and each rule that it breaks with the reason why that is true."""
 LESSONS: dict[str, dict[str, str]] = {
     "01": {}, "02": {"changes_it_too_early": "changed-in-flight"}, "03": {}, "06": {}, "07": {}, "10": {}, "11": {},
-    "15": {}, "16": {},
+    "16": {"watched": "gradient-wrong-scale, dropout-masks-equal"},
 }  # fmt: skip
-"""Lesson -> functions that it runs on virtual ranks and that break a rule, on purpose."""
+"""Lesson -> functions that it runs on virtual ranks and the rules that they break: each finding is true."""
 LIBRARIES = {"with_accelerate": "accelerate", "with_lightning": "pytorch_lightning", "accelerate_saves": "accelerate"}
 TELLS = ("check", "predict", "reveal", "answer", "challenge", "hint", "figure")
 QUICK = "failures/programs/trainer.py"
