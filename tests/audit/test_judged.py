@@ -28,14 +28,20 @@ PROGRAMS: dict[str, tuple[tuple[object, ...], int, dict[str, str]]] = {
         ("in_place",), 2, {"gradient-wrong-scale": SUMS, "many-small-messages": "gradients go one by one"},
     ),
     "failures/programs/accelerate_saves.py": ((), 2, {}),
+    "failures/programs/lightning_saves.py": (
+        ("steps",), 2, {"barrier-each-step": "Lightning's trainer meets around what it saves"},
+    ),
 }  # fmt: skip
 """Program -> its arguments, on how many ranks, and each rule that it breaks with the reason why that is true."""
 LESSONS: dict[str, dict[str, str]] = {
     "01": {}, "02": {"changes_it_too_early": "changed-in-flight"}, "03": {}, "06": {}, "07": {}, "10": {}, "11": {},
-    "15": {}, "16": {},
+    "16": {"watched": "gradient-wrong-scale, dropout-masks-equal"},
 }  # fmt: skip
-"""Lesson -> functions that it runs on virtual ranks and that break a rule, on purpose."""
-LIBRARIES = {"with_accelerate": "accelerate", "with_lightning": "pytorch_lightning", "accelerate_saves": "accelerate"}
+"""Lesson -> functions that it runs on virtual ranks and the rules that they break: each finding is true."""
+LIBRARIES = {
+    "with_accelerate": "accelerate", "with_lightning": "pytorch_lightning", "accelerate_saves": "accelerate",
+    "lightning_saves": "pytorch_lightning",
+}  # fmt: skip
 TELLS = ("check", "predict", "reveal", "answer", "challenge", "hint", "figure")
 QUICK = "failures/programs/trainer.py"
 

@@ -145,7 +145,7 @@ def _shuffled_apart(seen: Seen, groups: list[tuple[int, ...]]) -> Finding | None
             other = next((one for one in mine if one.result != mine[0].result), None)
             if other is None or len({one.numel for one in mine}) > 1 or len(mine) < len(ranks):
                 continue
-            twice = _read_by_two(seen, ranks)
+            twice = _read_by_two(seen, ranks, other.numel)
             if not twice:
                 continue
             text = (
@@ -159,8 +159,11 @@ def _shuffled_apart(seen: Seen, groups: list[tuple[int, ...]]) -> Finding | None
     return None
 
 
-def _read_by_two(seen: Seen, ranks: tuple[int, ...]) -> int:
-    """Return how many samples several ranks read before any of them reads a sample of its own again."""
+def _read_by_two(seen: Seen, ranks: tuple[int, ...], whole: int) -> int:
+    """Return how many samples several ranks read before any of them reads a sample of its own again.
+
+    It is 0 where a rank reads as many as there are: it takes no share, but all of them in an order of its own.
+    """
     read: dict[int, list[bytes]] = {rank: [] for rank in ranks}
     over: set[int] = set()
     for one in seen.inputs:
@@ -169,6 +172,8 @@ def _read_by_two(seen: Seen, ranks: tuple[int, ...]) -> int:
                 over.add(one.rank)
             else:
                 read[one.rank] += one.rows
+    if any(len(rows) >= whole for rows in read.values()):
+        return 0
     counts: dict[bytes, int] = defaultdict(int)
     for rows in read.values():
         for row in rows:

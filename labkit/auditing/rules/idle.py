@@ -102,7 +102,10 @@ def _barriers(seen: Seen) -> Finding | None:
         if steps < 3 or len({call.step for call in some}) < steps - 1:
             continue
         took = sum(call.ns for call in some) // len(some)
-        text = f"Rank 0 stands in a barrier in each of {len(some)} steps, for {format_time(took)} of its own time."
+        count = len({call.step for call in some})
+        text = (
+            f"Rank 0 stands in {len(some)} barriers in {count} steps, for {format_time(took)} of its own time in each."
+        )
         evidence = {"barriers": len(some), "takes_ns": took}
         todo, change = "Take it out of the loop.", Change("free", "without these barriers", frozenset({source}))
         return Finding(BARRIERS, "slow", text, todo, 0, some[0].step, source, "", evidence, change)
