@@ -41,11 +41,16 @@ def brought_course() -> Path:
 def exercise_titles(start: Path | None = None) -> dict[str, list[tuple[str, str, str]]]:
     """Return each lesson's exercises as (slug, number, title), by the lesson's number, read from the notebooks.
 
+    Sentences that a person reads are not among them: nothing is known of them while a class works.
+
     Raises:
         LessonError: If no course is found, or a notebook carries no manifest.
     """
     notebooks = sorted((find_course(start) / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-    return {path.stem[:2]: [(each.id, each.number, each.title) for each in read(path).exercises] for path in notebooks}
+    return {
+        path.stem[:2]: [(each.id, each.number, each.title) for each in read(path).exercises if each.kind != "write"]
+        for path in notebooks
+    }
 
 
 def predictions(start: Path | None = None) -> dict[str, str]:

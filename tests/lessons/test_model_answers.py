@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from labkit.lessons.course import exercise_titles
 from labkit.lessons.source import load
 from tests.checks.lesson_cells import lesson, namespace
 
@@ -30,6 +31,7 @@ def model(slug: str) -> str:
 def test_a_rubric_has_three_items_and_the_learner_gets_a_place_to_write(slug: str) -> None:
     assert list(load(SOLUTIONS / f"{ASKED[slug]}.py").rubrics[slug].values()) == [2, 2, 2]
     notebook = (SOLUTIONS.parent / "notebooks" / f"{ASKED[slug]}.ipynb").read_text(encoding="utf-8")
+    assert slug not in {each for each, _, _ in exercise_titles(SOLUTIONS)[ASKED[slug][:2]]}, "no lane on the board"
     assert "Write two to five sentences here" in notebook and model(slug)[:60] not in notebook
 
 
