@@ -6,6 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from tests.statements import statements
+
 LABKIT = Path(__file__).parents[2] / "labkit"
 MOST_LINES, MOST_PARAMETERS = 80, 12
 
@@ -37,7 +39,7 @@ def _functions() -> list[tuple[str, int, int]]:
     return [
         (f"{path.relative_to(LABKIT).as_posix()} {node.name}", (node.end_lineno or 0) - node.lineno + 1, _given(node))
         for path in sorted(LABKIT.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in statements(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
