@@ -115,7 +115,7 @@ def audit(
         timeout: Seconds the run may take, or None.
         echo: Show what ranks print.
         against: 1 for three more runs, on one process: values are compared with the first, and the other two, with
-            other roundings, say how far rounding explains a difference.
+            other roundings, say how far rounding explains a difference. A fourth compares what is read in the end.
         reference: What is run on one process in place of the program: a function that takes the same arguments.
         resume: For two more runs, one that is stopped and one that goes on from its checkpoint: True where the program
             saves one while it trains, else the script's arguments with which it ends early, such as ("--steps", 2).
