@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 15 A planner you can trust
 #
-# A published estimator predicted a training step of 6,042 ms. The machine took 700. Another was 32 % too low. Which number
-# do you trust, and how do you find out?
+# A published estimator predicted a training step of 6,042 ms. The machine took 700. Another estimate was 32 % too low. Which
+# number do you trust, and how do you find out?
 #
 # Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build one, part by part, and hold it
 # against a cluster. Then it chooses plans for jobs it has never seen, and at the end it meets other people's machines.
@@ -103,7 +103,7 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 # elementwise operators we leave out, here and on the cluster.
 #
 # `scatter_seconds(job, plan, "tensor", num_bytes)` says what a reduce-scatter or an all-gather of so many bytes takes; an
-# all-reduce is both.
+# all-reduce is both. It counts steps and bytes, and leaves out what NCCL takes to start a collective: 8 us or more.
 
 # %% [markdown] tags=["slide-only"]
 # ## Half the work, half the time?
@@ -161,7 +161,11 @@ for tensor in (1, 2, 4, 8):
     print(f"{tensor} tensor ranks: forward {1e6 * forward:4.0f} us, backward {1e6 * backward:4.0f} us")
 
 # %% [markdown]
-# In all, eight are slower than four. Each all-reduce carries the whole activation, and on more ranks it takes longer.
+# Forward, eight are slower than four. Each all-reduce carries the whole activation, and on more ranks it takes longer.
+#
+# This formula is too low for small pieces: on the cluster an all-reduce takes 38, 62 and 84 us on 2, 4 and 8 ranks, by
+# `scatter_seconds` 29, 52 and 82. NCCL starts it, 8 us or more. On eight ranks it also takes shorter steps, which makes up for
+# that: two errors that cancel.
 #
 # ## 3 What the fullest stage holds
 #
@@ -272,7 +276,8 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 # ## 5 The step
 #
 # Now put the parts together for 1F1B. Stages are not alike: the last one has the head. A message to the next stage takes
-# `hop_seconds(job, plan)`. Most messages are hidden; what a step pays is the way of one microbatch, there and back.
+# `hop_seconds(job, plan)`, the mean of all hops: few of them leave a node. Most messages are hidden, as the other stages wait
+# for the head anyway. A step pays those of one microbatch, there and back.
 #
 # The check holds you to the cluster: you may be off by 10 % at most for each plan that it played. Points are for two more jobs.
 #
@@ -283,7 +288,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 
 # %% tags=["exercise"] exercise="step_time" points=25 difficulty=4 importance=5 minutes=14 title="The step" provides=["step_seconds"] needs=["layer_time", "exposed_gradients"]
 def step_seconds(job: Job, plan: Plan) -> float:
-    """Return how long a step takes, within 10 % of the cluster; a call takes milliseconds at most and plays nothing."""
+    """Return how long a step takes, within 10 % of the cluster; it plays nothing: a job's plans take less than 2 s in all."""
     p, count, layers = plan.pipeline, plan.num_microbatches(job), job.num_layers // plan.pipeline
     # BEGIN SOLUTION step_time
     forward, backward = layer_seconds(job, plan)
@@ -322,7 +327,8 @@ print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 # %% [markdown]
 # ## 6 Who sets the pace?
 #
-# Here is a step that somebody recorded, one rank a stage. Blocks without a label are forwards; `B` is a backward.
+# Here is a step that somebody recorded, one rank a stage. `F` is a forward, `B` a backward, and a short block
+# without a label is a forward, too.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("late_stage")
@@ -405,8 +411,9 @@ for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
     print(f"{plan}: {step_seconds(PUBLISHED_JOB, plan):.1f} s;", *took)
 
 # %% [markdown]
-# In most lines the runs agree within a few percent. But two replicas of eight tensor ranks with a microbatch of 1 took 18.2 s
-# and, twice with the *same* settings, 19.0 s and 88.9 s. No part explains that.
+# In most lines the runs agree within a few percent. But two replicas of eight tensor ranks with a microbatch of 1 took
+# 19.0 s and 88.9 s with the *same* settings (in the run of 18.2 s, replicas did not share AdamW's state). No
+# part explains that.
 #
 # **[[same_settings]].** A model gives one number for these settings, and is off by a factor for each of the two runs. How small
 # can the larger of these factors be? (A factor of 2 means twice or half.)
@@ -442,7 +449,7 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 # * Time a piece at its own size: all-reduces, bytes and launches do not shrink with the ranks.
 # * The slowest stage sets the pace, and the last one has the head.
 # * Rank with a model, decide with a measurement: run the first few plans.
-# * Where measurements of one thing are a factor apart, an estimate is off by its root at least, for one of them.
+# * Where measurements of one thing are a factor apart, an estimate is off by the root of that factor at least, for one of them.
 #
 # `labkit plan` plans real models, and says why the next plan loses.
 #

@@ -84,7 +84,9 @@ class Key:
 
     def hint(self, given: Mapping[str, Literal]) -> str:
         """Return what to tell somebody who answers so, or ""."""
-        return next((says for when, says in self.hints if all(given.get(name) == when[name] for name in when)), "")
+        return next(
+            (says for when, says in self.hints if all(self._is_said(n, given.get(n), when[n]) for n in when)), ""
+        )
 
     def hint_for_all(self) -> str:
         """Return what is told whatever somebody answers, or ""."""
@@ -96,6 +98,12 @@ class Key:
         if _is_number(wanted) and _is_number(given):
             return math.isclose(float(given), float(wanted), rel_tol=self.within.get(name, 0.0), abs_tol=1e-9)  # type: ignore[arg-type]
         return type(given) is type(wanted) and given == wanted
+
+    def _is_said(self, name: str, given: Literal, when: Literal) -> bool:
+        """Return whether an answer is the one that a hint is for; numbers as near as right ones may be."""
+        if _is_number(when) and _is_number(given):
+            return math.isclose(float(given), float(when), rel_tol=self.within.get(name, 0.0), abs_tol=1e-9)  # type: ignore[arg-type]
+        return given == when
 
 
 def read_question(path: Path) -> Question:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.plans import hybrid_step
-from labkit.plans.hybrid_step import MeshPlan, message_seconds, ring_seconds
+from labkit.plans.hybrid_step import MeshPlan, ring_seconds
 
 STATE, SHARDED, KEPT, INPUT, LOGITS = 6, 12, 34, 2, 6
 """Bytes: of a parameter (2 in bfloat16, 4 of its gradient); of its optimizer, which replicas share; of a layer's
@@ -91,10 +91,18 @@ def scatter_seconds(job: Job, plan: Plan, axis: str, num_bytes: float) -> float:
 
 
 def hop_seconds(job: Job, plan: Plan) -> float:
-    """Return how long a microbatch takes from a stage to the next, 0.0 with a single stage."""
+    """Return how long a microbatch takes from a stage to the next: the mean of all hops, 0.0 with a single stage.
+
+    Where several stages share a node, only the hops that leave it take the network.
+    """
     if plan.pipeline == 1:
         return 0.0
-    return message_seconds(job, plan.mesh(job), plan.microbatch * job.activation_bytes)
+    num_bytes = plan.microbatch * job.activation_bytes
+    stages_a_node = max(1, job.gpus_per_node // (plan.data * plan.tensor))
+    leave = (plan.pipeline - 1) // stages_a_node
+    stay = plan.pipeline - 1 - leave
+    seconds = leave * (job.nic_s + num_bytes / job.nic_bytes_s) + stay * (job.link_s + num_bytes / job.link_bytes_s)
+    return seconds / (plan.pipeline - 1)
 
 
 def every_plan(job: Job, microbatches: Sequence[int] = (1, 2, 4)) -> list[Plan]:

@@ -34,8 +34,11 @@ from labkit.planner.plan import planned
 from labkit.planner.step import Machines
 from labkit.plans.hybrid_step import cost
 from labkit.plans.operator_graph import Stage, graph_of, step_seconds
-from labkit.plans.planned_step import PUBLISHED_JOB, Job, Plan, every_plan, fault, job_of, published
+from labkit.plans.planned_step import PUBLISHED_JOB, Job, Plan, every_plan, fault, job_of, published, scatter_seconds
+from labkit.simulator.algorithms import choose
+from labkit.simulator.network import Network
 from labkit.timeline import Timeline
+from labkit.virtual_world import virtual
 from tests.checks.lesson_cells import lesson, namespace
 from tests.lessons.contract import LessonContract
 
@@ -213,6 +216,24 @@ def test_eight_tensor_ranks_do_not_make_a_layer_eight_times_as_fast() -> None:
     assert forward[4] < forward[2] < forward[8] < forward[1]
     four = sum(costs.layer_seconds(job, Plan(4, 1, 4)))
     assert eight > four
+
+
+def test_an_all_reduce_takes_longer_than_its_formula_by_its_start() -> None:
+    job, rows = job_of(2048, 16, 16, 64), 2048
+    network = Network(virtual(16, gpus_per_node=8, algorithm="ring").cluster)
+    took, counted = [], []
+    for tensor in (2, 4, 8):
+        traffic = choose("all_reduce", range(tensor), 2 * rows * job.width, network, algorithm="ring")
+        took.append(round(network.estimate_ns(traffic) / 1e3))
+        counted.append(round(2e6 * scatter_seconds(job, Plan(16 // tensor, 1, tensor), "tensor", 2 * rows * job.width)))
+    assert (took, counted) == ([38, 62, 84], [29, 52, 82])
+
+
+def test_of_sixteen_stages_one_hop_leaves_the_node() -> None:
+    job, seconds = runs_of()["0.8 B on 16 H100s"]
+    plan = Plan(1, 16, 1, 4)
+    assert costs.step_seconds(job, plan) == pytest.approx(seconds[plan], rel=0.002)
+    assert costs.step_seconds(job, plan, hops=0.0) < 0.985 * seconds[plan]
 
 
 def test_what_the_lesson_says_of_published_runs_is_true() -> None:

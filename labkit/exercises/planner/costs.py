@@ -47,19 +47,34 @@ def layer_seconds(
         again: Whether recomputation counts.
         sums_again: Whether its all-reduces do.
         fp32: Whether activations travel in four bytes.
-        other: "columns" where all four products are cut by columns, "piece" where a piece of the activation travels,
-            "no tokens" where a sequence is one row, "stage" where all layers of a stage count.
+        other: "columns" or "rows" where all four products are cut so, "swapped" where the wrong two are, "piece" where
+            a piece of the activation travels, "no tokens" where a sequence is one row, "stage" where all layers of a
+            stage count, "replicas" where these sum the activation, "one product" where all four are timed as one.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and not at_once else 1
     b = t if both else 1
-    pieces = ((h // b, 3 * h // t), (h // t, h // b), (h // b, 4 * h // t), (4 * h // t, h // b))
+    pieces: tuple[tuple[int, int], ...] = (
+        (h // b, 3 * h // t),
+        (h // t, h // b),
+        (h // b, 4 * h // t),
+        (4 * h // t, h // b),
+    )
     if other == "columns":
         pieces = ((h, 3 * h // t), (h, h // t), (h, 4 * h // t), (4 * h, h // t))
+    if other == "rows":
+        pieces = ((h // t, 3 * h), (h // t, h), (h // t, 4 * h), (4 * h // t, h))
+    if other == "swapped":
+        pieces = ((h // t, 3 * h), (h, h // t), (h // t, 4 * h), (4 * h, h // t))
+    if other == "one product":
+        pieces = ((h, 12 * h // t),)
     products = sum(product_seconds(job, rows, *piece) for piece in pieces)
     products /= plan.tensor if at_once else 1
     reduce = halves * scatter_seconds(
-        job, plan, "tensor", (4 if fp32 else 2) * rows * h / (plan.tensor if other == "piece" else 1)
+        job,
+        plan,
+        "data" if other == "replicas" else "tensor",
+        (4 if fp32 else 2) * rows * h / (plan.tensor if other == "piece" else 1),
     )
     forward = products + sums[0] * reduce
     repeated = products + (sums[0] * reduce if sums_again else 0.0) if plan.recompute and again else 0.0
@@ -135,15 +150,16 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 def step_seconds(
     job: Job, plan: Plan, *, fill: str = "", head: bool = True, hops: float = 2.0, gradients: bool = True,
     counts: str = "", per_layer: bool = False, head_once: bool = False, head_forward: bool = False, hides: str = "",
-    hop_each: bool = False,
+    hop_each: bool = False, gradients_each: bool = False,
 ) -> float:  # fmt: skip
     """Return what a step takes.
 
     Args:
         job: What is trained.
         plan: How it is split.
-        fill: "none", "alike", "share", "mean", "one more" (microbatch), "layers" (without the head's own pass) or "sum"
-            (no overlap) in place of a bubble that is right.
+        fill: "none", "alike", "share", "mean", "one more" (microbatch), "one less", "layers" (without the head's own
+            pass), "forward" (the bubble's alone), "p" (stages fill it, not p - 1), "spread" (the head over all stages)
+            or "sum" (no overlap) in place of a bubble that is right.
         head: Whether the last stage has it.
         hops: Messages to the next stage and back that nothing hides, for each stage but one.
         gradients: Whether what is left of them counts.
@@ -154,6 +170,7 @@ def step_seconds(
         hides: "stage" where its whole backward is taken for a layer's where gradients are hidden, "forward" where a
             layer's forward is taken to hide them, too.
         hop_each: Whether every microbatch pays its messages.
+        gradients_each: Whether every stage's rest of gradients counts.
     """
     forward, backward, of_head, of_gradients, hop = _parts(job, plan)
     layers = 1 if per_layer else job.num_layers // plan.pipeline
@@ -169,9 +186,13 @@ def step_seconds(
         "one more": count * slowest + sum(stages),
         "layers": (count - 1) * slowest + p * layers * (forward + backward),
         "sum": count * sum(stages),
+        "one less": (count - 2) * slowest + sum(stages),
+        "forward": count * slowest + (p - 1) * layers * forward,
+        "p": count * slowest + p * layers * (forward + backward),
+        "spread": (count + p - 1) * sum(stages) / p,
         "mean": (count - 1) * sum(stages) / p + sum(stages),
     }.get(fill, (count - 1) * slowest + sum(stages))
-    rest = of_gradients if gradients else 0.0
+    rest = of_gradients * (p if gradients_each else 1) if gradients else 0.0
     if hides:
         rest = gradient_seconds(job, plan, layers * backward if hides == "stage" else forward + backward)
     rest += sum(of_head) if head_once else 0.0

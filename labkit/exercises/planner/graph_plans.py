@@ -23,7 +23,8 @@ def within(graph: Graph, first: int, last: int, gpus: int, *, how: str = "") -> 
 
     Operators are added one by one; of all ways so far, those that differ only in operators which nothing reads any more
     are one, the fastest. A usual mistake is made where `how` is "no skips" (each reads its predecessor alone), "last
-    way" (that of the last operator is all that is known) or "one by one" (each takes what is fastest so far).
+    way" (that of the last operator is all that is known), "one by one" (each takes what is fastest so far) or "no
+    between" (bringing over is free).
     """
     edges = [(a, b) for a, b in graph.between if first <= a and b <= last and (how != "no skips" or b == a + 1)]
     best: dict[tuple[tuple[int, int], ...], Way] = {(): Way(0.0, ())}
@@ -33,9 +34,10 @@ def within(graph: Graph, first: int, last: int, gpus: int, *, how: str = "") -> 
         for known, way in best.items():
             for mine in range(len(WAYS)):
                 took = way.seconds + graph.seconds[at][gpus][mine]
-                took += sum(graph.between[a, b][gpus][way.ways[a - first]][mine] for a, b in edges if b == at)
+                if how != "no between":
+                    took += sum(graph.between[a, b][gpus][way.ways[a - first]][mine] for a, b in edges if b == at)
                 key = tuple(each for each in (*known, (at, mine)) if each[0] in read_later)
-                key = {"last way": ((at, mine),), "one by one": ()}.get(how, key)
+                key = {"last way": ((at, mine),), "one by one": (), "no between": ()}.get(how, key)
                 tried = Way(took, (*way.ways, mine))
                 after[key] = min(after.get(key, tried), tried)
         best = after
@@ -104,7 +106,7 @@ def known(described: Described) -> tuple[float, float]:
     return step_seconds(graph, alike(graph)), step_seconds(graph, two_levels(graph))
 
 
-SLIPS = ("no skips", "last way", "one by one", "slowest", "sum", "alike")
+SLIPS = ("no between", "no skips", "last way", "one by one", "slowest", "sum", "alike")
 """What `two_levels` can be told to do wrong."""
 
 

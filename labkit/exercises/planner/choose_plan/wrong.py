@@ -36,6 +36,32 @@ WRONG.wrong(
     "    fits = [p for p in every_plan(job) if sum(stage_bytes(job, p)) / p.pipeline <= job.memory_bytes]\n"
     "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
 )  # fmt: skip
+WRONG.wrong(
+    "sums the stages", "stages summed",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job) if sum(stage_bytes(job, p)) <= job.memory_bytes]\n"
+    "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
+)  # fmt: skip
+WRONG.wrong(
+    "recomputes nothing", "never recomputes",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes and not p.recompute]\n"
+    "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
+)  # fmt: skip
+WRONG.wrong(
+    "keeps a tenth free", "a margin",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= 0.9 * job.memory_bytes]\n"
+    "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
+)  # fmt: skip
+WRONG.wrong(
+    "plays the first two", "plays plans",
+    "def choose_plan(job):\n"
+    "    from labkit.planned_jobs import played\n\n"
+    "    fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes]\n"
+    "    fits.sort(key=lambda plan: step_seconds(job, plan))\n"
+    "    return min(fits[:2], key=lambda plan: played(job, plan).seconds)\n",
+)  # fmt: skip
 WRONG.right(
     "a loop over what fits",
     """

@@ -42,6 +42,22 @@ def _own_layer(computing: Sequence[float], takes: Sequence[float]) -> float:
     return sum(max(0.0, each - hides) for each, hides in zip(takes, computing, strict=True))
 
 
+def _from_the_start(computing: Sequence[float], takes: Sequence[float]) -> float:
+    return max(takes[-1], sum(takes) - sum(computing))
+
+
+def _waiting(computing: Sequence[float], takes: Sequence[float]) -> float:
+    now = free = 0.0
+    for computed, travels in zip(computing, takes, strict=True):
+        now = max(now + computed, free)
+        free = now + travels
+    return free - now
+
+
+def _all_but_the_last(computing: Sequence[float], takes: Sequence[float]) -> float:
+    return sum(max(0.0, each - hides) for each, hides in zip(takes, computing[1:], strict=False))
+
+
 MISTAKES = (
     NO_NUMBER,
     Mistake("nothing hidden", "A bucket travels while the next layer is computed; only the rest is exposed.",
@@ -54,6 +70,12 @@ MISTAKES = (
             "hides nothing of those behind it.", {"buckets": (
                 _way(_one_queue), _way(lambda computing, takes: max(0.0, sum(takes) - sum(computing[1:])))
             )}),
+    Mistake("the first layer hides", "While the first layer is computed no bucket is there yet: it hides nothing.",
+            {"buckets": _way(_from_the_start)}),
+    Mistake("backward waits", "Backward goes on while buckets travel: only the next bucket waits for the one before, "
+            "the next layer does not.", {"buckets": _way(_waiting)}),
+    Mistake("no last bucket", "The last bucket leaves when all is computed: nothing hides it.",
+            {"buckets": _way(_all_but_the_last)}),
     Mistake("its own layer", "A bucket is not there while its own layer is computed: only later layers hide it.",
             {"buckets": _way(_own_layer)}),
     Mistake("the last bucket alone",

@@ -29,6 +29,18 @@ changed(
     "each by its own layer", "its own layer",
     (REST, "    return sum(max(0.0, t - c) for t, c in zip(takes, computing, strict=True))\n"),
 )  # fmt: skip
+changed(
+    "less all that is computed", "the first layer hides",
+    (REST, "    return max(takes[-1], sum(takes) - sum(computing))\n"),
+)  # fmt: skip
+changed(
+    "backward waits for each", "backward waits",
+    ("        now += computed\n", "        now = max(now + computed, done)\n"),
+)  # fmt: skip
+changed(
+    "gaps without the last", "no last bucket",
+    (REST, "    return sum(max(0.0, t - c) for t, c in zip(takes, computing[1:]))\n"),
+)  # fmt: skip
 WRONG.wrong("prints", "no number", "def exposed_seconds(computing, takes):\n    print(takes)\n")
 WRONG.right(
     "what is left of a bucket",

@@ -35,11 +35,25 @@ MISTAKES = (
             {"layers": _layers(both=True)}),
     Mistake("all by columns", "Only the first and third product are cut by columns. The other two are cut by rows: "
             "inner is h / t and 4h / t.", {"layers": _layers(other="columns")}),
+    Mistake("all by rows", "The first and third product are cut by columns: inner stays h, columns are 3h / t and "
+            "4h / t.", {"layers": _layers(other="rows")}),
+    Mistake("swapped cuts", "It is the other way round: the first and third product by columns, the other two by rows.",
+            {"layers": _layers(other="swapped")}),
+    Mistake("one product", "Four products are not one of (h x 12h): each has its own shape, time each.",
+            {"layers": _layers(other="one product")}),
     Mistake("divided afterwards",
             "That is what a whole product takes, divided by the ranks. Pieces are slower than that: time each of the "
             "four at its own size.",
             {"layers": _layers(at_once=True)}),
     Mistake("one sequence", "A product has microbatch x num_tokens rows.", {"layers": _layers(microbatch=False)}),
+    Mistake("no all-reduces", "After the second and the fourth product comes an all-reduce, and two more in backward.",
+            {"layers": _layers(sums=(0.0, 0.0))}),
+    Mistake("sums in backward only", "Forward has two all-reduces as well: each product that is cut by rows leaves "
+            "partial sums.", {"layers": _layers(sums=(0.0, 2.0))}),
+    Mistake("one sum forward", "Forward has two all-reduces: one after attention, one after the MLP.",
+            {"layers": _layers(sums=(1.0, 2.0))}),
+    Mistake("replicas' sums", "Tensor ranks sum the activation, replicas do not: the axis is \"tensor\".",
+            {"layers": _layers(other="replicas")}),
     Mistake("sums in forward only", "Backward has as many all-reduces as forward: gradients of a layer's input are "
             "partial sums, too.", {"layers": _layers(sums=(2.0, 0.0))}),
     Mistake("two sums as four", "The products' count doubles in backward, that of the all-reduces does not: two there.",

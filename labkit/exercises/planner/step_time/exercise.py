@@ -79,6 +79,18 @@ MISTAKES = (
             {"seconds": (_way(fill="one more"), _way(fill="one more", hops=0.0))}),
     Mistake("the head's own pass", "While the pipeline fills and drains, one microbatch passes the head as well.",
             {"seconds": (_way(fill="layers"), _way(fill="layers", hops=0.0))}),
+    Mistake("one microbatch less", "sum(stages) is one microbatch; the slowest stage comes for all but that one.",
+            {"seconds": (_way(fill="one less"), _way(fill="one less", hops=0.0))}),
+    Mistake("forward fills it", "Filling costs forwards, draining costs backwards: one microbatch passes each stage "
+            "both ways.", {"seconds": (
+                _way(fill="forward"), _way(fill="forward", hops=1.0), _way(fill="forward", hops=0.0)
+            )}),
+    Mistake("a stage too many", "The slowest stage is counted for each microbatch: the others, p - 1, are left.",
+            {"seconds": (_way(fill="p"), _way(fill="p", hops=0.0))}),
+    Mistake("the head spread", "The head is on the last stage alone, and the others wait for it.",
+            {"seconds": (_way(fill="spread"), _way(fill="spread", hops=0.0))}),
+    Mistake("gradients of each stage", "Stages send their gradients at the same time: the first stage's end the step.",
+            {"seconds": (_way(gradients_each=True), _way(gradients_each=True, hops=0.0))}),
     Mistake("one stage at a time", "Stages work at the same time: only one microbatch's way is a sum of all of them.",
             {"seconds": (_way(fill="sum"), _way(fill="sum", hops=0.0))}),
     Mistake("messages of each microbatch", "Messages hide behind other microbatches: a step pays one microbatch's way, "

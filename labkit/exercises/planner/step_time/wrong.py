@@ -33,6 +33,17 @@ changed(
     "the head's own pass",
     (PIPE, "(count - 1) * max(stages) + p * layers * (forward + backward)"),
 )
+changed("one less", "one microbatch less", (PIPE, "(count - 2) * max(stages) + sum(stages)"))
+changed(
+    "forwards alone fill it", "forward fills it",
+    (PIPE + " + 2 * (p - 1)", "count * max(stages) + (p - 1) * layers * forward + (p - 1)"),
+)  # fmt: skip
+changed("p stages fill it", "a stage too many", (PIPE, "count * max(stages) + p * layers * (forward + backward)"))
+changed("the head over all", "the head spread", (PIPE, "(count + p - 1) * sum(stages) / p"))
+changed(
+    "each stage's gradients", "gradients of each stage",
+    ("gradient_seconds(job, plan, backward)", "p * gradient_seconds(job, plan, backward)"),
+)  # fmt: skip
 changed("one after the other", "one stage at a time", (PIPE, "count * sum(stages)"))
 changed("all messages", "messages of each microbatch", ("2 * (p - 1) * hop", "2 * count * (p - 1) * hop"))
 WRONG.wrong(

@@ -121,8 +121,10 @@ EXERCISE = declared(
         Mistake(_LOST, "Stages have all operators, each once and in their order."),
         Mistake(TRIES_ALL, "Twelve operators have 3 ** 12 ways. Add one at a time, and of ways that differ only where "
                 "nothing reads any more keep the fastest."),
-        Mistake("no skips", "A residual connection reads further back: look up every (a, o) of graph.between, not "
-                "o - 1 alone."),
+        Mistake("no between", "Add graph.between[a, b][gpus][way_a][way_b] wherever b reads what a of the same stage "
+                "wrote."),
+        Mistake("no skips", "Weigh every (a, o) of graph.between: a residual connection reads further back than o - 1, "
+                "and an operator's own fastest way may be dear for those that read it."),
         Mistake("last way", "An operator that is read again later is still open: keep its way, too, and not the "
                 "last one's alone."),
         Mistake("one by one", "The fastest way of an operator may be the wrong one for those that read it: keep the "

@@ -25,6 +25,11 @@ TRIES = "tries.append((read, "
 changed("reads predecessors alone", "no skips", (COMES, COMES[:-1] + " and a == at - 1)"))
 changed("knows the last way alone", "last way", (COMES, ALL), (TRIES, "tries.append((((at, way),), "))
 changed("operator by operator", "one by one", (COMES, ALL), (TRIES, "tries.append(((), "))
+changed("operators' own fastest", "no skips", (
+    "for way in range(3):",
+    "for way in [min(range(3), key=lambda w: graph.seconds[at][gpus][w])]:",
+))  # fmt: skip
+changed("nothing between", "no between", ("graph.between[a, at][gpus][w][way] for", "0.0 for"))
 LEAST = "total + (graph.num_microbatches - 1) * limit"
 changed("the slowest stage alone", "slowest", (LEAST, "total + 1e6 * limit"))
 changed("the sum alone", "sum", (LEAST, "total"))
