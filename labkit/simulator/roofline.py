@@ -153,11 +153,8 @@ class Roofline(DispatchMode):
                 memory.operator(known, args, kwargs, out, rank.clock, backward)
             elif backward != memory.backward or memory.clock is not rank.clock or type(args[0]) is _Parameter:
                 memory.viewed(args, rank.clock, backward)
-        if self._fusing is not None and (known.reads or moves):
-            self._fusing.end()
-        if known.free or moves:
-            pass
-        elif self._fusing is None or not self._fusing.takes(known, args, kwargs, out, backward):
+        takes_time = not known.free and not moves
+        if takes_time and not (self._fusing and self._fusing.takes(known, args, kwargs, out, backward)):
             cost = known.costs.get(key) if remembered is None else remembered.cost
             if cost is None:
                 cost = self._cost(known, args, kwargs, out)
