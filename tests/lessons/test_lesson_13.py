@@ -96,6 +96,20 @@ def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
     assert (max(peaks) - peaks[0]) / 1e6 == pytest.approx(key["extra_mb"], abs=0.05)
 
 
+@pytest.mark.long
+def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[str, Any]) -> None:
+    world, parts = labkit.virtual(8, gpu="h100", link="pcie5"), []
+    for stage in range(3):
+        lanes = lane_times(labkit.run(answers["two_steps"], stage, on=world, echo=False).timeline)
+        parts.append((lanes.compute_ns[0] / 1e6, (lanes.either_ns[0] - lanes.compute_ns[0]) / 1e6))
+    (ddp, sent), (one, sent_by_one), (two, sent_by_two) = parts
+    text = source_of("13").cells
+    said = " ".join(cell.source.replace("\n", " ") for cell in text if cell.kind == "markdown")
+    assert f"are {ddp:.1f} ms of computing and {sent:.1f} ms of communication that nothing hides" in said
+    assert f"cost {sent_by_one - sent:.1f} ms. The other {one - ddp:.1f} ms are *copying*" in said
+    assert f"leaves {sent_by_two:.1f} ms of communication unhidden, and copies for {two - ddp:.1f} ms" in said
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
