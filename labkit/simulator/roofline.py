@@ -162,15 +162,18 @@ class Roofline(DispatchMode):
                     remembered.cost = cost
                 elif key is not None:
                     known.costs[key] = cost
-            if self._what_if is not None:
-                share = self._what_if.share(rank, sys._getframe(1), known.name, (args, kwargs, out))
-                if not share:
-                    return out
-                cost = (cost[0] * share, *cost[1:4], math.ceil(cost[4] * share))
-            self._charge(known.name, cost, backward)
+            charged = cost if self._what_if is None else self._otherwise(known.name, cost, (args, kwargs, out))
+            if charged is not None:
+                self._charge(known.name, charged, backward)
         if known.reads and (self._what_if is None or not self._what_if.reads(sys._getframe(1))):
             rank.meet(call=known.name)
         return out
+
+    def _otherwise(self, name: str, cost: Cost, values: Any) -> Cost | None:
+        """Return what an operator costs in a run in which one thing is otherwise, None for nothing."""
+        assert self._what_if is not None
+        share = self._what_if.share(self._rank, sys._getframe(2), name, values)
+        return (cost[0] * share, *cost[1:4], math.ceil(cost[4] * share)) if share else None
 
     def record(self, known: Operator, cost: Cost, args: Any, out: Any) -> None:
         """Note an operator that was not dispatched: what it used and made, and its time.
