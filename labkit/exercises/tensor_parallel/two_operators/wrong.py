@@ -55,3 +55,17 @@ def leave(x, group=None):
     return total
 """,
 )
+changed(
+    "the gradient in place",
+    "the gradient given was changed",
+    *enter_by("x.view_as(x)", "summed_in_place(gradient, ctx.group)"),
+    (
+        "def enter(",
+        """def summed_in_place(total, group):
+    dist.all_reduce(total, group=group)
+    return total
+
+
+def enter(""",
+    ),
+)
