@@ -16,7 +16,7 @@
 # Data parallelism copies a model, a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or
 # a single token takes too long, the matrix itself has to be cut.
 #
-# By the end, every layer of your GPT lies on several ranks, it trains to the same loss, and you know why most people stop at
+# By the end, every block of your GPT lies on several ranks, it trains to the same loss, and you know why most people stop at
 # one machine.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
@@ -225,7 +225,9 @@ class ParallelMLP(nn.Module):
 
 
 class ParallelAttention(nn.Module):
-    """What `labkit.models.Block.attention` computes, with this rank's heads, `my_part` of them; else as ParallelMLP.
+    """What `labkit.models.Block.attention` computes. This rank has its heads, `my_part` of them.
+
+    What is said of ParallelMLP holds here, too.
 
     Raises:
         ValueError: If the group has more ranks than there are heads.
@@ -287,8 +289,8 @@ class ParallelBlock(nn.Module):
 # %% [markdown]
 # ## 4 The vocabulary
 #
-# A small model's largest matrix is the embedding, with a row for each word of the vocabulary. Cut it by rows: each word is
-# known to one rank, and the others contribute zeros to a sum.
+# The embedding has a row for each word of the vocabulary. Cut it by rows: each word is known to one rank, and the others
+# contribute zeros to a sum.
 #
 # The same matrix makes the **logits** at the end (the two are *tied*), so each rank has the logits of *its* words. For a text
 # of 8192 tokens and Llama 3's 128,256 words, all logits are 4.2 GB in float32. Nobody has to gather them. Cross-entropy needs
@@ -329,7 +331,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 
     Args:
         logits: Of this rank's tokens, shape (N, len(my_part(vocabulary))).
-        targets: Tokens of the whole vocabulary or IGNORED, the same on every rank, shape (N,).
+        targets: Words of the whole vocabulary or IGNORED, at least one a word; the same on every rank, shape (N,).
     """
     # BEGIN SOLUTION parallel_vocabulary
     mine = my_part(vocabulary, group)
@@ -578,7 +580,8 @@ labkit.answer("clip_alone", "norms drift apart")
 # a part, the others whole activations. After the last matrix all is whole. What a plan costs, forward and backward, is what
 # `step_seconds(matrices, splits, machine)` returns; its docstring lists the collectives.
 #
-# One chain has 24 matrices: 282 billion plans, and the fastest of them does not fit in memory. Your function has 10 s a case.
+# One chain has 24 matrices: 282 billion plans. In two cases the fastest plan does not fit in memory. Your function has 16 s for
+# all four.
 
 
 # %% tags=["given"]
@@ -706,8 +709,8 @@ def scatter_tokens(x: Tensor, group: Group = None) -> Tensor:
 class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank.
 
-    Outside, random numbers go on as if neither it nor anything inside had been there. Each `with` goes on where the one
-    before ended. Equal seeds give equal numbers in every run.
+    Whatever is drawn inside, and whether it ends with an error or not: outside, the same numbers are drawn as without
+    it. Each `with` goes on where the one before ended. The seed and the rank alone decide where the first one starts.
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:
@@ -746,11 +749,17 @@ labkit.predict("tokens_apart_mb", 1.9, unit="MB")
 from labkit.timeline.memory import memory_peaks
 
 
+def gathered_before(x, group=None):
+    return x  # so that forward finds the shape of all tokens in x, before it enters and after
+
+
 def one_step(sequence):
     global enter, leave  # ParallelBlock calls what these names stand for
-    if sequence:
-        enter, leave = gather_tokens, scatter_tokens
     block = ParallelBlock(Block(256, num_heads=8))
+    if sequence:
+        enter, leave = gathered_before, scatter_tokens
+        for part in (block.attention, block.mlp):
+            part.register_forward_pre_hook(lambda part, x: gather_tokens(*x))
     x = torch.randn(4, 256 // (dist.get_world_size() if sequence else 1), 256, requires_grad=True)
     block(x).sum().backward()
 
@@ -799,11 +808,13 @@ def balanced_places(num_tokens: int) -> Tensor:
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
     """Return causal attention of this rank's queries over all tokens' keys and values, shape (B, H, T/N, K).
 
-    A rank sends to the next rank only, and no collective of torch.distributed is called. Gradients are not asked for.
+    A rank sends to the next rank only: keys, values and places, N - 1 times. No collective of torch.distributed is
+    called. However many ranks there are, a rank holds no more of the others' keys and values than the lot that came
+    last and the one that is coming, and no sums or scores of earlier lots but their totals. No gradients are needed.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K).
-        places: Which tokens these are, ascending; whichever: nobody else knows another rank's places.
+        places: Which tokens these are, ascending. They may be any: a rank does not know those of the others.
     """
     # BEGIN SOLUTION ring_attention
     rank, size = dist.get_rank(), dist.get_world_size()

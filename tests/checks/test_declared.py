@@ -54,6 +54,15 @@ def test_right_results_pass() -> None:
     assert verdict(exercise(OWN), *[total(CASE)] * 3).passed
 
 
+def test_what_was_computed_in_a_narrower_dtype_is_told_of_that() -> None:
+    exact = torch.tensor([1.0, 2.0 / 3], dtype=torch.float64)
+    of = exercise(oracle=lambda case: [{"out": {"sum": exact}}] * case.world_size)
+    said = verdict(of, *[exact.float().double()] * 3)
+    assert not said.passed and not said.mistake
+    assert said.message.endswith("something was computed in a narrower dtype than torch.float64.")
+    assert (said.expected, said.got) == ("0.6666666666666666", "0.6666666865348816")
+
+
 def test_a_wrong_result_has_the_name_of_the_mistake_that_gives_it_and_the_sentence_with_numbers() -> None:
     said = verdict(exercise(NEVER, OWN), *(values["x"] for values in CASE.inputs))  # type: ignore[arg-type]
     assert (said.mistake, said.hint, said.rank) == ("own", "This is your own.", 0)

@@ -10,8 +10,8 @@ from labkit.checks.groups import group_of
 from labkit.checks.values import tensor
 
 NO_GRADIENT = (
-    "No gradient came back. Autograd does not see dist.*: write forward and backward as a torch.autograd.Function, "
-    "and call its apply()."
+    "No gradient came back: something is detached, or dist.* was called outside a Function, where autograd does not "
+    "see it. Write forward and backward as a torch.autograd.Function, and call its apply()."
 )
 
 

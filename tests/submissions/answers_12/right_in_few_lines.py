@@ -177,12 +177,14 @@ def balanced_places(num_tokens):
 
 def ring_attention(q, k, v, places):
     size, rank = dist.get_world_size(), dist.get_rank()
-    outs, sums, where = [], [], places
+    out, sums, where = 0, torch.tensor(-torch.inf), places
     for step in range(size):
         scores = (q @ k.transpose(-1, -2)) / q.shape[-1] ** 0.5
         scores = scores.masked_fill(where > places[:, None], -torch.inf)
-        sums.append(scores.logsumexp(-1, keepdim=True))
-        outs.append(scores.softmax(-1).nan_to_num(0.0) @ v)
+        new = scores.logsumexp(-1, keepdim=True)
+        both = torch.logaddexp(sums, new)
+        out = out * (sums - both).exp() + scores.softmax(-1).nan_to_num(0.0) @ v * (new - both).exp()
+        sums = both
         if step + 1 < size:
             packed = torch.cat([k.flatten(), v.flatten(), where.to(k.dtype)])
             sent = dist.isend(packed, (rank + 1) % size)
@@ -191,4 +193,4 @@ def ring_attention(q, k, v, places):
             sent.wait()
             k, v = received[: k.numel()].view_as(k), received[k.numel() : 2 * k.numel()].view_as(v)
             where = received[2 * k.numel() :].long()
-    return (torch.stack(sums).softmax(0) * torch.stack(outs)).sum(0)
+    return out

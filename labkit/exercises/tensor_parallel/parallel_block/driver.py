@@ -11,7 +11,7 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.groups import in_group, my_group
 from labkit.checks.values import number, tensor, text
-from labkit.exercises.tensor_parallel.on_ranks import through
+from labkit.exercises.tensor_parallel.on_ranks import numbers_held, through
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -29,10 +29,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
         module = cast(nn.Module, functions[name](first, second, *more, **keywords))
     except ValueError as error:
         return {"raised": str(error)[:200]}
-    found: dict[str, Value] = {
-        "raised": "", **through(module, tensor(inputs, "x"), tensor(inputs, "gradient"))
-    }  # fmt: skip
-    found["numel"] = sum(each.numel() for each in module.parameters())
+    found: dict[str, Value] = {"raised": "", "held": numbers_held(module)}
+    found |= through(module, tensor(inputs, "x"), tensor(inputs, "gradient"))
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.grad is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from labkit.checks import values
 from labkit.checks.case import Case, Failure, Got, Value, Values
@@ -20,11 +20,29 @@ from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.tensor_parallel.members import NO_GRADIENT, part
-from labkit.exercises.tensor_parallel.parallel_block.driver import drive, layers_of
-
-MLP, ATTENTION = "ParallelMLP", "ParallelAttention"
-LR = 0.1
+from labkit.exercises.tensor_parallel.members import NO_GRADIENT
+from labkit.exercises.tensor_parallel.parallel_block.driver import drive
+from labkit.exercises.tensor_parallel.parallel_block.parts import (
+    ATTENTION,
+    LR,
+    MLP,
+    entered_late,
+    expected,
+    gradient_again,
+    group_ignored,
+    most_numbers,
+    other_biases,
+    other_step,
+    own,
+    own_and_bias,
+    own_gradient,
+    put_part,
+    put_together,
+    refused,
+    rest_lost,
+    units,
+    untrained,
+)
 
 
 def block_case(
@@ -41,7 +59,7 @@ def block_case(
         heads: How many; the width is theirs together.
         head_width: Of each.
         hidden: Units of an MLP.
-        groups: Ranks that share a copy; None is all.
+        groups: Ranks that share a copy, and work on a batch of their own; None is all.
         apart: Each rank's layers are right in its own part alone; what others need of them are other numbers.
     """
     width = heads * head_width
@@ -55,182 +73,48 @@ def block_case(
         drawn("second", width, middle[1], scale=middle[1] ** -0.5), drawn("second bias", width),
     ]  # fmt: skip
     inputs: dict[str, Value] = {
-        "part": which, "num_heads": heads, "layers": layers, "lr": LR, "x": drawn("x", 2, 5, width),
-        "gradient": drawn("gradient", 2, 5, width), "again": drawn("again", 2, 5, width),
+        "part": which, "num_heads": heads, "layers": layers, "lr": LR,
     }  # fmt: skip
     if groups is not None:
         inputs["groups"] = [list(each) for each in groups]
-    case = Case(name, world_size, (inputs,) * world_size)
+    batches: list[dict[str, Value]] = [
+        {key: drawn(f"{key} of batch {batch}", 2, 5, width) for key in ("x", "gradient", "again")}
+        for batch in range(len(groups or [0]))
+    ]
+    of_rank = {rank: batch for batch, ranks in enumerate(groups or [range(world_size)]) for rank in ranks}
+    case = Case(name, world_size, tuple({**inputs, **batches[of_rank[rank]]} for rank in range(world_size)))
     if not apart:
         return case
-    return Case(name, world_size, tuple({**inputs, "layers": _apart(case, rank, seed)} for rank in range(world_size)))
+    return replace(case, inputs=tuple({**x, "layers": _apart(case, n, seed)} for n, x in enumerate(case.inputs)))
 
 
 def _apart(case: Case, rank: int, seed: int) -> list[Value]:
     """Return the layers of a case with another's numbers beside a rank's own part; a bias that is added once stays."""
     whole = cast("list[Tensor]", case.inputs[0]["layers"])
-    own = _units(case, rank)
+    mine = units(case, rank)
     layers = [
         normal(part_of(seed, "rank", rank, place), *each.shape, dtype=each.dtype) / 2
         for place, each in enumerate(whole[:3])
     ]
-    _put_part(whole, layers, own)
+    put_part(whole, layers, mine)
     return [*layers, whole[3]]
-
-
-def _units(case: Case, rank: int) -> slice:
-    """Return which rows of the first layer (of each third, for attention) and columns of the second are a rank's."""
-    inputs = case.inputs[0]
-    units = cast("list[Tensor]", inputs["layers"])[2].shape[1]
-    if values.text(inputs, "part") == MLP:
-        return part(units, case, rank)
-    heads = values.integer(inputs, "num_heads")
-    mine = part(heads, case, rank)
-    return slice(mine.start * (units // heads), mine.stop * (units // heads))
-
-
-def _put_part(source: Sequence[Tensor], target: Sequence[Tensor], own: slice) -> None:
-    """Copy a part of both layers, the last bias left out."""
-    thirds = len(source[0]) // source[2].shape[1]
-    for place in range(2):  # weight and bias of the first layer: q, k and v one after another, or one
-        for third, into in zip(source[place].chunk(thirds), target[place].chunk(thirds), strict=True):
-            into[own] = third[own]
-    target[2][:, own] = source[2][:, own]
-
-
-def _computed(which: str, tensors: list[Tensor], x: Tensor, num_heads: int) -> Tensor:
-    """Return what an MLP, or attention, with these weights computes; a part's weights give a part's partial sum."""
-    first, bias, second, after = tensors
-    middle = functional.linear(x, first, bias)
-    if which == MLP:
-        return functional.linear(functional.gelu(middle), second, after)
-    q, k, v = (each.view(*each.shape[:2], num_heads, -1).transpose(1, 2) for each in middle.chunk(3, dim=-1))
-    mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return functional.linear(mixed.transpose(1, 2).flatten(2), second, after)
-
-
-def _layers(case: Case) -> list[Tensor]:
-    """Return the whole layers: each part as the rank has it whose part it is."""
-    found = _given_layers(case, 0)
-    for rank in group_of(case, 0):
-        _put_part(_given_layers(case, rank), found, _units(case, rank))
-    return [each.requires_grad_() for each in found]
-
-
-def _given_layers(case: Case, rank: int) -> list[Tensor]:
-    return [each.detach().clone() for layer in layers_of(case.inputs[rank]) for each in layer.parameters()]
-
-
-def _refused(case: Case, rank: int) -> bool:
-    inputs = case.inputs[0]
-    return values.text(inputs, "part") == ATTENTION and len(group_of(case, rank)) > values.integer(inputs, "num_heads")
-
-
-def expected(case: Case) -> list[Values]:
-    """Return what each rank gets: what one process computes with the whole layers."""
-    inputs, layers = case.inputs[0], _layers(case)
-    which, heads = values.text(inputs, "part"), values.integer(inputs, "num_heads")
-    x = values.tensor(inputs, "x").clone().requires_grad_()
-    out = _computed(which, layers, x, heads)
-    torch.autograd.backward(out, values.tensor(inputs, "gradient"))
-    with torch.no_grad():
-        stepped = [each - LR * each.grad for each in layers if each.grad is not None]
-        again = _computed(which, stepped, values.tensor(inputs, "again"), heads)
-    right: Values = {"out": out.detach(), "kept": x.detach(), "gradient": x.grad, "again": again}
-    return [{} if _refused(case, rank) else right for rank in range(case.world_size)]
 
 
 def structure(case: Case) -> list[object]:
     """Return what results look like; a refusal is a text alone."""
-    more = {"raised": str, "numel": int, "layers_kept": bool}
+    more = {"raised": str, "held": int, "layers_kept": bool}
     return [{**right, **more} if right else {"raised": str} for right in expected(case)]
-
-
-def _own(case: Case, rank: int, *, mixed_up: str = "", summed: bool = False) -> Tensor:
-    """Return a rank's partial sum without bias, or the sum of the parts that all ranks would compute.
-
-    Args:
-        case: What is asked.
-        rank: Whose.
-        mixed_up: "rows" takes consecutive rows of q, k and v, "columns" the first columns of `out` on every rank.
-        summed: Whether all parts of the rank's group are added up.
-    """
-    if summed:
-        return torch.stack([_own(case, each, mixed_up=mixed_up) for each in group_of(case, rank)]).sum(0)
-    inputs, (first, bias, second, _) = case.inputs[rank], _given_layers(case, rank)
-    which, heads = values.text(inputs, "part"), values.integer(inputs, "num_heads")
-    mine = part(second.shape[1] if which == MLP else heads, case, rank)
-    count = mine.stop - mine.start
-    each = 1 if which == MLP else second.shape[1] // heads
-    columns = slice(mine.start * each, mine.stop * each)
-    if which == MLP:
-        first, bias = first[columns], bias[columns]
-    elif mixed_up == "rows":
-        rows = slice(3 * columns.start, 3 * columns.stop)
-        first, bias = first[rows], bias[rows]
-    else:
-        first, bias = (torch.cat([third[columns] for third in whole.chunk(3)]) for whole in (first, bias))
-    if mixed_up == "columns":
-        columns = slice(0, count * each)
-    tensors = [first, bias, second[:, columns], torch.zeros_like(second[:, 0])]
-    return _computed(which, tensors, values.tensor(inputs, "x"), count)
-
-
-def _right(case: Case, rank: int, key: str) -> Tensor:
-    return values.tensor(expected(case)[rank], key)
-
-
-def _last_bias(case: Case) -> Tensor:
-    return _layers(case)[3].detach()
-
-
-def _other_biases(case: Case, rank: int, count: Callable[[int], int]) -> Tensor:
-    """Return the result with so many times the last bias, of N ranks."""
-    return _right(case, rank, "out") + (count(len(group_of(case, rank))) - 1) * _last_bias(case)
-
-
-def _mixed_up(case: Case, rank: int, what: str) -> Tensor:
-    return _own(case, rank, mixed_up=what, summed=True) + _last_bias(case)
-
-
-def _own_gradient(case: Case, rank: int) -> Tensor:
-    x = values.tensor(case.inputs[rank], "x").clone().requires_grad_()
-    partial = _own(Case(case.name, case.world_size, tuple({**each, "x": x} for each in case.inputs)), rank)
-    return torch.autograd.grad(partial, x, values.tensor(case.inputs[rank], "gradient"))[0]
-
-
-def _untrained(case: Case, rank: int) -> Tensor:
-    inputs, layers = case.inputs[0], [each.detach() for each in _layers(case)]
-    which, heads = values.text(inputs, "part"), values.integer(inputs, "num_heads")
-    return _computed(which, layers, values.tensor(inputs, "again"), heads)
-
-
-def _other_step(case: Case, rank: int, times: Callable[[int], float]) -> Tensor:
-    """Return the result after a step in which the bias goes further by so many steps, of N ranks."""
-    gradient = values.tensor(case.inputs[0], "gradient").flatten(0, 1).sum(0)
-    return _right(case, rank, "again") - LR * gradient * times(len(group_of(case, rank)))
-
-
-def most_numbers(case: Case, rank: int) -> int:
-    """Return how many numbers a rank's part has, both biases included."""
-    first, _, second, after = _layers(case)
-    heads = values.integer(case.inputs[0], "num_heads")
-    is_mlp = values.text(case.inputs[0], "part") == MLP
-    mine = part(second.shape[1] if is_mlp else heads, case, rank)
-    units = (mine.stop - mine.start) * (1 if is_mlp else second.shape[1] // heads)
-    numbers: int = units * ((1 if is_mlp else 3) * (first.shape[1] + 1) + second.shape[0]) + after.numel()
-    return numbers
 
 
 def _refusals(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what was refused without need, and what was not."""
     for rank, came in enumerate(got):
         raised = values.text(came, "raised")
-        if _refused(case, rank) and not raised:
+        if refused(case, rank) and not raised:
             heads, size = values.integer(case.inputs[0], "num_heads"), len(group_of(case, rank))
             text = f"{heads} heads for {size} ranks: ValueError was expected on rank {rank}, none was raised."
             yield Finding(_NO_REFUSAL, text, rank=rank)
-        elif raised and not _refused(case, rank):
+        elif raised and not refused(case, rank):
             yield Finding(_NEEDLESS, f"Rank {rank} raised ValueError: {raised}", rank=rank)
 
 
@@ -242,25 +126,29 @@ def _changed_layers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator
 
 def _kept_too_much(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, came in enumerate(got):
-        if "numel" in came and values.integer(came, "numel") > most_numbers(case, rank):
-            text = f"Rank {rank} holds {came['numel']} numbers as parameters, its part has {most_numbers(case, rank)}."
-            yield Finding(_KEPT, text, rank=rank)
+        held, most = values.integer(came, "held") if "held" in came else 0, most_numbers(case, rank)
+        if held > most:
+            ranks = group_of(case, rank)
+            in_all = sum(values.integer(got[each], "held") for each in ranks)
+            other_cut = in_all <= sum(most_numbers(case, each) for each in ranks)
+            text = f"Rank {rank} keeps {held} numbers, its part has {most}."
+            yield Finding(_CUT if other_cut else _KEPT, text, rank=rank)
 
 
 def _must_refuse(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the cut leaves a rank without heads, so that a failure is that nobody refused."""
-    return isinstance(got, Failure) and any(_refused(case, rank) for rank in range(case.world_size))
+    return isinstance(got, Failure) and any(refused(case, rank) for rank in range(case.world_size))
 
 
 def least(case: Case) -> dict[int, Bytes]:
     """Return what must travel: a partial sum of each rank, and a gradient."""
-    if any(_refused(case, rank) for rank in range(case.world_size)):
+    if any(refused(case, rank) for rank in range(case.world_size)):
         return {}
     return both_ways(range(case.world_size), 2 * math.prod(values.tensor(case.inputs[0], "x").shape))
 
 
-_KEPT, _LAYERS, _NO_REFUSAL, _NEEDLESS = (
-    "keeps more than its part", "the layers given were changed", "no refusal", "a needless refusal",
+_KEPT, _CUT, _LAYERS, _NO_REFUSAL, _NEEDLESS = (
+    "keeps more than its part", "another cut", "the layers given were changed", "no refusal", "a needless refusal",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -281,39 +169,64 @@ EXERCISE = declared(
     mistakes=(
         Mistake("bias on every rank",
                 "The result contains the second layer's bias once per rank. Add it after the sum, or on one rank only.",
-                {"out": partial(_other_biases, count=lambda n: n)}),
+                {"out": partial(other_biases, count=lambda n: n)}),
         Mistake("no bias", "The second layer's bias is missing in the result.",
-                {"out": partial(_other_biases, count=lambda n: 0)}),
-        Mistake("not summed", "The result is this rank's partial sum: `leave` it.",
-                {"out": (_own, lambda case, rank: _own(case, rank) + _last_bias(case))}),
+                {"out": partial(other_biases, count=lambda n: 0)}),
+        Mistake("group ignored",
+                "The result is made as if all ranks shared one copy. Hand the group on: to my_part, enter and leave.",
+                {"out": tuple(partial(group_ignored, cut=cut, added=added)
+                              for cut, added in ((True, True), (False, True), (True, False)))}),
+        Mistake("not summed", "The result is this rank's partial sum: `leave` it.", {"out": (own, own_and_bias)}),
+        Mistake("the rest is lost",
+                "Nobody computes the units, or heads, that are left over where the count does not divide: cut with "
+                "my_part.", {"out": rest_lost}),
         Mistake("wrong half of q, k and v",
                 "You took consecutive rows of qkv.weight. It is q on top of k on top of v: take this rank's heads out "
-                "of each third (chunk(3)), of the bias, too.", {"out": partial(_mixed_up, what="rows")}),
+                "of each third (chunk(3)), of the bias, too.", {"out": partial(put_together, how="rows")}),
         Mistake("wrong columns of out",
                 "The columns of out.weight belong to the heads: rank 1's heads meet the columns after rank 0's.",
-                {"out": partial(_mixed_up, what="columns")}),
+                {"out": partial(put_together, how="columns")}),
+        Mistake("later tokens seen", "Queries see later tokens. Attention is causal: is_causal=True.",
+                {"out": partial(put_together, how="later")}),
+        Mistake("q, k and v mixed up",
+                "Your part of qkv makes q of all your heads, then k, then v: chunk(3, dim=-1) first, then take the "
+                "heads apart.", {"out": partial(put_together, how="by head")}),
+        Mistake("heads and tokens mixed up",
+                "What attention returns has shape (B, H, T, K). Put heads beside K, transpose(1, 2), before you join "
+                "them.", {"out": partial(put_together, how="flat")}),
+        Mistake("scores scaled otherwise",
+                "Scores are divided by the root of *one head's* width, on however many ranks.",
+                {"out": (partial(put_together, how="whole width"), partial(put_together, how="share of it"))}),
         Mistake("gradient not reduced", "The gradient of x is this rank's own. `enter` x before the first layer.",
-                {"gradient": _own_gradient}),
+                {"gradient": own_gradient}),
+        Mistake("entered too late",
+                "You enter what the first layer made. Each rank has other units there, so their gradients are not to "
+                "be added up: `enter` x, before the first layer.", {"gradient": entered_late}),
         Mistake("gradient reduced again", "The gradient of x is N times too large: somewhere it is reduced twice.",
-                {"gradient": lambda case, rank: len(group_of(case, rank)) * _right(case, rank, "gradient")}),
+                {"gradient": gradient_again}),
         Mistake("a step changes nothing",
                 "After a step of SGD the module computes what it did before: its tensors are not parameters. Wrap "
-                "them in nn.Parameter, and cut with detach().", {"again": _untrained}),
+                "them in nn.Parameter, and cut with detach().", {"again": untrained}),
+        Mistake("the bias takes no step",
+                "After a step the second layer's bias is what it was before. It is trained, too: an nn.Parameter.",
+                {"again": partial(other_step, times=lambda n: -1)}),
         Mistake("the bias takes another step",
                 "After a step the bias is off: its parts on all ranks must add up to the whole bias before and after "
                 "it. A bias divided by N takes a step that is divided, too.",
-                {"again": (partial(_other_step, times=lambda n: 1 / n - 1),
-                           partial(_other_step, times=lambda n: n - 1))}),
+                {"again": (partial(other_step, times=lambda n: 1 / n - 1),
+                           partial(other_step, times=lambda n: n - 1))}),
         Mistake(_KEPT,
-                "This rank holds more than its part. Copy its rows or columns (clone()), and keep no reference to the "
-                "whole layer as a submodule."),
+                "This rank keeps more in memory than its part. Copy its rows or columns, [mine].clone(): a slice of a "
+                "copy keeps the whole copy, and so does a list, a buffer or a submodule with the layer in it."),
+        Mistake(_CUT, "Another rank should have some of that: cut with my_part, whose parts differ by at most one."),
         Mistake(_LAYERS,
                 "The layers that were given hold other numbers after the step: your parameters are views of them. "
                 "Take a clone()."),
         Mistake(_NO_REFUSAL,
                 "With more ranks than heads a rank would have none: raise a ValueError that says both numbers.",
                 seen=_must_refuse, certain=True),
-        Mistake(_NEEDLESS, "This can be cut: heads need not divide evenly, and an MLP has no heads."),
+        Mistake(_NEEDLESS,
+                "This can be cut. Count the ranks of the *group*; heads need not divide evenly; an MLP has no heads."),
         Mistake(NOTHING, NO_GRADIENT),
     ),
     visible=(
@@ -322,7 +235,8 @@ EXERCISE = declared(
         block_case("an MLP of 7 hidden units on 3 ranks", 1213, 3, MLP, hidden=7),
         block_case("5 heads on 3 ranks", 1214, 3, ATTENTION, heads=5),
         block_case("2 heads on 3 ranks", 1215, 3, ATTENTION, heads=2),
-        block_case("4 ranks, an MLP on each two", 1216, 4, MLP, groups=[[0, 1], [2, 3]]),
+        block_case("4 ranks, an MLP and a batch on each two", 1216, 4, MLP, groups=[[0, 1], [2, 3]]),
+        block_case("4 ranks, 2 heads and a batch on each two", 1217, 4, ATTENTION, heads=2, groups=[[0, 1], [2, 3]]),
     ),
     hints=(
         "Draw both weights as PyTorch stores them, (out, in). Which rows of the first and which columns of the second "

@@ -85,3 +85,88 @@ changed(
         "functional.gelu(functional.linear(enter(x.detach(), self.group),",
     ),
 )
+
+PART, HEADS = "self.group, mine = group, my_part(up.out_features, group)", "my_part(num_heads, group)"
+for name, group, part in (
+    ("no group anywhere", "None", "None"), ("added up over all", "None", "group"), ("cut for all", "group", "None")
+):  # fmt: skip
+    changed(name, "group ignored", (PART, f"self.group, mine = {group}, my_part(up.out_features, {part})"))
+changed(
+    "attention of all ranks",
+    "a needless refusal",
+    ("size = dist.get_world_size(group)", "size = dist.get_world_size()"),
+)
+changed("attention added up over all", "group ignored", ("self.width, heads = group,", "self.width, heads = None,"))
+FLOOR = """(lambda count, group: slice(
+            dist.get_rank(group) * (count // dist.get_world_size(group)),
+            (dist.get_rank(group) + 1) * (count // dist.get_world_size(group)),
+        ))"""
+CEIL = """(lambda count, group: slice(
+            min(count, dist.get_rank(group) * -(-count // dist.get_world_size(group))),
+            min(count, (dist.get_rank(group) + 1) * -(-count // dist.get_world_size(group))),
+        ))"""
+changed("count // N each", "the rest is lost", (PART, PART.replace("my_part", FLOOR)))
+changed("the last has the rest", "another cut", (PART, PART.replace("my_part", CEIL)))
+CAUSAL = "functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
+changed("not causal", "later tokens seen", (CAUSAL, CAUSAL.replace(", is_causal=True", "")))
+changed(
+    "root of the whole width",
+    "scores scaled otherwise",
+    (CAUSAL, CAUSAL.replace("True", "True, scale=x.shape[-1] ** -0.5")),
+)
+changed(
+    "root of a share of the width",
+    "scores scaled otherwise",
+    (CAUSAL, CAUSAL.replace("True", "True, scale=(x.shape[-1] / q.shape[1]) ** -0.5")),
+)
+changed(
+    "q, k and v of each head",
+    "q, k and v mixed up",
+    (
+        "(each.unflatten(-1, (-1, self.width)).transpose(1, 2) for each in qkv.chunk(3, dim=-1))",
+        "qkv.unflatten(-1, (-1, 3, self.width)).permute(3, 0, 2, 1, 4)",
+    ),
+)
+changed(
+    "not transposed back",
+    "heads and tokens mixed up",
+    ("mixed.transpose(1, 2).flatten(2)", "mixed.reshape(*x.shape[:2], -1)"),
+)
+changed(
+    "enters hidden units",
+    "entered too late",
+    (
+        "functional.gelu(functional.linear(enter(x, self.group), self.up, self.up_bias))",
+        "functional.gelu(enter(functional.linear(x, self.up, self.up_bias), self.group))",
+    ),
+)
+BIAS_KEPT = "self.bias = nn.Parameter(down.bias.detach().clone())"
+changed(
+    "the bias a buffer",
+    "the bias takes no step",
+    (BIAS_KEPT, 'self.register_buffer("bias", down.bias.detach().clone())'),
+)
+for name, more in (
+    ("the layers in a list", "self.kept = [up, down]"),
+    ("copies in a list", "self.kept = [up.weight.detach().clone()]"),
+    ("the whole in a buffer", 'self.register_buffer("whole", up.weight.detach().clone())'),
+    ("the whole in a function", "self.cut = (lambda whole: lambda: whole)(up.weight)"),
+):
+    changed(name, "keeps more than its part", (BIAS_KEPT, f"{BIAS_KEPT}\n        {more}"))
+changed(
+    "a slice of a copy",
+    "keeps more than its part",
+    ("up.weight.detach()[mine].clone()", "up.weight.detach().clone()[mine]"),
+)
+WRONG.right(
+    "shape before enter",
+    """
+class ParallelAttention(ParallelAttention):
+    def forward(self, x):
+        batch, tokens, _ = x.shape
+        qkv = functional.linear(enter(x, self.group), self.qkv, self.qkv_bias).view(batch, tokens, 3, -1, self.width)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        return leave(mixed.reshape(batch, tokens, -1) @ self.out.T, self.group) + self.bias
+""",
+)

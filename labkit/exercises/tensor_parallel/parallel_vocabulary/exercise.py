@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from labkit.checks import draws, values
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.declared import Mistake, Way, declared, tensor_result
+from labkit.checks.declared import Mistake, declared, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
-from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.tensor_parallel.members import NO_GRADIENT, given, part
+from labkit.exercises.tensor_parallel.members import NO_GRADIENT, part
 from labkit.exercises.tensor_parallel.parallel_vocabulary.driver import drive
+from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
+    EMBED,
+    LOSS,
+    clamped,
+    counts,
+    expected,
+    first_row,
+    found_here,
+    half_masked,
+    largest_for_ignored,
+    local_losses,
+    losses,
+    maxima_of_their_own,
+    maximum_subtracted,
+    modulo,
+    not_below,
+    nothing_summed,
+    own_softmax,
+    rows_of_all,
+    summed,
+    table_of_all,
+    through_the_maximum,
+    times_too_often,
+    tokens_of,
+    unshifted,
+    without_ignored_logits,
+    without_word_0,
+)
 from labkit.models import IGNORED
 
-EMBED, LOSS = "embed", "cross_entropy"
-MOST_NUMBERS, NUMBER_BYTES = 4, 8
+MOST_NUMBERS, NUMBER_BYTES, WIDTH = 4, 8, 6
 
 
 def vocabulary_case(
     name: str, seed: int, world_size: int, which: str, vocabulary: int, *, ignored: int = 0, largest: float = 1.0,
-    groups: list[list[int]] | None = None,
+    groups: list[list[int]] | None = None, largest_of_last: float = 0.0,
 ) -> Case:  # fmt: skip
     """Return a case of parallel_vocabulary.
 
@@ -39,124 +65,38 @@ def vocabulary_case(
         vocabulary: How many tokens there are.
         ignored: How many of 12 targets do not count.
         largest: How large logits are, about.
-        groups: Ranks that share a vocabulary; None is all.
+        groups: Ranks that share a vocabulary, and work on a batch of their own; None is all.
+        largest_of_last: How large the last group's logits are, where that is another size.
     """
     shared: dict[str, Value] = {"groups": [list(each) for each in groups]} if groups else {}
     whole = Case(name, world_size, (shared,) * world_size)
-    generator = draws.generator(part_of(seed, "tokens"))
-    tokens = torch.randint(0, vocabulary, (3, 4), generator=generator)
-    if which == LOSS:
-        tokens = tokens.flatten()
-        tokens[torch.randperm(12, generator=generator)[:ignored]] = IGNORED
-    gradient = normal(part_of(seed, "gradient"), 3, 4, 6, dtype=torch.float64)
+    batches = [_drawn_tokens(part_of(seed, "batch", n), which, vocabulary, ignored) for n in range(len(groups or [0]))]
+    gradient = normal(part_of(seed, "gradient"), 3, 4, WIDTH, dtype=torch.float64)
     inputs: list[Values] = []
     for rank in range(world_size):
         mine = part(vocabulary, whole, rank)
         size = mine.stop - mine.start
-        shape = (size, 6) if which == EMBED else (12, size)
+        shape = (size, WIDTH) if which == EMBED else (12, size)
+        of_last = groups is not None and rank in groups[-1]
+        scale = largest_of_last if of_last and largest_of_last else largest
+        tokens = batches[next(n for n, ranks in enumerate(groups or [range(world_size)]) if rank in ranks)]
         more: dict[str, Value] = {"function": which, "tokens": tokens, "vocabulary": vocabulary}
-        more["part"] = normal(part_of(seed, "rank", rank), *shape, scale=largest, dtype=torch.float64)
+        more["part"] = normal(part_of(seed, "rank", rank), *shape, scale=scale, dtype=torch.float64)
         more["gradient"] = gradient if which == EMBED else torch.tensor(2.0, dtype=torch.float64)
         inputs.append({**whole.inputs[rank], **more})
     return Case(name, world_size, tuple(inputs))
 
 
-def _tokens(case: Case) -> Tensor:
-    return given(case, 0, "tokens")
-
-
-def _whole(case: Case, rank: int) -> Tensor:
-    """Return the whole table, or the whole logits, of a rank's group."""
-    dim = 0 if case.inputs[rank]["function"] == EMBED else 1
-    return torch.cat([given(case, each, "part") for each in group_of(case, rank)], dim)
-
-
-def _mine(case: Case, rank: int) -> slice:
-    return part(values.integer(case.inputs[rank], "vocabulary"), case, rank)
-
-
-def expected(case: Case) -> list[Values]:
-    """Return what each rank gets: what torch computes with the whole table or the whole logits."""
-    which, found = values.text(case.inputs[0], "function"), list[Values]()
-    for rank in range(case.world_size):
-        whole, mine = _whole(case, rank).requires_grad_(), _mine(case, rank)
-        if which == EMBED:
-            out = functional.embedding(_tokens(case), whole)
-        else:
-            out = functional.cross_entropy(whole, _tokens(case), ignore_index=IGNORED)
-        torch.autograd.backward(out, given(case, rank, "gradient"))
-        assert whole.grad is not None
-        gradient = whole.grad[mine] if which == EMBED else whole.grad[:, mine]
-        found.append({which: {"out": out.detach(), "kept": given(case, rank, "part"), "gradient": gradient}})
-    return found
-
-
-def _times_too_often(case: Case, rank: int) -> Tensor:
-    (right,) = expected(case)[rank].values()
-    return len(group_of(case, rank)) * values.tensor(right, "gradient")  # type: ignore[arg-type]
-
-
-def _found_here(case: Case, rank: int) -> Tensor:
-    """Return the rows of a rank's own tokens, zeros for the others."""
-    tokens, mine = _tokens(case), _mine(case, rank)
-    here = (tokens >= mine.start) & (tokens < mine.stop)
-    return torch.mul(_whole(case, rank)[tokens], here[..., None])
-
-
-def _summed(rows: Callable[[Tensor, Tensor, slice], Tensor]) -> Way:
-    """Return what the ranks' rows add up to, where each takes rows(tokens, its part of the table, its bounds)."""
-
-    def way(case: Case, rank: int) -> Tensor:
-        members = group_of(case, rank)
-        return torch.stack([rows(_tokens(case), given(case, each, "part"), _mine(case, each)) for each in members]).sum(
-            0
-        )
-
-    return way
-
-
-def _clamped(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
-    return of[(tokens - mine.start).clamp(0, len(of) - 1)]
-
-
-def _first_row(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
-    place = tokens - mine.start
-    return of[torch.where((place >= 0) & (place < len(of)), place, 0)]
-
-
-def _modulo(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
-    here = (tokens >= mine.start) & (tokens < mine.stop)
-    return torch.mul(of[tokens % len(of)], here[..., None])
-
-
-def _unshifted(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
-    return torch.mul(of[tokens.clamp_max(len(of) - 1)], (tokens < len(of))[..., None])
-
-
-def _counts(case: Case) -> Tensor:
-    return _tokens(case) != IGNORED
-
-
-def _losses(case: Case, rank: int) -> Tensor:
-    return functional.cross_entropy(_whole(case, rank), _tokens(case).clamp_min(0), reduction="none")
-
-
-def _logits_of_targets(case: Case, rank: int) -> Tensor:
-    return _whole(case, rank).gather(1, _tokens(case).clamp_min(0)[:, None])[:, 0]
-
-
-def _without_ignored_logits(case: Case, rank: int) -> Tensor:
-    return _whole(case, rank).logsumexp(1) - _logits_of_targets(case, rank) * _counts(case)
-
-
-def _largest_for_ignored(case: Case, rank: int) -> Tensor:
-    whole = _whole(case, rank)
-    return torch.where(_counts(case), _losses(case, rank), whole.logsumexp(1) - whole.amax(1)).mean()
-
-
-def _own_softmax(case: Case, rank: int) -> Tensor:
-    own = given(case, rank, "part").logsumexp(1) - _logits_of_targets(case, rank)
-    return (own * _counts(case)).sum() / _counts(case).sum()
+def _drawn_tokens(seed: int, which: str, vocabulary: int, ignored: int) -> Tensor:
+    """Return 12 tokens, or targets of which some are ignored; word 0 is among them."""
+    generator = draws.generator(seed)
+    tokens = torch.randint(1, vocabulary, (3, 4), generator=generator)
+    order = torch.randperm(12, generator=generator)
+    tokens.flatten()[order[0]] = 0
+    if which == EMBED:
+        return tokens
+    tokens.flatten()[order[12 - ignored :]] = IGNORED
+    return tokens.flatten()
 
 
 def _overflows(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -165,29 +105,34 @@ def _overflows(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Find
         loss = values.tensor(values.record(came, LOSS), "out") if LOSS in came else torch.zeros(())
         if not bool(loss.isfinite().all()):
             right = values.tensor(values.record(expected(case)[rank], LOSS), "out")
-            yield Finding(_OVERFLOW, f"The loss on rank {rank} is {loss.item()}.", f"{right.item():.6g}", rank=rank)
+            mistake = _VANISH if bool((loss < 0).all()) else _OVERFLOW
+            yield Finding(mistake, f"The loss on rank {rank} is {loss.item()}.", f"{right.item():.6g}", rank=rank)
 
 
 def _too_much(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield that more travelled than the loss needs."""
-    targets = _tokens(case).numel()
-    most = MOST_NUMBERS * NUMBER_BYTES * targets
-    for rank, came in enumerate(got):
+    """Yield that more travelled than the result needs."""
+    targets = tokens_of(case, 0).numel()
+    is_loss = case.inputs[0]["function"] == LOSS
+    most = (MOST_NUMBERS if is_loss else WIDTH) * NUMBER_BYTES * targets
+    for rank in range(case.world_size):
         moved = sum(call.bytes for call in wire.collectives if call.rank == rank) + wire.bytes_sent(rank)
-        if LOSS in came and moved > most:
-            sent = f"exchanged {moved} bytes for {targets} targets; {most} are the most"
-            yield Finding(_GATHERED, f"The loss is right, but rank {rank} {sent}.", rank=rank)
+        if moved > most:
+            sent = f"exchanged {moved} bytes for {targets} {'targets' if is_loss else 'tokens'}; {most} are the most"
+            what = "loss is" if is_loss else "rows are"
+            yield Finding(_GATHERED if is_loss else _TABLE, f"The {what} right, but rank {rank} {sent}.", rank=rank)
 
 
 def least(case: Case) -> dict[int, Bytes]:
     """Return what must travel: of each rank a number for every target that counts, or a row for each of its tokens."""
     tokens = values.tensor(case.inputs[0], "tokens")
     return both_ways(
-        range(case.world_size), int((tokens != IGNORED).sum()) if case.inputs[0]["function"] == LOSS else 6
+        range(case.world_size), int((tokens != IGNORED).sum()) if case.inputs[0]["function"] == LOSS else WIDTH
     )
 
 
-_OVERFLOW, _GATHERED, _CHANGED = "exponentials overflow", "logits gathered", "logits were changed"
+_OVERFLOW, _VANISH, _GATHERED, _TABLE, _CHANGED = (
+    "exponentials overflow", "exponentials vanish", "logits gathered", "embedding gathered", "logits were changed"
+)  # fmt: skip
 
 EXERCISE = declared(
     id="parallel_vocabulary",
@@ -209,43 +154,80 @@ EXERCISE = declared(
         _too_much,
     ),
     mistakes=(
+        Mistake("group ignored",
+                "Words are shared out, or rows added up, as if all ranks had one table. Hand the group on.",
+                {f"{EMBED}.out": (table_of_all, rows_of_all)}),
         Mistake("not summed",
                 "Tokens of other ranks are missing: `leave` what you found, zeros where a token is not yours.",
-                {f"{EMBED}.out": _found_here}),
+                {f"{EMBED}.out": found_here}),
         Mistake("every rank adds a row",
-                "For a token that is not yours you add some row of your own. Put zeros there, before the sum.",
-                {f"{EMBED}.out": (_summed(_clamped), _summed(_first_row))}),
+                "For a token that is not yours you add some row of your own. Put zeros there, before the sum; a token "
+                "can lie before your rows, or behind them.",
+                {f"{EMBED}.out": (summed(clamped), summed(first_row), summed(not_below))}),
         Mistake("number not shifted",
                 "Row 0 of `rows` is token my_part(vocabulary).start, not token 0: shift the number.",
-                {f"{EMBED}.out": (_summed(_modulo), _summed(_unshifted))}),
+                {f"{EMBED}.out": (summed(modulo), summed(unshifted))}),
         Mistake("ignored targets count",
                 "Targets of IGNORED count in the mean. Leave them out of the sum and out of the count.",
-                {f"{LOSS}.out": (lambda case, rank: (_losses(case, rank) * _counts(case)).mean(),
-                                 lambda case, rank: _losses(case, rank).mean(),
-                                 lambda case, rank: _without_ignored_logits(case, rank).mean(), _largest_for_ignored,
-                                 lambda case, rank: _without_ignored_logits(case, rank).sum() / _counts(case).sum())}),
+                {f"{LOSS}.out": (lambda case, rank: (losses(case, rank) * counts(case, rank)).mean(),
+                                 lambda case, rank: losses(case, rank).mean(),
+                                 lambda case, rank: without_ignored_logits(case, rank).mean(), largest_for_ignored,
+                                 lambda case, rank: (without_ignored_logits(case, rank).sum()
+                                                     / counts(case, rank).sum()))}),
+        Mistake("word 0 left out", "Targets of 0 are left out. Word 0 is one like others; only IGNORED does not count.",
+                {f"{LOSS}.out": without_word_0}),
         Mistake("softmax of its own part",
                 "The exponentials are summed over this rank's tokens only. The sum runs over the whole vocabulary.",
-                {f"{LOSS}.out": _own_softmax}),
+                {f"{LOSS}.out": own_softmax}),
+        Mistake("a maximum on each rank",
+                "Each rank subtracts another number: the largest of its own logits. Reduce it first, with "
+                "dist.ReduceOp.MAX, so that all subtract the same.", {f"{LOSS}.out": maxima_of_their_own}),
+        Mistake("every rank adds a logit",
+                "For a target that is not yours you add some logit of your own. Put a zero there, before the sum; a "
+                "target can lie before your words, or behind them.",
+                {f"{LOSS}.out": tuple(partial(half_masked, how=how) for how in ("clamped", "first", "below"))}),
+        Mistake("nothing summed",
+                "The loss is made of this rank's logits only: `leave` the sum of exponentials and the target's logit.",
+                {f"{LOSS}.out": (nothing_summed(False), nothing_summed(True))}),
+        Mistake("losses of parts",
+                "Each rank computed a loss of its own words, and these were put together. A logarithm of a sum is no "
+                "sum of logarithms: add up exponentials, then take the logarithm.",
+                {f"{LOSS}.out": tuple(local_losses(own, mean) for own in (False, True) for mean in (False, True))}),
+        Mistake("maximum not subtracted once",
+                "The maximum is subtracted from every logit once. From the target's it is subtracted never, or on each "
+                "of N ranks.",
+                {f"{LOSS}.out": (maximum_subtracted(lambda n: 0), maximum_subtracted(lambda n: n))}),
+        Mistake("gradient through the maximum",
+                "A gradient flows through the maximum that you subtract. It is a constant: take it of "
+                "logits.detach().", {f"{LOSS}.gradient": through_the_maximum}),
         Mistake(_OVERFLOW,
                 "Large logits give inf or nan. Subtract the largest logit before exp(); it must be the largest of "
                 "*all* ranks, so reduce it with dist.ReduceOp.MAX."),
+        Mistake(_VANISH,
+                "All exponentials of a token are 0, because what you subtract is far larger than any of its logits. "
+                "Each token has *its own* maximum, over the ranks of *its group*."),
         Mistake(_GATHERED,
                 "Whole logits travelled, or more of them than need be. Reduce a maximum, a sum of exponentials and "
                 "the target's logit: three numbers for each target."),
+        Mistake(_TABLE,
+                "More travelled than the rows of the tokens. Nobody needs the whole table: find your tokens' rows, and "
+                "`leave` those."),
         Mistake("gradient reduced again",
                 "The gradient is N times too large: a sum that is on every rank already passes its gradient on as it "
-                "is.", dict.fromkeys((f"{EMBED}.gradient", f"{LOSS}.gradient"), _times_too_often)),
+                "is.", dict.fromkeys((f"{EMBED}.gradient", f"{LOSS}.gradient"), times_too_often)),
         Mistake(_CHANGED, "After the call the logits hold other numbers: work on a copy."),
         Mistake(NOTHING, NO_GRADIENT),
     ),
     visible=(
-        vocabulary_case("embed, 12 tokens on 2 ranks", 1221, 2, EMBED, 12),
-        vocabulary_case("embed, 11 tokens on 3 ranks", 1222, 3, EMBED, 11),
-        vocabulary_case("loss, 60 tokens on 2 ranks", 1223, 2, LOSS, 60),
-        vocabulary_case("loss, 61 tokens on 3 ranks, 5 targets ignored", 1224, 3, LOSS, 61, ignored=5),
+        vocabulary_case("embed, 60 words on 2 ranks", 1221, 2, EMBED, 60),
+        vocabulary_case("embed, 61 words on 3 ranks", 1222, 3, EMBED, 61),
+        vocabulary_case("embed, 4 ranks in two groups", 1227, 4, EMBED, 60, groups=[[0, 1], [2, 3]]),
+        vocabulary_case("loss, 60 words on 2 ranks", 1223, 2, LOSS, 60),
+        vocabulary_case("loss, 61 words on 3 ranks, 5 targets ignored", 1224, 3, LOSS, 61, ignored=5),
         vocabulary_case("loss, logits in the thousands", 1225, 2, LOSS, 60, largest=2000.0),
-        vocabulary_case("loss, 4 ranks in two groups", 1226, 4, LOSS, 60, ignored=2, groups=[[0, 1], [2, 3]]),
+        vocabulary_case(
+            "loss, 4 ranks in two groups", 1226, 4, LOSS, 60, ignored=2, groups=[[0, 1], [2, 3]], largest_of_last=2000.0
+        ),
     ),
     hints=(
         "Write both for one rank first, with masks: which tokens are mine, and what do I put where they are not?",

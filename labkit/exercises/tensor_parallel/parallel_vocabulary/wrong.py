@@ -64,3 +64,77 @@ changed(
     ("shifted = logits - largest[:, None]", "logits.data.sub_(largest[:, None])\n    shifted = logits"),
 )
 changed("without autograd", "nothing returned", ("return leave(found", "return leave(found.detach()"))
+
+LARGEST = "dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)"
+RIGHT = "right = leave(shifted.gather(-1, place[:, None])[:, 0] * here, group)"
+changed(
+    "embed over all ranks",
+    "group ignored",
+    ("return leave(found * here[..., None], group)", "return leave(found * here[..., None], None)"),
+)
+changed(
+    "only too far behind",
+    "every rank adds a row",
+    (
+        "functional.embedding(torch.where(here, tokens - mine.start, 0), rows)",
+        "rows[(tokens - mine.start).clamp(-len(rows), len(rows) - 1)] * (tokens < mine.stop)[..., None]",
+    ),
+    ("found * here[..., None]", "found"),
+)
+changed(
+    "the table gathered",
+    "embedding gathered",
+    (
+        "    found = functional.embedding(torch.where(here, tokens - mine.start, 0), rows)\n"
+        "    return leave(found * here[..., None], group)",
+        "    table = rows.new_zeros(vocabulary, rows.shape[1])\n    table[mine] = rows\n"
+        "    return functional.embedding(tokens, leave(table, group))",
+    ),
+)
+changed("targets above 0", "word 0 left out", ("counts = targets != IGNORED", "counts = targets > 0"))
+changed("its own maximum", "a maximum on each rank", (LARGEST, "pass"))
+changed("maximum of all groups", "exponentials vanish", (LARGEST, LARGEST.replace(", group=group", "")))
+changed(
+    "one maximum for all tokens",
+    "exponentials vanish",
+    (LARGEST, f"{LARGEST}\n    largest = largest.max().expand_as(largest)"),
+)
+changed("no mask, the first word", "every rank adds a logit", (RIGHT, RIGHT.replace(" * here", "")))
+changed(
+    "no mask, clamped",
+    "every rank adds a logit",
+    (RIGHT, RIGHT.replace(" * here", "")),
+    (
+        "place = torch.where(here, targets - mine.start, 0)",
+        "place = (targets - mine.start).clamp(0, logits.shape[1] - 1)",
+    ),
+)
+changed("masked behind only", "every rank adds a logit", (RIGHT, RIGHT.replace("here", "(targets < mine.stop)")))
+TOTAL = "total = leave(shifted.exp().sum(-1), group)"
+ALONE = ((TOTAL, "total = shifted.exp().sum(-1)"), (RIGHT, RIGHT.replace("leave(", "").replace(", group)", "")))
+MEAN = "return ((total.log() - right) * counts).sum() / counts.sum()"
+changed("no leave in the loss", "nothing summed", *ALONE)
+changed("sum of losses", "losses of parts", *ALONE, (MEAN, MEAN.replace("return ", "return leave(") + ", group)"))
+changed(
+    "mean of losses",
+    "losses of parts",
+    *ALONE,
+    (LARGEST, "pass"),
+    (MEAN, MEAN.replace("return ", "return leave(") + ", group) / dist.get_world_size(group)"),
+)
+changed("the target's logit as it is", "maximum not subtracted once", (RIGHT, RIGHT.replace("shifted", "logits")))
+changed(
+    "subtracted on every rank",
+    "maximum not subtracted once",
+    (RIGHT, RIGHT.replace("shifted", "logits").replace("* here", "* here - largest")),
+)
+changed(
+    "a maximum with a gradient",
+    "gradient through the maximum",
+    (LARGEST, f"{LARGEST}\n    own = logits.amax(-1)\n    largest = own + (largest - own).detach()"),
+)
+changed(
+    "detached logits",
+    "nothing returned",
+    ("shifted = logits - largest[:, None]", "shifted = logits.detach() - largest[:, None]"),
+)

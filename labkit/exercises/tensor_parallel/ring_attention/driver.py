@@ -17,7 +17,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Inputs: num_tokens, or q, k, v and places.
     """
     if "num_tokens" in inputs:
-        return {"places": functions["balanced_places"](inputs["num_tokens"])}
+        places = functions["balanced_places"](inputs["num_tokens"])
+        narrow = isinstance(places, Tensor) and places.dtype in (torch.int16, torch.int32)
+        return {"places": places.long() if narrow else places}
     given = [cast(Tensor, inputs[name]).clone() for name in ("q", "k", "v", "places")]
     with torch.no_grad():
         out = functions["ring_attention"](*given)

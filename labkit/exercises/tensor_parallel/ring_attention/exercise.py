@@ -19,6 +19,7 @@ from labkit.checks.traffic import SENT, all_stand_in_send, library_calls, lost_m
 from labkit.checks.wire import Wire
 from labkit.exercises.tensor_parallel.members import given
 from labkit.exercises.tensor_parallel.ring_attention.driver import drive
+from labkit.exercises.tensor_parallel.ring_attention.par import PAR
 
 
 def places_case(name: str, world_size: int, num_tokens: int) -> Case:
@@ -103,6 +104,14 @@ def _by_index_of_piece(case: Case, rank: int) -> Tensor:
     return _attention(case, rank, torch.tril(torch.ones(count, count, dtype=torch.bool)).repeat(1, case.world_size))
 
 
+def _masked_at_home(case: Case, rank: int) -> Tensor:
+    """Return what comes of a mask over a rank's own keys, and none over others'."""
+    count = len(_places(case, rank))
+    mask = _all(case, "places", 0) <= _places(case, rank)
+    others = torch.arange(mask.shape[1]) // count != rank
+    return _attention(case, rank, mask | others)
+
+
 def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with who holds which token."""
     if not _asks_for_places(case):
@@ -122,8 +131,25 @@ def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
 
 def _not_numbers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, came in enumerate(got):
-        if "out" in came and values.tensor(came, "out").isnan().any():
-            yield Finding(NOT_A_NUMBER, f"Rank {rank}'s result contains NaN.", rank=rank)
+        if "out" in came and not values.tensor(came, "out").isfinite().all():
+            q, k = given(case, rank, "q"), _all(case, "k", 2)
+            largest = float((q @ k.transpose(-1, -2)).max()) / q.shape[-1] ** 0.5
+            mistake, among = (
+                (_OVERFLOW, f"; its largest score is {largest:.0f}") if largest > 700 else (NOT_A_NUMBER, "")
+            )
+            yield Finding(mistake, f"Rank {rank}'s result contains NaN or inf{among}.", rank=rank)
+
+
+def _sent_too_often(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that more went round than keys, values and places, N - 1 times."""
+    if _asks_for_places(case):
+        return
+    times, of_lot = case.world_size - 1, 2 * given(case, 0, "k").nbytes
+    for rank in range(case.world_size):
+        sent = wire.bytes_sent(rank)
+        if sent > _ROOM * times * of_lot:
+            text = f"Rank {rank} sent {sent} bytes; its keys and values have {of_lot}, and N - 1 is {times}."
+            yield Finding(_TOO_OFTEN, text, rank=rank)
 
 
 def _beside_the_ring(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -143,8 +169,11 @@ def least(case: Case) -> dict[int, Bytes]:
     return {last.index(max(last)): Bytes(0, 2 * MOST_PACKED * others)}
 
 
-_UNEVEN, _SHARED, _NO_RESCALE, _NEIGHBOUR = (
-    "uneven work", "tokens twice or never", "sums not rescaled", "not to the next rank",
+_ROOM = 1.25
+"""So much of what keys and values are may be sent: places go with them, in one message or another."""
+_UNEVEN, _SHARED, _NO_RESCALE, _NEIGHBOUR, _OVERFLOW, _TOO_OFTEN = (
+    "uneven work", "tokens twice or never", "sums not rescaled", "not to the next rank", "exponentials overflow",
+    "sent too often",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -162,6 +191,7 @@ EXERCISE = declared(
         _not_numbers,
         tensor_result("out", "attention", _NO_RESCALE),
         _beside_the_ring,
+        _sent_too_often,
     ),
     mistakes=(
         *SENT,
@@ -171,7 +201,7 @@ EXERCISE = declared(
                 {"out": _of_its_own}),
         Mistake("not causal",
                 "Queries see later keys. Where a key's place is later than the query's, the score is -inf.",
-                {"out": lambda case, rank: _attention(case, rank, None)}),
+                {"out": (lambda case, rank: _attention(case, rank, None), _masked_at_home)}),
         Mistake("causal by index",
                 "The mask compares positions in the pieces. Compare places: they travel with k and v.",
                 {"out": (_by_index, _by_index_of_piece)}),
@@ -180,6 +210,11 @@ EXERCISE = declared(
         Mistake(_NO_RESCALE,
                 "When the largest score grows, what was summed before must be multiplied by exp(old - new): the sum "
                 "of exponentials and the weighted values."),
+        Mistake(_OVERFLOW,
+                "exp() of a large score is inf. Subtract the largest score so far from every one, and rescale the sums "
+                "when it grows."),
+        Mistake(_TOO_OFTEN,
+                "Only k, v and places go round, N - 1 times: then everybody has seen all of them."),
         Mistake(_NEIGHBOUR, "A rank sends to rank + 1 only (modulo N)."),
         Mistake("everybody sends first",
                 "Every rank waits in send() for its neighbour's recv(). Post both, with dist.batch_isend_irecv or "
@@ -193,8 +228,9 @@ EXERCISE = declared(
         attention_case("3 ranks, tokens in order", 1251, 3, 4, "in order"),
         attention_case("3 ranks, mixed tokens", 1252, 3, 4, "mixed"),
         attention_case("2 ranks, the first tokens on the last rank", 1253, 2, 5, "backwards"),
-        attention_case("2 ranks, large scores", 1254, 2, 4, "mixed", scale=30.0),
+        attention_case("2 ranks, scores of more than a thousand", 1254, 2, 4, "mixed", scale=1000.0),
     ),
+    par=PAR,
     hints=(
         "Softmax over keys that come in two lots: if you know the largest score, the sum of exponentials and the "
         "weighted sum of values of each lot, how do you put them together?",

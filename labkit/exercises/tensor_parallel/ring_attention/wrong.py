@@ -92,3 +92,58 @@ changed(
     ("    for step in range(size):", "    outboxes, pending = {}, []\n    for step in range(size):"),
     ("    return mixed / total", "    for work in pending:\n        work.wait()\n    return mixed / total"),
 )
+changed(
+    "no maximum",
+    "exponentials overflow",
+    ("grown = torch.maximum(largest, scores.amax(-1, keepdim=True))", "grown = torch.zeros_like(largest)"),
+)
+changed(
+    "masked at home only",
+    "not causal",
+    ("where[None, :] > places[:, None]", "(where[None, :] > places[:, None]) & (step == 0)"),
+    ("if where[0] > places[-1]:", "if False:"),
+)
+changed(
+    "queries go round, too",
+    "sent too often",
+    (
+        "held = [k.contiguous(), v.contiguous(), places]",
+        "held = [k.contiguous(), v.contiguous(), places, q.contiguous()]",
+    ),
+    ("keys, values, where = held", "keys, values, where, _ = held"),
+)
+changed(
+    "N times",
+    "sent too often",
+    ("for step in range(size):", "for step in range(size + 1):"),
+    ("keys, values, where = held", "keys, values, where = held\n        if step == size:\n            break"),
+)
+WRONG.wrong(
+    "all keys at once",
+    "too much memory",
+    """
+def ring_attention(q, k, v, places):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    lots = [[k.contiguous(), v.contiguous(), places]]
+    for _ in range(size - 1):
+        lots.append([torch.empty_like(each) for each in lots[-1]])
+        for mine, new in zip(lots[-2], lots[-1]):
+            send, receive = (
+                dist.P2POp(dist.isend, mine, (rank + 1) % size), dist.P2POp(dist.irecv, new, (rank - 1) % size)
+            )
+            for work in dist.batch_isend_irecv([send, receive]):
+                work.wait()
+    keys, values, where = (torch.cat(each, dim) for each, dim in zip(zip(*lots), (2, 2, 0)))
+    mask = where <= places[:, None]
+    return torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+""",
+)
+WRONG.right(
+    "places of 32 bits",
+    """
+def balanced_places(num_tokens):
+    rank, last = dist.get_rank(), 2 * dist.get_world_size() - 1
+    pieces = torch.arange(num_tokens, dtype=torch.int32).chunk(last + 1)
+    return torch.cat([pieces[rank], pieces[last - rank]])
+""",
+)

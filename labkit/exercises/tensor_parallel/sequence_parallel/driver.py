@@ -25,15 +25,36 @@ def drive(functions: Functions, inputs: Values) -> Values:
     if inputs["function"] != "OwnRandom":
         name = text(inputs, "function")
         return {name: through(partial(functions[name], **keywords), tensor(inputs, "x"), tensor(inputs, "gradient"))}
-    torch.manual_seed(integer(inputs, "seed"))
+    return _drawn(functions["OwnRandom"], integer(inputs, "seed"), integer(inputs, "own_seed"), keywords)
+
+
+class _Inside(Exception):
+    """Raised within a `with`."""
+
+
+def _drawn(make: Any, seed: int, own_seed: int, keywords: dict[str, Any]) -> Values:
+    """Draw outside and inside in turn, once with an error inside; then from new ones: of the same seed, of the next."""
+    torch.manual_seed(seed)
     outside: list[Value] = [torch.rand(DRAWN)]
     inside: list[Value] = []
-    own: Any = functions["OwnRandom"](inputs["own_seed"], **keywords)
+    own: Any = make(own_seed, **keywords)
     outside.append(torch.rand(DRAWN))
     for _ in range(2):
         with own:
             inside.append(torch.rand(DRAWN))
         outside.append(torch.rand(DRAWN))
-    with functions["OwnRandom"](inputs["own_seed"], **keywords):
+    came_out = False
+    try:
+        with own:
+            torch.rand(DRAWN)
+            raise _Inside
+    except _Inside:
+        came_out = True
+    outside.append(torch.rand(DRAWN))
+    torch.manual_seed(seed + 1)
+    with make(own_seed, **keywords):
+        inside += [torch.rand(DRAWN), torch.rand(DRAWN)]
+    with make(own_seed + 1, **keywords):
         inside.append(torch.rand(DRAWN))
-    return {"outside": outside, "inside": inside}
+    outside.append(torch.rand(DRAWN))
+    return {"outside": outside, "inside": inside, "came_out": came_out}

@@ -72,8 +72,7 @@ def _scattered(case: Case, rank: int, key: str, turn: int = 1) -> Tensor:
 def expected(case: Case) -> list[Values]:
     """Return what each rank gets; of random numbers, those outside."""
     if _is_random(case):
-        states = [torch.Generator().manual_seed(values.integer(each, "seed")) for each in case.inputs]
-        return [{"outside": [torch.rand(DRAWN, generator=state) for _ in range(4)]} for state in states]
+        return [{"outside": _without_own(values.integer(each, "seed"))} for each in case.inputs]
     name = values.text(case.inputs[0], "function")
     out, gradient = (_joined, _scattered) if name == GATHER else (_scattered, _joined)
     return [
@@ -82,9 +81,16 @@ def expected(case: Case) -> list[Values]:
     ]
 
 
+def _without_own(seed: int) -> list[Value]:
+    """Return what is drawn outside where nothing else is drawn: five times, and once of the next seed."""
+    state = torch.Generator().manual_seed(seed)
+    drawn: list[Value] = [torch.rand(DRAWN, generator=state) for _ in range(5)]
+    return [*drawn, torch.rand(DRAWN, generator=state.manual_seed(seed + 1))]
+
+
 def structure(case: Case) -> list[object]:
     """Return what results look like."""
-    more = {"inside": [Tensor] * 3} if _is_random(case) else {}
+    more = {"inside": [Tensor] * 5, "came_out": bool} if _is_random(case) else {}
     return [{**right, **more} for right in expected(case)]
 
 
@@ -107,6 +113,19 @@ def _cut_along_the_batch(case: Case, rank: int, key: str) -> Tensor:
     return flat.chunk(len(ranks))[ranks.index(rank)].reshape_as(_scattered(case, rank, key))
 
 
+def _in_turn(case: Case, rank: int, key: str) -> Tensor:
+    return torch.stack([given(case, each, key) for each in group_of(case, rank)], 2).flatten(1, 2)
+
+
+def _every_nth(case: Case, rank: int, key: str) -> Tensor:
+    ranks = group_of(case, rank)
+    return summed(case, rank, key)[:, ranks.index(rank) :: len(ranks)]
+
+
+def _averaged(case: Case, rank: int, key: str) -> Tensor:
+    return _scattered(case, rank, key) / len(group_of(case, rank))
+
+
 def _of(key: str, way: Callable[[Case, int, str], Tensor]) -> Way:
     return lambda case, rank: way(case, rank, key)
 
@@ -127,15 +146,18 @@ def _where_scattered(*ways: Callable[[Case, int, str], Tensor]) -> dict[str, tup
     }
 
 
-def _batch_grown(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-    """Yield that a result has the shape of one along the batch."""
+def _other_shape(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that a result has the shape of one along the batch, or of one over all ranks."""
     right = expected(case)[0]
     for name in (GATHER, SCATTER):
         if name in right:
             came, wanted = (values.tensor(values.record(each, name), "out") for each in (got[0], right))
             along = _joined(case, 0, "x", 0) if name == GATHER else given(case, 0, "x").chunk(len(group_of(case)))[0]
-            if came.shape != wanted.shape and came.shape == along.shape:
-                yield Finding(_BATCH, f"{name} returns shape {tuple(came.shape)}.", rank=0)
+            more, size = (wanted, came) if name == SCATTER else (came, wanted)
+            of_all = more.shape[1] * len(group_of(case)) == size.shape[1] * case.world_size
+            if came.shape != wanted.shape and (came.shape == along.shape or of_all):
+                mistake = _BATCH if came.shape == along.shape else _GROUP
+                yield Finding(mistake, f"{name} returns shape {tuple(came.shape)}.", str(tuple(wanted.shape)), rank=0)
 
 
 def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -143,18 +165,26 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
     if not _is_random(case):
         return
     right = [values.tensors(each, "outside") for each in expected(case)]
-    where = ("before it was made", "after it was made", "after the first with", "after the second with")
     for rank, came in enumerate(got):
         for place, (mine, wanted) in enumerate(zip(values.tensors(came, "outside"), right[rank], strict=True)):
             if not torch.equal(mine, wanted):
-                text = f"On rank {rank} random numbers {where[place]} are not those of a run without OwnRandom."
+                text = f"On rank {rank} random numbers {_WHERE[place]} are not those of a run without OwnRandom."
                 yield Finding(_DISTURBED, text, str(wanted.tolist()), str(mine.tolist()), rank)
-        first, second, again = values.tensors(came, "inside")
+        if not values.flag(came, "came_out"):
+            yield Finding(
+                _SWALLOWED, f"On rank {rank} an error was raised inside, and nobody outside saw it.", rank=rank
+            )
+        first, second, again, went_on, of_next_seed = values.tensors(came, "inside")
         drew = f"Rank {rank} drew {first.tolist()}"
         if torch.equal(first, second):
             yield Finding(_REPEATS, f"{drew} in both.", rank=rank)
         if not torch.equal(first, again):
             yield Finding(_UNSEEDED, f"{drew}, then with the same seed {again.tolist()}.", rank=rank)
+        if not torch.equal(second, went_on):
+            text = f"Rank {rank} drew {second.tolist()} in the second `with`, and {went_on.tolist()} within one."
+            yield Finding(_ANEW, text, rank=rank)
+        if torch.equal(first, of_next_seed):
+            yield Finding(_ONE_START, f"{drew} with seed {case.inputs[0]['own_seed']}, and with the next.", rank=rank)
         for other in range(rank):
             if any(map(torch.equal, values.tensors(got[other], "inside"), (first, second))):
                 yield Finding(_ALIKE, f"Ranks {other} and {rank} both drew {first.tolist()}.", rank=rank)
@@ -178,9 +208,15 @@ def _whole_sums(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Fin
 
 _WHOLE = "whole sums travel"
 _BATCH, _CHANGED = "joined along the batch", "x was changed"
-_DISTURBED, _ALIKE, _REPEATS, _UNSEEDED = (
-    "outside disturbed", "alike on all ranks", "the same numbers again", "seed ignored",
+_DISTURBED, _SWALLOWED, _ALIKE, _REPEATS, _ANEW, _UNSEEDED, _ONE_START = (
+    "outside disturbed", "an error swallowed", "alike on all ranks", "the same numbers again", "begins anew",
+    "other numbers from one seed", "one start for all seeds",
 )  # fmt: skip
+_WHERE = (
+    "before it was made", "after it was made", "after the first `with`", "after the second `with`",
+    "after an error inside", "after a new seed outside",
+)  # fmt: skip
+_GROUP = "group ignored"
 
 EXERCISE = declared(
     id="sequence_parallel",
@@ -191,7 +227,7 @@ EXERCISE = declared(
     least=least,
     looks=(
         _wrong_random,
-        _batch_grown,
+        _other_shape,
         *(
             result
             for name in (GATHER, SCATTER)
@@ -207,12 +243,16 @@ EXERCISE = declared(
         Mistake("not summed",
                 "You cut this rank's own x. The scatter returns tokens of the *sum* over ranks: dist.reduce_scatter.",
                 {f"{SCATTER}.out": lambda case, rank: _cut(given(case, rank, "x"), case, rank)}),
+        Mistake("mean instead of sum", "You divide by the number of ranks. These are parts of one sum.",
+                _where_scattered(_averaged)),
+        Mistake(_GROUP, "There is a piece for each rank of the *group*: hand it on, to get_world_size, too."),
         Mistake("gradient not reduced",
                 "Backward of the gather returns this rank's own gradient of its tokens. Every rank read them: add all "
                 "ranks' gradients up, a reduce-scatter.",
                 {f"{GATHER}.gradient": lambda case, rank: _cut(given(case, rank, "gradient"), case, rank)}),
         Mistake("in another order", "The pieces are not in the order of the ranks.",
-                _where_gathered(partial(_joined, turn=-1)) | _where_scattered(partial(_scattered, turn=-1))),
+                _where_gathered(partial(_joined, turn=-1), _in_turn)
+                | _where_scattered(partial(_scattered, turn=-1), _every_nth)),
         Mistake("gradient of its own tokens only",
                 "Backward of the scatter returns zeros, or this rank's piece, for the others' tokens. Each rank put "
                 "something into every token of the sum, so each needs all gradients: an all-gather.",
@@ -225,11 +265,16 @@ EXERCISE = declared(
                 "does. The same in backward of the gather."),
         Mistake(_DISTURBED,
                 "Random numbers outside went another way than without OwnRandom. Keep the state outside "
-                "(torch.get_rng_state()) when you seed and when you enter, and put it back after."),
+                "(torch.get_rng_state()) when you seed and when you enter, and put it back after, an error or not."),
+        Mistake(_SWALLOWED, "__exit__ must not return True: that stops an error which was raised inside."),
         Mistake(_ALIKE, "Ranks drew the same numbers inside: put the rank into the seed."),
         Mistake(_REPEATS,
                 "The second `with` drew what the first drew: keep the state inside when you leave, not when you make "
                 "it."),
+        Mistake(_ANEW,
+                "Two draws in one `with` must be what two `with`s draw: set the state in which the last one ended, and "
+                "do not seed again."),
+        Mistake(_ONE_START, "Two seeds drew the same: the start must depend on the seed, too."),
         Mistake(_UNSEEDED,
                 "Another OwnRandom of the same seed drew other numbers: its start must depend on seed and rank alone."),
         Mistake(NOTHING, NO_GRADIENT),
@@ -239,8 +284,9 @@ EXERCISE = declared(
         tokens_case("scatter, 2 ranks", 1232, 2, SCATTER, (2, 6, 3)),
         random_case("random numbers, 2 ranks", 1233, 7, 2),
         tokens_case("scatter, 3 ranks", 1234, 3, SCATTER, (3, 6, 2)),
-        random_case("random numbers, 3 ranks", 1235, 8, 3),
+        random_case("random numbers, 3 ranks, seed 0", 1235, 0, 3),
         tokens_case("gather, 4 ranks in two groups", 1236, 4, GATHER, (2, 4, 3), [[0, 1], [2, 3]]),
+        tokens_case("scatter, 4 ranks in two groups", 1237, 4, SCATTER, (2, 4, 3), [[0, 1], [2, 3]]),
     ),
     hints=(
         "Two functions do all the work, an all-gather and a reduce-scatter of plain tensors. Which of them is whose "

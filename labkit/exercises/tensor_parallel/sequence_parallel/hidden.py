@@ -15,4 +15,5 @@ def cases(draw: random.Random) -> list[Case]:
         tokens_case("gather, 4 ranks", seed(draw), 4, GATHER, (2, 8, width)),
         tokens_case("scatter, 4 ranks in two groups", seed(draw), 4, SCATTER, (3, 4, width), pairs),
         random_case("random numbers, 4 ranks", draw.randint(1, 10**6), draw.randint(1, 999), 4, apart=True),
+        random_case("random numbers, 3 ranks, seed 0", draw.randint(1, 10**6), 0, 3, apart=True),
     ]

@@ -38,7 +38,11 @@ changed(
         "        torch.set_rng_state(self.outside)",
     ),
 )
-changed("any seed", "seed ignored", ("torch.manual_seed(seed * 10_007 + dist.get_rank(group))", "torch.seed()"))
+changed(
+    "any seed",
+    "other numbers from one seed",
+    ("torch.manual_seed(seed * 10_007 + dist.get_rank(group))", "torch.seed()"),
+)
 changed(
     "summed in place",
     "x was changed",
@@ -51,3 +55,33 @@ changed(
      "    total = torch.cat(parts, dim=1)\n    dist.all_reduce(total, group=group)\n"
      "    return total.chunk(len(parts), dim=1)[dist.get_rank(group)].contiguous()\n"),
 )  # fmt: skip
+SEEDED = "torch.manual_seed(seed * 10_007 + dist.get_rank(group))"
+changed("the rank alone", "one start for all seeds", (SEEDED, "torch.manual_seed(1 + dist.get_rank(group))"))
+changed("seed times rank", "alike on all ranks", (SEEDED, "torch.manual_seed(seed * (1 + dist.get_rank(group)))"))
+changed(
+    "from the seed outside",
+    "other numbers from one seed",
+    (SEEDED, "torch.manual_seed(torch.initial_seed() + seed * 10_007 + dist.get_rank(group) + 1)"),
+)
+LEFT = "        self.inside = torch.get_rng_state()\n        torch.set_rng_state(self.outside)"
+changed(
+    "not put back after an error",
+    "outside disturbed",
+    (LEFT, "        if error[0] is not None:\n            return\n" + LEFT),
+)
+changed("returns True", "an error swallowed", (LEFT, LEFT + "\n        return True"))
+changed(
+    "a new seed at each with",
+    "begins anew",
+    (SEEDED, f"{SEEDED}\n        self.seed, self.count = torch.initial_seed(), 0"),
+    (
+        "        torch.set_rng_state(self.inside)\n",
+        "        torch.manual_seed(self.seed + 10**9 * self.count)\n        self.count += 1\n",
+    ),
+)
+changed("the mean", "mean instead of sum", ("    return mine\n", "    return mine / len(parts)\n"))
+changed("tokens in turn", "in another order", ("torch.cat(parts, dim=1)", "torch.stack(parts, dim=2).flatten(1, 2)"))
+changed(
+    "scatter over all ranks", "group ignored", ("return _Scatter.apply(x, group)", "return _Scatter.apply(x, None)")
+)
+changed("gather over all ranks", "group ignored", ("return _Gather.apply(x, group)", "return _Gather.apply(x, None)"))

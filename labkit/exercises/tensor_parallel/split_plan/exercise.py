@@ -140,8 +140,8 @@ EXERCISE = declared(
     visible=(
         plan_case("narrow matrices between, NVLink", (4096, 512, 4096, 16384, 4096, 256, 4096), 8, 2048, 1.5e9, NVLINK),
         plan_case("a narrow waist, across machines", (4096, 16384, 4096, 64, 4096, 16384, 4096), 8, 2048, 4e9, NETWORK),
-        plan_case("little memory", (8192, 1024, 8192, 28672, 8192), 8, 2048, 1.2e9, NVLINK),
-        deep_case("24 matrices, memory for some of them whole", _INNER, 1024, 0.3, NVLINK),
+        plan_case("little memory", (8192, 1024, 8192, 28672, 8192, 512, 8192), 8, 1024, 1.2e9, NVLINK),
+        deep_case("24 matrices, memory for some of them whole", _INNER, 512, 0.4, NVLINK),
     ),
     hints=(
         "Go through the chain. Two plans for the first few matrices: when is one of them never worth keeping?",

@@ -15,5 +15,5 @@ def cases(draw: random.Random) -> list[Case]:
     deep = draw.sample([256, 320, 512, 640, 768, 1024, 1536, 2048, 4096, 12288, 14336, 16384], 12)
     return for_half_and_all([
         plan_case("drawn widths, across machines", short, 4, draw.choice([512, 2048]), 1.6e9, NETWORK),
-        deep_case("24 matrices of drawn widths", deep, draw.choice([1024, 2048]), draw.uniform(0.3, 0.7), NVLINK),
+        deep_case("24 matrices of drawn widths", deep, 512, draw.uniform(0.35, 0.6), NVLINK),
     ])  # fmt: skip

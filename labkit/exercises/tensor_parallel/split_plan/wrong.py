@@ -16,6 +16,11 @@ changed(
     "too much memory",
     (BEST, 'return ["whole" if matrix.outputs < 17_000 else "columns" for matrix in matrices]'),
 )
+changed(
+    "the fastest of all",
+    "too much memory",
+    ("if needed < least and needed <= machine.memory_bytes:", "if needed < least:"),
+)
 WRONG.wrong(
     "every plan", "every plan tried",
     """

@@ -21,4 +21,6 @@ def drive(functions: Functions, inputs: Values) -> Values:
     if inputs["transposed"]:
         x, gradient = x.t().contiguous().t(), gradient.t().contiguous().t()
     keywords = in_group(my_group(inputs))
-    return {name: through(partial(functions[name], **keywords), x, gradient) for name in ("enter", "leave")}
+    return {
+        name: through(partial(functions[name], **keywords), x, gradient, beside=True) for name in ("enter", "leave")
+    }

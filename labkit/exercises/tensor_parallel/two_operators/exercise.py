@@ -44,8 +44,9 @@ def expected(case: Case) -> list[Values]:
     found: list[Values] = []
     for rank, inputs in enumerate(case.inputs):
         x, gradient = values.tensor(inputs, "x"), values.tensor(inputs, "gradient")
-        entered: Values = {"out": x, "kept": x, "gradient": summed(case, rank, "gradient")}
-        left: Values = {"out": summed(case, rank, "x"), "kept": x, "gradient": gradient}
+        both: Values = {"kept": x, "beside": gradient}
+        entered: Values = {"out": x, "gradient": summed(case, rank, "gradient"), **both}
+        left: Values = {"out": summed(case, rank, "x"), "gradient": gradient, **both}
         found.append({"enter": dict(entered), "leave": dict(left)})
     return found
 
@@ -88,6 +89,9 @@ EXERCISE = declared(
             tensor_result(f"{name}.kept", f"x after {name}(x)", "x was changed"),
             tensor_result(f"{name}.out", f"{name}(x)"),
             tensor_result(f"{name}.gradient", f"the gradient of x behind {name}"),
+            tensor_result(
+                f"{name}.beside", f"the gradient of what is added to {name}(x)", "the gradient given was changed"
+            ),
         )
     ],
     mistakes=(
@@ -108,6 +112,9 @@ EXERCISE = declared(
                 _wherever_summed(_of_all)),
         Mistake("x was changed",
                 "After the call x holds other numbers: dist.all_reduce works in place. Give it a copy."),
+        Mistake("the gradient given was changed",
+                "backward writes into the gradient that it is given: dist.all_reduce works in place. Others read that "
+                "tensor, too, a residual beside you, say: give it a copy."),
         Mistake(NOTHING, NO_GRADIENT),
     ),
     least=lambda case: both_ways(range(case.world_size), values.tensor(case.inputs[0], "x").numel()),

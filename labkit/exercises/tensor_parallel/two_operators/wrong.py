@@ -36,7 +36,7 @@ changed("identity both ways", "gradient not reduced", *enter_by("x.view_as(x)", 
 changed("both alike", "gradient reduced again", (BUILT, GIVEN.replace("x,", "Leave.apply(x, group),")))
 changed("forward in the wrong one", "swapped", *enter_by("summed(x, group)", "summed(gradient, ctx.group)"))
 changed("nothing leaves", "not summed", (BUILT, GIVEN))
-changed("the mean", "mean instead of sum", ("return total", "return total / dist.get_world_size(group)"))
+changed("the mean", "mean instead of sum", ("return total\n", "return total / dist.get_world_size(group)\n"))
 changed("all ranks", "group ignored", ("dist.all_reduce(total, group=group)", "dist.all_reduce(total)"))
 changed("backward forgets the group", "group ignored", *enter_by("x.view_as(x)", "summed(gradient, None)"))
 changed(
@@ -54,4 +54,18 @@ def leave(x, group=None):
     dist.all_reduce(total, group=group)
     return total
 """,
+)
+changed(
+    "the gradient in place",
+    "the gradient given was changed",
+    *enter_by("x.view_as(x)", "summed_in_place(gradient, ctx.group)"),
+    (
+        "def enter(",
+        """def summed_in_place(total, group):
+    dist.all_reduce(total, group=group)
+    return total
+
+
+def enter(""",
+    ),
 )
