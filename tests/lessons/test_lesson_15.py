@@ -19,11 +19,12 @@ import labkit
 from labkit.checks.case import Case
 from labkit.checks.rooms import find
 from labkit.exercises.planner import costs
-from labkit.exercises.planner.cases import job_in, runs_of
+from labkit.exercises.planner.cases import Runs, job_in, runs_of
 from labkit.exercises.planner.choose_plan.exercise import fitting, pars, rule_of_thumb, score
 from labkit.exercises.planner.choose_plan.hidden import HIDDEN, cases
 from labkit.exercises.planner.graph_plans import alike, two_levels
-from labkit.exercises.planner.step_time.exercise import FEW, WITHIN
+from labkit.exercises.planner.step_time.exercise import FEW, NARROW, WITHIN
+from labkit.exercises.planner.step_time.hidden import NARROW as HIDDEN_NARROW
 from labkit.hardware import DEVICES, LINKS
 from labkit.lessons.budget import budget
 from labkit.planned_jobs import Played, played
@@ -100,6 +101,14 @@ def step_of(plan: Plan) -> Played:
 @pytest.mark.parametrize("plan", [EIGHT, pytest.param(Plan(2, 2, 4, 2, True), marks=pytest.mark.long)])
 def test_a_recorded_run_is_what_the_virtual_cluster_does(plan: Plan) -> None:
     assert step_of(plan).seconds == pytest.approx(runs_of()["0.8 B on 16 H100s"].seconds[plan], abs=1e-6)
+
+
+@pytest.mark.parametrize("runs", [NARROW, pytest.param(HIDDEN_NARROW, marks=pytest.mark.long)])
+def test_where_messages_count_most_one_microbatch_pays_them(runs: Runs) -> None:
+    for plan, took in runs.seconds.items():
+        assert played(runs.job, plan).seconds == pytest.approx(took, abs=1e-6)
+        assert costs.step_seconds(runs.job, plan) == pytest.approx(took, rel=0.04)
+        assert costs.step_seconds(runs.job, plan, hops=1.0) < (1 - WITHIN) * took
 
 
 @pytest.mark.parametrize(
@@ -227,6 +236,16 @@ def test_an_all_reduce_takes_longer_than_its_formula_by_its_start() -> None:
         took.append(round(network.estimate_ns(traffic) / 1e3))
         counted.append(round(2e6 * scatter_seconds(job, Plan(16 // tensor, 1, tensor), "tensor", 2 * rows * job.width)))
     assert (took, counted) == ([38, 62, 84], [29, 52, 82])
+
+
+@pytest.mark.long
+def test_a_layer_on_the_cluster_takes_what_the_lesson_says() -> None:
+    job = job_of(2048, 16, 16, 64)
+    pairs = []
+    for tensor in (1, 2, 4, 8):
+        plan = Plan(16 // tensor, 1, tensor)
+        pairs.append((round(1e6 * sum(costs.layer_seconds(job, plan))), round(1e6 * sum(played(job, plan).layer))))
+    assert pairs == [(781, 781), (505, 542), (403, 445), (428, 436)]
 
 
 def test_of_sixteen_stages_one_hop_leaves_the_node() -> None:

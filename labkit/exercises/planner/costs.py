@@ -158,8 +158,8 @@ def step_seconds(
         job: What is trained.
         plan: How it is split.
         fill: "none", "alike", "share", "mean", "one more" (microbatch), "one less", "layers" (without the head's own
-            pass), "forward" (the bubble's alone), "p" (stages fill it, not p - 1), "spread" (the head over all stages)
-            or "sum" (no overlap) in place of a bubble that is right.
+            pass), "forward" (the bubble's alone), "p" (stages fill it, not p - 1) or "sum" (no
+            overlap) in place of a bubble that is right.
         head: Whether the last stage has it.
         hops: Messages to the next stage and back that nothing hides, for each stage but one.
         gradients: Whether what is left of them counts.
@@ -189,7 +189,6 @@ def step_seconds(
         "one less": (count - 2) * slowest + sum(stages),
         "forward": count * slowest + (p - 1) * layers * forward,
         "p": count * slowest + p * layers * (forward + backward),
-        "spread": (count + p - 1) * sum(stages) / p,
         "mean": (count - 1) * sum(stages) / p + sum(stages),
     }.get(fill, (count - 1) * slowest + sum(stages))
     rest = of_gradients * (p if gradients_each else 1) if gradients else 0.0

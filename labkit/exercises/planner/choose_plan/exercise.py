@@ -80,8 +80,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     took, par = score(case, got), pars(case)
     if took >= par.naive > par.best:
         text = f"It works and takes {took:,.4g} ms; the rule of thumb takes {par.naive:,.4g}. Points are for less."
-        name = slip(job, list(_seconds(case)), plan) or _SLOW
-        yield Finding(name, text, f"less than {par.naive:,.4g} ms", f"{took:,.4g} ms")
+        by_the_rule = plan == rule_of_thumb(list(fitting(job, _seconds(case))))
+        name = "" if by_the_rule else slip(job, list(_seconds(case)), plan)
+        yield Finding(name or _SLOW, text, f"less than {par.naive:,.4g} ms", f"{took:,.4g} ms")
     elif took > par.paper and len(case.about) > 1 and (name := slip(job, list(_seconds(case)), plan)):  # for all points
         text = f"A step takes {took:,.4g} ms; the best plan that fits takes {par.best:,.4g}."
         yield Finding(name, text, f"{par.paper:,.4g} ms", f"{took:,.4g} ms")

@@ -46,14 +46,6 @@ def _from_the_start(computing: Sequence[float], takes: Sequence[float]) -> float
     return max(takes[-1], sum(takes) - sum(computing))
 
 
-def _waiting(computing: Sequence[float], takes: Sequence[float]) -> float:
-    now = free = 0.0
-    for computed, travels in zip(computing, takes, strict=True):
-        now = max(now + computed, free)
-        free = now + travels
-    return free - now
-
-
 def _all_but_the_last(computing: Sequence[float], takes: Sequence[float]) -> float:
     return sum(max(0.0, each - hides) for each, hides in zip(takes, computing[1:], strict=False))
 
@@ -70,21 +62,20 @@ MISTAKES = (
             "hides nothing of those behind it.", {"buckets": (
                 _way(_one_queue), _way(lambda computing, takes: max(0.0, sum(takes) - sum(computing[1:])))
             )}),
-    Mistake("the first layer hides", "While the first layer is computed no bucket is there yet: it hides nothing.",
-            {"buckets": _way(_from_the_start)}),
-    Mistake("backward waits", "Backward goes on while buckets travel: only the next bucket waits for the one before, "
-            "the next layer does not.", {"buckets": _way(_waiting)}),
-    Mistake("no last bucket", "The last bucket leaves when all is computed: nothing hides it.",
-            {"buckets": _way(_all_but_the_last)}),
     Mistake("its own layer", "A bucket is not there while its own layer is computed: only later layers hide it.",
             {"buckets": _way(_own_layer)}),
     Mistake("the last bucket alone",
-            "Where a bucket takes longer than the next layer's backward, those behind it queue.",
+            "That is the last bucket alone, as if backward waited for each one. It goes on: where a bucket takes "
+            "longer than the next layer's backward, those behind it queue.",
             {"buckets": _way(lambda computing, takes: takes[-1])}),
     Mistake("all at once", "Buckets follow one another: one leaves when it is ready *and* the one before is through.",
             {"buckets": _way(_all_at_once)}),
     Mistake("one layer each", "What one layer's backward does not hide, a later one can: buckets that queue catch up.",
             {"buckets": _way(_one_layer_each)}),
+    Mistake("the first layer hides", "While the first layer is computed no bucket is there yet: it hides nothing.",
+            {"buckets": _way(_from_the_start)}),
+    Mistake("no last bucket", "The last bucket leaves when all is computed: nothing hides it.",
+            {"buckets": _way(_all_but_the_last)}),
     Mistake("the end, not the rest", "Return how long buckets travel *after* all is computed: subtract that time.",
             {"buckets": _way(lambda computing, takes: costs.exposed_seconds(computing, takes) + sum(computing))}),
 )  # fmt: skip
@@ -103,7 +94,7 @@ EXERCISE = declared(
     mistakes=MISTAKES,
     visible=(
         buckets_case("two and three buckets", ([3.0, 3.0, 3.0], [1.0, 1.0, 1.0]), ([1.0, 1.0], [3.0, 1.0]),
-                     ([1.0, 1.0, 5.0], [3.0, 1.0, 1.0])),
+                     ([1.0, 1.0, 5.0], [3.0, 1.0, 1.0]), ([2.0, 1.0, 1.0], [1.0, 4.0, 3.0])),
         buckets_case("long ones", ([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]), ([4.0, 1.0, 0.0], [1.0, 3.0, 2.0])),
         buckets_case("a queue after a pause", ([1.0, 10.0, 1.0], [1.0, 3.0, 3.0]), ([1.0, 2.0, 1.0], [1.0, 3.0, 2.0])),
         buckets_case("a single one", ([5.0], [0.5])),

@@ -34,7 +34,7 @@ changed(
     (REST, "    return max(takes[-1], sum(takes) - sum(computing))\n"),
 )  # fmt: skip
 changed(
-    "backward waits for each", "backward waits",
+    "backward waits for each", "the last bucket alone",
     ("        now += computed\n", "        now = max(now + computed, done)\n"),
 )  # fmt: skip
 changed(

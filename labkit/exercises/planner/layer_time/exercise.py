@@ -39,12 +39,10 @@ MISTAKES = (
             "4h / t.", {"layers": _layers(other="rows")}),
     Mistake("swapped cuts", "It is the other way round: the first and third product by columns, the other two by rows.",
             {"layers": _layers(other="swapped")}),
-    Mistake("one product", "Four products are not one of (h x 12h): each has its own shape, time each.",
-            {"layers": _layers(other="one product")}),
     Mistake("divided afterwards",
-            "That is what a whole product takes, divided by the ranks. Pieces are slower than that: time each of the "
-            "four at its own size.",
-            {"layers": _layers(at_once=True)}),
+            "That is what one large product takes, or a whole one divided by the ranks. Pieces are slower "
+            "than that: time each of the four at its own size.",
+            {"layers": (_layers(at_once=True), _layers(other="one product"))}),
     Mistake("one sequence", "A product has microbatch x num_tokens rows.", {"layers": _layers(microbatch=False)}),
     Mistake("no all-reduces", "After the second and the fourth product comes an all-reduce, and two more in backward.",
             {"layers": _layers(sums=(0.0, 0.0))}),

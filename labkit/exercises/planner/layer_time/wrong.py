@@ -20,7 +20,7 @@ changed("rows of all", "all by rows", (PIECES, "((h // t, 3 * h), (h // t, h), (
 changed(
     "columns for rows", "swapped cuts", (PIECES, "((h // t, 3 * h), (h, h // t), (h // t, 4 * h), (4 * h, h // t))")
 )
-changed("four as one", "one product", (PIECES, "((h, 12 * h // t),)"))
+changed("four as one", "divided afterwards", (PIECES, "((h, 12 * h // t),)"))
 changed("nothing is summed", "no all-reduces", ("2 * scatter_seconds", "0 * scatter_seconds"))
 changed("nothing summed forward", "sums in backward only", ("forward = products + 2 * reduce", "forward = products"))
 changed("one all-reduce forward", "one sum forward", ("forward = products + 2 * reduce", "forward = products + reduce"))

@@ -16,7 +16,7 @@ from labkit.exercises.planner.cases import Runs, asked, plans_case, runs_of
 from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
 from labkit.exercises.planner.step_time.driver import drive
 from labkit.plans.hybrid_step import cost
-from labkit.plans.planned_step import Plan, job_of
+from labkit.plans.planned_step import Plan, hop_seconds, job_of
 
 WITHIN = 0.10
 """How far a step may be off, as a share; the right formula is at most 0.09 off."""
@@ -43,6 +43,11 @@ def _way(**how: Any) -> Callable[[Case], list[float]]:
 def _by_lesson_14(case: Case) -> list[float]:
     job, plans = asked(case)
     return [cost(job, plan.mesh(job)).seconds for plan in plans]
+
+
+def _hop_for_each_stage(case: Case) -> list[float]:
+    job, plans = asked(case)
+    return [costs.step_seconds(job, plan) + 2 * hop_seconds(job, plan) for plan in plans]
 
 
 def _within(came: Any, wanted: float) -> bool:
@@ -87,8 +92,6 @@ MISTAKES = (
             )}),
     Mistake("a stage too many", "The slowest stage is counted for each microbatch: the others, p - 1, are left.",
             {"seconds": (_way(fill="p"), _way(fill="p", hops=0.0))}),
-    Mistake("the head spread", "The head is on the last stage alone, and the others wait for it.",
-            {"seconds": (_way(fill="spread"), _way(fill="spread", hops=0.0))}),
     Mistake("gradients of each stage", "Stages send their gradients at the same time: the first stage's end the step.",
             {"seconds": (_way(gradients_each=True), _way(gradients_each=True, hops=0.0))}),
     Mistake("one stage at a time", "Stages work at the same time: only one microbatch's way is a sum of all of them.",
@@ -99,6 +102,11 @@ MISTAKES = (
             {"seconds": _by_lesson_14}),
     Mistake("the head once", "Every microbatch passes the head: it belongs to what the last stage takes.",
             {"seconds": (_way(head_once=True), _way(head_once=True, hops=0.0))}),
+    Mistake("no messages", "One microbatch goes from stage to stage and back: 2 * (p - 1) messages that nothing hides.",
+            {"seconds": _way(hops=0.0)}),
+    Mistake("one way", "Activations go forward, their gradients come back: two messages for each stage but one.",
+            {"seconds": _way(hops=1.0)}),
+    Mistake("a hop too many", "Between p stages there are p - 1 hops.", {"seconds": _hop_for_each_stage}),
     Mistake("no gradients", "After the first stage's last backward, gradient_seconds are left.",
             {"seconds": (_way(gradients=False), _way(gradients=False, hops=0.0))}),
     Mistake("the whole batch", "Replicas share the batch: plan.num_microbatches(job) says how many each has.",
@@ -114,6 +122,11 @@ FEW = Runs(
     {Plan(8, 1, 2, 2): 0.07326, Plan(8, 2, 1, 2): 0.076256, Plan(16, 1, 1): 0.078986},
 )
 """With so few microbatches the head's own pass and what hides gradients are over a tenth of a step."""
+NARROW = Runs(
+    job_of(512, 2, 16, 64, num_tokens=4096, vocabulary=8192),
+    {Plan(8, 2, 1, 4): 0.003134, Plan(8, 2, 1, 8): 0.004225},
+)
+"""Messages to the next node are a quarter of a step and more."""
 
 EXERCISE = declared(
     id="step_time",
@@ -130,6 +143,7 @@ EXERCISE = declared(
     visible=(
         *(step_case(f"{name}, each plan", runs) for name, runs in runs_of().items()),
         step_case("4.3 B on 16 H100s, one or two microbatches", FEW),
+        step_case("a narrow GPT on two nodes", NARROW),
     ),
     hints=(
         "The check names the plan that is furthest off. Play it, and look for a rank that waits: for whom, how often?",

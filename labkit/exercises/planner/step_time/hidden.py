@@ -6,10 +6,19 @@ import random
 from pathlib import Path
 
 from labkit.checks.case import Case
-from labkit.exercises.planner.cases import runs_of
+from labkit.exercises.planner.cases import Runs, runs_of
 from labkit.exercises.planner.step_time.exercise import step_case
+from labkit.plans.planned_step import Plan, job_of
+
+NARROW = Runs(
+    job_of(768, 2, 16, 64, vocabulary=8192),
+    {Plan(8, 2, 1, 8): 0.003893, Plan(4, 2, 2, 8): 0.004476, Plan(8, 2, 1, 4): 0.002929},
+)
 
 
 def cases(draw: random.Random) -> list[Case]:
     found = runs_of(Path(__file__).parents[1] / "hidden_runs.json")
-    return [step_case(f"{name}, each plan", runs) for name, runs in found.items()]
+    return [
+        *(step_case(f"{name}, each plan", runs) for name, runs in found.items()),
+        step_case("another narrow GPT on two nodes", NARROW),
+    ]

@@ -39,7 +39,7 @@ changed(
     (PIPE + " + 2 * (p - 1)", "count * max(stages) + (p - 1) * layers * forward + (p - 1)"),
 )  # fmt: skip
 changed("p stages fill it", "a stage too many", (PIPE, "count * max(stages) + p * layers * (forward + backward)"))
-changed("the head over all", "the head spread", (PIPE, "(count + p - 1) * sum(stages) / p"))
+changed("the head over all", "a mean stage", (PIPE, "(count + p - 1) * sum(stages) / p"))
 changed(
     "each stage's gradients", "gradients of each stage",
     ("gradient_seconds(job, plan, backward)", "p * gradient_seconds(job, plan, backward)"),
@@ -78,13 +78,7 @@ def step_seconds(job, plan):
     return m * slow + (p - 1) * (one + 2 * hop_seconds(job, plan)) + rest
 """,
 )
-WRONG.right(
-    "hides messages",
-    """
-def step_seconds(job, plan):
-    times = [job.num_layers // plan.pipeline * sum(layer_seconds(job, plan)) for _ in range(plan.pipeline)]
-    times[-1] += sum(head_seconds(job, plan))
-    work = sum(times) + (plan.num_microbatches(job) - 1) * max(times)
-    return work + gradient_seconds(job, plan, layer_seconds(job, plan)[1])
-""",
-)
+HOPS = " + 2 * (p - 1) * hop_seconds(job, plan)"
+changed("hides messages", "no messages", (HOPS, ""))
+changed("there and not back", "one way", (HOPS, HOPS.replace("2 * ", "")))
+changed("a hop for each stage", "a hop too many", (HOPS, HOPS.replace("(p - 1)", "p")))
