@@ -150,7 +150,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 def step_seconds(
     job: Job, plan: Plan, *, fill: str = "", head: bool = True, hops: float = 2.0, gradients: bool = True,
     counts: str = "", per_layer: bool = False, head_once: bool = False, head_forward: bool = False, hides: str = "",
-    hop_each: bool = False, gradients_each: bool = False,
+    each: str = "",
 ) -> float:  # fmt: skip
     """Return what a step takes.
 
@@ -169,8 +169,7 @@ def step_seconds(
         head_forward: Whether only its forward counts.
         hides: "stage" where its whole backward is taken for a layer's where gradients are hidden, "forward" where a
             layer's forward is taken to hide them, too.
-        hop_each: Whether every microbatch pays its messages.
-        gradients_each: Whether every stage's rest of gradients counts.
+        each: "hop" where every microbatch pays its messages, "gradients" where every stage's rest of gradients counts.
     """
     forward, backward, of_head, of_gradients, hop = _parts(job, plan)
     layers = 1 if per_layer else job.num_layers // plan.pipeline
@@ -191,11 +190,11 @@ def step_seconds(
         "p": count * slowest + p * layers * (forward + backward),
         "mean": (count - 1) * sum(stages) / p + sum(stages),
     }.get(fill, (count - 1) * slowest + sum(stages))
-    rest = of_gradients * (p if gradients_each else 1) if gradients else 0.0
+    rest = of_gradients * (p if each == "gradients" else 1) if gradients else 0.0
     if hides:
         rest = gradient_seconds(job, plan, layers * backward if hides == "stage" else forward + backward)
     rest += sum(of_head) if head_once else 0.0
-    return pipe + hops * (p - 1) * hop * (count if hop_each else 1) + rest
+    return pipe + hops * (p - 1) * hop * (count if each == "hop" else 1) + rest
 
 
 @lru_cache(maxsize=4096)

@@ -92,7 +92,6 @@ def slip(job: Job, plans: list[Plan], picked: Plan) -> str:
     """Return the usual mistake about memory by which right seconds pick this plan, or ""."""
     fits = [plan for plan in plans if max(stage_bytes(job, plan)) <= job.memory_bytes]
     kept = {
-        _SUMMED: [plan for plan in plans if sum(stage_bytes(job, plan)) <= job.memory_bytes],
         _NEVER_AGAIN: [plan for plan in fits if not plan.recompute],
         _MARGIN: [plan for plan in fits if max(stage_bytes(job, plan)) <= 0.9 * job.memory_bytes],
     }
@@ -116,7 +115,7 @@ def pars(case: Case) -> Pars:
 
 _NO_PLAN, _ILLEGAL, _UNKNOWN, _TOO_MUCH = "no plan", "not for this job", "not in the list", "does not fit"
 _SLOW = "slower than the rule of thumb"
-_SUMMED, _NEVER_AGAIN, _MARGIN = "stages summed", "never recomputes", "a margin"
+_NEVER_AGAIN, _MARGIN = "never recomputes", "a margin"
 _RUNS = runs_of()
 
 EXERCISE = declared(
@@ -132,10 +131,10 @@ EXERCISE = declared(
                 "divides the batch."),
         Mistake(_UNKNOWN, "The cluster ran the plans of every_plan(job): microbatches of 1, 2 and 4."),
         Mistake(PLAYS, "Time each plan by your own step_seconds, and leave the cluster alone."),
-        Mistake(_SUMMED, "Each stage has GPUs of its own: max(stage_bytes(job, plan)) must fit, not the sum."),
         Mistake(_NEVER_AGAIN, "Plans that recompute are plans, too: one of them fits and is faster."),
         Mistake(_MARGIN, "A plan may use all of job.memory_bytes: leave no margin."),
-        Mistake(_SLOW, "Another plan that fits is faster: time each by your own step_seconds, and take the least."),
+        Mistake(_SLOW, "Another plan that fits is faster: time each by your own step_seconds, and take the least. Each "
+                "stage has GPUs of its own, so max(stage_bytes(job, plan)) must fit, and not the sum."),
         Mistake(_TOO_MUCH, "max(stage_bytes(job, plan)) is at most job.memory_bytes."),
     ),
     visible=(

@@ -37,7 +37,7 @@ WRONG.wrong(
     "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
 )  # fmt: skip
 WRONG.wrong(
-    "sums the stages", "stages summed",
+    "sums the stages", "slower than the rule of thumb",
     "def choose_plan(job):\n"
     "    fits = [p for p in every_plan(job) if sum(stage_bytes(job, p)) <= job.memory_bytes]\n"
     "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
