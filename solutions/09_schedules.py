@@ -72,8 +72,8 @@ class Backward(Work):
 labkit.figure("factory", num_stages=4, num_microbatches=6, schedule="1f1b")
 
 # %% [markdown]
-# Step through it and watch one station at a time: what it does first, when it runs its first backward, what it does last. **With 8 stages
-# and 32 microbatches, how many microbatches does stage 0 hold at most?** (GPipe: all 32.)
+# Step through it and watch one station at a time: what it does first, when it runs its first backward, what it does last.
+# **With 8 stages and 32 microbatches, how many microbatches does stage 0 hold at most?** (GPipe: all 32.)
 
 # %% tags=["predict"]
 labkit.predict("microbatches_held", 32)
@@ -961,7 +961,8 @@ for name, (orders, num_chunks) in smaller.items():
     print(f"{name:12} {took / 1e9:.2f} s")
 
 # %% [markdown]
-# On paper the three take 33 (1F1B), 28.5 (interleaved) and 27 turns (zero bubble). The times have the same ratios, to a few per cent; the rest is messages.
+# On paper the three take 33 (1F1B), 28.5 (interleaved) and 27 turns (zero bubble). The times have the same ratios, to a few per
+# cent; the rest is messages.
 #
 # ### Sources
 #

@@ -87,9 +87,9 @@ labkit.recorded("starved_step")
 # *15 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # Much of this run is lost. `waits_in`: where do the ranks wait, in `"all_reduce"`, `"forward and backward"` or `"next batch"`?
-# `share`: which share of the whole run goes there (0.1 for a tenth)? `every`: how many steps is it from one such wait to the next? `cause`:
-# `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`, `"one rank loads for all"`
-# or `"the network is slow"`?
+# `share`: which share of the whole run goes there (0.1 for a tenth)? `every`: how many steps is it from one such wait to the
+# next? `cause`: `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`, `"one rank
+# loads for all"` or `"the network is slow"`?
 
 # %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=4 title="The starved step"
 labkit.answer(
@@ -203,8 +203,9 @@ labkit.reveal("prefetch_saves", round(gains["load 1 ms"], 2), [f"{a}: {b:.1%} sa
 
 # %% [markdown]
 # Prefetching hides the shorter of loading and training. **For which ratio of the two does it save most, and how much?** Loading
-# takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So min(a, b) /
-# (a + b) is saved. The most is one half, where the two take equally long. The table's 25 % is what you save where the shorter takes a quarter of a + b.
+# takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So min(a, b) / (a
+# + b) is saved. The most is one half, where the two take equally long. The table's 25 % is what you save where the shorter
+# takes a quarter of a + b.
 #
 # **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. A GPU three times as
 # fast arrives. How many ms does a step take now?
@@ -243,8 +244,8 @@ labkit.reveal("ones_in_bfloat16", total.item())
 
 # %% [markdown]
 # bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
-# **float32**. Exponentials do, too: they turn an error of x into a relative error of the result. So do parameters: add a step of 0.0001 to a weight of 1 in bfloat16, and it
-# vanishes, because the next number after 1 is 1.0078.
+# **float32**. Exponentials do, too: they turn an error of x into a relative error of the result. So do parameters: add a step
+# of 0.0001 to a weight of 1 in bfloat16, and it vanishes, because the next number after 1 is 1.0078.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?
@@ -665,8 +666,8 @@ for claim, (low, high, places) in PROMISED.items():
 
 # %% [markdown]
 # (Here mixed precision is compared with float32. Compared with TF32, which the A100 and the H100 have, it was 1.8 at the most:
-# see section 3's table.) Each promise is somebody's measurement, **with the model, the link and the device left out**. Ask for those
-# three.
+# see section 3's table.) Each promise is somebody's measurement, **with the model, the link and the device left out**. Ask for
+# those three.
 
 # %% [markdown] tags=["slide-only"]
 # ## Each is true somewhere

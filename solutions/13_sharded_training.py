@@ -748,7 +748,8 @@ def yours(num_steps: int) -> list[float]:
 
 
 # %% [markdown]
-# Two real processes, the same batches, AdamW and clipping; yours first, then torch's `fully_shard` (`labkit.models.train_fully_sharded`):
+# Two real processes, the same batches, AdamW and clipping; yours first, then torch's `fully_shard`
+# (`labkit.models.train_fully_sharded`):
 
 # %% tags=["nbval-ignore-output"] seconds=30
 for train in (yours, train_fully_sharded):
