@@ -277,8 +277,8 @@ labkit.reveal("lost_by_top_1", round(lost["top 1 %"], 2), rows)
 # %% [markdown]
 # ## 3 What was not sent
 #
-# Does that do harm? A small example (Beznosikov and others, 2020): three ranks, three weights, top-1. Each rank's loss is $(a_i
-# \cdot x)^2 + \|x\|^2/4$ with $a_1 = (-3, 2, 2)$ and its rotations, so the best x is 0. Start at (1, 1, 1), 1.7 away from it.
+# Does that do harm? A small example (Beznosikov and others, 2020): three ranks, three weights, top-1. Each rank's loss is
+# $(a_i \cdot x)^2 + \|x\|^2/4$ with $a_1 = (-3, 2, 2)$ and its rotations, so the best x is 0. Start at (1, 1, 1), 1.7 away from it.
 # **How far from 0 is x after 100 steps?**
 
 # %% tags=["predict"]
@@ -659,8 +659,8 @@ labkit.answer("gather_grows", 8)
 # Now **invent** one. A small network trains on four ranks, with momentum, error feedback and a budget of bytes for the whole
 # training. Say for each step, and for each layer in it, how many entries travel (the largest ones) and with how many bits each:
 # 4, 8, 16 or 32. If only some entries of a layer travel, their places travel, too. Places cost 4 bytes for each sent entry, or
-# one bit for each entry of the layer, whichever is less. Fewer than 32 bits share a scale of 4 bytes. `most_entries(num_bytes,
-# bits, size)` says how many entries fit; `packet_bytes` and `plan_bytes`, in the same module, count.
+# one bit for each entry of the layer, whichever is less. Fewer than 32 bits share a scale of 4 bytes.
+# `most_entries(num_bytes, bits, size)` says how many entries fit; `packet_bytes` and `plan_bytes`, in the same module, count.
 
 
 # %% tags=["given"]

@@ -88,8 +88,8 @@ labkit.recorded("starved_step")
 #
 # Much of this run is lost. `waits_in`: where do the ranks wait, in `"all_reduce"`, `"forward and backward"` or `"next batch"`?
 # `share`: which share of the whole run goes there (0.1 for a tenth)? `every`: how many steps is it from one such wait to the
-# next? `cause`: `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`, `"one rank
-# loads for all"` or `"the network is slow"`?
+# next? `cause`: `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`,
+# `"one rank loads for all"` or `"the network is slow"`?
 
 # %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=4 title="The starved step"
 labkit.answer(
@@ -203,8 +203,8 @@ labkit.reveal("prefetch_saves", round(gains["load 1 ms"], 2), [f"{a}: {b:.1%} sa
 
 # %% [markdown]
 # Prefetching hides the shorter of loading and training. **For which ratio of the two does it save most, and how much?** Loading
-# takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So min(a, b) / (a
-# + b) is saved. The most is one half, where the two take equally long. The table's 25 % is what you save where the shorter
+# takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So
+# min(a, b) / (a + b) is saved. The most is one half, where the two take equally long. The table's 25 % is what you save where the shorter
 # takes a quarter of a + b.
 #
 # **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. A GPU three times as
