@@ -54,12 +54,12 @@ from labkit.servers.server import Server
 #
 # * **by range**: the keys are cut into as many stretches as there are servers, so neighbours stay together;
 # * **by hash**: keys are hashed first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
-#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. Of S servers, server s has
-#   the stretch from s/S of the scale up to, but not including, (s+1)/S;
+#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. Server s of S has the hashes
+#   from s/S of the scale up to, but not including, (s+1)/S;
 # * **on a circle**: bend the scale into a circle and scatter some points of each server over it. A key belongs to the
 #   first point at or after its hash. After the last point comes the first. This is **consistent hashing**.
 #
-# Python's own `hash` will not do. For a text, each process gets another number; for a whole number, it is that number.
+# Python's own `hash` will not do. A text's hash differs between processes. A whole number's hash is that number.
 #
 # ### Exercise [[place_keys]]
 #
@@ -141,9 +141,9 @@ rows = [f"{name:12} {share:5.1%} of the keys move" for name, share in moved.item
 labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 
 # %% [markdown]
-# The new server must get about a fifth. On the circle only its keys move. By range and by hash every boundary shifts: 1/4
-# goes to 1/5, 2/4 to 2/5, 3/4 to 3/5, and the end of server 3 to 4/5. What lies between moves: 1/20 + 2/20 + 3/20 + 4/20 =
-# 1/2. With `key % S` only keys with the same remainder of 4 and of 5 stay, and these are four in twenty.
+# The new server must get about a fifth. On the circle only its keys move. By range and by hash, servers 0 to 3 ended at 1/4,
+# 2/4, 3/4 and 1, and now end at 1/5, 2/5, 3/5 and 4/5. Keys between an old and a new end move: 1/20 + 2/20 + 3/20 + 4/20 = 1/2.
+# With `key % S`, a key stays only if key % 4 equals key % 5: the first four of every twenty.
 #
 # The circle pays with balance: its stretches differ. More points per server even them out, and they spread a dead server's
 # keys over all others.
@@ -281,11 +281,12 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
 # Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 + ... +
-# 1/10000). Sending each key of a batch once takes off the rest. Ids often follow age or popularity, so a range puts all
+# 1/10000). But a batch sends each key only once, and that hits popular keys most: 73 % are left. Ids often follow age or
+# popularity, so a range puts all
 # popular keys in one place. A hash spreads them.
 #
-# Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty keys;
-# this time key k lives on rank k % 3. A span on a server's row is a call that is served: the verb, the rank that asked, its
+# Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty keys.
+# Here key k lives on rank k % 3. A span on a server's row is a call that is served: the verb, the rank that asked, its
 # keys.
 
 # %% tags=["figure", "nbval-ignore-output"]
@@ -304,7 +305,7 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # A hash spreads the *keys*. It cannot spread **one** key, and a **hot key** is in every batch.
 #
 # What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. Does
-# that pay for a model that only answers? And in training, where each pulled row is pushed? The bonus computes both.
+# that pay for a model that only answers? Does it pay in training, where each row read is also written? The bonus computes both.
 
 # %% [markdown] tags=["slide-only"]
 # ## No hash spreads one key
@@ -397,10 +398,10 @@ print(
 # %% [markdown]
 # With two billion rows and the same batches, the first number stays, and the second becomes 128 GB.
 #
-# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds the *square* of each
-# gradient to a state, then moves by lr times the gradient over the state's root. Four workers push equal quarters of a
-# row's very first gradient, and the server runs Adagrad on each push as it arrives. How many times as far does the row move
-# as with one push of the whole gradient?
+# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds each gradient's *square* to
+# the row's state, then moves the row by lr x gradient / √state. Four workers push equal quarters of a row's first
+# gradient. The server runs Adagrad on each push as it arrives. How many times as far does the row move as with one push of
+# the whole gradient?
 
 # %% tags=["why"] exercise="late_adagrad" title="Adagrad on every push"
 labkit.answer("late_adagrad", 2.78)
@@ -559,14 +560,14 @@ lost = [120 - int(killed_at(moment / 1000, hasty(Replica))[1][1].sum()) for mome
 labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, at most {max(lost)} lost at once")
 
 # %% [markdown]
-# Only the pack that was not yet full is lost: up to four, on average two. Nobody is told, because no call failed.
+# A kill loses the pack that was not yet full: here up to four gradients, on average two. Nobody is told, because no call failed.
 #
 # Li et al. (2014) found a cheaper way that keeps the promise. Their servers **replicate after aggregation**: the
 # primary first adds up the gradients of all workers in a step, then passes on *one* sum. So N messages to the backup
 # become one.
 #
-# (After Friday the backup stands alone until it gets a backup itself. And a primary that was only slow goes on beside it, so
-# two are in charge. Real systems let a majority vote on who is.)
+# (After Friday the backup stands alone until it gets a backup itself. If the primary was only slow, two servers act as
+# primary. Real systems let a majority decide.)
 #
 # **[[after_aggregation]].** When may such a primary acknowledge a worker's push? Choose `"when it has arrived"`, `"when
 # it is in the sum"` or `"when the backup has the sum"`.
@@ -612,8 +613,8 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 #
 # * A circle moves only the keys that a new server takes.
 # * A key travels once, all servers are asked at the same time, and no hash spreads one key.
-# * Rows, which few samples touch, live on servers. Layers, which all samples touch, are all-reduced. The optimizer's state
-#   lives with its weights.
+# * Few samples touch a row, so rows live on servers. All samples touch a layer, so layers are all-reduced. The optimizer's
+#   state lives with its weights.
 # * Acknowledged means that **two** have it, while both live. Numbers make a retry harmless.
 #
 # Every worker still needs all the layers. What if they fit on no device? **Next:** lesson 08, `08_pipeline`, cuts the
@@ -656,8 +657,9 @@ def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, 
 labkit.check("hot_keys", server_loads)
 
 # %% [markdown]
-# Sixteen servers hold 10,000 keys by hash. Without copies the busiest does 2.4 times an even share. **In training, with as
-# many writes as reads: how many times an even share is it with copies of the ten hottest keys?**
+# Sixteen servers hold 10,000 keys by hash. An even share is a sixteenth of all reads and writes. Without copies the busiest
+# server does 2.4 even shares. **Training has as many writes as reads. How many even shares does the busiest server do with
+# copies of the ten hottest keys?**
 
 # %% tags=["predict"]
 labkit.predict("ten_copies", 1.2)
@@ -673,7 +675,8 @@ labkit.reveal("ten_copies", round(shares[2], 2), rows)
 
 # %% [markdown]
 # Ten keys draw 30 % of all visits. Copies share out their *reads*, but all sixteen servers do all of their *writes*: 2.4 even
-# shares on each, before anything else. So copies serve a model that only answers, and make training slower.
+# shares on each, before anything else. So copies help a model that only answers. In training, where every
+# push goes to every copy, they make the busiest server slower.
 #
 # A backup does not help when the power fails in the whole room. Lesson 16, `16_when_machines_fail`, is about what does.
 #

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 08 Pipelines
 #
-# The model does not fit on your GPU. You have four GPUs. So each takes a quarter of the layers. Now it fits, and is no faster
-# than on one. Why, and what can you do?
+# The model does not fit on your GPU. You have four GPUs. So each takes a quarter of the layers. Now the model fits, but four
+# GPUs train it no faster than one large GPU would. Why, and what can you do?
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `send` and `recv` from lesson 02, and an idea of what autograd does
 # in `backward()`. No GPU: `labkit.virtual(4)` plays four of them.
@@ -289,9 +289,12 @@ class Backward(Work): ...
 #
 # *30 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step. `naive` is GPipe (Huang and
-# others, 2019), in groups that fit: beat it where it can be beaten, for half of the points. `1F1B` is a schedule of Narayanan
-# and others (2021): be as short for the other half. Beside `best known` stands a lower bound.
+# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step.
+#
+# * `naive` is GPipe (Huang and others, 2019), in groups of microbatches that fit into memory. Half of the points: be shorter,
+#   wherever a shorter step exists.
+# * `1F1B`, with a flush after each step, is from Narayanan and others (2021). The other half: be as short.
+# * The number beside `best known` is a lower bound.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
@@ -343,8 +346,8 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. How few are
 # enough to be as fast?
 #
-# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Stage 0 has room for k microbatches. For which smallest k can
-# a step be as short as GPipe's?
+# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Stage 0 has room for k microbatches. What is the smallest k
+# that allows a step as short as GPipe's?
 
 # %% tags=["why"] exercise="held_enough" title="Memory enough"
 labkit.answer("held_enough", 8)
@@ -421,7 +424,7 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 # Now the executor. Four things make it right:
 #
 # * **The scale.** `loss_fn` is a mean over *its* samples. The step's loss is the mean over all samples of all microbatches,
-#   and they may have different sizes. Scale each microbatch's loss, and gradients follow.
+#   and they may have different sizes. Scale each microbatch's loss: its gradients are then scaled, too.
 # * **Adding up.** `backward` adds to `.grad`. Nobody sets it to zero in between.
 # * **Letting go.** After its `Backward` nothing of a microbatch's graph may be kept. Dictionaries have `pop`.
 # * **Waiting late.** Post a receive with `dist.irecv` where its record stands, and wait when the work that needs it begins.
@@ -522,13 +525,13 @@ runs = {name: labkit.run(one_step, orders, on=labkit.virtual(4)).timeline for na
 labkit.schedule_explorer(**runs)
 
 # %% [markdown]
-# On paper GPipe's bubble is 27.3 %, in this run 27.4 %: messages take little beside such layers. On real GPUs two more things
-# matter:
+# On paper GPipe's bubble is 27.3 %, in this run 27.4 %: messages take little beside such layers. On GPUs, two rules are easy to
+# miss:
 #
 # * **Never call `.item()` on a loss in the middle.** It stops the process until the number is there.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must agree.
-#   `with_messages` takes care of that. In some of the check's schedules both sides receive first. gloo forgives it, NCCL would
-#   hang. Lesson 09 finds such schedules.
+#   `with_messages` takes care of that. Some of the check's schedules do not: there, two stages both receive before they send.
+#   gloo forgives it, NCCL would hang. Lesson 09 finds such schedules.
 #
 # One mistake makes no error at all: forget the scale. With four equal microbatches all gradients are four times too large, and
 # Adam hides it, because it divides by the size of the gradient. Then you clip, or change M, and wonder.
@@ -548,7 +551,8 @@ labkit.schedule_explorer(**runs)
 #
 # A GPT of four blocks, cut in two, on two real processes: under your executor, and under `torch.distributed.pipelining`. Both
 # clip by the norm over *all* stages, so each stage's sum of squares is all-reduced. (In a GPT the embedding is also the output
-# layer. This one has two matrices, one on each stage. Megatron-LM keeps such a pair equal by an all-reduce of their gradients.)
+# layer. The GPT here has a matrix for each, one on each stage. Megatron-LM keeps such a pair of matrices equal by an all-reduce
+# of their gradients.)
 
 
 # %% tags=["given"]
@@ -572,8 +576,8 @@ print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
-# The same loss. One difference: the library divides every gradient by M, and all its buffers have the size of the first
-# microbatch. So M must divide the batch. Yours takes any sizes.
+# The same loss. There is one difference. The library divides every gradient by M, and gives every buffer the size of the first
+# microbatch. So M must divide the batch. Your executor takes microbatches of any sizes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
@@ -595,8 +599,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # At scale: the pipeline goes at the pace of its slowest stage. So a stage that also has the embedding, or a large output layer,
 # gets fewer blocks.
 #
-# **The next question.** With memory for P microbatches, a step can be as short as GPipe's. While backward is one piece, no order
-# is shorter. Does anything have to wait at all? Lesson 09, `09_schedules`.
+# **The next question.** With memory for P microbatches, a step can be as short as GPipe's. With one stage on each GPU
+# and backward as one piece of work, no order makes a shorter step. Does anything have to wait at all? Lesson 09, `09_schedules`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -613,8 +617,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # Why does the pipeline have to run empty at the end of each step? Because all microbatches of a step must see the same
 # weights. In lesson 06 workers computed with old weights, and it cost steps. **PipeDream** (Narayanan and others, 2019) takes
-# that bargain for pipelines: it never drains. Whole minibatches follow each other, and the optimizer steps after each of them.
-# While one is on its way back, newer ones have already gone forward with newer weights.
+# that bargain for pipelines: it never drains. One minibatch enters right after the other, and the optimizer steps after each
+# of them. While a minibatch is on its way back, later minibatches have already gone forward with newer weights.
 #
 # That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of the
 # weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some steps old.
@@ -626,8 +630,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 labkit.answer("stashed_versions", 4)
 
 # %% [markdown]
-# The price is memory for the copies, and training that depends on the number of stages. Most training pays with the bubble
-# instead, and drains.
+# One price is memory for the copies. The other is that the number of stages changes the training: with more stages, gradients
+# belong to older weights. GPipe and 1F1B drain instead, and pay with the bubble.
 
 # %% [markdown] tags=["slide-only"]
 # ## Never drain?
@@ -692,8 +696,8 @@ print("best by the formula:", min(range(1, 513), key=lambda m: step_seconds(2, m
 print("best measured:      ", min(measured, key=measured.get))
 
 # %% [markdown]
-# Set the derivative to zero and the best M is about $\sqrt{(P-1)\,t/o}$, where t is the whole batch's time on one stage and o the
-# overhead of a microbatch. More stages
+# Set the derivative to zero, and the best M is about $\sqrt{(P-1)\,t/o}$. Here t is the time of the whole batch on one stage, and
+# o is the overhead of one microbatch. More stages
 # want more microbatches; a faster device wants fewer, if its overhead stays. Near the minimum the curve is flat. On a busy
 # machine each message waits for a core, and the best M may be 1.
 #
@@ -715,7 +719,8 @@ print("best measured:      ", min(measured, key=measured.get))
 # *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Which would you run? Answer in two to five sentences, for a person to read: both bubbles, how much longer a step takes with
-# the larger one, and what neither number says. Alone, compare yours with `labkit.lend("four_or_eight_stages")`.
+# the larger one, and what matters but shows in neither number. Alone, compare yours with
+# `labkit.lend("four_or_eight_stages")`.
 
 # %% [markdown] tags=["write"] exercise="four_or_eight_stages" title="Four stages or eight" minutes=5 bonus=true rubric={"27.3 % and 30.4 %, with 8 and 16 microbatches": 2, "about 5 % longer: the work of a GPU is the same, so it is over 1 - bubble": 2, "names what the bubble leaves out: half the weights a GPU with eight stages, or twice the messages": 2}
 # Eight pipelines of four stages. Each gets 8 microbatches, a bubble of 3/11 = 27.3 %; four pipelines of eight stages get 16

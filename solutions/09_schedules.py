@@ -16,8 +16,8 @@
 # Four GPUs, eight microbatches, and each GPU waits 27 % of the time. More microbatches would help, but your batch is
 # too small for more. Does anything have to wait at all?
 #
-# The answers get better to this day: GPipe (2018), 1F1B, interleaving (2021), zero bubble (2023). You will meet the one that
-# most pipelines run, write a program that finds deadlocks, and then compete with the best.
+# The answers got better over the years: GPipe (2018), 1F1B, interleaving (2021), zero bubble (2023). You will meet 1F1B, write
+# a program that finds deadlocks, and then compete with the best.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 08: stages, microbatches, and what a schedule is. Nothing
 # here calls your code from there.
@@ -65,15 +65,15 @@ class Backward(Work):
 # %% [markdown]
 # ## 1 One forward, one backward
 #
-# GPipe runs all forwards, then all backwards, and holds every microbatch. Here is the schedule that most pipelines run instead.
+# GPipe runs all forwards, then all backwards, and holds every microbatch. Here is the schedule that Megatron-LM runs instead.
 # Its name is **1F1B**: one forward, one backward.
 
 # %% tags=["figure"]
 labkit.figure("factory", num_stages=4, num_microbatches=6, schedule="1f1b")
 
 # %% [markdown]
-# Step through it and watch one station at a time: what it does first, when it runs its first backward, what it does last. **With 8 stages
-# and 32 microbatches, how many microbatches does stage 0 hold at most?** (GPipe: all 32.)
+# Step through it and watch one station at a time: what it does first, when it runs its first backward, what it does last.
+# **With 8 stages and 32 microbatches, how many microbatches does stage 0 hold at most?** (GPipe: all 32.)
 
 # %% tags=["predict"]
 labkit.predict("microbatches_held", 32)
@@ -196,8 +196,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 # * a message whose partner has not been posted;
 # * `Forward` of a microbatch that has not been received, except on the first stage;
 # * `Backward` of a microbatch that has not gone forward, or whose gradient has not been received, except on the last stage;
-# * a `Send` of a microbatch that has not gone forward, or a `SendGrad` of one that has not gone backward: nothing is there to
-#   send, so this message is not posted, but the others of the step are.
+# * a `Send` of a microbatch that has not gone forward, or a `SendGrad` of one that has not gone backward. There is nothing to
+#   send, so this message is not posted. The other messages of the step are posted.
 #
 # ### Exercise [[find_deadlock]]
 #
@@ -272,9 +272,9 @@ print("1F1B, two stages:      ", find_stuck(facing))
 print("stage 1 expects one:   ", find_stuck([facing[0], facing[1][:4]]))
 
 # %% [markdown]
-# 1F1B needs messages that are posted together. On stage 0, `Send` of microbatch 1 stands beside `RecvGrad` of microbatch 0; on
-# stage 1, `SendGrad` of 0 stands beside `Recv` of 1. Posted one at a time, each stage would wait in its send for a receive that
-# the other posts only afterwards.
+# 1F1B needs messages that are posted together. On stage 0, `Send` of microbatch 1 stands beside `RecvGrad` of microbatch 0. On
+# stage 1, `SendGrad` of 0 stands beside `Recv` of 1. Suppose each stage posts its send alone and waits for it. Then neither
+# stage ever posts its receive, and both sends wait forever.
 
 # %% [markdown] tags=["slide-only"]
 # ## Two sends that face each other
@@ -329,8 +329,8 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # With equally many microbatches, 1F1B saves memory and no time. Two ideas save time.
 #
 # **Backward is two jobs.** I, the gradient of what entered, is urgent: the stage before waits for it. W, the gradient of the
-# weights, is not: nobody needs it before the optimizer. So W can fill the bubble (Qi and others, 2023). It still has to be
-# done, and until then what it needs is held.
+# weights, is not: nobody needs it before the optimizer. So a stage can do W where it would otherwise wait (Qi and others,
+# 2023). Until a microbatch's W is done, the stage still holds what this W needs.
 #
 # **Small stages, visited twice.** Give each GPU two small **chunks** of the model instead of one large stage (Narayanan and
 # others, 2021). The last GPU then gets its first work after half the time. The model has 2P parts, and there are two ways to
@@ -355,9 +355,13 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # *30 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # A plan is data: a placement, and for each stage a list of words. `"F0"` is the forward of microbatch 0 through chunk 0, and
-# `"F0.1"` through chunk 1. Half of the points are for fewer turns than 1F1B (`naive`) in every case; for all of them reach
-# `ZB-H1` (Qi and others, 2023). No plan has fewer turns than the number beside `best known`, (P-1)/2 + 3M: the last stage gets
-# its first chunk after (P-1)/2 turns, and has 3M turns of work.
+# `"F0.1"` through chunk 1.
+#
+# * Half of the points: fewer turns than 1F1B (`naive`) in every case.
+# * All of the points: as few turns as `ZB-H1` (Qi and others, 2023).
+#
+# The number beside `best known` is a lower bound, (P-1)/2 + 3M turns: the last stage gets its first chunk after (P-1)/2 turns,
+# and then has 3M turns of work.
 
 
 # %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
@@ -423,12 +427,12 @@ labkit.schedule_explorer(memory_limit=4)
 # |---|---:|---:|---|
 # | GPipe | 33 | 8 | memory |
 # | 1F1B | 33 | 4 | |
-# | interleaved, 2 chunks | 28.5 | 5.5 | 7 borders to cross, not 3 |
+# | interleaved, 2 chunks | 28.5 | 5.5 | a microbatch crosses 7 borders, not 3 |
 # | ZB-H1 | 27 | 4 | backward in two parts |
 # | ZB-V | 25.5, the bound | 4 | both |
 #
 # `torch.distributed.pipelining` has them as `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B` and
-# `ScheduleZBVZeroBubble`; its `ScheduleInterleavedZeroBubble` is ZB-H1's idea with several chunks.
+# `ScheduleZBVZeroBubble`. Its `ScheduleInterleavedZeroBubble` gives each stage several chunks and fills bubbles with W.
 #
 # **[[slow_messages]].** The same 4 stages and 8 microbatches, but now a message takes half a turn. Which has the longest step:
 # `"GPipe"`, `"1F1B"`, `"interleaved"` or `"ZB-H1"`?
@@ -551,10 +555,12 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # * **1F1B**: the bubble of GPipe, the memory of P microbatches.
 # * A deadlock shows on paper: play the schedule until nobody can go on.
-# * All stages wait. Look first at one that waits while work lies at its door: its order may be the wrong one.
+# * In a slow run all stages wait. Look first for a stage that waits although some of its work could begin: its order may be the
+#   wrong one.
 # * Backward is **two jobs**; the second one fills bubbles. Chunks make the first staircase shorter.
 #
-# The game had equal stages and free messages. What unequal stages or a slow link cost, no order brings back.
+# The game had equal stages and free messages. No order makes a step shorter than the work of the
+# slowest stage.
 #
 # **The next question.** Along the columns the gradients still travel as they are: 4 bytes a parameter, every step. Most of
 # those numbers are tiny. What if you sent only the largest? Lesson 10, `10_gradient_compression`.
@@ -568,7 +574,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # Next: gradients still travel whole.
 #
-# <!-- notes: What unequal stages and slow links cost, no order brings back. -->
+# <!-- notes: No order makes a step shorter than the work of the slowest stage. -->
 
 # %% [markdown]
 # ## Bonus: Memory against time
@@ -709,7 +715,7 @@ labkit.answer("warmup_factor", "a shorter step where messages take time")
 # *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # One chunk for each stage, with backward in two parts, and no more memory than 1F1B's fullest stage. Begin with 1F1B's order.
-# By how many microbatches should each stage put its `BackwardWeight` off? The number depends on the stage alone.
+# Each stage puts its `BackwardWeight` off by a fixed number of microbatches. Which number? It depends on the stage alone.
 
 
 # %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=12 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
@@ -955,7 +961,8 @@ for name, (orders, num_chunks) in smaller.items():
     print(f"{name:12} {took / 1e9:.2f} s")
 
 # %% [markdown]
-# On paper they take 33, 28.5 and 27 turns. The times have the same ratios, to a few per cent; the rest is messages.
+# On paper the three take 33 (1F1B), 28.5 (interleaved) and 27 turns (zero bubble). The times have the same ratios, to a few per
+# cent; the rest is messages.
 #
 # ### Sources
 #

@@ -66,7 +66,7 @@ class Packet:
 
 # %% [markdown]
 # **Fewer bits** is the most obvious idea. 16 bits is a cast, but float16 ends at 65504, and one infinite entry ruins the model.
-# int8 has 256 codes. Which numbers they stand for is up to you. It travels along as a **scale**: one float32 for all entries.
+# int8 has 256 codes. A **scale**, one float32 for all entries, travels along. Which numbers the codes stand for is up to you.
 #
 # ### Exercise [[fewer_bits]]
 #
@@ -277,9 +277,9 @@ labkit.reveal("lost_by_top_1", round(lost["top 1 %"], 2), rows)
 # %% [markdown]
 # ## 3 What was not sent
 #
-# Does that do harm? A small example (Beznosikov and others, 2020): three ranks, three weights, top-1. Each rank's loss is $(a_i \cdot x)^2 + \|x\|^2/4$ with
-# $a_1 = (-3, 2, 2)$ and its rotations, so the best x is 0. Start at (1, 1, 1), 1.7 away from it. **How far from 0 is x
-# after 100 steps?**
+# Does that do harm? A small example (Beznosikov and others, 2020): three ranks, three weights, top-1. Each rank's loss is
+# $(a_i \cdot x)^2 + \|x\|^2/4$ with $a_1 = (-3, 2, 2)$ and its rotations, so the best x is 0. Start at (1, 1, 1), 1.7 away from it.
+# **How far from 0 is x after 100 steps?**
 
 # %% tags=["predict"]
 labkit.predict("top_k_distance", 0.1)
@@ -424,7 +424,7 @@ labkit.answer(
 # %% [markdown]
 # The loss shows the fault many steps later, the norms at once.
 #
-# In the next program they obey Pythagoras, and still the memory is broken. **Which line loses the residual?** Read it
+# In the next program the norms obey Pythagoras, and still the memory is broken. **Which line loses the residual?** Read it
 # (`forgets_residuals??`) before you run `labkit.audit`, which watches what is kept, and under which key:
 
 # %%
@@ -438,9 +438,8 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 #
 # How do four packets become one mean? `all_reduce` would add the k-th values of all ranks' top-k, which belong to different
 # entries, and codes of int8 with different scales. Nothing raises; the gradient is wrong. Such packets must travel **to
-# everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. Packets of `Cast`
-# and `RandomK` *can* be added, which is what `addable` says: the first part may be summed, because the other parts are the
-# same on all ranks.
+# everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. In packets of `Cast` and `RandomK`, only
+# the first part differs from rank to rank, and first parts *can* be added. `addable` says so.
 #
 # DDP lets you replace what happens to a full bucket. `ddp.register_comm_hook(state, hook)` takes a function
 # `hook(state, bucket)` that returns a `Future[Tensor]`, the *mean* gradient in the buffer's shape and dtype.
@@ -475,12 +474,15 @@ class HookState:
 #
 # *35 points, about 15 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# Divide first: compress `buffer / N` through `state.feedback`, with that key, then *add* what the ranks send. (The sum of
-# eight float16 gradients overflows sooner than the sum of eight eighths.) If `state.feedback.compressor.addable`, only an
-# `all_reduce` of the first part travels; else every part is gathered, and nothing but packets travels. N is the size of
-# `state.group`. Add each packet's bytes to `state.sent_bytes`. The bucket's buffer is not changed. All ranks get the same
-# gradient, to the bit, or their models drift apart. `replace(packet, parts=...)` makes a packet with other parts. Nothing gets
-# lost: what DDP has applied so far and what waits in all ranks' residuals add up to all mean gradients.
+# * Divide first: compress `buffer / N` through `state.feedback`, with that key. N is the size of `state.group`. Then *add* what
+#   the ranks send. (The sum of eight float16 gradients overflows sooner than the sum of eight eighths.)
+# * If `state.feedback.compressor.addable`, only an `all_reduce` of the first part travels. Else every part is gathered, and
+#   nothing else travels.
+# * Add each packet's bytes to `state.sent_bytes`. Do not change the bucket's buffer.
+# * All ranks get the same gradient, to the bit, or their models drift apart.
+# * Nothing gets lost: all that DDP has applied, plus all ranks' residuals, is the sum of all mean gradients.
+#
+# `replace(packet, parts=...)` makes a packet with other parts.
 
 
 # %% tags=["exercise"] exercise="compression_hook" points=35 difficulty=4 importance=5 minutes=15 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "few_entries", "error_feedback"]
@@ -536,9 +538,9 @@ labkit.check("compression_hook", compression_hook)
 # %% [markdown]
 # ## 5 The GPT
 #
-# `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. A comparison is fair
-# only when **every row has its own learning rate**: of ½ and 1 times the usual one, `RATES` has the better for each row. Which
-# row will be hurt most?
+# `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. For a fairer comparison,
+# **every row has its own learning rate**: `RATES` holds the better of two, ½ and 1 times the usual one. Which row will be
+# hurt most?
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # so small a model has nothing to share among threads
@@ -562,11 +564,12 @@ for (name, optimizer), rate in RATES.items():
 # | SGD | 0.40 | 0.29 | 0.60 |
 # | SGD, top 1 % | 0.32 | 0.16 | 0.36 |
 #
-# It takes **several seeds**: one row differs by more than bfloat16 costs. Seed by seed, 16 and 8 bits cost a little each time.
+# It takes **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. On each of the three seeds, 16
+# and 8 bits cost something.
 #
-# AdamW with top 1 % hardly learns. In 200 steps an entry leaves a rank twice, on average, while AdamW's mean of gradients
+# AdamW with top 1 % hardly learns here. An entry leaves a rank once in 100 steps, on average, but AdamW's mean of gradients
 # forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum in front of top-k. Plain SGD
-# adds up whatever comes, however late, and takes no harm (at twice the rate of the row above it).
+# adds up whatever comes, however late. Top 1 % does it no harm, and here allows twice the rate.
 #
 # And the time? Four machines with an A100 each train this GPT under torch's DDP, virtually, with your hook.
 # **At 10 Gbit/s, how many times as fast is a step with top 1 % as one without a hook?**
@@ -608,7 +611,7 @@ for (name, optimizer), losses in curves.items():
 
 # %% [markdown]
 # Against **bytes**, compression looks splendid. Against **seconds** it depends on the link. On a fast one there is little to
-# win: DDP hides much behind backward, and nothing hides compressing. Agarwal and others (2022) found the same.
+# win: DDP hides much behind backward, and compressing costs computing time. Agarwal and others (2022) found the same.
 #
 # And more ranks?
 #
@@ -654,10 +657,10 @@ labkit.answer("gather_grows", 8)
 # ## Bonus: Your own compressor
 #
 # Now **invent** one. A small network trains on four ranks, with momentum, error feedback and a budget of bytes for the whole
-# training. Say for each step, and for each layer in it, how many entries travel (the largest ones) and with how many bits
-# each: 4, 8, 16 or 32. Unless all entries of a layer travel, places do, too: 4 bytes each, or one bit for every entry of the
-# layer, whichever is less. Fewer than 32 bits share a scale of 4 bytes. `most_entries(num_bytes, bits, size)` says how many
-# entries fit; `packet_bytes` and `plan_bytes`, in the same module, count.
+# training. Say for each step, and for each layer in it, how many entries travel (the largest ones) and with how many bits each:
+# 4, 8, 16 or 32. If only some entries of a layer travel, their places travel, too. Places cost 4 bytes for each sent entry, or
+# one bit for each entry of the layer, whichever is less. Fewer than 32 bits share a scale of 4 bytes.
+# `most_entries(num_bytes, bits, size)` says how many entries fit; `packet_bytes` and `plan_bytes`, in the same module, count.
 
 
 # %% tags=["given"]
@@ -711,11 +714,14 @@ labkit.challenge("compression_plan", compression_plan)
 # ## Bonus: Deep gradient compression
 #
 # Error feedback delays what it does not send, and momentum afterwards multiplies the delay. Lin and others (2018) turn the
-# order round. Each rank keeps its own **velocity**, adds it up in the residual, and the optimizer is plain SGD. So an entry
-# that waits gathers momentum while it waits (**momentum correction**). What is sent leaves residual *and* velocity, or
-# stale momentum would push on. Two more parts: each rank **clips** its gradient to $\text{max\_norm} / \sqrt{N}$ before
-# anything else, because the sum of N gradients is about $\sqrt N$ times as long as one; and early training, when
-# gradients change fast, **warms up**: a quarter of the entries is sent at first, then a sixteenth, ...
+# order round:
+#
+# * **Momentum correction.** Each rank keeps its own **velocity** and adds it to the residual; the optimizer is plain SGD. So an
+#   entry gathers momentum while it waits. When an entry is sent, set its residual *and* its velocity to 0, or stale momentum
+#   would push on.
+# * **Clipping.** Each rank first clips its gradient to $\text{max\_norm} / \sqrt{N}$, because the sum of N gradients is about
+#   $\sqrt N$ times as long as one.
+# * **Warm-up.** Early in training, gradients change fast. So a quarter of the entries is sent at first, then a sixteenth, ...
 #
 # ### Exercise [[deep_compression]]
 #
@@ -804,17 +810,22 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
     print(f"{name:8} {optimizer:9} {end}, {ranks[0].sent_bytes / 1e6:.1f} MB sent by each rank")
 
 # %% [markdown]
-# Momentum works again: the velocity lives in front of top-k, and behind it stands plain SGD. The warm-up is not free: it adds
-# the bytes of 149 steps of top 1 %. That is three quarters more over 200 steps, and 0.7 % more over 20,000. For Adam, 1-bit
+# Momentum works again: the velocity lives in front of top-k, and behind it stands plain SGD. The warm-up is not free. It sends
+# the bytes of 149 steps of top 1 % on top: three quarters more in 200 steps, and 0.7 % more in 20,000. For Adam, 1-bit
 # Adam (Tang and others, 2021) uses a similar trick: it freezes the second moment after a while, and compresses the first.
 
 # %% [markdown]
 # ## Bonus: Eight bits that do not grow
 #
 # An `all_gather` of int8 grows with N. But bytes *can* be summed on the way, if somebody unpacks them. Give each rank one of N
-# pieces to add up: an **all_to_all** brings it everybody's codes of that piece and their scales; it unpacks, averages and
-# quantises again; an `all_gather` brings the averages back. That is a **quantised reduce-scatter**. Over each link go
-# as many bytes as in an `all_reduce` of int8, on any number of ranks. Each entry is rounded twice.
+# pieces to add up:
+#
+# 1. An **all_to_all** brings the rank everybody's codes and scales of its piece.
+# 2. The rank unpacks them, averages, and quantises the average again.
+# 3. An `all_gather` brings every average to every rank.
+#
+# That is a **quantised reduce-scatter**, and a gather. A link carries as many bytes as in an `all_reduce` of int8, on any
+# number of ranks. Each entry is rounded twice.
 #
 # ### Exercise [[quantised_all_reduce]]
 #

@@ -22,8 +22,8 @@
 # | gradient compression | 30 to 50 % of the time |
 # | activation checkpointing | 40 % of the memory |
 #
-# Your step is too slow, and your model does not fit. Which line do you try first? Each line is true where somebody measured
-# it, and wrong elsewhere. You will build a loader that prefetches, mixed precision and a recompute plan, and measure where they
+# Your step is too slow, and your model does not fit. Which line do you try first? Each line can be true for one job and wrong
+# for another. You will build a loader that prefetches, mixed precision and a recompute plan, and measure where they
 # pay. The bonus does the same for compression.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `backward()`, an optimizer, and what an all-reduce is (lesson
@@ -87,9 +87,9 @@ labkit.recorded("starved_step")
 # *15 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # Much of this run is lost. `waits_in`: where do the ranks wait, in `"all_reduce"`, `"forward and backward"` or `"next batch"`?
-# `share`: which share of the whole run goes there (0.1 for a tenth)? `every`: one step in how many has such a wait? `cause`:
-# `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`, `"one rank loads for all"`
-# or `"the network is slow"`?
+# `share`: which share of the whole run goes there (0.1 for a tenth)? `every`: how many steps is it from one such wait to the
+# next? `cause`: `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`,
+# `"one rank loads for all"` or `"the network is slow"`?
 
 # %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=4 title="The starved step"
 labkit.answer(
@@ -111,7 +111,8 @@ labkit.answer(
 # <!-- notes: Ask how long a wait is, how often it comes, and how long a batch loads. The timeline shows all three; an average may hide them. -->
 
 # %% [markdown]
-# Only the first line of the table applies, and it was already in use. **Look at the timeline first.** (The summary said *blocked
+# Only the table's first line, prefetching, is about such a wait, and this run prefetches already. **Look at the timeline
+# first.** (The summary said *blocked
 # 0 %*: it counts waits for messages, not for data.)
 #
 # ## 2 Prefetching
@@ -121,7 +122,7 @@ labkit.answer(
 #
 # Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error** in
 # the thread must be raised in the loop, or the loop waits forever. A loop that is **left early**, by `break`, closes the
-# generator. The thread may be blocked in `put` at that moment, and has to end, too.
+# generator. Then the thread must end, too, even if it is blocked in `put`.
 #
 # ### Exercise [[prefetching_loader]]
 #
@@ -201,9 +202,10 @@ for load_ms in (0.1, 0.5, 1, 3, 10):
 labkit.reveal("prefetch_saves", round(gains["load 1 ms"], 2), [f"{a}: {b:.1%} saved" for a, b in gains.items()])
 
 # %% [markdown]
-# Prefetching hides the shorter of loading and training. **For which ratio of the two does it save most, and how much?** With a
-# and b ms, a step takes a + b in turns, and the longer of the two when loaded ahead. So min(a, b) / (a + b) is saved: half at
-# the most, where the two take equally long. The table's 25 % was measured where the shorter took a quarter of the step.
+# Prefetching hides the shorter of loading and training. **For which ratio of the two does it save most, and how much?** Loading
+# takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So
+# min(a, b) / (a + b) is saved. The most is one half, where the two take equally long. The table's 25 % is what you save where the shorter
+# takes a quarter of a + b.
 #
 # **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. A GPU three times as
 # fast arrives. How many ms does a step take now?
@@ -242,13 +244,13 @@ labkit.reveal("ones_in_bfloat16", total.item())
 
 # %% [markdown]
 # bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
-# **float32**, and so do exponentials. So do the parameters: a step of 0.0001 added to a weight of 1 vanishes in bfloat16, whose
-# next number after 1 is 1.0078.
+# **float32**. Exponentials do, too: they turn an error of x into a relative error of the result. So do parameters: add a step
+# of 0.0001 to a weight of 1 in bfloat16, and it vanishes, because the next number after 1 is 1.0078.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?
 #
-# Then casting has to happen at every call. A `TorchFunctionMode` sees every call of a torch function while it is on:
+# So every call of a function needs its own cast. A `TorchFunctionMode` sees every call of a torch function while it is on:
 #
 # ```python
 # class Loud(TorchFunctionMode):
@@ -408,8 +410,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # * A tensor that you keep stays in memory until backward has passed it.
 # * The tensors between two kept ones are a **stretch**. When backward arrives there, the whole stretch is computed again.
 #
-# While backward is in a stretch, memory holds the stretch and all kept tensors *before* it. The peak is the largest of these
-# sums. Five tensors, of which 1 and 3 are kept:
+# While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak is the
+# largest such sum. Five tensors, of which 1 and 3 are kept:
 #
 # ```
 # tensor    0    1    2    3    4
@@ -423,8 +425,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # *35 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
 #
-# Recomputing less than a checkpoint around every block does earns half of the points. As little as selective recomputation
-# (Korthikanti and others, 2022) earns the other half.
+# * Half of the points: recompute less than with a checkpoint around every block.
+# * The other half: recompute as little as selective recomputation does (Korthikanti and others, 2022).
 
 
 # %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
@@ -503,7 +505,7 @@ labkit.challenge("recompute_plan", recompute_plan)
 # %% [markdown]
 # ## Bonus: float16, and all of it on the GPT
 #
-# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000003 becomes zero, and gradients are
+# **Loss scaling.** bfloat16 has float32's range. float16 does not: a number below 0.00000003 becomes zero, and gradients are
 # small. The cure: multiply the loss, and divide the gradients before the optimizer uses them. By how much? As much as you can
 # without overflowing. Nobody knows that beforehand, so try. Begin high. If a gradient is not finite, halve the scale
 # and **skip the step**. After many good steps in a row, double it.
@@ -593,8 +595,8 @@ for name, train in (("float32", models.train), ("loader, autocast, scaling", tra
     print(f"{name:26} loss {losses[0]:.2f} at the start, {sum(losses[-10:]) / 10:.2f} at the end")
 
 # %% [markdown]
-# The same loss. On this machine's processor it is hardly faster: few processors have matmul units for float16. On a GPU the
-# same code is, and now you know why.
+# The same loss. On this machine's processor float16 is hardly faster. It pays only on a device with matmul units for float16,
+# such as a GPU.
 
 # %% [markdown]
 # ## Bonus: The true table
@@ -663,9 +665,9 @@ for claim, (low, high, places) in PROMISED.items():
         )
 
 # %% [markdown]
-# (Mixed precision is counted against float32. Against TF32, which the A100 and the H100 have, it was 1.8 at the most, in section
-# 3's table.) Each promise is somebody's measurement, **with the model, the link and the device left out**. Ask for those
-# three.
+# (Here mixed precision is compared with float32. Compared with TF32, which the A100 and the H100 have, it was 1.8 at the most:
+# see section 3's table.) Each promise is somebody's measurement, **with the model, the link and the device left out**. Ask for
+# those three.
 
 # %% [markdown] tags=["slide-only"]
 # ## Each is true somewhere

@@ -16,8 +16,8 @@
 # Data parallelism copies a model, a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or
 # a single token takes too long, the matrix itself has to be cut.
 #
-# By the end, every block of your GPT lies on several ranks, it trains to the same loss, and you know why most people stop at
-# one machine.
+# By the end, every block of your GPT lies on several ranks, it trains to the same loss, and you know why it is best to stay
+# inside one machine.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
 # attention works; no GPU.
@@ -98,8 +98,8 @@ labkit.answer("gelu_of_parts", "columns, rows")
 #   x -- enter --> columns -> gelu -> rows -- leave --> y
 # ```
 #
-# They make one promise: *every tensor gets the gradient that it has in one process.* What does each rank know of the gradient
-# of `x`, and what of that of `y`? A Function looks like this:
+# They make one promise: *every tensor gets the same gradient as in one process.* In backward, which part of the gradient of `y`
+# does each rank have? Which part of the gradient of `x`? A Function looks like this:
 #
 # ```python
 # class Twice(torch.autograd.Function):
@@ -181,7 +181,7 @@ labkit.check("two_operators", enter, leave)
 # <!-- notes: The gradient of x is a partial sum on each rank, because each rank knows only its own columns. -->
 
 # %% [markdown]
-# Where one does nothing, the other adds up: they are **conjugate**. Megatron-LM calls them *f* and *g*.
+# In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**: Megatron-LM calls them *f* and *g*.
 #
 # ## 3 A block in pieces
 #
@@ -394,8 +394,8 @@ labkit.reveal("large_all_reduces", len(large), run.timeline)
 # %% [markdown]
 # Four for each block (two where it leaves in forward, two where it enters in backward), one for the embedding, one in
 # backward where the logits enter. In a ring of N ranks, each sends $2\frac{N-1}{N}$ times the activation for each of
-# them. Unlike DDP's, yours hide behind nothing: the next layer needs the numbers *now*. (Megatron-LM hides those of `enter`
-# behind its weights' gradients.)
+# them. DDP's all-reduces hide behind backward. Yours hide behind nothing: the next layer needs the numbers *now*. (Megatron-LM
+# hides the all-reduces of `enter`: meanwhile it computes the gradients of weights.)
 
 # %% [markdown] tags=["slide-only"]
 # ## Logits need not be gathered
@@ -465,7 +465,7 @@ labkit.recorded("lone_gradient")
 labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on one rank")
 
 # %% [markdown]
-# ## 6 Why most people stop at one machine
+# ## 6 Why stay inside one machine?
 #
 # One block of width 8192 with 2048 tokens, in bfloat16, on H100s: eight in a machine, connected by NVLink; machines
 # connected by InfiniBand. One GPU takes 13.9 ms for forward and backward. Eight take 2.8: 2.1 ms of computing and 0.7 ms of
@@ -499,7 +499,8 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 # %% [markdown]
 # Computing is not halved, it takes 1.3 ms: norms and residuals, 0.4 ms, are not cut at all. And the all-reduces, which now cross
 # the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In the
-# second column a small shard is not *computed*, it is *launched*: here the host needs 4 µs for each operator.
+# second column, a shard is so small that launching it takes longer than computing it: here the host needs 4 µs to launch an
+# operator.
 #
 # So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
 
@@ -507,7 +508,7 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 labkit.figure("mesh")
 
 # %% [markdown] tags=["slide-only"]
-# ## Why most people stop at one machine
+# ## Why stay inside one machine?
 #
 # | H100s | 2048 tokens, width 8192 | 128 tokens, width 4096 |
 # |---|---|---|
@@ -638,9 +639,13 @@ labkit.challenge("split_plan", split_plan)
 # `gather_tokens` takes the place of `enter`, `scatter_tokens` that of `leave`. A rank then holds all tokens only where it
 # has a part of the heads or hidden units.
 #
-# Random numbers now matter. Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the
-# ranks drift apart. Where each has its own tokens or hidden units, masks must differ: else dropout drops the same places of
-# every rank's part. So each rank needs a second stream of random numbers, its own. `torch.get_rng_state()` and
+# Random numbers now matter:
+#
+# * Where all ranks hold the same tokens, dropout must drop the *same* numbers on every rank, or the ranks drift apart.
+# * Where each rank has its own tokens or hidden units, every rank must drop *others*. With one mask for all, dropout would drop
+#   the same places in every rank's part.
+#
+# So each rank needs a second stream of random numbers, its own. `torch.get_rng_state()` and
 # `torch.set_rng_state(state)` take and put back the state of CPU tensors' generator (`torch.cuda` has the same).
 #
 # ### Exercise [[sequence_parallel]]

@@ -17,7 +17,7 @@
 # first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the same things?
 #
 # You build the answer, **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson. Stage 3, which PyTorch calls
-# FSDP, is the bonus. Each part ends with the course's GPT: your version and torch's train it to the same loss.
+# FSDP, is the bonus. Core and bonus each train the course's GPT: your version and torch's reach the same loss.
 #
 # **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of) and autograd hooks, which
 # lesson 04 uses; no GPU.
@@ -70,8 +70,9 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # | Llama 2 7B | 7 billion | 14 GB | 112 GB |
 # | GPT-3 | 175 billion | 350 GB | 2.8 TB |
 #
-# So 24 GB hold a model of about 1 billion, and something has to be left for activations. Under data parallelism (DDP, lesson
-# 04) each of your eight GPUs holds all 112 GB of the 7 billion: the same numbers, eight times.
+# At 16 bytes a parameter, 24 GB hold 1.5 billion parameters, and nothing is left for activations. So about 1 billion is the
+# limit. Under data parallelism (DDP, lesson 04) each of your eight GPUs would hold all 112 GB of Llama 2 7B: the same numbers,
+# eight times.
 #
 # ZeRO (Rajbhandari and others, 2020) keeps every number **once**: each rank owns one **shard** of N.
 #
@@ -93,7 +94,7 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 #
 # **To the room:** how large a model trains in 24 GB?
 #
-# <!-- notes: One billion at most, and that without activations. GPT-3 takes 2.8 TB. -->
+# <!-- notes: 1.5 billion without activations, so about one billion. GPT-3 takes 2.8 TB. -->
 
 # %% tags=["why"] exercise="most_saved" title="From 8 to 64"
 labkit.answer("most_saved", 1)
@@ -102,8 +103,8 @@ labkit.answer("most_saved", 1)
 labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 
 # %% [markdown]
-# The figure begins with DDP; the buttons choose a stage. It opens between two steps, when there are no gradients: the bars show
-# 14 of the 16 bytes, and the caption counts all 16.
+# The figure begins with DDP; the buttons choose a stage. It opens between two steps. There are no gradients then, so the bars
+# show 14 of the 16 bytes. The caption counts all 16.
 
 # %% [markdown] tags=["slide-only"]
 # ## Every number once
@@ -302,7 +303,7 @@ class ShardedOptimizer:
 labkit.check("sharded_optimizer", ShardedOptimizer)
 
 # %% [markdown]
-# **[[whole_first]].** DDP's all-reduce, then your gather: how many times the bytes of DDP alone does a step send? (In a
+# **[[whole_first]].** Your step sends DDP's all-reduce, then your gather. How many times the bytes of DDP alone is that? (In a
 # ring, an all-reduce of P bytes sends 2P from each rank; a reduce-scatter or an all-gather sends P.)
 
 # %% tags=["why"] exercise="whole_first" title="Who needs the whole gradient?"
@@ -465,7 +466,7 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
 # * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what DDP
 #   sends; ZeRO-3, or an all-reduce *and* a gather, 1.5 times that.
-# * Memory is free when nobody refers to it: not autograd, not a list, not a plot.
+# * A tensor keeps its memory as long as anything refers to it: autograd, a list, a plot.
 #
 # ZeRO-2 still holds every parameter on every rank. The bonus shards those, too. At scale, that gets slow when gathering a
 # block takes longer than computing the one before: small batches, slow links between nodes. And every rank still computes
@@ -563,8 +564,8 @@ class Unit:
 # | when a gradient is complete | `parameter.register_post_accumulate_grad_hook(f)`: `f(parameter)` |
 #
 # Each `f` returns `None`. (`block.register_full_backward_pre_hook` would also do, but it keeps the gradient of the block's
-# output alive until the block's backward is over.) When all gradients of a unit are complete, start its scatter. That drops
-# them, too.
+# output alive until the block's backward is over.) When all gradients of a unit are complete, start its scatter. Starting it
+# also drops the unit's whole gradients.
 #
 # The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used first and
 # last, so the root stays whole from the start of forward to the end of backward.
@@ -718,13 +719,13 @@ labkit.reveal("zero3_step", zero3.makespan_ns / steps["DDP"], zero3)
 # Memory shrinks, and the step grows by 5 %, not 50: what ZeRO-3 sends on top travels while the device computes. Look
 # at a rank's memory row (More, Memory): blocks arrive and go. Beside shards and activations it holds up to four
 # blocks' worth: the parameters of the block that computes, its gradients, the parameters that arrive, and the gradients that
-# leave. So larger blocks take more memory.
+# leave. So larger blocks take more memory, and need fewer collectives.
 
 # %% [markdown]
 # ### The course's GPT on it
 #
 # One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has the squares of
-# its shards only, so their sum travels: one number. `clip_shards` does that here; in the bonus you build it.
+# its shards only, so their sum travels: one number. `clip_shards` does that here; you build it in a later bonus.
 #
 # **[[own_norm]].** Somebody forgets the `all_reduce`, and each rank clips by the norm of its own shards. What happens?
 # Choose `"error"`, `"nothing"`, `"another direction"` (the update points elsewhere) or `"ranks drift apart"`.
@@ -747,7 +748,8 @@ def yours(num_steps: int) -> list[float]:
 
 
 # %% [markdown]
-# Two real processes, the same batches, AdamW and clipping; yours first, then torch's `fully_shard` (`labkit.models.train_fully_sharded`):
+# Two real processes, the same batches, AdamW and clipping; yours first, then torch's `fully_shard`
+# (`labkit.models.train_fully_sharded`):
 
 # %% tags=["nbval-ignore-output"] seconds=30
 for train in (yours, train_fully_sharded):
@@ -781,8 +783,8 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. The naive plan takes the largest
-# microbatch that fits and computes everything again. Beating it earns half of the points. Reaching the best setting of
-# Megatron-LM's `--recompute-method block` earns the other half; the best known is faster still.
+# microbatch that fits and computes everything again. A faster plan earns half of the points. A plan as fast as the best setting
+# of Megatron-LM's `--recompute-method block` earns the other half. The best known plan is faster still.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -864,9 +866,9 @@ labkit.check("clipped_shards", clip_by_global_norm)
 # a node, where NVLink is, and keeps a copy of the model in each node. A block is gathered inside the node. Its gradients
 # are reduce-scattered inside the node, and each shard is then all-reduced with its seven counterparts in the other nodes.
 #
-# **[[across_nodes]].** P bytes of parameters. Under ZeRO-3 over all 64 ranks, a *node* sends about 3P into the network in
-# a step, if the ring visits node after node. What does it send under hybrid sharding, in units of P? (Between eight nodes, an
-# all-reduce of P bytes sends 2 x 7/8 P.)
+# **[[across_nodes]].** The parameters are P bytes. Take ZeRO-3 over all 64 ranks, in a ring that visits all ranks of a node
+# before it goes to the next node. Each *node* then sends about 3P into the network in a step. What does a node send under hybrid
+# sharding, in units of P? (Between eight nodes, an all-reduce of P bytes sends 2 x 7/8 P.)
 
 # %% tags=["why"] exercise="across_nodes" title="Across nodes" bonus=true
 labkit.answer("across_nodes", 1.75)
