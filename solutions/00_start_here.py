@@ -15,8 +15,8 @@
 #
 # A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. **Who is waiting?**
 #
-# Below is a recording of that run. At the end of this lesson you will know how to read it. Before that, you will run one
-# function on many processes, read a picture of what they did, and break it.
+# After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before that,
+# you will run one function on many processes, read a picture of what they did, and break it.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** Python, and to know what a PyTorch tensor is. No GPU.
 
@@ -42,7 +42,8 @@ from labkit.timeline import Message
 labkit.recorded("who_waits")
 
 # %% [markdown]
-# You do not know the signs yet. **Guess all the same: which rank (0 to 7) do the others wait for?** At the end you can compare.
+# You cannot read this picture yet. **Guess all the same: which rank (0 to 7) do the others wait for?** At the end you can
+# compare.
 
 # %% tags=["predict"]
 first_suspect = 0
@@ -175,9 +176,11 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 # communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike"): they compute, then
 # sit in all_reduce together.
 #
-# 100 MB at 450 GB/s would take 0.22 ms. Why does it take twice that? The GPUs of this machine are connected by a switch that
-# adds. Each link carries 9/8 of the tensor, and about 309 of the 450 GB/s are left for it: 0.36 ms. Starting, and filling and
-# draining the switch, take the rest. Lessons 02 and 03 take an all_reduce apart.
+# 100 MB at 450 GB/s would take 0.22 ms. Why does it take twice that? These GPUs are connected by a switch, and the switch
+# adds (NVLink SHARP). Each GPU sends the switch its whole tensor, and then passes on an eighth of the sum. So each link
+# carries 9/8 of the tensor. Headers and the protocol take nearly a third of the link's rate, and about 309 of the 450
+# GB/s are left for it: 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the
+# switch. Lessons 02 and 03 take an all_reduce apart.
 #
 # The same function on two real processes of this machine, one argument changed:
 
@@ -234,8 +237,8 @@ labkit.reveal("ranks_waiting", sum("waits" in report for report in stuck.reports
 # %% [markdown]
 # ## 5 The post that does not run
 #
-# Some code raises no error and is wrong. We wrote this blog post for the lesson, with bugs that real ones have. Rank 0 keeps a weight. Three workers each send it a gradient of 1.0, four times, and it takes
-# 0.1 of each off.
+# Some code raises no error and is wrong. We wrote this blog post for the lesson, bugs included. Rank 0 keeps a weight.
+# Three workers each send it a gradient of 1.0, four times. Rank 0 subtracts 0.1 times each gradient from the weight.
 
 
 # %%
@@ -268,8 +271,9 @@ posted = labkit.run(post_training, 4, on=labkit.virtual(4))
 posted.results
 
 # %% [markdown]
-# Twelve gradients should have made it -1.2. Everybody is done, the server "served", and the weight has not moved. What
-# happened to the gradients? A run keeps a record of its messages. Here are three of them, and one of a run that works:
+# Twelve gradients should have made the weight -1.2. Everybody is done, the server "served", and the weight has not moved.
+# What happened to the gradients? A run keeps a record of its messages. Here are three of them, and one of a run that
+# works:
 
 
 # %%
@@ -284,7 +288,8 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
     print(message)
 
 # %% [markdown]
-# What is different in the last line? (A number there counts the receiver's calls: 0 is the first.)
+# Which field differs in the last line, apart from `kind`? (A number in that field says which call of the receiver took
+# the message. Calls are counted from 0.)
 #
 # ### Exercise [[never_heard]]
 #
@@ -361,7 +366,7 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # * One function, N ranks. They differ in `dist.get_rank()` and share nothing.
 # * `dist.all_reduce` adds. You divide.
 # * A deadlock has a report: who waits, in which line, for whom.
-# * The rank that all others wait for never waits itself. Look for the shortest bar, not for the longest.
+# * While the others wait for a rank, that rank does not wait itself. Look for the row with the least hatching.
 # * Code without an error may be wrong. The record of a run knows.
 #
 # **The next question.** `dist.all_reduce` gave every rank the sum. Somebody had to move those bytes. What if everything goes
@@ -520,7 +525,7 @@ for gradient in (torch.tensor([0.25, 2.0, 0.5, 4.0]), torch.tensor([0.25, -2.0, 
 
 # %% [markdown]
 # `gradient.abs().topk(k)` finds the right places and returns the wrong values: **magnitudes**. In lesson 10 you build a
-# compressor that keeps signs, and in lesson 06 a server that is reached.
+# compressor that keeps signs, and in lesson 06 a server that really gets its workers' gradients.
 #
 # ### Sources
 #

@@ -139,8 +139,8 @@ print("gradient of the original:", weight.grad.tolist())
 # %% [markdown]
 # 1 + 2 + 3 = 6. A clone is a step in autograd's graph between the original and the loss; a new `nn.Parameter` is not.
 #
-# How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies the module,
-# and puts the stand-in in place of the thing.
+# How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies the
+# module. Wherever the module holds the thing, the copy holds the stand-in.
 #
 # **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which forward
 # writes. Four replicas write four of them, and one survives: by custom, replica 0's.
@@ -287,7 +287,8 @@ for kind in (MiniDataParallel, MadeOnce):
         print(f"{kind.__name__:17} step {step}: loss {loss.item():.3f}")
 
 # %% [markdown]
-# The first losses are equal. Then every replica that is a clone still computes with the weights of step 0.
+# The first losses are equal. Then the optimizer changes the original's weights, and no longer those of the replicas: a
+# replica whose weights are clones still computes with the weights of step 0.
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 digits
@@ -303,10 +304,10 @@ for kind in (MiniDataParallel, MadeOnce):
 # %% [markdown]
 # ## 6 What threads cannot do
 #
-# It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python code
-# at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain Python. Each
-# becomes a bar in the *compute* row of its thread. A layer needs a ms or two. If it took more than 3, it waited, and its bar is
-# in the *host* row instead.
+# It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python
+# code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain
+# Python. Each becomes a bar in the *compute* row of its thread. A layer computes for a ms or two. A layer that took more
+# than 3 ms has waited too. Its bar is drawn in the *host* row, so that you can tell it apart.
 
 
 # %% tags=["given"]
@@ -347,19 +348,21 @@ labkit.reveal("two_threads", ratios[2], trials[-1][1])
 print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 
 # %% [markdown]
-# About 1 means that the second thread gained nothing. (In a trial far from 1, other programs took a core during one of its two
-# measurements.) While one thread gets through some short layers, the other is stuck in a long one: it waits for the lock, which
-# Python passes on every 5 ms. A bar says that something *began and ended*, not that anything was *done*.
+# About 1 means that the second thread gained nothing. (If one trial is far from 1, another program took a core during one
+# of its two measurements.) While one thread gets through some short layers, the other is stuck in a long one: it waits
+# for the lock, which Python passes on every 5 ms. A bar says that something *began and ended*, not that anything was
+# *done*.
 #
-# **[[long_operators]].** Now there are two long matrix products to compute, each on a single core. Are two threads `"no faster"`
-# than one, `"twice as fast"` or `"four times"`?
+# **[[long_operators]].** Now compute two long matrix products, each on a single core. One thread computes one after the
+# other; two threads compute one each. Are two threads `"no faster"` than one, `"twice as fast"` or `"four times"`?
 
 # %% tags=["why"] exercise="long_operators" title="Long operators"
 labkit.answer("long_operators", "twice as fast")
 
 # %% [markdown]
-# So threads are enough where operators are long. On a GPU they are short, and one lock would have to launch the kernels of all
-# eight. That is limit number one. It takes eight interpreters: **one process for each GPU**.
+# So threads are enough where operators are long. On a GPU many are short: Python launches one kernel after another. With
+# one lock, the launches for all eight GPUs take turns. That is limit number one. If each GPU has an interpreter of its
+# own, nobody takes turns: **one process for each GPU**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 1: one interpreter, one lock
@@ -426,8 +429,10 @@ run = labkit.run(all_reduce_step, on=labkit.virtual(8, gpu="a100", link="pcie4")
 labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline)
 
 # %% [markdown]
-# What changed is who carries the bytes. Now every port carries 7/4 of the 134 MB, all eight at the same time: 9.8 ms in place of
-# 86. Computing takes 12.6 ms as before. The last millisecond goes into starting sixteen all-reduces.
+# Two things changed. Only gradients travel, no model. And the ports share the bytes: every port carries 7/4 of the 134
+# MB, all eight at the same time: 9.8 ms in place of
+# 86. Computing takes 12.6 ms as before. The rest, about a millisecond, goes into starting sixteen all-reduces, one for
+# each weight and each bias.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 2: everything passes device 0
@@ -536,8 +541,8 @@ for n in (1, 2, 4, 8):
 # that, and bring a trap of their own.
 #
 # **[[lone_sample]].** Suppose each replica returns the *mean* loss of its piece, and you take `losses.mean()`. Nine
-# samples on eight devices: two share a device, seven have one each. By what factor does a lone sample outweigh one of the
-# pair?
+# samples on eight devices: two samples share a device, and seven have a device each. Take one of the seven and one of the
+# two. By what factor is the first one's weight in the mean larger?
 
 # %% tags=["why"] exercise="lone_sample" title="A sample alone" bonus=true
 labkit.answer("lone_sample", 2)

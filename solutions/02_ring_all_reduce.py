@@ -16,7 +16,8 @@
 # Eight GPUs, each with its own gradient. Every one of them needs the sum, and none of them may become the place where all
 # the others wait. How do you share that work so that it is fair to everybody, and as fast as the links allow?
 #
-# You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, as NCCL does.
+# You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, one of NCCL's
+# algorithms.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00 for the two worlds and the timeline. No GPU.
 #
@@ -81,7 +82,8 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 #
 # Two calls move data between two ranks. Both **block**:
 #
-# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. That may be only once rank 1 has received it.
+# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. Sometimes that is only when rank 1 has received
+#   it.
 # * `dist.recv(tensor, src=0)` returns when the data has arrived in `tensor`.
 #
 # Every `send` needs its `recv` on the other side, with the same shape and dtype. That is enough for an all-reduce: everybody
@@ -163,9 +165,9 @@ labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timel
 # Rank 0 serves three ranks there and seven here. So the time grows with N-1, and with 64 ranks it would be 63 times what a
 # single pair needs, while 62 links do nothing.
 #
-# What would be fair? Count bytes. The sum depends on all B bytes of every rank, so about B bytes must leave every rank. Every
-# rank needs the sum, so about B bytes must reach it. If all ranks did just that, at the same time, nobody would be in the way,
-# and **the time would not grow with N**. The rest of this lesson gets there.
+# What would be fair? Count bytes. The sum depends on all B bytes of every rank, so every rank must send about B bytes.
+# Every rank needs the sum, so every rank must receive about B bytes. If all ranks did just that, at the same time, nobody
+# would be in the way, and **the time would not grow with N**. This lesson gets there.
 
 # %% [markdown] tags=["slide-only"]
 # ## One port serves everybody
@@ -311,8 +313,8 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
 labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
-# Nothing has run yet, and you can watch it already. This is *your* plan. Each stack is a rank, and each square in it is a chunk;
-# the number says how many contributions the chunk holds. If a chunk arrives and the receiver expected another, it turns red.
+# Nothing has run yet, and you can watch it already. This is *your* plan. Each stack is a rank, and each square in it is a
+# chunk; the number says how many contributions the chunk holds. An unexpected chunk turns red.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)
@@ -367,8 +369,9 @@ except RunTimeout as error:
 # %% [markdown]
 # Everybody is stuck in `send`, and nobody receives: a **deadlock**. The calls that do not block are `dist.isend` and
 # `dist.irecv`; they return an object with `wait()`. On gloo it is enough to call one and then the other. On NCCL that may
-# hang too: a transfer is a kernel in a queue of the GPU. If both share a queue, the receive starts only after the send, and no
-# send ends before its neighbour receives. So hand both over **in one batch**, which NCCL starts as one group:
+# hang too: a transfer is a kernel in a queue of the GPU. If both share a queue, a rank's receive starts only after its
+# send. But no send ends before the neighbour's receive has started: all wait for ever. So hand both over **in one
+# batch**, which NCCL starts as one group:
 #
 # ```python
 # batch = [dist.P2POp(dist.isend, outgoing, group=group, group_peer=right),
@@ -385,7 +388,7 @@ except RunTimeout as error:
 #
 # *26 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# Take *any* plan, not only a ring's: a step may hold several sends and receives, or only empty ones.
+# Take *any* plan, not only a ring's: a step may hold several sends and receives. All chunks of a step may be empty.
 # (`dist.batch_isend_irecv` does not take an empty list.)
 
 
@@ -512,9 +515,9 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 # Never as much as 2B, however many ranks there are. And with messages between pairs of ranks, no algorithm needs less
 # (Patarasuk and Yuan, 2009).
 #
-# By bytes alone the ring would be 8 times faster here. Through rank 0 go 7 messages of 16 MB in and 7 out, 224 MB; each rank of
-# the ring sends 28. What is missing? Every message also pays 7.2 µs of latency. Every addition takes 4 µs, to start its kernel.
-# And of 450 GB/s, headers leave 371 for the payload. **How many µs does the ring take, without the barrier?** Count steps.
+# By bytes alone the ring would be 8 times faster here: 7 messages of 16 MB go into rank 0 and 7 out, 224 MB; each rank of
+# the ring sends 28. But every message also pays 7.2 µs of latency. Every addition takes 4 µs, to start its kernel. And of
+# 450 GB/s, headers leave 371 for the payload. **How many µs does the ring take, without the barrier?** Count steps.
 
 # %% tags=["predict"]
 labkit.predict("ring_us", 75.0, unit="µs")
@@ -550,8 +553,8 @@ labkit.answer("twice_the_ranks", "about as long")
 # %% [markdown]
 # ## 7 A ring that is right, and slow
 #
-# A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes about
-# twice the 204 µs that yours takes. This is its run:
+# A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes
+# about twice the 204 µs of the ring above. This is its run:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")
@@ -584,8 +587,8 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 #
 # * **Reduce-scatter + all-gather = all-reduce.** In a ring, each rank sends 2(N-1)/N times the tensor.
 # * Send and receive **in one batch**. Do not touch what is in flight.
-# * Each chunk is completed on *one* rank and copied from there, so all ranks get **the same bits**. Once copies of a model
-#   differ in the last bit, nothing makes them equal again.
+# * Each chunk is completed on *one* rank and copied from there, so all ranks get **the same bits**. Once copies of a
+#   model differ in the last bit, training does not make them equal again.
 # * A ring goes at the pace of its slowest rank and its slowest link.
 #
 # Your ring runs anywhere. This function is exported with what it needs, and runs under plain `torchrun`:

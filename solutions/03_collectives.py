@@ -13,9 +13,10 @@
 # %% [markdown]
 # # 03 Collectives at scale
 #
-# Your ring of lesson 02 is right, and on eight equal links no algorithm sends fewer bytes. Then real life arrives: gradients
-# in bfloat16, tensors that are not contiguous, sub-groups, tiny tensors on many ranks, two machines with one slow network
-# card between them. **Which algorithm is the fastest, when, and how would you know before you rent the machines?**
+# Your ring is right, and no algorithm with messages between pairs of ranks sends fewer bytes. Then real life arrives:
+# gradients in bfloat16, tensors that are not contiguous, sub-groups, tiny tensors on many ranks, two machines with one
+# slow network card between them. **Which algorithm is the fastest, when, and how would you know before you rent the
+# machines?**
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
 #
@@ -115,10 +116,10 @@ for _ in range(1000):
 labkit.reveal("bfloat16_total", total)
 
 # %% [markdown]
-# After 256, the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one after
-# the other too, and rounds on **every hop**: the more ranks, the larger the error. So let partial sums travel as float32, and
-# round to 16 bits once, at the end. (float32 rounds too, 65,536 times finer.) PyTorch's `fully_shard` calls this
-# `reduce_dtype`. The price is twice the bytes in the reduce-scatter; the all-gather can stay at 16 bits.
+# After 256, the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one
+# after the other too, and rounds on **every hop**: the more ranks, the larger the error. So let partial sums travel as
+# float32, and round to 16 bits once, at the end. (float32 rounds too, 65,536 times finer.) PyTorch's `fully_shard` calls
+# this `reduce_dtype`. The price: twice the bytes in the reduce-scatter. The all-gather can stay at 16 bits.
 #
 # **Average.** `AVG` is the sum divided by the size of the group. For 16-bit tensors the order is: add in float32, divide,
 # round once. An average of integers is rounded towards zero.
@@ -214,12 +215,14 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 #
 # where **α** is the latency, paid for every message, and **β** the bandwidth in bytes per second.
 #
-# In a ring, each step waits for the one before. You know how many steps there are, and how large a message is. A **binomial
-# tree** (you build it next) works in rounds, with the whole tensor in every message. In each round, half of the ranks that
-# are left send to the other half and drop out, until one rank has the sum. Then the sum goes back down the same way.
+# In a ring, each step waits for the one before. You know how many steps there are, and how large a message is. A
+# **binomial tree** (you build it next) works in rounds, with the whole tensor in every message. In each round, the ranks
+# that are left form pairs. One of each pair sends to the other and drops out. When one rank has the sum, it goes down the
+# same way.
 #
-# Bytes of the tensor over time is called **algbw**. No link carries that rate. So people compare collectives by **busbw**:
-# had it been a ring, what would each link have carried per second? That number you can compare with the data sheet.
+# Bytes of the tensor over time is called **algbw**. No data sheet shows it, because each link carries more than the
+# tensor: 7/4 of it in a ring of eight. So compare **busbw**: what each link of a ring carries per second if the ring
+# takes this time.
 #
 # ### Exercise [[ring_cost]]
 #
@@ -242,7 +245,7 @@ def tree_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_
 
 
 def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
-    """Return busbw of an all-reduce that took this long: bytes per second on each link, had it been a ring."""
+    """Return busbw of an all-reduce: the bytes per second on each link of a ring that takes this long for num_bytes."""
     # BEGIN SOLUTION ring_cost
     return 2 * (world_size - 1) / world_size * num_bytes / seconds
     # END SOLUTION
@@ -373,9 +376,9 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
         print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
 
 # %% [markdown]
-# The tree wins on few bytes, the ring on many. The cluster needs more than the formula: for the ring 252 µs more, whatever
-# the size. The formula forgets that somebody must add. An addition is a kernel, which takes 4 µs to start. The ring starts 63
-# of them one after the other, and 63 · 4 = 252. The tree starts 6.
+# The tree wins on few bytes, the ring on many. The cluster needs more than the formula: for the ring 252 µs more, at both
+# sizes. The formula forgets that somebody must add. An addition is a kernel, which takes 4 µs to start, more than adding
+# a chunk takes here. The ring starts 63 of them one after the other, and 63 · 4 = 252. The tree starts 6.
 
 # %% [markdown] tags=["slide-only"]
 # ## A tree: few steps, many bytes
@@ -472,9 +475,9 @@ own_card, one_card = (
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# Not at all: the ring leaves each machine over one card and comes back over another, and one card carries both directions at
-# once. But 7/4 of the tensor cross each way, at the pace of the card, while NVLink idles. A good all-reduce knows its links.
-# **Design one.** Mind that messages of several GPUs queue for the card they share.
+# Not at all: the ring leaves each machine over one card and comes back over another, and one card carries both directions
+# at once. But 7/4 of the tensor cross each way, at the pace of the card, while NVLink idles. **Design a better one.**
+# Mind that messages of several GPUs queue for the card they share.
 #
 # ### Exercise [[unequal_links]]
 #
@@ -482,8 +485,10 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links that are
 # slower than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
-# chunks as you like, up to 64, and send any chunk to anybody. All messages of a rank's step start together. The rank's next
-# step begins when the last of them has left or arrived. So a step sends what its chunks held when it began.
+# chunks as you like, up to 64, and send any chunk to anybody.
+#
+# * All messages of a rank's step start together. The next step begins when all are done.
+# * So what arrives in step 3 can be sent on in step 4, not before.
 #
 # Your score is the time until the last rank is done; additions cost nothing. The points are for beating the plain ring in the
 # order of ranks (`naive`) on each of these clusters and of others of their kind. `the paper's` is the textbook's two levels.
@@ -563,10 +568,10 @@ def _steps_of_slice(orders, node, place, start):
 labkit.challenge("unequal_links", all_reduce_plans)
 
 # %% [markdown]
-# If you cut as many chunks as there are ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
+# With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
-# What is the best one could hope for? With two nodes, every number that one ends up with depends on the other. So 64 MB must
-# leave each node through its card. Of 50 GB/s, headers leave 48 for the payload: 1,333 µs. The best that we found takes 1,429.
+# How fast could it be? Each of two nodes needs what the other has to add. So 64 MB must leave each node through its card.
+# Of 50 GB/s, headers leave 48 for the payload: 1,333 µs. The best that we found takes 1,429.
 
 # %% [markdown] tags=["slide-only"]
 # ## Two levels: let the card carry the tensor once
@@ -582,9 +587,9 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # ## 7 What NCCL does beyond this
 #
-# **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small pieces. That
-# is about 2 log₂ N latencies and 2B bytes (Sanders, Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it
-# faster than the ring?**
+# **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small pieces.
+# If the pieces cost nothing extra, that is about 2 log₂ N latencies and 2B bytes (Sanders, Speck and Träff, 2009). On the
+# same 64 GPUs, **up to what size is it faster than the ring?**
 
 # %% tags=["predict"]
 labkit.predict("two_trees_win_below", 6.0, unit="MB")
@@ -594,7 +599,7 @@ two_trees = [(2 * 6 * 10e-6 + 2 * size / 50e9, ring_seconds(size, *ON_64), size)
 labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees if trees < ring) / MB)
 
 # %% [markdown]
-# One tree sends the whole tensor twelve times. Two trees send it twice, and the ring 1.97 times: it needs a huge tensor to
+# One tree sends the whole tensor twelve times. Two trees send it twice, and the ring 1.97 times. Only a huge tensor can
 # earn back 114 latencies.
 #
 # * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory bandwidth from
@@ -628,7 +633,7 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 # * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
 # * **busbw** is what you compare with the data sheet.
 # * Round once. Divide once. Copy back what you copied.
-# * Use fast links first, and let the slow one carry the tensor once.
+# * Let the slow link carry the tensor once; keep the fast ones busy meanwhile.
 #
 # **The next question.** Backward computes gradients one after another, the last layer's first. All-reduce each one at once,
 # and you pay the latency hundreds of times. All-reduce all of them at the end, and you pay it once, but the GPUs stand idle.
@@ -700,15 +705,16 @@ for all_reduce in (ring_sum, halving_doubling_all_reduce):
     print(f"64 MiB  {all_reduce.__name__:28} {1e3 * max(run.results):6.1f} ms")
 
 # %% [markdown]
-# The formula has no word for who sits where. With the first partner you exchange half the tensor. If that partner is the
-# farthest rank, eight halves queue for each card. If it is a neighbour, only eighths cross. A ring is safe: one chunk at a time
-# crosses a card.
+# The formula does not know which ranks share a node. With the first partner you exchange half of the tensor. If that
+# partner is in another node, the halves of eight GPUs queue for each card. If the first three partners are in your own
+# node, each GPU is down to an eighth of the tensor before it sends anything through the card. A ring is safe: one chunk
+# at a time crosses a card.
 #
 # ## Bonus: Two levels, for real
 #
-# Your design was a plan. The textbook's two levels are a function that runs, on `reduce_scatter` and `all_gather` of section
-# 1, which take any ranks. The promise: what crosses between nodes is one all-reduce of the tensor, and each rank of a node
-# carries its own piece of it.
+# Your design was a plan. The textbook's two levels are a function that runs, on `reduce_scatter` and `all_gather` of
+# section 1, which take any ranks. Between nodes, the tensor is all-reduced once. The ranks of a node share that work:
+# each sends and receives its own piece of the tensor, and no other.
 #
 # ### Exercise [[hierarchical_all_reduce]]
 #

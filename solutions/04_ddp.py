@@ -76,8 +76,9 @@ def broadcast_module(module: nn.Module) -> None:
 # The second rule is yours. Each rank computes the gradient of the mean loss over its own samples. If every rank
 # has the same number of samples, the mean of these gradients is the gradient over the whole batch.
 #
-# A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. That is the same on every rank. But one rank may skip a
-# layer that another one uses, and still **every rank must make the same calls in the same order**.
+# A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. That is the same on every rank. A skipped layer
+# is not: one rank may skip a layer that another one uses. Even then, **every rank must make the same calls in the same
+# order**.
 #
 # ### Exercise [[average_gradients]]
 #
@@ -107,8 +108,8 @@ labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. The check compares it in float64, so that a wrong factor has nowhere to hide.
-# In a training run it would hide well. Clipping cuts a gradient that is eight times too large back to the same norm, and Adam
-# divides by the gradient's usual size.
+# In a training run, a gradient that is eight times too large would hide well. Clipping cuts it back to the same norm. And
+# Adam divides by the gradient's usual size, which is eight times too large as well.
 
 # %% [markdown] tags=["slide-only"]
 # ## Two rules
@@ -191,8 +192,10 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # `hook(parameter)` once `parameter.grad` is complete, also for a weight that two layers share.
 #
 # And `dist.all_reduce(tensor, async_op=True)` returns a handle at once. The result is there when `handle.wait()` has
-# returned; until then the tensor belongs to the network. (torch's functional collectives return a tensor that waits by itself when
-# it is first used. Use handles: you want to decide when to wait.)
+# returned; until then the tensor belongs to the network.
+#
+# (The result of torch's *functional* collectives waits by itself when you first use it. Do not use them here: you want to
+# decide when to wait.)
 #
 # ### Exercise [[overlapped_ddp]]
 #
@@ -297,8 +300,8 @@ labkit.recorded("late_rank")
 # %% [markdown]
 # ### Exercise [[late_rank]]
 #
-# Compare rows; hover over bars. `rank`: who is late? `late_ms`: its first backward ends after the others' first backward; by how
-# many ms? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
+# Compare rows; hover over bars. `rank`: who is late? `late_ms`: how many ms after the others does that rank end its first
+# backward? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
 
 # %% tags=["find"] exercise="late_rank" points=0 minutes=4 title="Who is late?"
 labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
@@ -309,8 +312,9 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # Eight large layers are the easy case. A real model has hundreds of parameters, and most are tiny. Each all-reduce costs its
 # start, the latency of lesson 02, however little it carries.
 #
-# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. Decide two
-# things before you read `bucket_plan`: in which order do gradients go into buckets, and when does a new bucket begin?
+# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. Before
+# you read `bucket_plan`, decide two things: in which order do gradients go into buckets, and when does a new bucket
+# begin?
 
 # %% tags=["figure"]
 labkit.figure("buckets")
@@ -333,9 +337,9 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 #
 # *38 points, about 17 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# This is the heart of the lesson: a contract, and no recipe. Below the cases the check prints **par**, what our own solution
-# needs in virtual time and memory. You may beat it. If you need much more, the last case fails: then some communication or
-# copying is not hidden.
+# This is the heart of the lesson: a contract, and no recipe. Below the cases the check prints **par**, what our own
+# solution needs in virtual time and memory. You may beat it. If your wrapper needs much more, the last case fails. Then
+# some of its communication or copying is not hidden.
 #
 # The contract says "in the order of the plan". Why? Two ranks may complete gradients in different orders. All-reduces have no
 # names: the n-th call on one rank meets the n-th call on the others.
@@ -419,12 +423,13 @@ rows = [f"cap {cap:5} MB: {found.makespan_ns / 1e6:6.2f} ms" for cap, found in s
 labkit.reveal("fastest_cap", min(steps, key=lambda cap: steps[cap].makespan_ns), rows)
 
 # %% [markdown]
-# Small buckets pay many starts: a cap of 0.5 makes 80 buckets, and 80 starts of some 0.2 ms are 16 ms. Large buckets leave late:
-# the single one starts once, but all of its 3.9 ms come after backward. A cap of 5 starts five times, and early. Move the cap and
-# see both ends; make the link slower, or one rank late.
+# Small buckets pay many starts: a cap of 0.5 makes 80 buckets, and 80 starts of some 0.2 ms are 16 ms. Large buckets
+# leave late: the single one starts once, but all of its 3.9 ms come after backward. A cap of 5 makes five buckets: it
+# starts five times, and most of its buckets leave early. Move the cap and see both ends. Make the link slower, or one
+# rank late.
 #
-# (Caps count in MiB. At 0.5 the explorer says 27 ms, because it counts a ring for each all-reduce. The run sends small tensors
-# through a tree, as NCCL would here, and a tree has fewer steps.)
+# (Caps are in MiB. At a cap of 0.5 the explorer says 27 ms, more than the run. The explorer takes a ring for every
+# all-reduce. The run takes a tree for small tensors, as NCCL would here, and a tree has fewer steps.)
 
 # %% tags=["nbval-ignore-output"]
 layer_bytes = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
@@ -457,7 +462,7 @@ labkit.answer("slower_link", "the network")
 # something leaves early. Can you do better?
 #
 # You get three models and two networks. For each model you know when every gradient is ready. An all-reduce takes
-# `start_us + bytes / bytes_per_us`, and here one must arrive before the next leaves.
+# `start_us + bytes / bytes_per_us`. Here a bucket leaves only when the bucket before it has arrived.
 #
 # ### Exercise [[bucket_design]]
 #

@@ -16,9 +16,9 @@
 # The run went through, nothing raised, and the model is a little worse than last month's. Where do you look?
 #
 # Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data as
-# the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of data on
-# one rank before the others. Two of these make the wrapper of lesson 04 hang. The others waste time or spoil the model, and
-# nothing raises.
+# the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of data
+# on one rank before the others. With a skipped layer, or with uneven data, the wrapper of lesson 04 hangs. The other two
+# waste time or spoil the model, and nothing raises.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the same
 # calls in the same order. No GPU.
@@ -109,8 +109,8 @@ class OneBucketDDP(nn.Module):
 # ddp.finish_gradient_synchronization()
 # ```
 #
-# Now every gradient is the sum over both passes, averaged over the ranks. (The *sum*: whoever wants the mean over the passes
-# divides each loss. That is not the wrapper's business.)
+# Now every gradient is the sum over both passes, averaged over the ranks. (If you want the mean over the passes, divide
+# each loss by their number. The wrapper does not do it for you.)
 #
 # ### Exercise [[accumulating_ddp]]
 #
@@ -128,7 +128,7 @@ class AccumulatingDDP(OneBucketDDP):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Return a context in which backward sends nothing. After it, backward sends again, also after an exception."""
+        """Return a context in which backward sends nothing. When it ends, by an exception too, backward sends again."""
         # BEGIN SOLUTION accumulating_ddp
         before, self.synchronize = self.synchronize, False
         try:
@@ -171,9 +171,9 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # move it. But how does a rank know what the others did? Only if they say so: something more must travel.
 #
 # **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's answer:
-# before each forward in training, all take rank 0's. (In torch each forward decides whether the next one does so, and a training
-# forward decides yes. So the first forward of an evaluation still does. If only rank 0 evaluates, and calls `ddp(inputs)`, it
-# waits for ever; `ddp.module(inputs)` sends nothing.)
+# before each forward in training, all take rank 0's. (Torch has a trap here: the first forward of an *evaluation* takes
+# them too, because the last training forward asked for it. If only rank 0 evaluates, and calls `ddp(inputs)`, it waits
+# for ever. Call `ddp.module(inputs)` instead: that sends nothing.)
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
@@ -186,9 +186,11 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 class MiniDDP(AccumulatingDDP):
     """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
 
-    A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank. A rank that did
-    not use it contributes zeros. A parameter that no rank used keeps the grad that it had, None after zero_grad(). Per
-    step, the gradients of all trained parameters are all-reduced, and at most 8 bytes more for each parameter tensor.
+    * A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank. A rank that
+      did not use the parameter contributes zeros.
+    * A parameter that no rank used keeps the grad that it had: None after zero_grad().
+    * In a step, the gradients of all trained parameters are all-reduced. At most 8 bytes more travel for each parameter
+      tensor.
     """
 
     def forward(self, *args, **kwargs):
@@ -278,12 +280,12 @@ labkit.recorded("trains_worse")
 labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
 
 # %% [markdown]
-# How would you have noticed without a timeline? Add up all parameters and buffers to one number, and all-reduce it with `MIN` and
-# with `MAX`, every hundred steps. Where the two differ, so do the models. This **checksum** costs a few bytes.
+# How would you have noticed without a timeline? Add up all parameters to one number, and all-reduce it with `MIN` and
+# with `MAX`, every hundred steps. If minimum and maximum differ, the models differ. This **checksum** costs a few bytes.
 #
-# It says *that* ranks differ, and not why. `labkit.audit` runs a program, unedited, on virtual ranks. For each parameter it
-# compares two tensors: the gradient that backward made, and the one that the optimizer used. Here is a small program with a mistake
-# of this kind, in `labkit/wrong_runs.py`. **Which line should the audit blame?** Read it before you run the cell.
+# It says *that* ranks differ, and not why. `labkit.audit` runs a program, unedited, on virtual ranks. It looks at each
+# parameter's gradient twice: when backward has made it, and when the optimizer uses it. Here is a small program with a
+# mistake of this kind, in `labkit/wrong_runs.py`. **Which line should the audit blame?** Read it before you run the cell.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.wrong_runs import a_little_worse
@@ -325,7 +327,7 @@ labkit.answer("half_precision", "infinity")
 # Streams of data do not divide evenly, and one rank runs out first. If it leaves, the others wait for it in the next
 # all-reduce. Torch's answer is `with ddp.join():`, in which a rank without data goes on answering. Yours is a function.
 #
-# A rank may call `ddp.finish_gradient_synchronization()` without a backward before it. To your `MiniDDP`, such a rank is one that
+# A rank may call `ddp.finish_gradient_synchronization()` without a backward before it. For your `MiniDDP`, that rank has
 # skipped every layer.
 #
 # ### Exercise [[uneven_inputs]]
@@ -388,9 +390,9 @@ labkit.check("uneven_inputs", train_uneven)
 # %% [markdown]
 # ## 6 More GPUs, more samples
 #
-# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (The **efficiency** of weak
-# scaling is the time on one GPU over the time on N.) **Strong scaling**: the whole batch stays as it is and is divided. How
-# much shorter is a step?
+# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (The **efficiency** of
+# weak scaling is the time on one GPU, divided by the time on N.) **Strong scaling**: the whole batch stays as it is, and
+# the GPUs share it. How much shorter is a step?
 #
 # Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100s with a 100 Gbit/s card for each GPU. Alone,
 # a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times as fast is a step?**
@@ -421,28 +423,29 @@ rows = [f"{n:3} GPUs: strong {alone / strong[n]:.1f} ms for {alone:.1f}, weak ef
 labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
-# Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. The rest is the all-reduce: each
-# GPU still has 67 MB of gradients to send. Compute shrinks with every GPU, gradients do not. So people usually scale weakly.
+# Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the rest is the
+# all-reduce: each GPU still has 67 MB of gradients to send. (The eight cards of a node share what leaves it.) Compute
+# shrinks with every GPU, gradients do not. In weak scaling compute does not shrink either, so the efficiency stays high.
 # But then the batch is 64 times as large, and a step is no longer the same step.
 #
-# The mean over more samples is less noisy, so a longer step in its direction is safe. How much longer? One step with N ranks
-# should replace N steps with one.
+# The mean over more samples is less noisy, so you can safely go further in its direction. How much further? One step with
+# N ranks should replace N steps with one.
 #
 # * **SGD** moves by the learning rate times the gradient. While the gradient stays about the same, one step at N times the rate
 #   goes as far as N steps did: the **linear scaling rule**.
-# * **Adam and AdamW** divide each gradient by its usual size. Where noise is most of a gradient, that size is the noise, and the
-#   noise of a mean shrinks with the number of samples.
+# * **Adam and AdamW** divide each gradient by its usual size. Suppose that gradients are mostly noise. Then their usual
+#   size is the size of the noise. And the noise of a mean shrinks with the number of samples.
 #
-# **[[adam_rate]].** Sixteen ranks in place of one, each with the same batch as before, under AdamW. How much longer does a step
-# become by itself? So by what do you multiply the learning rate?
+# **[[adam_rate]].** Sixteen ranks in place of one, each with the same batch as before, under AdamW. Leave the learning
+# rate as it is: how many times as far downhill does a step go? So by what must you multiply the learning rate?
 
 # %% tags=["why"] exercise="adam_rate" title="The rate for sixteen"
 labkit.answer("adam_rate", 4)
 
 # %% [markdown]
-# In general it is the square root of N. (Malladi's rule also adapts Adam's betas and epsilon.) Both rules need a **warm-up**: long
-# steps do harm at the very start, so the rate grows from a small one. Both hold only up to a **critical batch size**, different
-# for every task. Beyond it more GPUs cost money and save hardly any steps.
+# Where noise dominates, it is the square root of N. (Malladi's rule also adapts Adam's betas and epsilon.) Both rules
+# need a **warm-up**: long steps do harm at the very start, so the rate grows from a small one. Both hold only up to a
+# **critical batch size**, different for every task. Beyond it more GPUs cost money and save hardly any steps.
 
 # %% [markdown] tags=["slide-only"]
 # ## N times the batch
@@ -597,16 +600,17 @@ labkit.check("sharded_sampler", ShardedSampler)
 #
 # ## Bonus: Say it with a number
 #
-# The training of section 6 needs 20,000 steps of 4096 samples on one A100, and you get 64 of them. The task's critical batch
-# size is 65,536 samples: up to there, N times the batch needs an N-th of the steps; a larger batch saves no more.
+# The training of section 6 needs 20,000 steps of 4096 samples on one A100, and you get 64 of them. The task's critical
+# batch size is 65,536 samples. Assume that up to there N times the batch needs an N-th of the steps, and that a larger
+# batch saves no more steps.
 #
 # ### Exercise [[sixty_four_gpus]]
 #
 # *6 points, about 6 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Weak scaling, strong scaling, or something between? Answer in two to five sentences, for a person to read: how many samples
-# does each GPU get, how many times sooner are you done, and why is it worse with more and with fewer? `step_ms` of section 6
-# is still there. Alone, compare yours with `labkit.lend("sixty_four_gpus")`.
+# Weak scaling, strong scaling, or something between? Answer in two to five sentences, for a person to read. How many
+# samples does each GPU get in a step? How many times sooner are you done? Why would more samples be worse, and why would
+# fewer? `step_ms` of section 6 is still there. Alone, compare yours with `labkit.lend("sixty_four_gpus")`.
 
 # %% [markdown] tags=["write"] exercise="sixty_four_gpus" title="Sixty-four GPUs" minutes=6 difficulty=3 bonus=true rubric={"1,024 samples each: the whole batch is then the critical one": 2, "about 48 times sooner: a step 3 times as fast, and a 16th of the steps": 2, "says why 4,096 and 64 are worse: samples that save no steps; gradients that do not shrink": 2}
 # 1024 samples on each GPU, so that all 64 together make the critical batch of 65,536. Then a 16th of the steps is enough, and

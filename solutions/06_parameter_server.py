@@ -47,8 +47,8 @@ from labkit.servers.training import Pace, one_process, train, waiting_share
 # ## 1 A server is called
 #
 # With `recv(src=...)`, a server must decide whom to listen to next. While it listens to a slow worker, a fast one waits.
-# (gloo can receive from anybody, NCCL cannot.) A **remote call** turns that around: a worker calls a method of an object on
-# another rank, and it runs there, in a thread of its own. In `torch.distributed.rpc`:
+# A **remote call** turns that around: a worker calls a method of an object on another rank, and it runs there, in one of
+# that rank's threads. In `torch.distributed.rpc`:
 #
 # | | |
 # |---|---|
@@ -106,9 +106,11 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #     def leave(self, worker): ...           # this worker will push no more
 # ```
 #
-# In an `Update(sequence, worker, version_read, version_applied)`, `sequence` counts the used gradients from 0.
-# `version_read` is the version that the gradient was computed from. `version_applied` is the version just before the step
-# that used it.
+# In an `Update(sequence, worker, version_read, version_applied)`:
+#
+# * `sequence` counts the used gradients from 0;
+# * `version_read` is the version that the gradient was computed from;
+# * `version_applied` is the version that it changed: 5, if its step makes version 6.
 #
 # ### A call that is answered later
 #
@@ -123,7 +125,7 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #     return self.future                # later, in another call: future.set_result(answer)
 # ```
 #
-# `set_result` is called once, for all who were given this future.
+# Pushes may share a future: then one `set_result` answers all.
 #
 # ### Exercise [[sync_server]]
 #
@@ -238,8 +240,8 @@ labkit.figure("stale", delay=2, learning_rate=0.6)
 # <!-- notes: Play the figure of section 2. With a small learning rate the detour is small. -->
 
 # %% [markdown]
-# Somebody wrote such a server. Four workers pushed 16 gradients, and 15 are in the weights. Each span on rank 0 is a push.
-# Zoom in: the label says who pushes, and which version the push read. The push writes when its span ends.
+# Somebody wrote such a server. Four workers pushed 16 gradients, and 15 are in the weights. Each span on rank 0 is a
+# push. Zoom in: the label says who pushes, and which version the push read. The push writes when its span ends.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lost_update")
@@ -290,8 +292,8 @@ class AsyncServer(Server):
     def push(self, worker: int, version: int, gradient: Tensor) -> tuple[int, Tensor]:
         """Apply the gradient, note an Update, and return (version, weights) at once.
 
-        Calls may run at the same time. The weights move by lr times every gradient, and each gradient makes a version.
-        What is returned belongs together and stays as it is: the weights at that version.
+        Calls may run at the same time. Each gradient moves the weights by lr times itself and makes one version; none is
+        lost. The returned weights are those of the returned version, and no later push changes them.
 
         Args:
             worker: Who pushes.
@@ -349,17 +351,18 @@ rows = [f"{n:7}{limit:13.3f}{n * limit:16.2f}" for n, limit in limits.items()]
 labkit.reveal("stable_rate", round(limits[8], 3), ["workers   rate up to   times workers", *rows])
 
 # %% [markdown]
-# That looks like a tenth. But N equal workers are N - 1 versions late, and one synchronous step of N gradients becomes N
-# asynchronous steps. So compare the last column with 2. **For eight workers staleness costs a sixth of the largest learning
-# rate**, for 64 a fifth. (For a constant delay of τ, theory says 2 sin(π / (4τ + 2)). Adam has its own limits.)
+# Beside 2, that looks like a tenth. But 7 versions late means eight workers. For eight gradients, a synchronous server
+# makes one step, an asynchronous one eight. Eight steps at rate r go as far as one at 8r. So compare 8r, the last column,
+# with 2. **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant
+# delay of τ, theory says 2 sin(π / (4τ + 2)). Adam has its own limits.)
 
 # %% [markdown]
 # ## 3 A bound on staleness
 #
-# Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock: how many gradients it
-# has pushed. Gradients are applied when they come. But a worker that is more than `bound` steps ahead of the slowest
-# waits for its answer until the slowest has caught up. With bound 0 all go in lock step, but each gradient is still a step of
-# its own.
+# Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock:
+# how many gradients it has pushed. Gradients are applied when they come. But a worker that is more than `bound` steps
+# ahead of the slowest is not answered until it is at most `bound` steps ahead. With bound 0, nobody goes on before all
+# have pushed. Each gradient is still a step of its own.
 #
 # ### Exercise [[bounded_server]]
 #
@@ -429,8 +432,8 @@ class BoundedServer(Server):
 labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
-# Three fast workers and a slow one again, and a bound of 2. The fast ones soon are 2 steps ahead. **How many steps does each
-# take from then on, while the slow one takes ten?**
+# Three fast workers and a slow one again, and a bound of 2. The fast workers are soon 2 steps ahead. From then on, the
+# slow one takes ten steps. **How many does each fast one take meanwhile?**
 
 # %% tags=["predict"]
 labkit.predict("fast_worker_steps", 30)
@@ -511,13 +514,13 @@ labkit.staleness_view(runs)
 #
 # | | |
 # |---|---|
-# | `needed` | how many gradients make a version; each is multiplied by its rate, and their mean is subtracted |
-# | `bound` | how many more pushes than the slowest a worker may have when it is answered; `None` for no bound |
-# | `rates` | learning rate of a gradient of staleness 0, 1, 2, ...; what is staler is dropped |
+# | `needed` | how many gradients make a version; the mean of rate times gradient is subtracted from the weights |
+# | `bound` | a worker is answered when it is at most so many pushes ahead of the slowest; `None`: no bound |
+# | `rates` | learning rates for staleness 0, 1, 2, ...; a gradient without a rate is dropped |
 #
-# A dropped gradient is answered at once. Any other is answered when its version has been made and the bound allows it. The
-# workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic. With `share=0.25, factor=10.0`, a quarter of
-# its steps take ten times as long. `milliseconds(policy_of(plan), crew)` returns the time until four weights, of curvature 1
+# A dropped gradient is answered at once, any other when its version is made and the bound allows it. The workers of a
+# `Crew` need 9 to 11 ms for a gradient, but the last one is erratic. With `share=0.25, factor=10.0`, a quarter of its
+# steps take ten times as long. `milliseconds(policy_of(plan), crew)` returns the time until four weights, of curvature 1
 # to 0.03, reach a loss of 0.01, averaged over six seeds (`None`: never). `play` returns what happened with one seed.
 
 # %%
@@ -534,8 +537,8 @@ for policy in (policies.synchronous, policies.asynchronous, policies.bounded):
 #
 # *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Half of the points are for beating the best of these three, each with its best learning rate ("naive"). The other half is
-# for reaching "staleness-aware" (Zhang et al., 2016), which trusts an old gradient less. A plan can say that.
+# Write a policy that reaches the loss sooner. Half of the points are for beating the best of these three ("naive"), half
+# for reaching "staleness-aware" (Zhang et al., 2016), which trusts an old gradient less.
 
 
 # %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 weights=[1, 1, 1, 1] title="A policy for an erratic worker" provides=["staleness_policy"]
@@ -575,9 +578,9 @@ labkit.challenge("staleness_policy", staleness_policy)
 # %% [markdown]
 # ## 6 Server or ring
 #
-# So far the weights were a few numbers. Make them B = 100 MB, and one server's own link is the straggler: with N
-# workers it carries N times B in, and N times B out. Over S servers each link carries N/S times B. In a ring each rank sends
-# less than 2B for any N, and no extra machine is needed. So dense weights are usually all-reduced.
+# Make the weights B = 100 MB, and one server's own link is the straggler: with N workers it carries N times B in, and N
+# times B out. Over S servers each link carries N/S times B. In a ring each rank sends less than 2B for any N, and no
+# extra machine is needed. So, by bytes, dense weights are better all-reduced.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with as many **spare
 # CPU machines** as workers, a link's two directions can be busy at once: pull one piece while the next is pushed. That is
@@ -615,8 +618,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 # `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding tables,
 # Ray or Monarch for actors, or servers of their own over gRPC or RDMA.
 #
-# A table of a hundred million rows fits on no machine, and the machine that holds the popular ones may die. Where does
-# a row live, and what is left? **Next:** lesson 07, `07_keys_rows_failures`.
+# A table of two billion rows does not fit on your GPU, and the machine with the popular rows may die. Where does each row
+# live, and what is left? **Next:** lesson 07, `07_keys_rows_failures`.
 #
 # ### Sources
 #
@@ -631,9 +634,10 @@ labkit.challenge("staleness_policy", staleness_policy)
 # %% [markdown]
 # ## Bonus: server or ring
 #
-# Section 6 counted bytes. Now count seconds. A link carries `bandwidth_Bps` in each direction at once, and a message costs
-# `latency_s` before its first byte. First everybody pushes, then everybody gets the weights. Which link is done last? (With
-# more servers than workers it is another one.)
+# Section 6 counted bytes. Now count seconds. A link carries `bandwidth_Bps` in each direction at once, and a message
+# costs `latency_s` before its first byte. First everybody pushes, then everybody gets the weights. Each half ends when
+# the busiest link is done. Is that a server's link or a worker's? (It depends on whether there are more workers or more
+# servers.)
 #
 # Now let a step touch only a share of the weights. With servers, only that share is pushed and pulled. A ring sends
 # everything, zeros too. **Up to which share do servers need no more time than the ring, by bandwidth alone?**
