@@ -499,7 +499,7 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 # %% [markdown]
 # Computing is not halved, it takes 1.3 ms: norms and residuals, 0.4 ms, are not cut at all. And the all-reduces, which now cross
 # the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In the
-# second column, a shard is so small that launching it takes longer than computing it: here the host needs 4 µs to launch an
+# second column, a shard is so small that launching it takes longer than computing it: here the host needs 4 µs for each
 # operator.
 #
 # So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
@@ -641,7 +641,7 @@ labkit.challenge("split_plan", split_plan)
 #
 # Random numbers now matter:
 #
-# * Where all ranks hold the same tokens, dropout must drop the *same* numbers on every rank, or the ranks drift apart.
+# * Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the ranks drift apart.
 # * Where each rank has its own tokens or hidden units, every rank must drop *others*. With one mask for all, dropout would drop
 #   the same places in every rank's part.
 #
