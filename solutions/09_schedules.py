@@ -429,7 +429,7 @@ labkit.schedule_explorer(memory_limit=4)
 # | 1F1B | 33 | 4 | |
 # | interleaved, 2 chunks | 28.5 | 5.5 | a microbatch crosses 7 borders, not 3 |
 # | ZB-H1 | 27 | 4 | backward in two parts |
-# | ZB-V | 25.5, the bound | 4 | both |
+# | ZB-V | 25.5 | 4 | both; 25.5 is the bound |
 #
 # `torch.distributed.pipelining` has them as `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B` and
 # `ScheduleZBVZeroBubble`. Its `ScheduleInterleavedZeroBubble` gives each stage several chunks and fills bubbles with W.

@@ -716,12 +716,12 @@ labkit.challenge("compression_plan", compression_plan)
 # Error feedback delays what it does not send, and momentum afterwards multiplies the delay. Lin and others (2018) turn the
 # order round:
 #
-# * **Momentum correction.** Each rank keeps its own **velocity** and adds it to the residual; the optimizer is plain SGD. So an
+# * **Momentum correction**: each rank keeps its own **velocity** and adds it to the residual; the optimizer is plain SGD. So an
 #   entry gathers momentum while it waits. When an entry is sent, set its residual *and* its velocity to 0, or stale momentum
 #   would push on.
-# * **Clipping.** Each rank first clips its gradient to $\text{max\_norm} / \sqrt{N}$, because the sum of N gradients is about
+# * **Clipping**: each rank first clips its gradient to $\text{max\_norm} / \sqrt{N}$, because the sum of N gradients is about
 #   $\sqrt N$ times as long as one.
-# * **Warm-up.** Early in training, gradients change fast. So a quarter of the entries is sent at first, then a sixteenth, ...
+# * **Warm-up**: early in training, gradients change fast. So a quarter of the entries is sent at first, then a sixteenth, ...
 #
 # ### Exercise [[deep_compression]]
 #

@@ -245,7 +245,7 @@ labkit.reveal("ones_in_bfloat16", total.item())
 # %% [markdown]
 # bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
 # **float32**. Exponentials do, too: they turn an error of x into a relative error of the result. So do parameters: add a step
-# of 0.0001 to a weight of 1 in bfloat16, and it vanishes, because the next number after 1 is 1.0078.
+# of 0.0001 to a weight of 1, and the step vanishes in bfloat16, because the next number after 1 is 1.0078.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?

@@ -151,16 +151,17 @@ class Leave(torch.autograd.Function):
 
 # END SOLUTION
 def enter(x: Tensor, group: Group = None) -> Tensor:
-    """Return x; in backward, x gets the gradient that it has in one process, which does what all ranks of the group do."""
+    """Return x; in backward, x gets the same gradient as in one process that does the work of the whole group."""
     # BEGIN SOLUTION two_operators
     return Enter.apply(x, group)
     # END SOLUTION
 
 
 def leave(x: Tensor, group: Group = None) -> Tensor:
-    """Return the sum of x over all ranks of the group; in backward, x gets the gradient that it has in one process.
+    """Return the sum of x over all ranks of the group; in backward, x gets the same gradient as in one process.
 
-    There, the sum is used once; here, every rank goes on with it in the same way. The given x keeps its numbers.
+    One process would use the sum once. Here, every rank uses the sum, and all ranks do the same with it. The given x
+    keeps its numbers.
     """
     # BEGIN SOLUTION two_operators
     return Leave.apply(x, group)
@@ -202,9 +203,9 @@ labkit.check("two_operators", enter, leave)
 class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them.
 
-    x and the result are whole and the same on every rank of the group. After a step of plain SGD on every rank, the
-    ranks together hold what up and down would be after that step. A rank keeps no weight that only other ranks use. The
-    layers given keep their weights.
+    * x and the result are whole and the same on every rank of the group.
+    * After a step of plain SGD on every rank, the ranks' parts together are what up and down would be after that step.
+    * A rank keeps no weight that only other ranks use. The layers given keep their weights.
     """
 
     def __init__(self, up: nn.Linear, down: nn.Linear, group: Group = None) -> None:
@@ -326,11 +327,12 @@ def embed(tokens: Tensor, rows: Tensor, vocabulary: int, group: Group = None) ->
 def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group = None) -> Tensor:
     """Return functional.cross_entropy of the whole logits: the mean over targets that are not IGNORED.
 
-    It is the same on every rank, finite however large logits are, and each rank gets the gradient of its own logits. In
-    all, no more than four numbers for each target are reduced: one more than you need.
+    * The loss is the same on every rank, and finite however large logits are.
+    * Each rank gets the gradient of its own logits.
+    * All reductions together take at most four numbers for each target. You need three.
 
     Args:
-        logits: Of this rank's tokens, shape (N, len(my_part(vocabulary))).
+        logits: Of this rank's words, shape (N, len(my_part(vocabulary))).
         targets: Words of the whole vocabulary or IGNORED, at least one a word; the same on every rank, shape (N,).
     """
     # BEGIN SOLUTION parallel_vocabulary
@@ -499,7 +501,7 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 # %% [markdown]
 # Computing is not halved, it takes 1.3 ms: norms and residuals, 0.4 ms, are not cut at all. And the all-reduces, which now cross
 # the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In the
-# second column, a shard is so small that launching it takes longer than computing it: here the host needs 4 µs to launch an
+# second column, a shard is so small that launching it takes longer than computing it: here the host needs 4 µs for each
 # operator.
 #
 # So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
@@ -641,7 +643,7 @@ labkit.challenge("split_plan", split_plan)
 #
 # Random numbers now matter:
 #
-# * Where all ranks hold the same tokens, dropout must drop the *same* numbers on every rank, or the ranks drift apart.
+# * Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the ranks drift apart.
 # * Where each rank has its own tokens or hidden units, every rank must drop *others*. With one mask for all, dropout would drop
 #   the same places in every rank's part.
 #
@@ -714,8 +716,9 @@ def scatter_tokens(x: Tensor, group: Group = None) -> Tensor:
 class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank.
 
-    Whatever is drawn inside, and whether it ends with an error or not: outside, the same numbers are drawn as without
-    it. Each `with` goes on where the one before ended. The seed and the rank alone decide where the first one starts.
+    Outside, the same numbers are drawn as without it, whatever is drawn inside, and even if the inside ends with an
+    error. Each `with` goes on where the one before ended. The seed and the rank alone decide where the first one
+    starts.
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:
@@ -801,8 +804,8 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 def balanced_places(num_tokens: int) -> Tensor:
     """Return which tokens this rank holds, ascending; 2N divides num_tokens.
 
-    Each token has one rank, every rank has equally many tokens, and equally many pairs of a query and a key that is not
-    later.
+    Each token is on one rank. All ranks have equally many tokens, and equally many pairs of a query and a key that is
+    not later than the query.
     """
     # BEGIN SOLUTION ring_attention
     pieces = torch.arange(num_tokens).chunk(2 * dist.get_world_size())
@@ -813,13 +816,16 @@ def balanced_places(num_tokens: int) -> Tensor:
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
     """Return causal attention of this rank's queries over all tokens' keys and values, shape (B, H, T/N, K).
 
-    A rank sends to the next rank only: keys, values and places, N - 1 times. No collective of torch.distributed is
-    called. However many ranks there are, a rank holds no more of the others' keys and values than the lot that came
-    last and the one that is coming, and no sums or scores of earlier lots but their totals. No gradients are needed.
+    * A rank sends to the next rank only: keys, values and places, N - 1 times. It calls no collective of
+      torch.distributed.
+    * Of the others' keys and values, a rank holds only the lot that came last and the one that is coming, however many
+      ranks there are. Of earlier lots it keeps no scores and no sums, only the totals.
+    * No gradients are needed.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K).
-        places: Which tokens these are, ascending. They may be any: a rank does not know those of the others.
+        places: Where this rank's tokens are in the text, ascending. They may be any: a rank does not know the places of
+            the other ranks' tokens.
     """
     # BEGIN SOLUTION ring_attention
     rank, size = dist.get_rank(), dist.get_world_size()

@@ -170,6 +170,7 @@ def shard_of(tensor: Tensor) -> Tensor:
     """Return a copy of this rank's part of a tensor: flat, numel / world_size elements, rounded up.
 
     With n elements a shard, rank r has elements r * n to (r + 1) * n - 1 of the flat tensor; what lies past its end is 0.
+    For example, 5 elements on 2 ranks make n = 3, and rank 1 has elements 3 and 4 and a 0.
     """
     # BEGIN SOLUTION flat_shards
     return rows_of(tensor)[dist.get_rank()].clone()
@@ -177,14 +178,15 @@ def shard_of(tensor: Tensor) -> Tensor:
 
 
 def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], None]:
-    """Begin to fill the tensors from all ranks' shards; return the function that waits and has filled them.
+    """Begin to gather the tensors from all ranks' shards; return a function that waits until the tensors are filled.
 
-    One collective, in the dtype of the tensors (all have the same). A tensor may be a parameter that autograd has seen:
-    write into ``tensor.data``, which autograd does not count as a change.
+    Use one collective, in the dtype of the tensors, which all have the same. A tensor may be a parameter that autograd
+    has seen. So write into ``tensor.data``, which autograd does not count as a change.
 
     Args:
         shards: This rank's shard of each tensor.
-        tensors: Fill them in place. Their storage may still be empty now; it is allocated before that function is called.
+        tensors: What the returned function fills, in place. Their storage may be empty when start_gather is called. The
+            caller allocates it before calling the returned function.
     """
     # BEGIN SOLUTION flat_shards
     sizes = [len(shard) for shard in shards]
@@ -204,9 +206,9 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 
 
 def start_scatter(tensors: list[Tensor]) -> Callable[[], list[Tensor]]:
-    """Begin to average tensors over the ranks; return the function that waits and returns this rank's shard of each.
+    """Begin to average tensors over the ranks; return a function that waits and returns this rank's shard of each mean.
 
-    One collective; all tensors have the same dtype.
+    Use one collective. All tensors have the same dtype.
     """
     # BEGIN SOLUTION flat_shards
     rows = torch.cat([rows_of(tensor) for tensor in tensors], 1)
@@ -337,10 +339,12 @@ labkit.answer("whole_first", 1.5)
 
 # %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=2 importance=5 minutes=8 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
 class ScatteringOptimizer(ShardedOptimizer):
-    """A ShardedOptimizer for gradients that differ from rank to rank: no DDP around the model, step takes their mean.
+    """A ShardedOptimizer without DDP around the model: gradients differ from rank to rank, and step takes their mean.
 
-    Each gradient leaves as soon as it is complete, and backward does not wait for it. No rank gets more of its mean than a
-    shard. After backward no parameter has a grad. Every rank uses every trained parameter, once in a step.
+    * A gradient leaves as soon as it is complete, and backward does not wait for it to arrive.
+    * A rank gets its own shard of each mean gradient, and no more.
+    * After backward, no parameter has a grad.
+    * You may rely on this: every rank uses every trained parameter, once in a step.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -546,7 +550,7 @@ class Unit:
         for each in self.trained:
             each.grad = None
 
-    def finish_scatter(self) -> None:  # each parameter gets its shard of the mean gradient, once it is a shard itself
+    def finish_scatter(self) -> None:  # while the parameters are shards: each gets its shard of the mean gradient
         if self.leaving is not None and not self.is_whole:
             for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
                 parameter.grad = gradient.to(parameter.dtype)
@@ -593,10 +597,10 @@ class Unit:
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while they compute.
 
-    While block i computes, the next one is already being gathered (in backward, the one before). No other block is whole;
-    only the last one may stay whole between forward and backward. The gradients of a block leave with one reduce-scatter,
-    as soon as the last of them is complete. Then backward may wait until the reduce-scatter before it has ended, but not
-    for this one.
+    * While block i computes, block i + 1 is already being gathered; in backward, it is block i - 1. No other block is
+      whole. Only the last block may stay whole between forward and backward.
+    * The gradients of a block leave with one reduce-scatter, as soon as the last of them is complete.
+    * Backward does not wait for the reduce-scatter that has just begun. It may wait for the one that began before that.
 
     Args:
         module: The same on every rank. Every rank uses each trained parameter, and every block once, in order.
@@ -837,7 +841,7 @@ labkit.challenge("memory_plan", memory_plan)
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
     """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm of the whole gradient as it was before. A gradient that is short enough stays as it is.
+    Returns the norm that the whole gradient had before. If that is at most max_norm, all gradients stay as they are.
 
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
@@ -886,16 +890,16 @@ labkit.answer("across_nodes", 1.75)
 
 # %% tags=["exercise"] exercise="hybrid_shards" points=10 difficulty=2 importance=4 minutes=12 title="Sharded inside a node" provides=["node_shard_of", "start_node_gather", "start_hybrid_scatter"] bonus=true
 def node_shard_of(tensor: Tensor, node: Any) -> Tensor:
-    """Return a copy of this rank's part of a tensor, as shard_of does, where a node's ranks hold all of it."""
+    """Return a copy of this rank's part of a tensor, as shard_of does, but cut among the ranks of the node alone."""
     # BEGIN SOLUTION hybrid_shards
     return node_rows_of(tensor, node)[dist.get_rank(node)].clone()
     # END SOLUTION
 
 
 def start_node_gather(shards: list[Tensor], tensors: list[Tensor], node: Any) -> Callable[[], None]:
-    """Begin to fill the tensors from the shards of the node's ranks; return the function that waits and has filled them.
+    """Begin to gather the tensors from the node's shards; return a function that waits until the tensors are filled.
 
-    One collective, in the dtype of the tensors, written into ``tensor.data``.
+    Use one collective, in the dtype of the tensors, and write into ``tensor.data``.
     """
     # BEGIN SOLUTION hybrid_shards
     sizes = [len(shard) for shard in shards]
@@ -913,9 +917,9 @@ def start_node_gather(shards: list[Tensor], tensors: list[Tensor], node: Any) ->
 
 
 def start_hybrid_scatter(tensors: list[Tensor], node: Any, across: Any) -> Callable[[], list[Tensor]]:
-    """Begin to average tensors over all ranks of all nodes; return the function that waits and returns this rank's shards.
+    """Begin to average tensors over all nodes' ranks; return a function that waits and returns this rank's shards.
 
-    One collective inside the node, which has begun when this returns, and one across, for shards alone.
+    Use two collectives. The one inside the node has begun when this returns. The one across nodes sends only shards.
     """
     # BEGIN SOLUTION hybrid_shards
     rows = torch.cat([node_rows_of(tensor, node) for tensor in tensors], 1)
@@ -1075,9 +1079,9 @@ class SavedOptimizer(ShardedOptimizer):
     def state_dict(self) -> dict[str, Any]:
         """Return on every rank what optimizer_cls.state_dict() would return in one process.
 
-        "state" holds by number what is kept for each parameter; one for which nothing is kept is left out.
-        "param_groups" holds each group's options, and under "params" its numbers: parameters are numbered in the order in
-        which they were given, over all groups, frozen ones too.
+        Parameters are numbered in the order in which they were given, over all groups, frozen ones too. "state" holds,
+        by number, what optimizer_cls keeps for a parameter; a parameter for which it keeps nothing is left out.
+        "param_groups" holds each group's options, and under "params" the numbers of the group's parameters.
         """
         # BEGIN SOLUTION saved_state
         state = {}

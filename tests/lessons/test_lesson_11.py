@@ -39,7 +39,7 @@ class TestContract(LessonContract):
     bonus_points = 20
     least_guesses = 4
     topics: ClassVar = {
-        "four claims": r"each line is true where somebody measured it",
+        "four claims": r"each line can be true for one job",
         "look first": r"look at the timeline first",
         "a recorded run": r'labkit\.recorded\("starved_step"\)',
         "three ways a loader hangs": r"a loop that is \*\*left early\*\*",
