@@ -43,12 +43,15 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     times_too_often,
     tokens_of,
     unshifted,
+    whole,
     without_ignored_logits,
     without_word_0,
 )
 from labkit.models import IGNORED
 
 MOST_NUMBERS, NUMBER_BYTES, WIDTH = 4, 8, 6
+LARGEST_EXPONENT = 700
+"""exp() of more is inf in float64."""
 
 
 def vocabulary_case(
@@ -105,7 +108,8 @@ def _overflows(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Find
         loss = values.tensor(values.record(came, LOSS), "out") if LOSS in came else torch.zeros(())
         if not bool(loss.isfinite().all()):
             right = values.tensor(values.record(expected(case)[rank], LOSS), "out")
-            mistake = _VANISH if bool((loss < 0).all()) else _OVERFLOW
+            small = float(whole(case, rank).max()) < LARGEST_EXPONENT
+            mistake = _VANISH if small or bool((loss < 0).all()) else _OVERFLOW
             yield Finding(mistake, f"The loss on rank {rank} is {loss.item()}.", f"{right.item():.6g}", rank=rank)
 
 
