@@ -175,7 +175,7 @@ def test_feedback_shows_a_failed_cases_calls_as_a_picture(tmp_path: Path, opened
     calls = [Call(rank, 0, "send", 1 - rank, 8, None, "waits") for rank in (0, 1)]
     case = CaseResult("2 ranks", False, "Both ranks wait.", "Look at send.", picture=call_picture(calls, 2))
     exercise = Exercise("naive_all_reduce", "Reduce to rank 0", ("f",), 8, 1, 1, 1, False)
-    result = StudentResult("ann", "", (ExerciseResult(exercise, "failed", (case,), 1),), (), "", (), (), "a", "b", 1.0)
+    result = StudentResult("ann", "", (ExerciseResult(exercise, "failed", (case,), 1),), (), "", (), (), "a", "b")
     (tmp_path / "feedback.html").write_bytes(feedback_html(result, "Ring all-reduce"))
     page = opened(tmp_path / "feedback.html", java_script_enabled=False)
     picture = page.wait_for_selector("svg.calls", state="attached").bounding_box()
