@@ -110,7 +110,7 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #
 # * `sequence` counts the used gradients from 0;
 # * `version_read` is the version that the gradient was computed from;
-# * `version_applied` is the version that it changed: 5, if its step makes version 6.
+# * `version_applied` is the version that its step began with: 5, where it makes 6.
 #
 # ### A call that is answered later
 #
@@ -241,7 +241,7 @@ labkit.figure("stale", delay=2, learning_rate=0.6)
 
 # %% [markdown]
 # Somebody wrote such a server. Four workers pushed 16 gradients, and 15 are in the weights. Each span on rank 0 is a
-# push. Zoom in: the label says who pushes, and which version the push read. The push writes when its span ends.
+# push, which writes at the span's end. Zoom in: the label says who pushes, and which version the push read.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lost_update")
@@ -351,17 +351,17 @@ rows = [f"{n:7}{limit:13.3f}{n * limit:16.2f}" for n, limit in limits.items()]
 labkit.reveal("stable_rate", round(limits[8], 3), ["workers   rate up to   times workers", *rows])
 
 # %% [markdown]
-# Beside 2, that looks like a tenth. But 7 versions late means eight workers. For eight gradients, a synchronous server
-# makes one step, an asynchronous one eight. Eight steps at rate r go as far as one at 8r. So compare 8r, the last column,
-# with 2. **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant
+# A tenth of 2? With eight workers, gradients are 7 versions late. From eight gradients a synchronous
+# server makes one step, an asynchronous server eight. Eight steps at rate r go as far as one step at rate 8r. Compare
+# the last column, 8r, with 2. **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant
 # delay of τ, theory says 2 sin(π / (4τ + 2)). Adam has its own limits.)
 
 # %% [markdown]
 # ## 3 A bound on staleness
 #
 # Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock:
-# how many gradients it has pushed. Gradients are applied when they come. But a worker that is more than `bound` steps
-# ahead of the slowest is not answered until it is at most `bound` steps ahead. With bound 0, nobody goes on before all
+# how many gradients it has pushed. Gradients are applied when they come. But a worker that is more than `bound` pushes
+# ahead of the slowest waits for its answer until the slowest has caught up. With bound 0, nobody goes on before all
 # have pushed. Each gradient is still a step of its own.
 #
 # ### Exercise [[bounded_server]]
@@ -514,12 +514,12 @@ labkit.staleness_view(runs)
 #
 # | | |
 # |---|---|
-# | `needed` | how many gradients make a version; the mean of rate times gradient is subtracted from the weights |
+# | `needed` | how many gradients make a version; each is multiplied by its rate, and their mean is subtracted |
 # | `bound` | a worker is answered when it is at most so many pushes ahead of the slowest; `None`: no bound |
 # | `rates` | learning rates for staleness 0, 1, 2, ...; a gradient without a rate is dropped |
 #
-# A dropped gradient is answered at once, any other when its version is made and the bound allows it. The workers of a
-# `Crew` need 9 to 11 ms for a gradient, but the last one is erratic. With `share=0.25, factor=10.0`, a quarter of its
+# A worker whose gradient is dropped is answered at once. All others are answered when their version is made and the bound
+# allows it. The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic. With `share=0.25, factor=10.0`, a quarter of its
 # steps take ten times as long. `milliseconds(policy_of(plan), crew)` returns the time until four weights, of curvature 1
 # to 0.03, reach a loss of 0.01, averaged over six seeds (`None`: never). `play` returns what happened with one seed.
 
@@ -538,7 +538,7 @@ for policy in (policies.synchronous, policies.asynchronous, policies.bounded):
 # *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Write a policy that reaches the loss sooner. Half of the points are for beating the best of these three ("naive"), half
-# for reaching "staleness-aware" (Zhang et al., 2016), which trusts an old gradient less.
+# for reaching "staleness-aware" (Zhang et al., 2016), whose rates fall with staleness.
 
 
 # %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 weights=[1, 1, 1, 1] title="A policy for an erratic worker" provides=["staleness_policy"]
