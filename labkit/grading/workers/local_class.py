@@ -30,15 +30,15 @@ TRIES = 2
 
 @dataclass(eq=False)
 class _Busy:
-    """One worker and what it is doing."""
+    """One worker, what it is doing, and the submissions whose cases it has still to try."""
 
     worker: WorkerProcess
-    begun: list[Submission] = field(default_factory=list)
     submission: Submission | None = None
-    op: str = ""
     since: float = 0.0
     stage: str = ""
     stage_since: float = 0.0
+    op: str = ""
+    begun: list[Submission] = field(default_factory=list)
 
     def enter(self, stage: str) -> None:
         """Note what it does now; a wait for others is not of its own time."""
