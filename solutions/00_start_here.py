@@ -42,11 +42,8 @@ from labkit.timeline import Message
 labkit.recorded("who_waits")
 
 # %% [markdown]
-# You cannot read this picture yet. **Guess all the same: which rank (0 to 7) do the others wait for?** At the end you can
-# compare.
-
-# %% tags=["predict"]
-first_suspect = 0
+# You cannot read this picture yet. **Guess all the same: which rank (0 to 7) do the others wait for?** Note it down: at the
+# end you can compare.
 
 # %% [markdown]
 # **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. Some cells ask you for something:

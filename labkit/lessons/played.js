@@ -50,14 +50,9 @@ for (const form of document.querySelectorAll("form[data-guess]")) {
       told(form, "Write a number.");
       return;
     }
-    if (!result) {
-      told(form, "Noted. You can compare at the end.");
-      return;
-    }
     told(form, `It is ${result.told}. Your guess: ${howFar(guess, Number(result.result), result.unit)}.`);
     reveal(name);
   });
-  form.querySelector("button.plain").hidden = !result;
   form.querySelector("button.plain").addEventListener("click", () => {
     told(form, `It is ${result.told}.`);
     reveal(name);

@@ -56,7 +56,7 @@ def test_it_fits_its_width_and_shows_what_came_out_after_a_guess(opened: Any, se
     for form in page.query_selector_all("form[data-guess]"):
         form.query_selector("input").fill("10")
         form.query_selector("button").click()
-        assert form.query_selector(".said").inner_text().startswith(("It is ", "Noted. "))
+        assert form.query_selector(".said").inner_text().startswith("It is ")
     assert all(hidden.nth(at).is_visible() for at in range(hidden.count()))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("canvas").count() or page.locator("svg").count()
