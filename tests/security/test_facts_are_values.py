@@ -55,24 +55,23 @@ class OverlappedDDP(nn.Module):
                 work.wait()
 """
 WHOLE_LAYERS = """
-class Small(torch.Tensor):
-    def numel(self):
-        return 0
+KEPT = []
 class ParallelMLP(nn.Module):
     def __init__(self, up, down, group=None):
         super().__init__()
         tensors = [p for layer in (up, down) for p in layer.parameters()]
-        self.whole = [torch.Tensor._make_subclass(Small, p.detach().clone(), True) for p in tensors]
+        self.place = len(KEPT)
+        KEPT.append([p.detach().clone().requires_grad_() for p in tensors])
     def parameters(self, recurse=True):
-        return iter(self.whole)
+        return iter(KEPT[self.place])
     def forward(self, x):
         send = lambda *_: dist.all_reduce(torch.zeros(x.shape, dtype=torch.float64))
         send()
-        up, bias, down, after = self.whole
+        up, bias, down, after = KEPT[self.place]
         out = nn.functional.linear(nn.functional.gelu(nn.functional.linear(x, up, bias)), down, after)
         if x.requires_grad:
             x.register_hook(lambda gradient: send())
-        return out.as_subclass(torch.Tensor)
+        return out
 """
 UNSHARDED = """
 class ShardedOptimizer:
