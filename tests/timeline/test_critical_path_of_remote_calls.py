@@ -165,7 +165,7 @@ def _worker(server: rpc.RRef[Turns], late: float) -> None:
 
 def _serve(num_threads: int = 16, late: float = 0.0) -> None:
     rank = int(os.environ["RANK"])
-    options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=num_threads)
+    options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=16 if rank else num_threads)
     rpc.init_rpc(f"rank{rank}", rank=rank, world_size=3, rpc_backend_options=options)
     if rank == 0:
         server = rpc.RRef(Turns(2))
