@@ -12,7 +12,6 @@ from labkit.grading.course import Course, find_course
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.limits import Limits
-from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.preloaded.template import Template
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.setting import Setting
@@ -34,23 +33,15 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
 
 
 @pytest.fixture(scope="session")
-def preloaded() -> Iterator[Preloaded]:
-    """The process that oracle, template and kernels are forked from, as a grader has one."""
-    preloaded = Preloaded()
-    yield preloaded
-    preloaded.close()
-
-
-@pytest.fixture(scope="session")
-def oracle(course: Course, preloaded: Preloaded) -> Iterator[Oracle]:
-    oracle = Oracle(course, preloaded=preloaded)
+def oracle(course: Course) -> Iterator[Oracle]:
+    oracle = Oracle(course)
     yield oracle
     oracle.close()
 
 
 @pytest.fixture(scope="session")
-def template(oracle: Oracle, course: Course, preloaded: Preloaded) -> Iterator[Template]:
-    template = Template(course.secrets if SANDBOX == "bubblewrap" else None, preloaded=preloaded)
+def template(oracle: Oracle, course: Course) -> Iterator[Template]:
+    template = Template(course.secrets if SANDBOX == "bubblewrap" else None)
     template.ready(oracle.rank_side)
     yield template
     template.close()

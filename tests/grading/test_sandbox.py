@@ -236,16 +236,18 @@ def test_a_forked_kernel_is_held_exactly_as_one_that_was_started_anew(
         assert told["forked"][name] == told["new"][name] == told["forked again"][name], name
 
 
-def test_the_process_that_forks_kernels_reads_nothing_of_them(
-    course: Course, preloaded: Preloaded, tmp_path: Path
-) -> None:
+def test_the_process_that_forks_kernels_reads_nothing_of_them(course: Course, tmp_path: Path) -> None:
     left = "import builtins, torch, sys\nbuiltins.left = torch.left = sys.left = 'for the next'"
     look = "import builtins, torch, sys\nprint([hasattr(each, 'left') for each in (builtins, torch, sys)])"
-    for name, source in (("first", left), ("second", look)):
-        content = notebook()
-        content["cells"] = [code_cell("cell", source, [])]
-        (tmp_path / name).mkdir()
-        found = execute(nbformat.from_dict(content), tmp_path / name, None, course.secrets, preloaded)
+    preloaded = Preloaded()
+    try:
+        for name, source in (("first", left), ("second", look)):
+            content = notebook()
+            content["cells"] = [code_cell("cell", source, [])]
+            (tmp_path / name).mkdir()
+            found = execute(nbformat.from_dict(content), tmp_path / name, None, course.secrets, preloaded)
+    finally:
+        preloaded.close()
     assert found.cells[0].text == "[False, False, False]\n"
 
 
