@@ -92,8 +92,8 @@ class LocalClass:
         try:
             for _ in range(self.num_workers):
                 self._start()
-            self._hand_out()
             while self._done < total:
+                self._hand_out()
                 for key, _ in self._selector.select(0.5):
                     self._listen(key.data)
                 self._watch_time()
@@ -161,7 +161,6 @@ class LocalClass:
                 raise EnvironmentProblem(f"while grading {frame.header['name']}: {frame.header['error']}")
         if busy.worker.channel.closed:
             self._lost(busy, "was ended")
-        self._hand_out()
 
     def _lost(self, busy: _Busy, why: str) -> None:
         """Grade what a lost worker had in hand once more; the second time say so in its report.
@@ -180,7 +179,6 @@ class LocalClass:
                 self._report_problem(submission, lost_words(why, count))
         if self._waiting:
             self._start()
-        self._hand_out()
 
     def _crashed(self, busy: _Busy, error: str, trace: str) -> None:
         """Tell of a fault in the grader itself: this submission has no score yet, the others are graded."""
