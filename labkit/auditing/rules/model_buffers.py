@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from labkit.auditing.catalogue import rule
 from labkit.auditing.finding import Finding
@@ -33,48 +33,42 @@ COPIES = rule(
 
 def look(seen: Seen) -> Iterator[Finding]:
     """Yield the first evaluation in which replicas' buffers differ, and that in which their copies do."""
-    yield from _copies(seen)
+    for first, other, apart in _apart(seen, lambda one: one.copied):
+        text = (
+            f"Ranks {first.rank} and {other.rank} train one model and evaluate different copies of it: "
+            f"{apart[0]}, {len(apart)} of {len(other.copied)} parameters in all."
+        )
+        todo, evidence = "Copy it after DistributedDataParallel has made all ranks begin alike.", {"parameters": apart}
+        source = other.made or other.source
+        yield Finding(COPIES, "wrong", text, todo, other.rank, other.step, source, apart[0], evidence)
+        break
+    for first, other, apart in _apart(seen, lambda one: one.buffers):
+        if other.step:
+            yield _told(seen, first, other, apart)
+            break
+
+
+def _apart(seen: Seen, bits: Callable[[Used], dict[str, bytes]]) -> Iterator[tuple[Used, Used, list[str]]]:
+    """Yield two replicas' uses of a model in one evaluation, and of which tensors in both the bits differ."""
     groups = [ranks for step in first_steps(seen) for ranks in replicas(step)]
     by_place: dict[tuple[int, str], dict[int, Used]] = defaultdict(dict)
     for one in seen.used:
-        by_place[one.step, one.source].setdefault(one.rank, one)
-    for (step, source), some in by_place.items():
-        for ranks in groups:
-            here = [some[rank] for rank in ranks if rank in some]
-            for one in here[1:]:
-                apart = [name for name, bits in one.buffers.items() if here[0].buffers.get(name, bits) != bits]
-                if apart and step:
-                    yield _told(seen, here[0], one, apart, source)
-                    return
-
-
-def _copies(seen: Seen) -> Iterator[Finding]:
-    groups = [ranks for step in first_steps(seen) for ranks in replicas(step)]
-    by_place: dict[tuple[int, str], dict[int, Used]] = defaultdict(dict)
-    for one in seen.used:
-        if one.copied:
+        if bits(one):
             by_place[one.step, one.source].setdefault(one.rank, one)
-    for (step, source), some in by_place.items():
+    for some in by_place.values():
         for ranks in groups:
             here = [some[rank] for rank in ranks if rank in some]
             for one in here[1:]:
-                apart = [name for name, bits in one.copied.items() if here[0].copied.get(name, bits) != bits]
-                if apart:
-                    text = (
-                        f"Ranks {here[0].rank} and {one.rank} train one model and evaluate different copies of it: "
-                        f"{apart[0]}, {len(apart)} of {len(one.copied)} parameters in all."
-                    )
-                    todo = "Copy it after DistributedDataParallel has made all ranks begin alike."
-                    evidence = {"parameters": apart}
-                    yield Finding(COPIES, "wrong", text, todo, one.rank, step, one.made or source, apart[0], evidence)
-                    return
+                first = bits(here[0])
+                if apart := [name for name, said in bits(one).items() if first.get(name, said) != said]:
+                    yield here[0], one, apart
 
 
-def _told(seen: Seen, first: Used, other: Used, apart: list[str], source: str) -> Finding:
+def _told(seen: Seen, first: Used, other: Used, apart: list[str]) -> Finding:
     text = (
         f"Ranks {first.rank} and {other.rank} hold one model and evaluate it after step {other.step - 1} with "
         f"different buffers: {apart[0]}, {len(apart)} of {len(other.buffers)} in all."
     )
     todo = "Broadcast or average them before the model evaluates."
-    source = seen.wrapped.get(other.rank) or source
+    source = seen.wrapped.get(other.rank) or other.source
     return Finding(DIFFER, "wrong", text, todo, other.rank, other.step - 1, source, apart[0], {"buffers": apart})
