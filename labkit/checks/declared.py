@@ -155,7 +155,7 @@ def _wrong(
     shown |= {"has": _at(came, entry), "needs": _at(wanted, entry), **result.shown(came, wanted)}
     text = result.wrong if isinstance(result.wrong, str) else result.wrong(case, rank)
     name, message = _known(result, case, run, pairs, mistakes), text.format(**shown)
-    if not name and only_last_digits(came, wanted):
+    if not name and _only_last_digits(came, wanted):
         shown |= {"wanted": repr(wanted.flatten()[entry].item()), "got": repr(came.flatten()[entry].item())}
         message += (
             f" It is right but for its last digits: something was computed in a narrower dtype than {wanted.dtype}."
@@ -165,7 +165,7 @@ def _wrong(
     yield Finding(name, message, shown["wanted"], shown["got"], rank)
 
 
-def only_last_digits(came: Any, wanted: Any) -> bool:
+def _only_last_digits(came: Any, wanted: Any) -> bool:
     """Return whether two tensors of float64 differ by no more than rounding to float32 makes of one."""
     if not isinstance(came, Tensor) or not isinstance(wanted, Tensor) or wanted.dtype != torch.float64:
         return False

@@ -84,9 +84,7 @@ class Key:
 
     def hint(self, given: Mapping[str, Literal]) -> str:
         """Return what to tell somebody who answers so, or ""."""
-        return next(
-            (says for when, says in self.hints if all(self._is_said(n, given.get(n), when[n]) for n in when)), ""
-        )
+        return next((says for when, says in self.hints if all(self._is_as(n, given.get(n), when[n]) for n in when)), "")
 
     def hint_for_all(self) -> str:
         """Return what is told whatever somebody answers, or ""."""
@@ -95,15 +93,14 @@ class Key:
     def is_right(self, name: str, given: Literal) -> bool:
         """Return whether one field is right."""
         wanted = self.answers[name]
-        if _is_number(wanted) and _is_number(given):
-            return math.isclose(float(given), float(wanted), rel_tol=self.within.get(name, 0.0), abs_tol=1e-9)  # type: ignore[arg-type]
-        return type(given) is type(wanted) and given == wanted
+        comparable = type(given) is type(wanted) or (_is_number(given) and _is_number(wanted))
+        return comparable and self._is_as(name, given, wanted)
 
-    def _is_said(self, name: str, given: Literal, when: Literal) -> bool:
-        """Return whether an answer is the one that a hint is for; numbers as near as right ones may be."""
-        if _is_number(when) and _is_number(given):
-            return math.isclose(float(given), float(when), rel_tol=self.within.get(name, 0.0), abs_tol=1e-9)  # type: ignore[arg-type]
-        return given == when
+    def _is_as(self, name: str, given: Literal, other: Literal) -> bool:
+        """Return whether an answer to a field is another one; numbers may be as far from it as from the right one."""
+        if _is_number(other) and _is_number(given):
+            return math.isclose(float(given), float(other), rel_tol=self.within.get(name, 0.0), abs_tol=1e-9)  # type: ignore[arg-type]
+        return given == other
 
 
 def read_question(path: Path) -> Question:
