@@ -262,7 +262,11 @@ def ring_seconds(job: Job, plan: MeshPlan, axis: str, num_bytes: float) -> float
 
 def message_seconds(job: Job, plan: MeshPlan, num_bytes: float) -> float:
     """Return how long a message to the next stage takes."""
-    inside = plan.size("pipeline") * plan.apart("pipeline") <= job.gpus_per_node
+    return link_seconds(job, num_bytes, inside=plan.size("pipeline") * plan.apart("pipeline") <= job.gpus_per_node)
+
+
+def link_seconds(job: Job, num_bytes: float, *, inside: bool) -> float:
+    """Return how long a message takes inside a node, or from one to another."""
     rate, latency = (job.link_bytes_s, job.link_s) if inside else (job.nic_bytes_s, job.nic_s)
     return latency + num_bytes / rate
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.plans import hybrid_step
-from labkit.plans.hybrid_step import MeshPlan, ring_seconds
+from labkit.plans.hybrid_step import MeshPlan, link_seconds, ring_seconds
 
 STATE, SHARDED, KEPT, INPUT, LOGITS = 6, 12, 34, 2, 6
 """Bytes: of a parameter (2 in bfloat16, 4 of its gradient); of its optimizer, which replicas share; of a layer's
@@ -101,7 +101,7 @@ def hop_seconds(job: Job, plan: Plan) -> float:
     stages_a_node = max(1, job.gpus_per_node // (plan.data * plan.tensor))
     leave = (plan.pipeline - 1) // stages_a_node
     stay = plan.pipeline - 1 - leave
-    seconds = leave * (job.nic_s + num_bytes / job.nic_bytes_s) + stay * (job.link_s + num_bytes / job.link_bytes_s)
+    seconds = leave * link_seconds(job, num_bytes, inside=False) + stay * link_seconds(job, num_bytes, inside=True)
     return seconds / (plan.pipeline - 1)
 
 
