@@ -26,6 +26,10 @@ ifneq ($(shell test "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd -P)" && $(BIN)/pyth
 STALE := stale
 endif
 
+# matplotlib's list of fonts, beside the matplotlib that it lists: one of $HOME may name those of an environment
+# that is gone, and matplotlib then says so in the outputs of a lesson.
+unit notebooks test-all test-elsewhere build: export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib
+
 .PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-elsewhere test-browser looks build slides docs dist grade bench lock clean stale
 .DELETE_ON_ERROR:
 

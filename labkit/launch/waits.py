@@ -119,9 +119,9 @@ def _collectives(log: RankLog, group: str) -> list[tuple[int, str, int]]:
     records = log.records
     found = []
     for index in set(records["group"].tolist()):
-        if log.names[index] and describe_group(log.names[index])[0] == group:
+        if log.name(index) and describe_group(log.name(index))[0] == group:
             rows = records[records["group"] == index]
             for number, kind, num_bytes in zip(rows["number"], rows["name"], rows["bytes"], strict=True):
-                if log.names[kind] not in POINT_TO_POINT:
-                    found.append((int(number), log.names[kind], int(num_bytes)))
+                if log.name(kind) not in POINT_TO_POINT:
+                    found.append((int(number), log.name(kind), int(num_bytes)))
     return found

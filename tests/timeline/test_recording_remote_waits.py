@@ -17,8 +17,8 @@ from recorded_ranks import record_of, run_ranks, start_ranks, stop_ranks
 from torch.futures import Future
 
 from labkit.deadlock import FINISHED, Standing
-from labkit.launch.recording import read_log
-from labkit.launch.waits import waiting_of
+from labkit.launch.recording import RankLog, layout, read_log
+from labkit.launch.waits import collectives_begun, waiting_of
 from labkit.timeline import Timeline
 from labkit.timeline.critical_path import critical_path
 from labkit.timeline.metrics import wait_ns
@@ -251,3 +251,9 @@ def test_who_waits_for_whose_answer_is_said_while_they_wait(tmp_path: Path) -> N
         stop_ranks(ranks)
     assert said == wanted
     assert not any(log.waits for log in logs.values())  # they may have others to serve: no deadlock by themselves
+
+
+def test_a_record_whose_names_were_just_being_written_is_of_no_group_yet() -> None:
+    record = np.zeros(1, layout.DTYPE)
+    record["group"], record["number"] = 3, 7
+    assert collectives_begun(RankLog(0, record), "default") == 0
