@@ -92,14 +92,14 @@ labkit.answer("gelu_of_parts", "columns, rows")
 # ## 2 Two operators
 #
 # That was forward. In backward, autograd knows nothing of other ranks. So two operators stand at the borders of the cut
-# region, each an `autograd.Function`:
+# region:
 #
 # ```
 #   x -- enter --> columns -> gelu -> rows -- leave --> y
 # ```
 #
 # They make one promise: *every tensor gets the same gradient as in one process.* In backward, which part of the gradient of `y`
-# does each rank have? Which part of the gradient of `x`? A Function looks like this:
+# does each rank have? Which part of the gradient of `x`? An `autograd.Function` says itself what backward does:
 #
 # ```python
 # class Twice(torch.autograd.Function):
@@ -183,6 +183,9 @@ labkit.check("two_operators", enter, leave)
 
 # %% [markdown]
 # In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**: Megatron-LM calls them *f* and *g*.
+#
+# `leave` also works without a Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, and a copy hands its
+# gradient on as it is. That is what `leave` needs. For `enter` you need a Function.
 #
 # ## 3 A block in pieces
 #
@@ -454,8 +457,10 @@ labkit.answer("sequence_bytes", 1)
 #
 # ### Exercise [[lone_gradient]]
 #
-# In this run the sums are written by hand, with sends and receives; a bracket marks the sum of one norm's gradient. After
-# the step, the gradient of *one* norm is right on one rank and wrong on three.
+# In this run the sums are written by hand, with sends and receives; a bracket marks the sum of one norm's gradient. As in
+# every backward, the last block comes first, and norm 2 before norm 1. A short bracket has no room for its name.
+#
+# After the step, the gradient of *one* norm is right on one rank and wrong on three.
 #
 # `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: who has the right gradient? `cause`: `"never summed"`,
 # `"summed on one rank"`, `"summed twice"` or `"other tokens"`?

@@ -122,6 +122,8 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 # ### Exercise [[layer_time]]
 #
 # *20 points, about 12 minutes; difficulty 2 of 5, importance 5 of 5*
+#
+# The first check in a notebook takes several seconds, because it starts the process that runs your code. Later ones are quick.
 
 
 # %% tags=["exercise"] exercise="layer_time" points=20 difficulty=2 importance=5 minutes=12 title="The size of the pieces" provides=["layer_seconds"]
@@ -190,6 +192,7 @@ def stage_bytes(job: Job, plan: Plan) -> list[float]:
         params = layers * job.layer_params + ((stage == 0) + (stage == p - 1)) * job.end_params  # embedding, head
         state = (2 + 4 + 12 / plan.data) * params / plan.tensor
         scores = 6 * tokens * job.vocabulary / plan.tensor if stage == p - 1 else 0
+        # activations: the bytes that a rank of this stage holds of them
         # BEGIN SOLUTION stage_memory
         in_flight = min(p - stage, plan.num_microbatches(job))
         kept = in_flight * layers * (2 if plan.recompute else 34) + (34 if plan.recompute else 0)
@@ -327,7 +330,8 @@ print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 # ## 6 Who sets the pace?
 #
 # Here is a step that somebody recorded, one rank a stage. `F` is a forward, `B` a backward, and a short block
-# without a label is a forward, too.
+# without a label is a forward, too. The column `busy` on the right says for which share of the whole step a rank computes; the
+# number below it says the same of its messages.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("late_stage")

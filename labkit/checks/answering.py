@@ -29,6 +29,10 @@ from labkit.checks.rooms import LABKIT
 from labkit.errors import ConfigError
 from labkit.timeline import Timeline
 
+_missed: set[str] = set()
+"""Each ``why`` that was answered wrongly in this process: the next answer is told the reason."""
+TRY_AGAIN = "Try again: after the next answer you read the reason."
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -49,7 +53,9 @@ class Answered:
 
 
 def answer(exercise_id: str, single: Literal = None, /, **fields: Literal) -> Answered:
-    """Return what your answer is worth, with the reason; it never raises for a wrong one.
+    """Return what your answer is worth; it never raises for a wrong one.
+
+    A right answer is told the reason. A wrong one gets a hint; a second wrong one to a ``why`` is told the reason, too.
 
     In a class with recordings of its own, the answer is saved, and counts when you hand in.
 
@@ -76,7 +82,10 @@ def answer(exercise_id: str, single: Literal = None, /, **fields: Literal) -> An
     right = [name for name in question.fields if key.is_right(name, given[name])]
     passed = len(right) == len(question.fields)
     note = report(exercise_id, passed)
-    return Answered(exercise_id, "\n".join(filter(None, [_said(question, key, given, right), note])), passed)
+    told = _said(question, key, given, right, again=exercise_id in _missed)
+    if not passed:
+        _missed.add(exercise_id)
+    return Answered(exercise_id, "\n".join(filter(None, [told, note])), passed)
 
 
 def recorded(exercise_id: str) -> Timeline:
@@ -108,10 +117,12 @@ def _handed_in(exercise_id: str, why: str, given: Mapping[str, Literal]) -> str:
     return f"Your answer is written down. {why}; it counts when you hand in."
 
 
-def _said(question: Question, key: Key, given: Mapping[str, Literal], right: list[str]) -> str:
+def _said(question: Question, key: Key, given: Mapping[str, Literal], right: list[str], *, again: bool) -> str:
     if len(right) == len(question.fields):
         return f"Right. {key.reason}"
-    if question.kind == "why":  # nothing is left to look for
+    if question.kind == "why" and not again:
+        return " ".join(filter(None, ["No.", key.hint(given), TRY_AGAIN]))
+    if question.kind == "why":
         return " ".join(filter(None, [f"No, it is {key.answers['']!r}.", key.hint(given), key.reason]))
     verdicts = [
         f"{name}={given[name]!r}: {'right' if name in right else 'no answer yet' if given[name] is None else 'no'}"

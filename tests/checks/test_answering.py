@@ -78,16 +78,24 @@ def test_a_misspelt_question_is_told_its_name() -> None:
         labkit.recorded("who_wait")
 
 
-def test_a_why_is_told_the_reason_right_or_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_why_is_told_a_hint_first_and_then_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / QUESTION).write_text(
         json.dumps({"kind": "why", "asks": "N doubles?", "fields": {"": {"asks": "factor"}}})
     )
-    key = {"answers": {"": 2.0}, "reason": "Twice the steps.", "within": {"": 0.1}, "hints": []}
+    key = {
+        "answers": {"": 2.0},
+        "reason": "Twice the steps.",
+        "within": {"": 0.1},
+        "hints": [{"when": {"": 4}, "says": "Squared?"}],
+    }
     (tmp_path / KEY).write_text(json.dumps(key))
     monkeypatch.setattr(answering, "_folder", lambda exercise_id: tmp_path)
+    monkeypatch.setattr(answering, "_missed", set())
     assert repr(labkit.answer("if_doubled", None)) == "N doubles?\n  Put a number in place of None."
     assert repr(labkit.answer("if_doubled", 2.1)) == "Right. Twice the steps."
-    assert repr(labkit.answer("if_doubled", 4)) == "No, it is 2.0. Twice the steps."
+    assert repr(labkit.answer("if_doubled", 4)) == f"No. Squared? {answering.TRY_AGAIN}"
+    assert repr(labkit.answer("if_doubled", 5)) == "No, it is 2.0. Twice the steps."
+    assert repr(labkit.answer("if_tripled", 5)) == f"No. {answering.TRY_AGAIN}"
     (tmp_path / KEY).unlink()
     assert "counts when you hand in" in repr(labkit.answer("if_doubled", 4))
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from labkit.exercises.planner.graphs import Described
-from labkit.plans.operator_graph import WAYS, Graph, Stage, graph_of, step_seconds
+from labkit.plans.operator_graph import WAYS, Graph, Stage, graph_of, stage_seconds, step_seconds
 
 
 class Way(NamedTuple):
@@ -23,9 +23,12 @@ def within(graph: Graph, first: int, last: int, gpus: int, *, how: str = "") -> 
 
     Operators are added one by one; of all ways so far, those that differ only in operators which nothing reads any more
     are one, the fastest. A usual mistake is made where `how` is "no skips" (each reads its predecessor alone), "last
-    way" (that of the last operator is all that is known), "one by one" (each takes what is fastest so far) or "no
-    between" (bringing over is free).
+    way" (that of the last operator is all that is known), "one by one" (each takes what is fastest so far), "no
+    between" (bringing over is free) or "one way" (all operators of a stage are cut alike).
     """
+    if how == "one way":
+        alike = [(way,) * (last - first + 1) for way in range(len(WAYS))]
+        return min(Way(stage_seconds(graph, first, Stage(gpus, ways)), ways) for ways in alike)
     edges = [(a, b) for a, b in graph.between if first <= a and b <= last and (how != "no skips" or b == a + 1)]
     best: dict[tuple[tuple[int, int], ...], Way] = {(): Way(0.0, ())}
     for at in range(first, last + 1):
@@ -47,8 +50,8 @@ def within(graph: Graph, first: int, last: int, gpus: int, *, how: str = "") -> 
 def two_levels(graph: Graph, *, how: str = "") -> list[Stage]:
     """Return the plan with the shortest step: for each limit on the slowest stage, the stages with the least sum.
 
-    Beside what `within` knows, `how` is "slowest" (only the slowest stage counts), "sum" (only the sum) or "alike"
-    (all stages have as many GPUs).
+    Beside what `within` knows, `how` is "slowest" (only the slowest stage counts), "sum" (only the sum), "one twice"
+    (M x max(t) in place of (M - 1) x max(t)) or "alike" (all stages have as many GPUs).
     """
     if how == "alike":
         plans = [_cut(graph, [gpus], how) for gpus in graph.seconds[0]]
@@ -67,7 +70,8 @@ def _cut(graph: Graph, sizes: Sequence[int], how: str) -> list[Stage]:
     }
     best: tuple[float, list[Stage]] = (math.inf, [])
     for limit in sorted({way.seconds for way in cheapest.values()}):
-        slowest = {"sum": 0.0, "slowest": 1e6 * limit}.get(how, (graph.num_microbatches - 1) * limit)
+        times = {"sum": 0.0, "slowest": 1e6, "one twice": graph.num_microbatches}.get(how, graph.num_microbatches - 1)
+        slowest = times * limit
         if slowest >= best[0]:
             break
         least: dict[tuple[int, int], tuple[float, list[Stage]]] = {(0, 0): (0.0, [])}
@@ -106,7 +110,7 @@ def known(described: Described) -> tuple[float, float]:
     return step_seconds(graph, alike(graph)), step_seconds(graph, two_levels(graph))
 
 
-SLIPS = ("no between", "no skips", "last way", "one by one", "slowest", "sum", "alike")
+SLIPS = ("no between", "no skips", "last way", "one by one", "one way", "one twice", "slowest", "sum", "alike")
 """What `two_levels` can be told to do wrong."""
 
 

@@ -10,8 +10,9 @@ from labkit.checks.groups import group_of
 from labkit.checks.values import tensor
 
 NO_GRADIENT = (
-    "No gradient came back: something is detached, or dist.* was called outside a Function, where autograd does not "
-    "see it. Write forward and backward as a torch.autograd.Function, and call its apply()."
+    "A result that is None was not returned. A gradient that is None did not come back: something is detached, or was "
+    "computed where autograd does not look. Write forward and backward as a torch.autograd.Function, and call its "
+    "apply()."
 )
 
 

@@ -103,9 +103,12 @@ FULL: tuple[tuple[str, Described], ...] = (
         ((4.0, 2048.0, 512.0), (4.0, 512.0, 64.0), (8.0, 64.0, 256.0), (2.0, 512.0, 64.0), (2.0, 8.0, 512.0),
          (2.0, 512.0, 4.0), (4.0, 2048.0, 4.0), (4.0, 64.0, 4.0), (4.0, 8.0, 256.0), (2.0, 2048.0, 64.0),
          (8.0, 8.0, 64.0), (8.0, 512.0, 64.0)), 8, 8, (6, 7, 10, 11))),
+    ("6 operators with skips", (
+        ((8.0, 64.0, 64.0), (2.0, 512.0, 64.0), (4.0, 64.0, 256.0), (4.0, 2048.0, 64.0), (8.0, 8.0, 64.0),
+         (2.0, 512.0, 16.0)), 8, 4, (2, 4, 5))),
 )  # fmt: skip
 """In the first each slip has a plan of its own: a skip decides, the last way is not enough, stages are unlike. The
-second is too large for trying every way of every stage."""
+second is too large for trying every way of every stage. In the third, M x max(t) chooses another plan."""
 
 EXERCISE = declared(
     id="two_levels",
@@ -129,6 +132,10 @@ EXERCISE = declared(
                 "last one's alone."),
         Mistake("one by one", "The fastest way of an operator may be the wrong one for those that read it: keep the "
                 "best for each way."),
+        Mistake("one way", "Your stages cut all of their operators in one way. Within a stage each operator has a "
+                "way of its own: compare what it saves with what graph.between asks for the change."),
+        Mistake("one twice", "You weigh a plan by sum(t) + M x max(t). The first microbatch is in sum(t) already: a "
+                "step takes sum(t) + (M - 1) x max(t)."),
         Mistake("slowest", "Not only the slowest stage counts. A slower one may save more elsewhere: a step takes "
                 "sum(t) + (M - 1) x max(t)."),
         Mistake("sum", "Each microbatch but one costs the slowest stage: sum(t) + (M - 1) x max(t), not sum(t)."),
@@ -140,8 +147,6 @@ EXERCISE = declared(
         *(for_half_and_all([graph_case(name, described)])[1] for name, described in FULL),
         graph_case("6 operators, alike", ((_SMALL,) * 6, 8, 16, ())),
         graph_case("large activations first, large weights last", ((*[_LARGE] * 3, *[_SMALL] * 3), 8, 8, ())),
-        graph_case("with skips", (((8.0, 64.0, 64.0), (2.0, 512.0, 64.0), (4.0, 64.0, 256.0), (4.0, 2048.0, 64.0),
-                                   (8.0, 8.0, 64.0), (2.0, 512.0, 16.0)), 8, 4, (2, 4, 5))),
         graph_case("unlike operators on 4 GPUs", (((8.0, 8.0, 16.0), (2.0, 2048.0, 4.0), (2.0, 64.0, 4.0),
                                                    (4.0, 512.0, 64.0), (8.0, 64.0, 16.0)), 4, 32, (3,))),
     ),

@@ -33,6 +33,16 @@ changed("nothing between", "no between", ("graph.between[a, at][gpus][w][way] fo
 LEAST = "total + (graph.num_microbatches - 1) * limit"
 changed("the slowest stage alone", "slowest", (LEAST, "total + 1e6 * limit"))
 changed("the sum alone", "sum", (LEAST, "total"))
+changed("M times the slowest", "one twice", (LEAST, "total + graph.num_microbatches * limit"))
+changed("one way a stage", "one way", (
+    "def two_levels(",
+    """def cheapest(graph, first, last, gpus):
+    ways = [(way,) * (last - first + 1) for way in range(3)]
+    return min((stage_seconds(graph, first, Stage(gpus, each)), each) for each in ways)
+
+
+def two_levels(""",
+))  # fmt: skip
 changed(
     "equal submeshes", "alike",
     ("    for limit in", "    for limit, equal in"),

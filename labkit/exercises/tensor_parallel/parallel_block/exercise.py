@@ -28,7 +28,9 @@ from labkit.exercises.tensor_parallel.parallel_block.parts import (
     MLP,
     entered_late,
     expected,
+    first_bias_untrained,
     gradient_again,
+    gradient_of_all,
     group_ignored,
     most_numbers,
     other_biases,
@@ -172,17 +174,22 @@ EXERCISE = declared(
                 {"out": partial(other_biases, count=lambda n: n)}),
         Mistake("no bias", "The second layer's bias is missing in the result.",
                 {"out": partial(other_biases, count=lambda n: 0)}),
+        Mistake("no bias in the first layer", "The first layer's bias is missing: this rank's entries belong in it.",
+                {"out": partial(put_together, how="no bias")}),
         Mistake("group ignored",
-                "The result is made as if all ranks shared one copy. Hand the group on: to my_part, enter and leave.",
+                "The result, or its gradient, is made as if all ranks shared one copy. Hand the group on: to my_part, "
+                "enter and leave.",
                 {"out": tuple(partial(group_ignored, cut=cut, added=added)
-                              for cut, added in ((True, True), (False, True), (True, False)))}),
+                              for cut, added in ((True, True), (False, True), (True, False))),
+                 "gradient": gradient_of_all}),
         Mistake("not summed", "The result is this rank's partial sum: `leave` it.", {"out": (own, own_and_bias)}),
         Mistake("the rest is lost",
                 "Nobody computes the units, or heads, that are left over where the count does not divide: cut with "
                 "my_part.", {"out": rest_lost}),
         Mistake("wrong half of q, k and v",
                 "You took consecutive rows of qkv.weight. It is q on top of k on top of v: take this rank's heads out "
-                "of each third (chunk(3)), of the bias, too.", {"out": partial(put_together, how="rows")}),
+                "of each third (chunk(3)), of the bias, too.",
+                {"out": (partial(put_together, how="rows"), partial(put_together, how="bias rows"))}),
         Mistake("wrong columns of out",
                 "The columns of out.weight belong to the heads: rank 1's heads meet the columns after rank 0's.",
                 {"out": partial(put_together, how="columns")}),
@@ -190,13 +197,19 @@ EXERCISE = declared(
                 {"out": partial(put_together, how="later")}),
         Mistake("q, k and v mixed up",
                 "Your part of qkv makes q of all your heads, then k, then v: chunk(3, dim=-1) first, then take the "
-                "heads apart.", {"out": partial(put_together, how="by head")}),
+                "heads apart.",
+                {"out": tuple(partial(put_together, how=how)
+                              for how in ("by head", "k first", "v first", "v second"))}),
         Mistake("heads and tokens mixed up",
                 "What attention returns has shape (B, H, T, K). Put heads beside K, transpose(1, 2), before you join "
                 "them.", {"out": partial(put_together, how="flat")}),
         Mistake("scores scaled otherwise",
                 "Scores are divided by the root of *one head's* width, on however many ranks.",
                 {"out": (partial(put_together, how="whole width"), partial(put_together, how="share of it"))}),
+        Mistake("another activation",
+                "Between the two layers stands another function than gelu: functional.gelu as it is, without "
+                "approximate=\"tanh\".",
+                {"out": tuple(partial(put_together, how=how) for how in ("tanh", "relu", "none"))}),
         Mistake("gradient not reduced", "The gradient of x is this rank's own. `enter` x before the first layer.",
                 {"gradient": own_gradient}),
         Mistake("entered too late",
@@ -210,6 +223,9 @@ EXERCISE = declared(
         Mistake("the bias takes no step",
                 "After a step the second layer's bias is what it was before. It is trained, too: an nn.Parameter.",
                 {"again": partial(other_step, times=lambda n: -1)}),
+        Mistake("the first bias takes no step",
+                "After a step the first layer's bias is what it was before. It is trained, too: an nn.Parameter.",
+                {"again": first_bias_untrained}),
         Mistake("the bias takes another step",
                 "After a step the bias is off: its parts on all ranks must add up to the whole bias before and after "
                 "it. A bias divided by N takes a step that is divided, too.",

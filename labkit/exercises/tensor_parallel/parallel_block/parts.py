@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import torch
@@ -18,6 +19,13 @@ from labkit.exercises.tensor_parallel.parallel_block.driver import layers_of
 
 MLP, ATTENTION = "ParallelMLP", "ParallelAttention"
 LR = 0.1
+_OTHER_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": partial(functional.gelu, approximate="tanh"), "relu": functional.relu, "none": lambda middle: middle,
+}  # fmt: skip
+"""What is there in place of gelu where a mistake was made."""
+_OTHER_ORDERS = {"k first": (1, 0, 2), "v first": (2, 1, 0), "v second": (0, 2, 1)}
+"""Which thirds are taken for q, k and v where a mistake was made."""
+_CUTS = ("rows", "columns", "bias rows", "no bias")
 
 
 def is_mlp(case: Case) -> bool:
@@ -81,15 +89,19 @@ def after_first(case: Case, middle: Tensor, tensors: Sequence[Tensor], how: str 
         middle: What the first layer made.
         tensors: Weight and bias of the second layer.
         how: "later" sees later tokens, too; "by head" takes q, k and v of one head after another; "flat" forgets to put
-            the heads of a token together; "whole width" and "share of it" divide scores by the root of those.
+            the heads of a token together; "whole width" and "share of it" divide scores by the root of those; "tanh",
+            "relu" and "none" are other activations of an MLP; "k first", "v first" and "v second" take one third for
+            another.
     """
     if is_mlp(case):
-        return functional.linear(functional.gelu(middle), *tensors)
+        activation = _OTHER_ACTIVATIONS.get(how, functional.gelu)
+        return functional.linear(activation(middle), *tensors)
     (batch, count), (heads, width) = middle.shape[:2], _shape(case)
     if how == "by head":
         q, k, v = middle.view(batch, count, -1, 3, width).permute(3, 0, 2, 1, 4)
     else:
-        q, k, v = (each.view(batch, count, -1, width).transpose(1, 2) for each in middle.chunk(3, dim=-1))
+        thirds = [each.view(batch, count, -1, width).transpose(1, 2) for each in middle.chunk(3, dim=-1)]
+        q, k, v = (thirds[place] for place in _OTHER_ORDERS.get(how, (0, 1, 2)))
     by = {"whole width": heads * width, "share of it": heads * width / q.shape[1]}.get(how, width)
     mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=how != "later", scale=by**-0.5)
     mixed = mixed.reshape(batch, count, -1) if how == "flat" else mixed.transpose(1, 2).flatten(2)
@@ -101,13 +113,18 @@ def expected(case: Case) -> list[Values]:
     return [{} if refused(case, rank) else _one_process(case, rank) for rank in range(case.world_size)]
 
 
-def _one_process(case: Case, rank: int) -> Values:
+def _one_process(case: Case, rank: int, kept: int | None = None) -> Values:
+    """Return what one process computes; the step leaves the tensor at the place `kept` as it was."""
     inputs, layers = case.inputs[rank], whole_layers(case)
     x = values.tensor(inputs, "x").clone().requires_grad_()
     out = computed(case, layers, x)
     torch.autograd.backward(out, values.tensor(inputs, "gradient"))
     with torch.no_grad():
-        stepped = [each - LR * each.grad for each in layers if each.grad is not None]
+        stepped = [
+            each if place == kept else each - LR * each.grad
+            for place, each in enumerate(layers)
+            if each.grad is not None
+        ]
         again = computed(case, stepped, values.tensor(inputs, "again"))
     return {"out": out.detach(), "kept": x.detach(), "gradient": x.grad, "again": again}
 
@@ -141,7 +158,8 @@ def _cut(case: Case, rank: int, mine: slice, mixed_up: str = "") -> list[Tensor]
         case: What is asked.
         rank: Whose.
         mine: Its units.
-        mixed_up: "rows" takes consecutive rows of q, k and v, "columns" the first columns of `out` on every rank.
+        mixed_up: "rows" takes consecutive rows of q, k and v, "bias rows" of their bias alone, "columns" the first
+            columns of `out` on every rank; "no bias" leaves the first layer's out.
     """
     first, bias, second, _ = given_layers(case, rank)
     if is_mlp(case):
@@ -150,14 +168,17 @@ def _cut(case: Case, rank: int, mine: slice, mixed_up: str = "") -> list[Tensor]
         rows = slice(3 * mine.start, 3 * mine.stop)
         first, bias = first[rows], bias[rows]
     else:
+        consecutive = bias[3 * mine.start : 3 * mine.stop]
         first, bias = (torch.cat([third[mine] for third in whole.chunk(3)]) for whole in (first, bias))
+        bias = consecutive if mixed_up == "bias rows" else bias
+    bias = torch.zeros_like(bias) if mixed_up == "no bias" else bias
     columns = slice(0, mine.stop - mine.start) if mixed_up == "columns" else mine
     return [first, bias, second[:, columns], torch.zeros_like(second[:, 0])]
 
 
 def own(case: Case, rank: int, how: str = "") -> Tensor:
     """Return a rank's partial sum, without the last bias."""
-    mixed_up = how if how in ("rows", "columns") else ""
+    mixed_up = how if how in _CUTS else ""
     tensors = _cut(case, rank, units(case, rank), mixed_up)
     return computed(case, tensors, values.tensor(case.inputs[rank], "x"), how)
 
@@ -210,6 +231,13 @@ def own_gradient(case: Case, rank: int) -> Tensor:
     return torch.autograd.grad(partial, x, values.tensor(case.inputs[rank], "gradient"))[0]
 
 
+def gradient_of_all(case: Case, rank: int) -> Tensor | None:
+    """Return the gradient of x where all ranks add up theirs, not those of the group."""
+    if len(group_of(case, rank)) == case.world_size:
+        return None
+    return torch.stack([own_gradient(case, each) for each in range(case.world_size)]).sum(0)
+
+
 def entered_late(case: Case, rank: int) -> Tensor:
     """Return the gradient of x where what the first layer made is entered, instead of x."""
     found: list[Tensor] = []
@@ -230,6 +258,11 @@ def untrained(case: Case, rank: int) -> Tensor:
     """Return the result after a step that moved nothing."""
     layers = [each.detach() for each in whole_layers(case)]
     return computed(case, layers, values.tensor(case.inputs[rank], "again"))
+
+
+def first_bias_untrained(case: Case, rank: int) -> Tensor:
+    """Return the result after a step that left the first layer's bias as it was."""
+    return _one_process(case, rank, kept=1)["again"]  # type: ignore[return-value]
 
 
 def other_step(case: Case, rank: int, times: Callable[[int], float]) -> Tensor:

@@ -107,6 +107,7 @@ CEIL = """(lambda count, group: slice(
         ))"""
 changed("count // N each", "the rest is lost", (PART, PART.replace("my_part", FLOOR)))
 changed("the last has the rest", "another cut", (PART, PART.replace("my_part", CEIL)))
+changed("entered over all", "group ignored", ("enter(x, self.group), self.up", "enter(x), self.up"))
 CAUSAL = "functional.scaled_dot_product_attention(q, k, v, is_causal=True)"
 changed("not causal", "later tokens seen", (CAUSAL, CAUSAL.replace(", is_causal=True", "")))
 changed(
@@ -140,6 +141,24 @@ changed(
         "functional.gelu(enter(functional.linear(x, self.up, self.up_bias), self.group))",
     ),
 )
+GELU = "self.up, self.up_bias))"
+changed("no bias up", "no bias in the first layer", (GELU, "self.up))"))
+changed(
+    "the first bias a buffer",
+    "the first bias takes no step",
+    ("self.up_bias = nn.Parameter(up.bias.detach()[mine].clone())", "self.up_bias = up.bias.detach()[mine].clone()"),
+)
+changed(
+    "rows of the bias one after another",
+    "wrong half of q, k and v",
+    (
+        "torch.cat([each[mine] for each in qkv.bias.detach().chunk(3)])",
+        "qkv.bias.detach()[3 * mine.start : 3 * mine.stop].clone()",
+    ),
+)
+changed("k for q", "q, k and v mixed up", ("q, k, v = (each", "k, q, v = (each"))
+changed("gelu's tanh form", "another activation", (GELU, 'self.up, self.up_bias), approximate="tanh")'))
+changed("no gelu", "another activation", ("functional.gelu(", "("))
 BIAS_KEPT = "self.bias = nn.Parameter(down.bias.detach().clone())"
 changed(
     "the bias a buffer",

@@ -101,7 +101,17 @@ EXERCISE = declared(
         Mistake("gradient reduced again",
                 "`leave` reduces the gradient, too. Its sum is on every rank already and so is the sum's gradient: "
                 "hand it on as it is, or everything below is N times too large.", {"leave.gradient": _sum("gradient")}),
+        Mistake("gradient divided",
+                "`leave` divides the gradient by the number of ranks. The result is one sum, and every rank has its "
+                "whole gradient: hand it on as it is.",
+                {"leave.gradient": lambda case, rank: given(case, rank, "gradient") / len(group_of(case, rank))}),
+        Mistake("a gradient for each argument",
+                "backward returns one gradient for each argument of forward: None for the group.",
+                says=("incorrect number of gradients",)),
         Mistake("not summed", "`leave` returns this rank's own x: all-reduce it in forward.", {"leave.out": _own("x")}),
+        Mistake("summed on one rank",
+                "dist.reduce gives the sum to one rank. Here every rank of the group needs it: dist.all_reduce.",
+                seen=lambda case, got, wire: any(call.kind == "reduce" for call in wire.collectives)),
         Mistake("swapped", "`enter` adds up in forward. That is `leave`'s work; `enter` returns x.",
                 {"enter.out": _sum("x")}),
         Mistake("mean instead of sum",

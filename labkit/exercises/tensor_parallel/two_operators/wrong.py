@@ -36,6 +36,22 @@ changed("identity both ways", "gradient not reduced", *enter_by("x.view_as(x)", 
 changed("both alike", "gradient reduced again", (BUILT, GIVEN.replace("x,", "Leave.apply(x, group),")))
 changed("forward in the wrong one", "swapped", *enter_by("summed(x, group)", "summed(gradient, ctx.group)"))
 changed("nothing leaves", "not summed", (BUILT, GIVEN))
+changed(
+    "reduced to one rank",
+    "summed on one rank",
+    ("dist.all_reduce(total, group=group)", "dist.reduce(total, group=group, group_dst=0)"),
+)
+changed(
+    "backward divides",
+    "gradient divided",
+    ("        return gradient, None\n", "        return gradient / dist.get_world_size(ctx.group), None\n"),
+    ("        total = x.clone(", "        ctx.group = group\n        total = x.clone("),
+)
+changed(
+    "one gradient alone",
+    "a gradient for each argument",
+    ("        return gradient, None\n", "        return gradient\n"),
+)
 changed("the mean", "mean instead of sum", ("return total\n", "return total / dist.get_world_size(group)\n"))
 changed("all ranks", "group ignored", ("dist.all_reduce(total, group=group)", "dist.all_reduce(total)"))
 changed("backward forgets the group", "group ignored", *enter_by("x.view_as(x)", "summed(gradient, None)"))
@@ -44,6 +60,15 @@ changed(
     "x was changed",
     ("total = x.clone(memory_format=torch.contiguous_format)", "total = x.data"),
     ("return total", "return total.view_as(total)"),
+)
+WRONG.right(
+    "a copy that autograd sees",
+    """
+def leave(x, group=None):
+    total = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)  # autograd sees the copy alone, and its gradient is the sum's
+    return total
+""",
 )
 WRONG.wrong(
     "no Function",
