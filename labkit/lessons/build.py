@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.errors import LessonError
-from labkit.lessons import bundles, drift, executed, slides, student
+from labkit.lessons import bundles, drift, executed, readme, slides, student
 from labkit.lessons.budget import Budget, budget
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.drift import Drift
@@ -74,7 +74,7 @@ def build(
     say: Callable[[str], None] = lambda sentence: None,
     told: Told = untold,
 ) -> BuildReport:
-    """Write notebooks/, slides/ and the executed solutions of a course; files that are right are left alone.
+    """Write notebooks/, slides/ and the executed solutions of a course, and its README's minutes; only what differs.
 
     Where the course is labkit's own repository, also the programs of its views, before anything runs that shows them.
 
@@ -152,6 +152,8 @@ def _build(
     made: dict[Path, str] = {}
     if (deck := slides.deck(lesson)) is not None:
         made[Path("slides", f"{lesson.name}.md")] = deck
+    if (text := readme.read(root)) is not None:
+        made[readme.README] = readme.with_row(text, lesson)
     solution = Path("solutions", f"{lesson.name}.ipynb")
     execution = "kept" if kept is not None else "executed" if execute else "not executed"
     written = _write(made, root)

@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 
 from labkit.errors import LessonError
-from labkit.lessons import executed, slides, student
+from labkit.lessons import executed, readme, slides, student
 from labkit.lessons.budget import PROMISE, budget, keeps_its_promise
 from labkit.lessons.figures import pictures_of
 from labkit.lessons.leaks import Passage, find_leaks
@@ -62,6 +62,10 @@ def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
         if exercise.is_code and not any(cell.role == "check" and cell.exercise == exercise.id for cell in lesson.cells):
             why = f"exercise {exercise.id} has no check cell"
             yield Drift(lesson.file, None, why, f'add a cell tagged check: labkit.check("{exercise.id}", ...)')
+
+    text = readme.read(course)
+    if text is not None and readme.with_row(text, lesson) != text:
+        yield Drift(readme.README.name, None, f"the row of {lesson.name} has another title or other minutes", cure)
 
     path = course / "notebooks" / f"{lesson.name}.ipynb"
     if (found := _found(path, course, cure)) is not None:

@@ -95,24 +95,7 @@ def describe(
     join_operators: bool = False,
     stream: bool | None = None,
 ) -> Cluster:
-    """Return the cluster described.
-
-    Args:
-        world_size: Number of ranks, 1 to 4096.
-        gpu: A name of the catalogue, such as "h100", "a100", "cpu", a :class:`~labkit.hardware.Device`, or a host as
-            it was measured, whose link is taken and whose ranks share one node.
-        link: What connects accelerators of a node; None takes what the device is sold with.
-        gpus_per_node: Accelerators in a node; None is 8, or 1 where the link is Ethernet or InfiniBand.
-        nic: What connects nodes.
-        nics_per_node: Network cards of a node; None gives every accelerator its own.
-        slow: Rank -> factor >= 1 by which all it computes takes longer.
-        slow_links: (source, destination) -> factor >= 1 by which bytes take longer on that way.
-        jitter: Each operator and message takes up to this share longer, 0.1 is 10 %.
-        seed: Seed of the jitter.
-        algorithm: "auto", "ring", "tree", "direct" or "nvls".
-        memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with.
-        join_operators: Make one span of operators that follow each other without a gap.
-        stream: Let devices compute beside the hosts that issue their kernels; None where they are CUDA devices.
+    """Return the cluster described, in the words of `labkit.virtual`, which explains them.
 
     Raises:
         ConfigError: If a number or a name cannot be.

@@ -22,19 +22,13 @@ class LessonContract:
 
     Attributes:
         number: The lesson's.
-        exercises: Their slugs, in order.
-        bonus: Those whose points come on top.
-        bonus_points: What these give together.
-        points: What the others give together.
+        points: What its exercises give together, the bonus apart.
         topics: What the lesson must speak of: a name, and a pattern its text in lower case matches somewhere.
         slides: The least and the most slides of the deck.
         least_guesses: How many predictions there are at least.
     """
 
     number: ClassVar[str]
-    exercises: ClassVar[tuple[str, ...]]
-    bonus: ClassVar[tuple[str, ...]]
-    bonus_points: ClassVar[int]
     points: ClassVar[int] = 100
     topics: ClassVar[Mapping[str, str]]
     slides: ClassVar[tuple[int, int]] = (8, 25)
@@ -44,11 +38,10 @@ class LessonContract:
     def lesson(self) -> Lesson:
         return source_of(self.number)
 
-    def test_exercises_give_their_points_and_the_bonus_comes_on_top(self, lesson: Lesson) -> None:
-        assert tuple(exercise.id for exercise in lesson.exercises) == self.exercises
-        assert tuple(exercise.id for exercise in lesson.exercises if exercise.bonus) == self.bonus
-        assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == self.points
-        assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == self.bonus_points
+    def test_the_core_gives_its_points_and_the_bonus_comes_after_it(self, lesson: Lesson) -> None:
+        core = [exercise for exercise in lesson.exercises if not exercise.bonus]
+        assert sum(exercise.points for exercise in core) == self.points
+        assert list(lesson.exercises[: len(core)]) == core
 
     def test_every_exercise_is_followed_by_its_check_before_the_next(self, lesson: Lesson) -> None:
         cells = [cell for cell in lesson.cells if cell.is_code_exercise or cell.role == "check"]
@@ -58,7 +51,6 @@ class LessonContract:
 
     def test_lesson_and_checks_name_the_same_functions(self, lesson: Lesson) -> None:
         checked = checked_exercises(source_of(self.number).name)
-        assert tuple(each.id for each in lesson.exercises) == self.exercises
         assert {each: checked[each].functions for each in checked} == {
             each.id: each.provides for each in lesson.exercises if each.is_code
         }
@@ -68,7 +60,7 @@ class LessonContract:
         assert {each.id: each.needs for each in lesson.exercises if each.is_code} == needs_of(lesson, called_with)
 
     def test_numbers_are_positions(self, lesson: Lesson) -> None:
-        numbers = [f"{int(self.number)}.{position}" for position in range(1, len(self.exercises) + 1)]
+        numbers = [f"{int(self.number)}.{position}" for position in range(1, len(lesson.exercises) + 1)]
         assert [each.number for each in lesson.exercises] == numbers
 
     def test_headings_say_title_points_minutes_difficulty_and_importance(self, lesson: Lesson) -> None:

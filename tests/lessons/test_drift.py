@@ -188,6 +188,18 @@ def test_missing_torn_and_stray_files_are_named(course: Path) -> None:
     assert found["notebooks/04_gone.ipynb"].cure == "remove it, or write solutions/04_gone.py"
 
 
+def test_the_readmes_row_has_the_title_and_minutes_of_the_source(course: Path) -> None:
+    title = json.loads((course / LEARNER).read_text(encoding="utf-8"))["metadata"]["labkit"]["title"]
+    row = "| [{}](notebooks/" + NAME + ".ipynb) | a mean, by hand | {} |\n"
+    (course / "README.md").write_text("# A course\n\n" + row.format("Old", "900 + 1") + "The end.\n")
+    (drifted,) = check(course)
+    assert drifted.file == "README.md" and drifted.cure == CURE
+    build(course, execute=False)
+    assert check(course) == []
+    _, _, made, end = (course / "README.md").read_text().splitlines()
+    assert made.startswith(row.partition("{} |")[0].format(title)) and "900" not in made and end == "The end."
+
+
 def test_an_exercise_without_a_check_is_named(course: Path) -> None:
     edit(course / "solutions" / f"{NAME}.py", '# %% tags=["check"] exercise="mean_over_ranks"', "# %%")
     assert f"solutions/{NAME}.py: exercise mean_over_ranks has no check cell" in "\n".join(map(str, check(course)))

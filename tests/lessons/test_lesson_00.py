@@ -20,15 +20,6 @@ KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "start_here"
 
 class TestContract(LessonContract):
     number = "00"
-    exercises = (
-        "average",
-        "never_heard",
-        "who_waits",
-        "who_am_i",
-        "damaged",
-    )
-    bonus = ("who_am_i", "damaged")
-    bonus_points = 14
     points = 20
     topics: ClassVar = {
         "three worlds": r"three worlds",

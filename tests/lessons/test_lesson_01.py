@@ -25,20 +25,6 @@ KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "data_parallel"
 
 class TestContract(LessonContract):
     number = "01"
-    exercises = (
-        "scatter_and_gather",
-        "replicate",
-        "parallel_apply",
-        "made_once",
-        "long_operators",
-        "hot_spot",
-        "step_plan",
-        "lone_sample",
-        "shares_by_speed",
-        "sixteen_devices",
-    )
-    bonus = ("step_plan", "lone_sample", "shares_by_speed", "sixteen_devices")
-    bonus_points = 22
     least_guesses = 2
     topics: ClassVar = {
         "why learn it": r"so why build it\?",

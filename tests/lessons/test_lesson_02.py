@@ -28,18 +28,6 @@ ROOMS = Path(__file__).parents[2] / "labkit" / "exercises"
 
 class TestContract(LessonContract):
     number = "02"
-    exercises = (
-        "naive_all_reduce",
-        "chunk_bounds",
-        "ring_plan",
-        "run_plan",
-        "ring_sum",
-        "twice_the_ranks",
-        "slow_ring",
-        "count_bytes",
-    )
-    bonus = ("count_bytes",)
-    bonus_points = 8
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

@@ -30,18 +30,6 @@ ROOMS = Path(__file__).parents[2] / "labkit" / "exercises"
 
 class TestContract(LessonContract):
     number = "03"
-    exercises = (
-        "drop_in_all_reduce",
-        "ring_cost",
-        "ten_times_the_latency",
-        "tree_all_reduce",
-        "all_to_all",
-        "unequal_links",
-        "halving_doubling",
-        "hierarchical_all_reduce",
-    )
-    bonus = ("halving_doubling", "hierarchical_all_reduce")
-    bonus_points = 16
     least_guesses = 4
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

@@ -25,19 +25,6 @@ KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "ddp"
 
 class TestContract(LessonContract):
     number = "04"
-    exercises = (
-        "average_gradients",
-        "overlapped_ddp",
-        "overlap_here",
-        "late_rank",
-        "bucketed_ddp",
-        "slower_link",
-        "bucket_design",
-        "tied_embedding",
-        "overlap_gain",
-    )
-    bonus = ("overlap_gain",)
-    bonus_points = 8
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

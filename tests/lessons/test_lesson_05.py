@@ -30,19 +30,6 @@ KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "ddp_for_real_models
 
 class TestContract(LessonContract):
     number = "05"
-    exercises = (
-        "accumulating_ddp",
-        "mini_ddp",
-        "trains_worse",
-        "clip_where",
-        "half_precision",
-        "uneven_inputs",
-        "adam_rate",
-        "sharded_sampler",
-        "sixty_four_gpus",
-    )
-    bonus = ("sharded_sampler", "sixty_four_gpus")
-    bonus_points = 14
     least_guesses = 1
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

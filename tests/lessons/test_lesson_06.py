@@ -27,18 +27,6 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "06_parameter_server.py"
 
 class TestContract(LessonContract):
     number = "06"
-    exercises = (
-        "sync_server",
-        "lost_update",
-        "async_server",
-        "bounded_server",
-        "staleness_policy",
-        "server_or_ring",
-        "backup_workers",
-        "posted_training",
-    )
-    bonus = ("server_or_ring", "backup_workers", "posted_training")
-    bonus_points = 46
     topics: ClassVar = {
         "the post of lesson 00": r"the post, mended",
         "calls": r"torch\.distributed\.rpc",

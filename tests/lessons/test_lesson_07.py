@@ -27,18 +27,6 @@ from tests.lessons.contract import LessonContract
 
 class TestContract(LessonContract):
     number = "07"
-    exercises = (
-        "place_keys",
-        "sparse_rows",
-        "hot_server",
-        "server_hybrid",
-        "late_adagrad",
-        "replicated_server",
-        "after_aggregation",
-        "hot_keys",
-    )
-    bonus = ("hot_keys",)
-    bonus_points = 10
     topics: ClassVar = {
         "the question": r"what is left after friday",
         "stuck": r"labkit\.lend\(",

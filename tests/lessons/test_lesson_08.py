@@ -27,17 +27,6 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "08_pipeline.py"
 
 class TestContract(LessonContract):
     number = "08"
-    exercises = (
-        "one_batch",
-        "bubble",
-        "fill_stages",
-        "held_enough",
-        "run_schedule",
-        "stashed_versions",
-        "four_or_eight_stages",
-    )
-    bonus = ("stashed_versions", "four_or_eight_stages")
-    bonus_points = 6
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "activations": r"\*\*activations\*\*",

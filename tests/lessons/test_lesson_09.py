@@ -26,20 +26,6 @@ KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "schedules"
 
 class TestContract(LessonContract):
     number = "09"
-    exercises = (
-        "one_f_one_b",
-        "find_deadlock",
-        "waiting_order",
-        "shortest_step",
-        "slow_messages",
-        "data_and_pipeline",
-        "recompute",
-        "warmup_factor",
-        "zero_bubble",
-        "linear_later",
-    )
-    bonus = ("recompute", "warmup_factor", "zero_bubble", "linear_later")
-    bonus_points = 26
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "1F1B is recognised": r'schedule="1f1b"',

@@ -28,19 +28,6 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "10_gradient_compression.py"
 
 class TestContract(LessonContract):
     number = "10"
-    exercises = (
-        "fewer_bits",
-        "few_entries",
-        "error_feedback",
-        "diverging_run",
-        "compression_hook",
-        "gather_grows",
-        "compression_plan",
-        "deep_compression",
-        "quantised_all_reduce",
-    )
-    bonus = ("compression_plan", "deep_compression", "quantised_all_reduce")
-    bonus_points = 40
     topics: ClassVar = {
         "16 bits": r"ends at 65504",
         "8 bits": r"1/254",

@@ -26,17 +26,6 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "11_faster_steps.py"
 
 class TestContract(LessonContract):
     number = "11"
-    exercises = (
-        "starved_step",
-        "prefetching_loader",
-        "faster_device",
-        "autocast",
-        "recompute_plan",
-        "loss_scaling",
-        "fast_network",
-    )
-    bonus = ("loss_scaling", "fast_network")
-    bonus_points = 20
     least_guesses = 4
     topics: ClassVar = {
         "four claims": r"each line can be true for one job",

@@ -26,20 +26,6 @@ STEPS = 5
 
 class TestContract(LessonContract):
     number = "12"
-    exercises = (
-        "gelu_of_parts",
-        "two_operators",
-        "parallel_block",
-        "parallel_vocabulary",
-        "sequence_bytes",
-        "lone_gradient",
-        "clip_alone",
-        "split_plan",
-        "sequence_parallel",
-        "ring_attention",
-    )
-    bonus = ("clip_alone", "split_plan", "sequence_parallel", "ring_attention")
-    bonus_points = 55
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

@@ -31,27 +31,6 @@ RANKS, LAYERS, WIDTH, ROWS = 4, 3, 64, 128
 
 class TestContract(LessonContract):
     number = "13"
-    exercises = (
-        "most_saved",
-        "flat_shards",
-        "sharded_optimizer",
-        "whole_first",
-        "scattered_gradients",
-        "who_holds",
-        "sharded_module",
-        "own_norm",
-        "memory_plan",
-        "clipped_shards",
-        "across_nodes",
-        "hybrid_shards",
-        "offload_plan",
-        "saved_state",
-    )
-    bonus = (
-        "sharded_module", "own_norm", "memory_plan", "clipped_shards", "across_nodes", "hybrid_shards",
-        "offload_plan", "saved_state",
-    )  # fmt: skip
-    bonus_points = 95
     least_guesses = 1
     topics: ClassVar = {
         "the question": r"out of memory",

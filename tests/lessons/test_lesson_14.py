@@ -35,21 +35,6 @@ ONE = {"data": 1, "shard": 1, "pipeline": 1, "tensor": 1}
 
 class TestContract(LessonContract):
     number = "14"
-    exercises = (
-        "mesh_groups",
-        "who_gets_what",
-        "combine_gradients",
-        "clip_whole",
-        "wrong_order",
-        "batch_too",
-        "lay_out",
-        "deal_layers",
-        "context_ring",
-        "ring_balance",
-        "expert_parallel",
-    )
-    bonus = ("deal_layers", "context_ring", "ring_balance", "expert_parallel")
-    bonus_points = 40
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",

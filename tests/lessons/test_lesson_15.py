@@ -50,19 +50,6 @@ EIGHT = Plan(2, 8, 1)
 
 class TestContract(LessonContract):
     number = "15"
-    exercises = (
-        "layer_time",
-        "stage_memory",
-        "exposed_gradients",
-        "step_time",
-        "late_stage",
-        "choose_plan",
-        "same_settings",
-        "wrong_prints",
-        "two_levels",
-    )
-    bonus = ("wrong_prints", "two_levels")
-    bonus_points = 15
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "the question": r"6,042 ms\. the machine took 700",

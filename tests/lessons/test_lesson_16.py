@@ -24,19 +24,6 @@ KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "when_machines_fail"
 
 class TestContract(LessonContract):
     number = "16"
-    exercises = (
-        "checkpoints",
-        "exact_resume",
-        "together",
-        "lost_time",
-        "storage_interval",
-        "recovery_policy",
-        "reshard",
-        "computing_twice",
-        "few_exchanges",
-    )
-    bonus = ("storage_interval", "recovery_policy", "reshard", "computing_twice", "few_exchanges")
-    bonus_points = 85
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
