@@ -14,6 +14,7 @@ _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _WRITES_MODULE = re.compile(
     r"\s*%%(?:writefile|file)\s+(?:\./)?(?P<file>[A-Za-z_]\w*\.py)[ \t]*\r?\n(?P<body>.*)", re.DOTALL
 )
+_RUNS_FILE = re.compile(r"\s*(?:\./)?([A-Za-z_]\w*)\.py\s*")
 _AROUND = frozenset({"time", "timeit", "capture", "prun"})
 """The magics of a whole cell whose body is Python and runs in the notebook."""
 _MOST_WORK = 1 << 20
@@ -35,6 +36,12 @@ def module_written(source: str) -> tuple[str, str] | None:
     """Return the file and the text of a module that a cell writes beside the notebook, ``%%writefile mine.py``."""
     found = _WRITES_MODULE.match(source)
     return (found["file"], found["body"]) if found else None
+
+
+def module_run(line: str) -> str | None:
+    """Return the module beside the notebook that ``%run tools.py`` runs, from the words behind ``%run``."""
+    found = _RUNS_FILE.fullmatch(line)
+    return found[1] if found else None
 
 
 def as_python(source: str) -> str:

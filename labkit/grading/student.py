@@ -38,6 +38,7 @@ from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, stea
 from labkit.grading.second_run import Begun, FirstRun, to_replace, with_references
 from labkit.grading.setting import Setting
 from labkit.grading.submission import Submission, submission_hash
+from labkit.grading.turns import CASES, KERNELS, SECOND_RUN, turn
 from labkit.launch.gpu_turns import gpu_turn
 from labkit.lessons.manifest import Exercise
 
@@ -85,13 +86,13 @@ class Grader:
 
     def begin(self, submission: Submission, progress: Progress) -> None:
         """Read a submission and run its notebook."""
-        with self._own_folder(progress) as folder:
+        with self._turn(CASES if self.setting.points_only else KERNELS, progress), self._own_folder(progress) as folder:
             self._begun_ones[submission.name] = self._begun(submission, folder, progress)
 
     def go_on(self, name: str, progress: Progress) -> StudentResult | None:
         """Try the hidden cases of what `begin` began; None where a second run follows, and no report is written yet."""
         begun = self._begun_ones.pop(name)
-        with self._own_folder(progress) as folder:
+        with self._turn(CASES, progress), self._own_folder(progress) as folder:
             first = self._first_run(begun, folder, progress)
             if self.setting.second_run and first.is_run_twice(self.setting.course):
                 self._unfinished[name] = first
@@ -101,7 +102,7 @@ class Grader:
     def finish(self, name: str, progress: Progress) -> StudentResult:
         """Do the second run of a submission that `go_on` left unfinished, and write its reports."""
         first = self._unfinished.pop(name)
-        with self._own_folder(progress) as folder:
+        with self._turn(SECOND_RUN, progress), self._own_folder(progress) as folder:
             return self._concluded(first, self._second_run(first, folder, progress))
 
     @contextmanager
@@ -190,16 +191,13 @@ class Grader:
             self._reader = NotebookReader(self._hidden, self.setting.limits)
         work = folder / "nb"
         work.mkdir()
-        with self._among_kernels(fcntl.LOCK_SH):
-            return self._reader.run(rebuilt.notebook, work, self.preloaded)
+        return self._reader.run(rebuilt.notebook, work, self.preloaded)
 
     @contextmanager
-    def _among_kernels(self, how: int) -> Iterator[None]:
-        """Hold the lock that kernels share and a second run has alone; who waits for it is not overtaken."""
-        with open(self.setting.alone.with_name("kernels"), "ab") as kernels:
-            with open(self.setting.alone.with_name("gate"), "ab") as gate:
-                fcntl.flock(gate, fcntl.LOCK_EX)
-                fcntl.flock(kernels, how)
+    def _turn(self, of: str, progress: Progress) -> Iterator[None]:
+        """Hold a turn on this machine; the wait for it is not of a submission's own time."""
+        progress(WAITING)
+        with turn(self.setting.alone.parent, of):
             yield
 
     # ---- hidden cases
@@ -234,7 +232,9 @@ class Grader:
             elif exercise.kind == "write":
                 results.append(ExerciseResult(exercise, "to_read", written=plain_text(rebuilt.written[exercise.id])))
             else:
-                results.append(self._exercise(exercise, rebuilt, secret, folder))
+                result = self._exercise(exercise, rebuilt, secret, folder)
+                why = "" if result.state == "passed" else rebuilt.lost.get(exercise.id, "")
+                results.append(replace(result, lost=why))
         return tuple(results)
 
     def _second_run(self, first: FirstRun, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
@@ -247,15 +247,13 @@ class Grader:
         results, rebuilt = first.result.exercises, first.rebuilt
         assert rebuilt is not None
         secret, self._case_seconds = submission_secret(rebuilt.answers(), self.setting.key), first.case_seconds
-        progress(WAITING)
-        with self._among_kernels(fcntl.LOCK_EX):
-            progress("what stands on a mistake")
-            self._template.end_ranks()
-            try:
-                with self._gpu(progress):
-                    return tuple(self._again(each, results, rebuilt, secret, folder) for each in results)
-            finally:
-                self._forget_what_was_read()
+        progress("what stands on a mistake")
+        self._template.end_ranks()
+        try:
+            with self._gpu(progress):
+                return tuple(self._again(each, results, rebuilt, secret, folder) for each in results)
+        finally:
+            self._forget_what_was_read()
 
     def _forget_what_was_read(self) -> None:
         """Leave no trace of what these ranks read in this machine's memory: a later sandbox would see it."""
@@ -282,7 +280,7 @@ class Grader:
             return result
         names = tuple(manifest.exercise(slug).name for slug in slugs)
         cases = tuple(replace(case, hint="", mistake="") for case in result.cases)  # the mistake was made elsewhere
-        return replace(result, state="passed", cases=cases, with_references=names)
+        return replace(result, state="passed", cases=cases, with_references=names, lost="")
 
     def _exercise(
         self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, beside: int = fcntl.LOCK_SH

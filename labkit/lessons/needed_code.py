@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labkit.cells import as_python, module_written
+from labkit.cells import as_python, module_run, module_written
 from labkit.lessons.code import is_gap
+from labkit.lessons.names_put import COMPUTED, modules_put, names_put, text_run
 from labkit.lessons.submitted_cell import SubmittedCell
 
 _THERE = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "display", "get_ipython"}
@@ -67,6 +68,24 @@ class Statement:
         return frozenset(name for each in inside for part in each.body for name, _ in _changed(part)) & self.uses
 
     @cached_property
+    def sets_when_called(self) -> frozenset[str]:
+        """The names that a function of it makes in the notebook: ``def begin(): global N; N = 2``."""
+        inside = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+        parts = [part for each in inside for part in ast.walk(each)]
+        made = {name for each in parts if isinstance(each, ast.Global) for name in each.names}
+        return frozenset(made | {name for each in parts for name in names_put(each)} - {COMPUTED})
+
+    @cached_property
+    def writes_module(self) -> bool:
+        """Whether it writes a module beside the notebook."""
+        return any(True for node in _outer(self.tree) for _ in modules_put(node))
+
+    @cached_property
+    def is_computed(self) -> bool:
+        """Whether it makes names or modules that only the running notebook knows: ``exec(text)``."""
+        return any(COMPUTED in (*names_put(node), *modules_put(node)) for node in ast.walk(self.tree))
+
+    @cached_property
     def calls(self) -> frozenset[str]:
         """The functions that it is decorated with or calls by name: ``@register``, ``register(f)``."""
         called = list(getattr(self.tree, "decorator_list", []))
@@ -78,7 +97,9 @@ class Statement:
     @cached_property
     def uses(self) -> frozenset[str]:
         """The names it takes from the notebook, and the modules it imports, as ``module_name``."""
-        return frozenset(globals_of(self.text)) | {module_name(each) for each in _imported(self.tree)}
+        run = [text for node in _outer(self.tree) if (text := text_run(node))]
+        used = {name for text in (self.text, *run) for name in globals_of(text)}
+        return frozenset(used) | {module_name(each) for each in (*_imported(self.tree), *_run_by(self.tree))}
 
     @cached_property
     def is_gap(self) -> bool:
@@ -215,26 +236,29 @@ def needed(
     """
     found: dict[tuple[int, int], Statement] = {}
     waiting, seen = sorted(names), set(given)
-    unknown = False
+    everything = {each.order: each for each in code.all() if _imports_all(each.tree)}
     while waiting:
         name = waiting.pop()
         if name in seen:
             continue
         seen.add(name)
         makers = [each for each in code.all() if name in each.binds and not each.is_gap]
+        if not makers:
+            setters = {made for each in code.all() if name in each.sets_when_called for made in each.binds}
+            makers = [each for each in code.all() if each.calls & setters]
         last = max((each for each in makers if each.position < before), key=_order, default=None)
         last = last or max(makers, key=_order, default=None)
         if last is None:
-            unknown = unknown or not (name in settled or name.startswith("<"))
+            if everything and not (name in settled or name.startswith("<")):
+                found |= everything
+                waiting += sorted(name for each in everything.values() for name in each.uses)
             continue
         if settled.get(name) == last.order:
             continue
         for each in _made_by(name, last, before, code):
             if each.order not in found:
                 found[each.order] = each
-                waiting += sorted(each.uses)
-    if unknown:
-        found |= {each.order: each for each in code.all() if _imports_all(each.tree)}
+                waiting += sorted(each.uses | (each.binds if each.writes_module else frozenset()))
     return [found[order] for order in sorted(found)]
 
 
@@ -245,7 +269,8 @@ def _made_by(name: str, last: Statement, before: int, code: Code) -> Iterator[St
         beside = each.position == last.position
         counts = beside or (last.order < each.order and (each.position < before or last.position >= before))
         changes = name in (each.changes if beside else each.fills) or each.calls & fillers
-        if counts and ((beside and name in each.binds) or (changes and not last.is_import)):
+        makes = beside and (name in each.binds or each is last)
+        if counts and (makes or (changes and not last.is_import)):
             yield each
 
 
@@ -268,7 +293,33 @@ def _order(statement: Statement) -> tuple[int, int]:
 
 
 def _imports_all(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.ImportFrom) and any(alias.name == "*" for alias in statement.names)
+    """Return whether a statement makes names that stand elsewhere: ``from tools import *``, ``%run tools.py``."""
+    if isinstance(statement, ast.ImportFrom):
+        return any(alias.name == "*" for alias in statement.names)
+    return any(True for _ in _run_by(statement))
+
+
+def _run_by(statement: ast.stmt) -> Iterator[str]:
+    """Yield the module that ``%run tools.py`` runs, once IPython has read it."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic":
+        magic, *words = [each.value if isinstance(each, ast.Constant) else None for each in call.args] or [None]
+        if magic == "run" and words and (module := module_run(str(words[0]))):
+            yield module
+
+
+def unread(names: Collection[str], code: Code, given: Collection[str]) -> tuple[list[str], list[int]]:
+    """Return which names nothing makes that can be read, and the cells that make what only a running notebook knows.
+
+    Args:
+        names: What an answer and what it takes along use.
+        code: The submission.
+        given: Names that are there.
+    """
+    if any(_imports_all(each.tree) for each in code.all()):
+        return [], []
+    made = {name for each in code.all() for name in each.binds | each.sets_when_called}
+    return sorted(set(names) - made - set(given)), sorted({each.position for each in code.all() if each.is_computed})
 
 
 def names_made(source: str) -> set[str]:
@@ -299,11 +350,17 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
             yield FUTURE
         elif isinstance(node, _IMPORTS):
             yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names if alias.name != "*")
+        elif text := text_run(node):
+            yield from (name for each in getattr(_parsed(text), "body", ()) for name in _bound(each))
+        else:
+            yield from (name for name in names_put(node) if name != COMPUTED)
+            yield from (module_name(each) for each in modules_put(node) if each != COMPUTED)
 
 
 def _changed(statement: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield each name whose value a statement changes, and the method that does; "" where a part is set."""
     for node in _outer(statement):
+        yield from ((name, "") for name in names_put(node) if name != COMPUTED)
         target: ast.AST | None = None
         method = ""
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -161,6 +161,41 @@ _HABITS |= {
     "a module written by a cell": _over_cells(
         "assert tools.mine(3) == 3", "%%writefile tools.py\ndef mine(x):\n    return x\n", "import tools"
     ),
+    "a module written by a cell and run": _over_cells(
+        "assert mine(3) == 3", "%%writefile tools.py\ndef mine(x):\n    return x\n", "%run tools.py"
+    ),
+    "everything of a module written by a cell": _over_cells(
+        "assert mine(3) == 3", "%%writefile tools.py\ndef mine(x):\n    return x\n", "from tools import *"
+    ),
+    "a module written to a file": _over_cells(
+        "assert tools.mine(3) == PARTS",
+        "PARTS = 3\nSOURCE = 'def mine(x): return x'",
+        "with open('tools.py', 'w') as file:\n    file.write(SOURCE)\nimport tools",
+    ),
+    "a module written line by line": _over_cells(
+        "assert tools.mine(3) == 3",
+        "file = open('./tools.py', 'w')\nfile.write('def mine(x):')\nfile.write(' return x')\nfile.close()",
+        "import tools",
+    ),
+    "a module written by a path": _over_cells(
+        "assert mine(3) == 3",
+        "from pathlib import Path\nPath('tools.py').write_text('def mine(x): return x')",
+        "import importlib, tools\nimportlib.reload(tools)\nfrom tools import mine",
+    ),
+    "a name put into globals()": _over_cells("assert PARTS == 4", "globals()['PARTS'] = 2", "globals()['PARTS'] += 2"),
+    "names put into globals()": _over_cells("assert (A, B) == (1, 2)", "globals().update({'A': 1}, B=2)"),
+    "a name put on the notebook as a module": _over_cells(
+        "assert (A, B, C) == (1, 2, 3)",
+        "import sys, __main__\nsys.modules[__name__].A = 1\nsetattr(__main__, 'B', 2)",
+        "import builtins\nbuiltins.C = 3",
+    ),
+    "a name given to IPython": _over_cells(
+        "assert (A, B) == (1, 2)", "get_ipython().user_ns['A'] = 1\nget_ipython().push({'B': 2})"
+    ),
+    "a text that is run": _over_cells("assert mine(3) == 9", "K = 3", "exec('def mine(x):\\n    return x * K')"),
+    "a function that sets a name": _over_cells(
+        "assert PARTS == 4", "def begin():\n    global PARTS\n    PARTS = 4\n", "begin()"
+    ),
     "a counter of its calls": _over_cells("global CALLS; CALLS += 1", "CALLS = 0"),
     "a helper that came twice": _beside(
         "def mine(x):\n    return 0\n\ndef mine(x):\n    return x\n", "assert mine(3) == 3"

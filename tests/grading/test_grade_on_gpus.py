@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,12 +15,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from grading.conftest import SANDBOX
 from grading.small_lesson import RIGHT, write_course, write_submission
 from labkit.cli import app
 from labkit.commands import teaching
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading import grade as grading
 from labkit.grading.course import Course
 from labkit.grading.grade import grade
+from labkit.grading.hidden_cases.probe import NoGpuError
+from labkit.grading.preloaded.template import Template
 from labkit.grading.sandbox import bubblewrap, gpus
 from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.student import WAITING, Grader
@@ -161,6 +166,29 @@ def test_a_submission_holds_its_gpu_and_the_next_one_waits_in_a_stage_that_costs
     with second:
         assert stages == [WAITING] and later._apart > 0
         assert f"@{prefix}/taken/{FIRST}\n" in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace")
+
+
+def test_a_rank_that_cannot_use_its_gpu_says_nothing_of_the_answer(
+    probe: Any, template: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has got as far as a rank: the words are torch's own."""
+    monkeypatch.setattr(template, "gpu", FIRST)
+    with pytest.raises(NoGpuError, match="rank 0 can use no GPU: .*(NVIDIA|CUDA|GPU)"):
+        probe("double")
+
+
+@pytest.mark.long  # workers load torch
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, and this shows what happens without")
+def test_a_submission_whose_gpu_fails_must_be_graded_again_and_its_notebook_ran(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(grading, "gpus_for_grading", lambda sandbox: (FIRST,))
+    write_submission(tmp_path / "in" / "ada.ipynb", RIGHT)
+    for _ in range(2):
+        (ada,) = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, device="cuda", sandbox=SANDBOX)
+        assert ada.graded_now and ada.score == 0
+        assert re.fullmatch(r"The grader itself failed .*can use no GPU.* it must be graded again\.", ada.problem)
+    assert "grading ada failed because of a fault in the grader" in capfd.readouterr().err
 
 
 @pytest.mark.gpu1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,19 @@ import nbformat
 import pytest
 
 from grading.class_with_known_scores import command, wrong_scores
+from grading.conftest import SANDBOX
 from grading.honest_habits import habits, places
 from grading.small_lesson import RIGHT, code_cell, notebook
+from labkit.grading.course import Course
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import CaseRun
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
 from labkit.grading.preloaded.template import Template
+from labkit.grading.reports.student_report import exercise_text
 from labkit.grading.sandbox import bubblewrap
+from labkit.grading.setting import Setting
+from labkit.grading.student import Grader
 from labkit.grading.submission import Submission, read_cells, read_submission
 from tests.submissions.making import ROOT, everything
 
@@ -54,6 +61,28 @@ def test_what_an_answer_takes_along_is_told_and_runs_before_it_in_the_notebook(t
     assert cells[place - 1] == "def mine(x):\n    return x + x\n"
     assert rebuilt.notes == ("Exercise 90.1: what it needs of cell 3 of your file was taken along.",)
     assert rebuilt.sources()["double"] == "def mine(x):\n    return x + x\n\n\ndef double(x):\n    return mine(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "cell", "said"),
+    [
+        ("N", "exec(''.join(['N', '=2']))", r"it uses N, which no cell makes .* \(cell 3 .*write `N = ...` in a cell"),
+        ("N", "for name in 'NM':\n    globals()[name] = 2", r"it uses N, which no cell makes .* \(cell 3 "),
+        ("mine.N", "import mine", "it imports mine, which no cell writes and which is not installed"),
+    ],
+)
+def test_what_only_a_running_notebook_knows_is_named_in_the_problem_column(
+    use: str, cell: str, said: str, grader: Callable[[Setting], Grader], course: Course, tmp_path: Path
+) -> None:
+    content = notebook(RIGHT | {"double": f"def double(x):\n    return x * {use}\n"})
+    content["cells"].insert(2, code_cell("own", cell, []))
+    (tmp_path / "x.ipynb").write_text(json.dumps(content))
+    (tmp_path / "alone").touch()
+    setting = Setting(course, tmp_path / "out", b"key", Limits(), tmp_path / "alone", True, SANDBOX)
+    result = grader(setting).grade(Submission("x", tmp_path / "x.ipynb"), lambda stage: None)
+    assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
+    assert re.match(f"90.1: {said}", result.lost), result.lost
+    assert f"Not graded: {result.exercises[0].lost}." == exercise_text(result.exercises[0])
 
 
 def test_two_helpers_of_one_name_serve_the_exercise_they_stand_above(tmp_path: Path) -> None:

@@ -153,6 +153,36 @@ def test_adjusting_works_without_an_attempt_and_nobody_is_an_error(book: Gradebo
             wrong()
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        CANVAS.splitlines()[0] + '\n{0},1,s1,x@x.org,,\n',
+        'Identifier,Full name,Email address\nParticipant 1,{0},x@x.org\n',
+        'Name,SID,Email,Role\n{0},s1,x@x.org,Student\n',
+        '"identifier","github_username","github_id","name"\nx@x.org,x,17,{0}\n',
+        'Name,Email\n{0},x@x.org\n',
+    ],
+    ids=["Canvas", "Moodle", "Gradescope", "GitHub", "a table"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Lovelace, Ada", "Ada Lovelace"),
+        ("van Rossum,Guido M.", "Guido M. van Rossum"),
+        ("John Smith, Jr.", "John Smith, Jr."),
+        ("King, Jr., Martin", "King, Jr., Martin"),
+        ("Ada Lovelace", "Ada Lovelace"),
+        ("Lovelace,", "Lovelace,"),
+    ],
+)
+def test_a_name_is_shown_first_name_first_whatever_the_file_writes(
+    form: str, written: str, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_text(form.format(f'"{written}"'), encoding="utf-8")
+    assert [each.name for each in read_roster(path)] == [name]
+
+
 def test_a_file_that_is_no_roster_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match=r"is not a roster.*columns are a, b"):

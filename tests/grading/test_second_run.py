@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 
 from grading.conftest import SANDBOX
 from grading.small_lesson import POINTS, RIGHT, notebook, write_course, write_submission
+from grading.test_turns import could_begin
 from labkit.grading import student
 from labkit.grading.course import find_course
 from labkit.grading.grade import grade
@@ -22,6 +21,7 @@ from labkit.grading.second_run import stands_on, to_replace, with_references
 from labkit.grading.setting import Setting
 from labkit.grading.student import Grader
 from labkit.grading.submission import Submission
+from labkit.grading.turns import CASES, KERNELS, SECOND_RUN
 from labkit.grading.workers.local_class import LocalClass
 from labkit.lessons.manifest import Manifest, from_metadata
 
@@ -133,55 +133,41 @@ def test_without_the_second_run_both_lose_their_points(tmp_path: Path) -> None:
 def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
     grader: Callable[[Setting], Grader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What runs at the same time can be signalled to: here another's kernel is still there when all cases are done."""
+    """What runs at the same time can be signalled to, so of these there is one at a time: here others try to begin."""
     course = find_course("90", _course(tmp_path / "course"))
     path = write_submission(tmp_path / "in" / "stands.ipynb", RIGHT | WRONG | {"shift": ON_DOUBLE})
     (tmp_path / "run").mkdir()
-    begun, probed, seen = threading.Event(), threading.Event(), []
-    execute, probe, exercise = Grader._execute, Grader._probe, Grader._exercise
+    seen: list[tuple[str, list[str]]] = []
 
-    def of_another(self: Grader) -> None:
-        with self._among_kernels(fcntl.LOCK_SH):
-            begun.set()
-            probed.wait(120)
+    def noted(name: str) -> None:
+        before = getattr(Grader, name)
 
-    def kernel(self: Grader, *args: Any) -> Any:
-        other = threading.Thread(target=of_another, args=(self,))
-        other.start()
-        begun.wait(120)
-        ran = execute(self, *args)
-        seen.append("its own kernel has ended")
-        return ran
+        def beside(self: Grader, *args: Any) -> Any:
+            seen.append((name, [of for of in (KERNELS, CASES, SECOND_RUN) if could_begin(tmp_path / "run", of)]))
+            return before(self, *args)
 
-    def all_cases(self: Grader, *args: Any) -> Any:
-        seen.append("cases begin")
-        try:
-            return probe(self, *args)
-        finally:
-            probed.set()
-
-    def noted(self: Grader, what: Any, *args: Any) -> Any:
-        if len(args) == 4:  # told how it goes beside others
-            with open(tmp_path / "run" / "kernels", "rb") as kernels:
-                try:
-                    fcntl.flock(kernels, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    seen.append("a kernel could begin")
-                except BlockingIOError:
-                    seen.append("alone" if probed.is_set() else "a kernel is there")
-        return exercise(self, what, *args)
+        monkeypatch.setattr(Grader, name, beside)
 
     def dropped(folders: Sequence[Path]) -> None:
         assert Path("/usr") in folders and any(Path(student.__file__).is_relative_to(each) for each in folders)
-        seen.append("what it read is forgotten")
+        seen.append(("what it read is forgotten", []))
 
     monkeypatch.setattr(student, "drop_pages", dropped)
-    for name, put in (("_execute", kernel), ("_probe", all_cases), ("_exercise", noted)):
-        monkeypatch.setattr(Grader, name, put)
+    for name in ("_execute", "_probe", "_again", "_end_the_rest"):
+        noted(name)
     alone = tmp_path / "run" / "alone"
     alone.touch()
     setting = Setting(course, tmp_path / "out", b"k" * 32, Limits(), alone, sandbox=SANDBOX)
     result = grader(setting).grade(Submission("stands", path), lambda words: None)
-    assert seen == ["its own kernel has ended", "cases begin", "alone", "what it read is forgotten"]
+    assert seen == [
+        ("_execute", [KERNELS]),
+        ("_end_the_rest", [KERNELS]),  # its kernel and all that it started end before a case can begin
+        ("_probe", [CASES]),
+        ("_end_the_rest", [CASES]),
+        *[("_again", [])] * 3,
+        ("what it read is forgotten", []),
+        ("_end_the_rest", []),
+    ]
     assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
 
 

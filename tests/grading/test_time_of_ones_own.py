@@ -17,7 +17,7 @@ from labkit.grading.setting import Setting
 from labkit.grading.student import WAITING, Grader
 from labkit.grading.submission import Submission
 from labkit.grading.workers import local_class
-from labkit.grading.workers.local_class import _Busy
+from labkit.grading.workers.local_class import Busy
 
 
 class _Clock:
@@ -51,7 +51,7 @@ def test_waiting_for_the_retries_of_others_takes_no_points(
 def test_a_worker_that_waits_for_others_is_not_taken_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock()
     monkeypatch.setattr(local_class, "time", clock)
-    busy = _Busy(None, Submission("ada", Path("ada.ipynb")))  # type: ignore[arg-type]
+    busy = Busy(None, Submission("ada", Path("ada.ipynb")))  # type: ignore[arg-type]
     for stage, seconds in (("a case", 90), (WAITING, 5000), ("a case", 9), (WAITING, 5000)):
         busy.enter(stage)
         clock.now += seconds

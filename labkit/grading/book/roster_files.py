@@ -21,6 +21,7 @@ from labkit.grading.book.file_names import identity, key, plain
 from labkit.grading.plain_text import plain_text
 
 GRADESCOPE = "Gradescope"
+_BEHIND_A_NAME = frozenset({"", "jr", "sr", "ii", "iii", "iv", "phd", "md", "bsc", "msc"})
 _LENGTHS = {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _LONGEST_EXTRA = timedelta(days=366)
 
@@ -78,6 +79,7 @@ def read_roster(path: Path, *, groups_are_teams: bool = False) -> list[Entry]:
                 except ConfigError as error:
                     raise ConfigError(f"{path}, line {line}: {error}") from None
                 if entry is not None and identity(entry.name):
+                    entry = replace(entry, name=first_name_first(entry.name))
                     is_team = groups_are_teams and read is _moodle
                     found.append(replace(entry, team=_team(entry.section)) if is_team else entry)
             return found
@@ -100,16 +102,22 @@ def canvas_student(row: Mapping[str, str]) -> str:
     return ", ".join(filter(None, parts)) if whole is None else whole.strip()
 
 
+def first_name_first(name: str) -> str:
+    """Return "Ada Lovelace" for "Lovelace, Ada"; what has no comma, or another behind it as "Jr.", as it is."""
+    last, comma, first = name.partition(",")
+    if not comma or "," in first or re.sub(r"\W", "", first).casefold() in _BEHIND_A_NAME:
+        return name
+    return f"{first.strip()} {last.strip()}"
+
+
 def _canvas(row: Mapping[str, str]) -> Entry | None:
     student = canvas_student(row)
     if student in NO_STUDENTS:
         return None
-    last, comma, first = student.partition(", ")
-    name = f"{first} {last}" if comma else student
     login = row.get("SIS Login ID", "")
     found = _keys(row.get("SIS User ID", ""), login)
     found |= {key("Canvas", row["ID"])} if identity(row["ID"]) else set()
-    return Entry(name, found, _address(login), row.get("Section", ""))
+    return Entry(student, found, _address(login), row.get("Section", ""))
 
 
 def _moodle(row: Mapping[str, str]) -> Entry | None:

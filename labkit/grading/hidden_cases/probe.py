@@ -84,6 +84,10 @@ class _CaseOverError(Exception):
         self.failure = {"kind": kind, "rank": rank, "message": message, "detail": detail, "error": error}
 
 
+class NoGpuError(Exception):
+    """A rank could not use the GPU it was given, so a case says nothing of the answer."""
+
+
 class CaseRun:
     """One case on fresh processes, one for each rank.
 
@@ -290,6 +294,8 @@ class CaseRun:
                 rank.result = bytes(frame.payload)
             else:
                 rank.failure = failure_fields(rank.number, failure)
+                if self._template.gpu and isinstance(failure, dict) and failure.get("kind") == "no_gpu":
+                    raise NoGpuError(rank.failure["message"])
                 self._relay.gone(rank.number, f"stopped: {line(rank.failure['message'])}")
                 if rank.failure["kind"] == "not_implemented":
                     raise _CaseOverError(**{k: rank.failure[k] for k in ("kind", "rank", "message", "detail", "error")})

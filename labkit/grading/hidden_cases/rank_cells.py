@@ -9,7 +9,6 @@ import __future__
 
 import ast
 import asyncio
-import importlib
 import inspect
 import linecache
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import labkit
-from labkit.cells import as_python
+from labkit.cells import as_python, module_run
 from labkit.checks import wire_format
 from labkit.grading.relay.client import CELL_MARK
 
@@ -43,6 +42,7 @@ def run_cells(cells: Sequence[Mapping[str, str]]) -> tuple[dict[str, Any], list[
     sys.modules["__main__"] = module
     namespace = module.__dict__
     _still(labkit)
+    sys.path.insert(0, str(Path.cwd()))  # as in a notebook, modules that cells write are found
     namespace |= {"display": _nothing, "get_ipython": lambda: _NoIPython(namespace)}
     errors: list[dict[str, str]] = []
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -78,6 +78,8 @@ def _run(source: str, filename: str, namespace: dict[str, Any], flags: int) -> t
             for each in features:
                 flags |= 0 if each is None else each.compiler_flag
             continue
+        for here in sys.path[:1]:
+            sys.path_importer_cache.pop(here, None)  # the statement before may have written a module
         try:
             _run_one(statement, filename, flags, namespace)
         except Exception as error:
@@ -123,17 +125,20 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 class _NoIPython:
-    """Stands in for IPython: it runs the statement of ``%time`` and does nothing else.
+    """Stands in for IPython: it runs the statement of ``%time``, keeps variables and does nothing else.
 
     Args:
         namespace: Where the statement runs.
     """
 
     def __init__(self, namespace: dict[str, Any]) -> None:
-        self._namespace = namespace
+        self._namespace = self.user_ns = namespace
 
     def run_line_magic(self, name: str, line: str) -> Any:
-        """Return what the statement of ``%time`` is worth, None for any other magic."""
+        """Return what the statement of ``%time`` is worth; run the file of ``%run``; None for any other magic."""
+        if name == "run" and (module := module_run(line)):
+            text = Path(f"{module}.py").read_text(encoding="utf-8")
+            exec(compile(text, f"{module}.py", "exec", dont_inherit=True), self._namespace)
         if name != "time":
             return None
         asking = sys._getframe(1)  # in a function its names are there, too
@@ -149,9 +154,10 @@ class _NoIPython:
         """Write a module for ``%%writefile``, and do nothing for any other magic."""
         if name == "writefile":
             Path(line).write_text(cell, encoding="utf-8")
-            if (here := str(Path.cwd())) not in sys.path:
-                sys.path.insert(0, here)
-            importlib.invalidate_caches()
+
+    def push(self, variables: Mapping[str, Any]) -> None:
+        """Give the notebook variables."""
+        self._namespace.update(variables)
 
     def getoutput(self, command: str) -> list[str]:
         """Return no lines: there is no shell."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any
 
 from labkit.cells import calls_shell
@@ -21,7 +23,7 @@ from labkit.grading.notebook.literals import sane_answer, take_answer, take_pred
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.lessons.found_answers import Asked, Taken, take, where
 from labkit.lessons.lesson import CODE_TASKS, TASKS
-from labkit.lessons.needed_code import FUTURE, Code, Statement, names_made, needed, reached
+from labkit.lessons.needed_code import FUTURE, Code, Statement, names_made, needed, reached, unread
 from labkit.lessons.prediction_cell import PredictionCell
 from labkit.lessons.submitted_cell import SubmittedCell
 from labkit.lessons.write_cell import is_unwritten
@@ -43,7 +45,8 @@ class Rebuilt:
         notes: What was left out, was missing or came twice, in sentences for the student.
         answered: What each ``find`` and ``why`` says that was answered, by its exercise's slug.
         written: The text of each ``write`` that was written, by its exercise's slug.
-        lost: Of each exercise whose cell was not found as it must be, where its answer is, in words.
+        lost: Of each exercise whose cell was not found as it must be, or that uses what cannot be taken along, where
+            that is and what to do, in words.
     """
 
     notebook: Any
@@ -189,6 +192,8 @@ class _Rebuilding:
         earlier = {name for each in self.asked.values() if each.slug in self._placed() for name in each.provides}
         found = needed(names, self.code, taken.check, self.settled, self.given | earlier | set(asked.provides))
         found = [each for each in found if each not in own]
+        uses = names.union(*(each.uses for each in (*found, *own)))
+        self._note_unread(asked, uses, self.given | {name for each in self.asked.values() for name in each.provides})
         for each in (*found, *own):
             self.settled |= dict.fromkeys(each.binds, each.order)
         self.used |= {each.position for each in found}
@@ -196,6 +201,26 @@ class _Rebuilding:
             places = ", ".join(map(str, sorted({each.position for each in found})))
             self.notes.append(f"Exercise {asked.number}: what it needs of cell {places} of your file was taken along.")
         return found
+
+    def _note_unread(self, asked: Asked, uses: set[str], there: set[str]) -> None:
+        """Say which names and modules an answer uses that cannot be taken along."""
+        missing, computed = unread(uses - {FUTURE}, self.code, there)
+        modules = [each.strip("<>") for each in missing if each.startswith("<")]
+        words = []
+        if modules := [each for each in modules if each not in sys.modules and find_spec(each) is None]:
+            words.append(
+                f"it imports {', '.join(modules)}, which no cell writes and which is not installed where notebooks are "
+                "graded; put that code into a cell and hand in again"
+            )
+        if computed and (names := [each for each in missing if not each.startswith("<")]):
+            words.append(
+                f"it uses {', '.join(names)}, which no cell makes in a way that is taken along "
+                f"(cell {', '.join(map(str, computed))} of the file runs a text or writes a file); "
+                f"write `{names[0]} = ...` in a cell and hand in again"
+            )
+        if words:
+            self.lost[asked.slug] = "; ".join(words)
+            self.notes.append(f"Exercise {asked.number}: {self.lost[asked.slug]}.")
 
     def _put_on(self, asked: Asked, taken: Taken) -> list[str]:
         """Return what other cells above the check put on an answer, ``ring_sum.calls = 0``."""

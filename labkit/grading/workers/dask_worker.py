@@ -21,6 +21,9 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.own_folders import own_prefix, remove_left_behind
 from labkit.grading.sandbox.bubblewrap import require
 from labkit.grading.setting import Setting, setting_of
+from labkit.grading.submission import Submission
+from labkit.grading.turns import folder_of_this_machine
+from labkit.grading.workers.local_class import Busy
 from labkit.grading.workers.worker_process import WorkerProcess
 
 _IDLE_SECONDS = 300.0
@@ -112,7 +115,6 @@ def _run(run_id: str, opening: Mapping[str, Any], files: Mapping[str, bytes], fi
         for relative, content in files.items():
             (folder / "course" / relative).parent.mkdir(parents=True, exist_ok=True)
             (folder / "course" / relative).write_bytes(content)
-        (folder / "alone").touch()
         setting = _here(setting_of(opening), folder)
         run = _Run(folder, setting)
         if setting.fingerprint() != fingerprint:
@@ -136,19 +138,22 @@ def _here(setting: Setting, folder: Path) -> Setting:
         class_keys=root / course.class_keys,
         exercises=root / course.exercises if course.exercises else None,
     )
-    return replace(setting, course=here, out=folder / "out", alone=folder / "alone")
+    alone = folder_of_this_machine() / "alone"  # what runs at the same time counts by machine, not by Dask worker
+    alone.touch()
+    return replace(setting, course=here, out=folder / "out", alone=alone)
 
 
 def _ask(worker: WorkerProcess, name: str, path: Path, seconds: float) -> dict[str, Any]:
     """Return the worker's last word on a submission, or why there is none."""
     worker.channel.send({"op": "grade", "name": name, "path": str(path), "problem": ""})
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    busy = Busy(worker, Submission(name, path), time.monotonic())
+    while not busy.is_over(seconds):
         select.select([worker.channel], [worker.channel] if worker.channel.wants_to_write else [], [], 1.0)
         worker.channel.flush()
         for frame in worker.channel.receive():
             if frame.header["op"] != "stage":
                 return frame.header
+            busy.enter(str(frame.header["stage"]))
         if worker.channel.closed:
             return {"op": "lost", "why": "was ended"}
     return {"op": "lost", "why": "took too long"}

@@ -29,7 +29,7 @@ TRIES = 2
 
 
 @dataclass(eq=False)
-class _Busy:
+class Busy:
     """One worker, what it is doing, and the submissions whose cases it has still to try."""
 
     worker: WorkerProcess
@@ -85,8 +85,8 @@ class LocalClass:
         )
         self._waiting = list(reversed(self.todo))
         self._selector = selectors.DefaultSelector()
-        self._workers: list[_Busy] = []
-        self._unfinished: list[tuple[_Busy, Submission]] = []
+        self._workers: list[Busy] = []
+        self._unfinished: list[tuple[Busy, Submission]] = []
         self._to_begin = 0
         self._done = 0
         try:
@@ -105,10 +105,10 @@ class LocalClass:
                 self._end(busy)
             self._selector.close()
 
-    def _start(self) -> _Busy:
+    def _start(self) -> Busy:
         worker, self.spare = self.spare or WorkerProcess(), None
         worker.open(self.setting.opening())
-        busy = _Busy(worker)
+        busy = Busy(worker)
         self._selector.register(worker.channel, selectors.EVENT_READ, busy)
         self._workers.append(busy)
         return busy
@@ -132,17 +132,17 @@ class LocalClass:
             busy, submission = self._unfinished.pop(0)
             self._send(busy, submission, {"op": "finish", "name": submission.name})
 
-    def _begin(self, busy: _Busy) -> None:
+    def _begin(self, busy: Busy) -> None:
         submission, self._to_begin = self._waiting.pop(), self._to_begin - 1
         path = submission.path.parent.resolve() / submission.path.name  # were it a link by now, it is not followed
         about = {"name": submission.name, "path": str(path), "problem": submission.problem}
         self._send(busy, submission, {"op": "begin", **about})
 
-    def _send(self, busy: _Busy, submission: Submission, asked: dict[str, str]) -> None:
+    def _send(self, busy: Busy, submission: Submission, asked: dict[str, str]) -> None:
         busy.submission, busy.op, busy.since, busy.stage = submission, asked["op"], time.monotonic(), "starting"
         busy.worker.channel.send(asked)
 
-    def _listen(self, busy: _Busy) -> None:
+    def _listen(self, busy: Busy) -> None:
         for frame in busy.worker.channel.receive():
             said = str(frame.header["op"])
             if said == "stage":
@@ -162,7 +162,7 @@ class LocalClass:
         if busy.worker.channel.closed:
             self._lost(busy, "was ended")
 
-    def _lost(self, busy: _Busy, why: str) -> None:
+    def _lost(self, busy: Busy, why: str) -> None:
         """Grade what a lost worker had in hand once more; the second time say so in its report.
 
         What it had not finished is graded anew.
@@ -180,7 +180,7 @@ class LocalClass:
         if self._waiting:
             self._start()
 
-    def _crashed(self, busy: _Busy, error: str, trace: str) -> None:
+    def _crashed(self, busy: Busy, error: str, trace: str) -> None:
         """Tell of a fault in the grader itself: this submission has no score yet, the others are graded."""
         submission = busy.submission
         assert submission is not None
@@ -199,7 +199,7 @@ class LocalClass:
             if busy.is_over(self.setting.most_seconds):
                 self._lost(busy, "took too long")
 
-    def _end(self, busy: _Busy) -> None:
+    def _end(self, busy: Busy) -> None:
         self._workers.remove(busy)
         self._selector.unregister(busy.worker.channel)
         busy.worker.end(at_once=busy.submission is not None)
