@@ -18,6 +18,7 @@ sys.path.insert(0, str(HERE))
 
 import first_page  # noqa: E402
 import gpu_pages  # noqa: E402
+import lesson_pages  # noqa: E402
 import made_pages  # noqa: E402
 
 from labkit.lessons.played import write_played  # noqa: E402
@@ -66,6 +67,7 @@ def _with_pictures(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
         first_page.write_preview(Path(app.outdir) / "_static" / "preview.png")
         first_page.write_timelines(Path(app.outdir) / "made" / "timelines")
+        lesson_pages.write_timelines(Path(app.outdir) / "made")
         gpu_pages.write(Path(app.outdir) / "made" / "gpu")
         write_played(HERE.parent, Path(app.outdir) / "made" / "played")
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
 
+import frames
 import gallery_runs
 import torch
 import torch.distributed as dist
@@ -17,22 +17,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import labkit
 from labkit.lessons.played import LESSONS
+from labkit.widgets import timeline_page
 
 ROOT = Path(__file__).parents[1]
 _ROW = re.compile(r"^\| \[(.+?)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| (.+?) \|$", re.MULTILINE)
-
-# A page in a frame says how high it is, and site.js gives the frame that height; this works from a disk, too.
-_TELLS_ITS_HEIGHT = """<style>
-@media (max-width: 340px) { .labkit-numbers :is(th, td):nth-child(n + 3) { display: none; } }
-</style>
-<script>
-const bottom = () => Math.ceil(document.body.getBoundingClientRect().bottom);
-const tell = () => parent.postMessage({ labkitHeight: bottom() + 12 }, "*");
-new ResizeObserver(tell).observe(document.body);
-addEventListener("load", tell); // the observer sleeps in a frame that is out of sight
-addEventListener("message", ({ data }) => data === "labkitHeight" && tell());
-</script>
-"""
 
 
 def pages() -> dict[str, str]:
@@ -42,8 +30,8 @@ def pages() -> dict[str, str]:
         "played.md": _played(),
         "door.md": _door(),
         "gallery.md": "\n".join(_gallery()),
-        "pictures/ring.html": _html(labkit.figure("ring", num_ranks=4)),
-        "pictures/schedules.html": _html(labkit.schedule_explorer()),
+        "pictures/ring.html": labkit.figure("ring", num_ranks=4).to_html(),
+        "pictures/schedules.html": labkit.schedule_explorer().to_html(),
     }
 
 
@@ -54,16 +42,12 @@ def write_preview(path: Path) -> None:
 
 def write_timelines(folder: Path) -> None:
     """Write a page for each timeline that is shown: a step of DDP, and the gallery's."""
-    folder.mkdir(parents=True, exist_ok=True)
     timelines = {shown.program.__name__: gallery_runs.run(shown)[0] for shown in gallery_runs.RUNS}
     for door in (late, mended):
         timelines[door.__name__] = labkit.run(door, on=labkit.virtual(4, gpu="h100"), echo=False).timeline
     timelines["step"] = labkit.run(_a_step, on=labkit.virtual(8, gpu="h100"), echo=False).timeline
     for name, timeline in timelines.items():
-        path = folder / f"{name}.html"
-        timeline.to_html(path)
-        with path.open("a", encoding="utf-8") as page:
-            page.write(_TELLS_ITS_HEIGHT)
+        frames.write_page(folder / f"{name}.html", timeline_page.page(timeline))
 
 
 def late() -> None:
@@ -86,9 +70,8 @@ def mended() -> None:
 
 def _door() -> str:
     """Return what the site opens with: a run with a late rank, the same mended, and the lines that made it."""
-    frames = "".join(
-        f'<iframe class="labkit-page" data-run="{door.__name__}" src="made/timelines/{door.__name__}.html" '
-        f'title="Timeline: {title}" style="height: 420px"></iframe>'
+    runs = "".join(
+        frames.frame(f"made/timelines/{door.__name__}.html", f"Timeline: {title}", 420, door.__name__)
         for door, title in ((late, "one of four ranks is late"), (mended, "each of four ranks has its share"))
     )
     choices = "".join(
@@ -101,7 +84,7 @@ def _door() -> str:
     return "\n".join(
         [
             "```{raw} html",
-            f'<div class="door"><p class="switch">{choices}</p>{frames}</div>',
+            f'<div class="door"><p class="switch">{choices}</p>{runs}</div>',
             "```",
             "",
             "These lines made it, on four virtual H100s. Mended, every rank computes five products.",
@@ -123,11 +106,6 @@ def _a_step() -> None:
     batch = torch.ones(1024 * (1 + dist.get_rank() // 4), 512)  # the second half of the ranks has twice as much to do
     model(batch).sum().backward()
     optimizer.step()
-
-
-def _html(figure: Any) -> str:
-    bundle = figure._repr_mimebundle_()
-    return (bundle[0] if isinstance(bundle, tuple) else bundle)["text/html"]
 
 
 def _rows() -> list[tuple[str, str, str, str]]:
@@ -167,14 +145,9 @@ def _gallery() -> Iterator[str]:
         error = gallery_runs.run(shown)[1]
         yield f"## {shown.title}\n"
         yield f"Look for **{shown.sign}**.\n"
-        yield _frame(f"timelines/{name}.html", f"Timeline: {shown.title}", shown.ranks)
+        in_frame = frames.frame(f"timelines/{name}.html", f"Timeline: {shown.title}", 150 + 60 * shown.ranks)
+        yield f"```{{raw}} html\n{in_frame}\n```\n"
         if error:
             yield f"What labkit says:\n\n```text\n{error.split(chr(10) * 2)[0]}\n```\n"
         yield f"```python\n{inspect.getsource(shown.program)}```\n"
         yield f"Explained in [{titles[shown.lesson]}](lessons/{shown.lesson}).\n"
-
-
-def _frame(page: str, title: str, num_ranks: int) -> str:
-    height = 150 + 60 * num_ranks
-    frame = f'<iframe class="labkit-page" src="{page}" title="{title}" style="height: {height}px"></iframe>'
-    return f"```{{raw}} html\n{frame}\n```\n"

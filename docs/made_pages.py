@@ -11,12 +11,10 @@ from typing import Any
 
 import first_page
 import gpu_pages
+import lesson_pages
 
 import labkit
 from labkit.hardware import DEVICES, LINKS
-from labkit.lessons.notebook import as_text
-from labkit.lessons.shown import shown_notebook
-from labkit.lessons.source import load
 from labkit.simulator.cuda_functions import refused
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +25,7 @@ def write(folder: Path) -> None:
     """Write every made page below the folder; a page whose content is unchanged keeps its file."""
     pages = {"reference.md": _reference(), "hardware.md": _hardware(), "errors.md": _errors()}
     pages |= {"what_runs.md": _what_runs(), "gpu_reports.md": gpu_pages.overview(gpu_pages.reports())}
-    pages |= _lessons() | first_page.pages()
+    pages |= lesson_pages.pages() | first_page.pages()
     for name, text in pages.items():
         path = folder / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -36,19 +34,6 @@ def write(folder: Path) -> None:
     for path in folder.rglob("*.*"):
         if str(path.relative_to(folder)) not in pages:
             path.unlink()
-
-
-def _lessons() -> dict[str, str]:
-    """Return each lesson as a notebook in the learner's version, with the solution's outputs."""
-    pages = {}
-    for source in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py")):
-        notebook = shown_notebook(load(source), source.with_suffix(".ipynb"))
-        for cell in notebook.cells:
-            if cell.cell_type == "markdown":
-                # Lessons name each other's notebooks; here each is a page.
-                cell.source = re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1)", cell.source)
-        pages[f"lessons/{source.stem}.ipynb"] = as_text(notebook)
-    return pages
 
 
 def _reference() -> str:

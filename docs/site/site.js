@@ -4,7 +4,8 @@ const reachable = () => {
     if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
 };
 addEventListener("DOMContentLoaded", () => {
-  for (const each of document.querySelectorAll('[role="heading"]:not([aria-level])')) each.setAttribute("aria-level", "2");
+  for (const each of document.querySelectorAll('[role="heading"]:not([aria-level])'))
+    each.setAttribute("aria-level", "2");
   document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "All pages");
   document.querySelector(".toc-drawer")?.setAttribute("aria-label", "On this page");
   document.querySelector(".view-this-page .visually-hidden")?.remove();
@@ -21,11 +22,25 @@ addEventListener("DOMContentLoaded", () => {
 });
 addEventListener("load", reachable);
 addEventListener("resize", reachable);
-// A timeline's page says how high it is, so its frame neither cuts it nor leaves a gap. One that was there before us
-// has said so already, and is asked.
+// A timeline's page says how high it is, so its frame neither cuts it nor leaves a gap, and is told whether this page
+// is dark. One that was there before us has said its height already, and is asked.
+const scheme = () => {
+  const { theme } = document.body.dataset;
+  if (theme === "light" || theme === "dark") return theme;
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+};
+const dress = (frame) => {
+  frame.style.colorScheme = scheme();
+  frame.contentWindow.postMessage({ labkitScheme: scheme() }, "*");
+};
+const framed = () => [...document.querySelectorAll("iframe.labkit-page")];
 addEventListener("message", ({ data, source }) => {
-  if (!data?.labkitHeight) return;
-  for (const frame of document.querySelectorAll("iframe.labkit-page"))
-    if (frame.contentWindow === source) frame.style.height = `${data.labkitHeight}px`;
+  const frame = data?.labkitHeight && framed().find((each) => each.contentWindow === source);
+  if (!frame) return;
+  frame.style.height = `${data.labkitHeight}px`;
+  if (frame.style.colorScheme !== scheme()) dress(frame);
 });
-for (const frame of document.querySelectorAll("iframe.labkit-page")) frame.contentWindow.postMessage("labkitHeight", "*");
+const dressAll = () => framed().forEach(dress);
+new MutationObserver(dressAll).observe(document.body, { attributeFilter: ["data-theme"] });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", dressAll);
+for (const frame of framed()) frame.contentWindow.postMessage("labkitHeight", "*");

@@ -72,6 +72,8 @@ function drawSay(say) {
   say.textContent = said.join(" ");
 }
 
+const ROOM = 100; // nicknames that stand on one screen at full size
+
 /** Before the first check: how to join, as large as it fits, and who has. */
 function drawLobby(lobby) {
   lobby.hidden = hasBegun() || instructors;
@@ -81,7 +83,9 @@ function drawLobby(lobby) {
   const code = element("code", link);
   code.style.setProperty("--letters", link.length);
   const came = element("div", undefined, "came");
-  came.append(...Object.keys(standing.learners).map((name) => element("span", name)));
+  const people = Object.keys(standing.learners);
+  came.style.fontSize = `${Math.min(1.5, 1.5 * Math.sqrt(ROOM / people.length))}rem`; // all of them on one screen
+  came.append(...people.map((name) => element("span", name)));
   const how = element("p", 'In any notebook: labkit.join_class("the link", "a nickname")');
   lobby.replaceChildren(code, how, came);
 }

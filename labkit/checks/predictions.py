@@ -88,19 +88,22 @@ class Revealed:
         if self.problem:
             return data, {}
         kept: dict[str, Any] = {}
+        size: dict[str, Any] = {}
         if self.figure is not None:
             shown, about = _forms_of(self.figure)
-            kept = about.get("labkit", {})
+            kept, size = about.get("labkit", {}), {kind: of for kind, of in about.items() if kind == "image/png"}
             data["text/plain"] += f"\n{shown['text/plain']}"
             if "text/html" in shown:
                 data["text/html"] = f"<p>{escape(repr(self))}</p>\n{shown['text/html']}"
             if "image/png" in shown:
                 data["image/png"] = shown["image/png"]
         elif _can_be_drawn(self.guess) and _can_be_drawn(self.result):
-            from labkit.widgets.guess_picture import to_png
+            from labkit.widgets.canvas import size_on_page
+            from labkit.widgets.guess_picture import WIDTH, to_png
 
             data["image/png"] = to_png(float(self.guess), float(self.result), self.unit)  # type: ignore[arg-type]
-        return data, {"labkit": {**kept, "prediction": self.id, "result": self.result, "unit": self.unit}}
+            size = size_on_page(data["image/png"], WIDTH)
+        return data, {**size, "labkit": {**kept, "prediction": self.id, "result": self.result, "unit": self.unit}}
 
 
 _written: dict[str, Prediction] = {}

@@ -42,4 +42,5 @@ def digest(output: Any) -> str:
 def _still(output: Any) -> dict[str, Any]:
     """Return an output without what a page would have to run."""
     data = {kind: "".join(output["data"][kind]) for kind in _KEPT if kind in output["data"]}
-    return {"output_type": "display_data", "data": data, "metadata": {}}
+    size = {kind: of for kind, of in output.get("metadata", {}).items() if kind == "image/png"}
+    return {"output_type": "display_data", "data": data, "metadata": size}

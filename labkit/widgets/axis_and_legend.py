@@ -57,11 +57,11 @@ def draw_legend(
         else:
             canvas.box(x, y - 4, _PATCH, 9, edge=INK, fill=None if category is _IDLE else category.dark)
             if category.hatched:
-                canvas.pixels(x + 1, y - 3, _stripes(category.dark, 7, _PATCH - 2))
+                canvas.pixels(x + 1, y - 3, _stripes(category.dark, 7, _PATCH - 2, canvas.scale))
         x -= 12
 
 
-def _stripes(colour: str, height: int, width: int) -> np.ndarray:
-    y, x = np.indices((height, width))
-    opacity = np.where((x + y)[:, :, None] % HATCH[0] < HATCH[1], 1, PALE)
+def _stripes(colour: str, height: int, width: int, scale: int) -> np.ndarray:
+    y, x = np.indices((scale * height, scale * width))
+    opacity = np.where((x + y)[:, :, None] % (scale * HATCH[0]) < scale * HATCH[1], 1, PALE)
     return np.asarray(np.rint(255 * opacity * [*rgb(colour), 1]), dtype=np.uint8)

@@ -13,12 +13,12 @@ from labkit.errors import ConfigError
 from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.widgets import display as _display
-from labkit.widgets.canvas import Canvas
+from labkit.widgets.canvas import Canvas, size_on_page
 from labkit.widgets.deck_data import metadata
 from labkit.widgets.language import CLAIM
 from labkit.widgets.layout import window_of
 from labkit.widgets.live import is_live
-from labkit.widgets.static_timeline import of_few_colours, to_png
+from labkit.widgets.static_timeline import WIDTH, of_few_colours, to_png
 from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import TimelineView, check_ranks
 
@@ -57,10 +57,12 @@ class Comparison:
             Image.open(io.BytesIO(to_png(timeline, f"{name}: {headline(timeline)}", lasting_ns=span))).convert("RGBA")
             for timeline, name in zip(self.timelines, self.names, strict=True)
         ]
-        head = Canvas(parts[0].width, _HEAD if self._claim() else 0)
+        widest = max(part.width for part in parts)  # one of them may have a pixel for one, the other two
+        parts = [part.resize((widest, part.height * widest // part.width), Image.Resampling.NEAREST) for part in parts]
+        head = Canvas(WIDTH, _HEAD if self._claim() else 0, widest // WIDTH)
         head.words(12, 10, self._claim(), CLAIM, bold=True, down="top")
         parts = [head.finished(), *parts] if self._claim() else parts
-        both = Image.new("RGBA", (max(part.width for part in parts), sum(part.height for part in parts)))
+        both = Image.new("RGBA", (widest, sum(part.height for part in parts)))
         top = 0
         for part in parts:
             both.paste(part, (0, top))
@@ -98,9 +100,9 @@ class Comparison:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         """Return the static picture and the sentences, for any notebook; and what a deck needs, where it is built."""
-        shown = {"image/png": self.to_png(), "text/plain": repr(self)}
+        shown: dict[str, Any] = {"image/png": self.to_png(), "text/plain": repr(self)}
         kept = metadata(self.timelines, names=self.names, ranks=self.ranks, overlay=self.how == "outline")
-        return (shown, kept) if kept else shown
+        return shown, size_on_page(shown["image/png"], WIDTH) | kept
 
 
 def _times(ratio: float) -> str:

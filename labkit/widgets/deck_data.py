@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from labkit.timeline.timeline import Timeline
+from labkit.widgets.canvas import size_on_page
 from labkit.widgets.live import VIEWS
-from labkit.widgets.static_timeline import to_png
+from labkit.widgets.static_timeline import WIDTH, to_png
 from labkit.widgets.timeline_columns import for_page
 
 MOST_BYTES = 150_000
@@ -23,9 +24,9 @@ MOST_BYTES = 150_000
 
 
 def bundle(timeline: Timeline) -> Any:
-    """Return a timeline's static picture and sentence, and the metadata of its output if there are any."""
-    shown = {"image/png": to_png(timeline), "text/plain": timeline.summary()}
-    return (shown, kept) if (kept := metadata([timeline])) else shown
+    """Return a timeline's static picture and sentence, and the metadata of its output."""
+    png = to_png(timeline)
+    return {"image/png": png, "text/plain": timeline.summary()}, size_on_page(png, WIDTH) | metadata([timeline])
 
 
 def metadata(timelines: Sequence[Timeline], **packed: Any) -> dict[str, Any]:

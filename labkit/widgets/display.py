@@ -12,8 +12,9 @@ from IPython import get_ipython
 from IPython.display import display
 
 from labkit.timeline.timeline import Timeline
+from labkit.widgets.canvas import size_on_page
 from labkit.widgets.live import is_live
-from labkit.widgets.static_timeline import to_png
+from labkit.widgets.static_timeline import WIDTH, to_png
 from labkit.widgets.timeline_view import TimelineView, view_of
 
 _SHOWN: dict[str, tuple[str, list[TimelineView]]] = {}
@@ -56,7 +57,8 @@ def show(
     place: Any = display({"text/plain": sentence}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
     widget = view()
     put_out(widget)
-    place.update({"image/png": picture(), "text/plain": sentence}, raw=True)
+    png = picture()
+    place.update({"image/png": png, "text/plain": sentence}, raw=True, metadata=size_on_page(png, WIDTH))
     afterwards(widget)
 
 
@@ -90,4 +92,6 @@ def show_event(timeline: Timeline, row: int, event: str, reason: str) -> None:
         note = f"Look here first, {reason}"
         show(words, lambda: view_of(timeline, row=row, note=note), picture, lambda view: view.add_paths([timeline]))
     else:
-        display({"image/png": picture(), "text/plain": words}, raw=True)  # type: ignore[no-untyped-call]
+        png = picture()
+        shown = {"image/png": png, "text/plain": words}
+        display(shown, raw=True, metadata=size_on_page(png, WIDTH))  # type: ignore[no-untyped-call]

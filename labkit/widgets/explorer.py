@@ -18,6 +18,7 @@ from typing import Any
 from labkit.widgets import programs
 from labkit.widgets import scene as scenes
 from labkit.widgets.asking import Asking
+from labkit.widgets.canvas import size_on_page
 from labkit.widgets.scene import Scene
 
 # marimo sizes a frame when it has loaded, which is before a figure has come to life.
@@ -64,25 +65,26 @@ class Explorer:
         """Return the figure as a part of a page, complete in itself."""
         data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
         mark = hashlib.sha256(f"{self.view}\n{data}".encode()).hexdigest()[:12]
-        image = base64.b64encode(self._png).decode()
+        image = base64.b64encode(self._stills[1]).decode()
         return (
             f'<div class="labkit-figure" data-figure="f{mark}"><style>{programs.sent("figure.css")}</style>'
-            f'<img style="max-width:100%" alt="{escape(self.sentence)}" src="data:image/png;base64,{image}"></div>\n'
+            f'<img style="max-width:100%" alt="{escape(self.sentence)}" '
+            f'src="data:image/png;base64,{image}"></div>\n'
             f'<script type="module">\n{programs.explorer(self.script)}'
             f'figure.start("f{mark}",labkit.{self.view},{data});\n</script>'
         )
 
     def to_png(self) -> bytes:
         """Return the still picture as a PNG; it lies on a light page and on a dark one."""
-        return self._png
+        return self._stills[0]
 
     def to_svg(self) -> str:
         """Return the still picture as an SVG document."""
         return scenes.to_svg(self.scene, self.sentence)
 
     @cached_property
-    def _png(self) -> bytes:
-        return scenes.to_png(self.scene)
+    def _stills(self) -> tuple[bytes, bytes]:
+        return scenes.stills(self.scene)
 
     def __repr__(self) -> str:
         return self.sentence
@@ -91,6 +93,7 @@ class Explorer:
         """Return the figure for marimo, which gives a frame to HTML with a program, but to none in a bundle."""
         return self.to_html() + _FIT
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Return all forms of the figure; a notebook takes the first that it can show."""
-        return {"text/html": self.to_html(), "image/png": self._png, "text/plain": self.sentence}
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return all forms of the figure, of which a notebook takes the first that it can show, and their metadata."""
+        shown = {"text/html": self.to_html(), "image/png": self.to_png(), "text/plain": self.sentence}
+        return shown, size_on_page(self.to_png(), self.scene.width)

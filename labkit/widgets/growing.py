@@ -16,9 +16,10 @@ from IPython.display import display
 from labkit.timeline.columns import COLUMNS
 from labkit.timeline.messages import RECEIVES, SENDS
 from labkit.timeline.timeline import Timeline
+from labkit.widgets.canvas import size_on_page
 from labkit.widgets.display import put_out
 from labkit.widgets.finding import finding
-from labkit.widgets.static_timeline import to_png
+from labkit.widgets.static_timeline import WIDTH, to_png
 from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import TimelineView
 
@@ -74,7 +75,9 @@ class GrowingTimeline:
         del packed["focus"]
         packed["title"] += ", stopped" if stopped else ""
         self.view.runs = [packed]
-        self._place.update({"image/png": to_png(timeline), "text/plain": timeline.summary()}, raw=True)
+        png = to_png(timeline)
+        shown = {"image/png": png, "text/plain": timeline.summary()}
+        self._place.update(shown, raw=True, metadata=size_on_page(png, WIDTH))
         self.view.add_paths([timeline])
 
     def _whole(self) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from labkit.widgets.canvas import SHARP
 from labkit.widgets.colours import GREY, INK, still_ink
 from labkit.widgets.language import LIGHT
 from labkit.words import in_points
 
 GUESS_COLOUR, RESULT_COLOUR = GREY, still_ink(LIGHT["forward"])
-_WIDTH, _HEIGHT, _DPI = 560, 138, 100
+WIDTH, _HEIGHT, _DPI = 560, 138, 100
 SMALL, TEXT = 8.0, 9.5  # points, 11 and 13 pixels
 _LEAST_FOR_LOG = 20.0
 
@@ -49,7 +50,7 @@ def draw(guess: float, result: float, unit: str) -> Figure:
         result: What came out, finite.
         unit: Names the axis; "" for a plain number.
     """
-    figure = Figure(figsize=(_WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="none")
+    figure = Figure(figsize=(WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="none")
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0.06, 0.42, 0.88, 0.0001))
     axes.patch.set_visible(False)
@@ -83,5 +84,5 @@ def draw(guess: float, result: float, unit: str) -> Figure:
 def to_png(guess: float, result: float, unit: str) -> bytes:
     """Return the picture as a PNG."""
     buffer = io.BytesIO()
-    draw(guess, result, unit).savefig(buffer, format="png", metadata={"Software": None})
+    draw(guess, result, unit).savefig(buffer, format="png", dpi=SHARP * _DPI, metadata={"Software": None})
     return buffer.getvalue()

@@ -51,7 +51,8 @@ def draw_memory(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
     for number, curve in enumerate(curves.values()):
         base = TOP + number * (layout.rank_height + layout.rank_gap) + layout.rank_height
         # How much of each pixel lies under the curve.
-        filled = np.clip(lines * curve / max(largest, 1) - np.arange(lines)[::-1, None], 0, 1)[:, :, None]
+        high, wide = canvas.scale * lines, curve.repeat(canvas.scale)
+        filled = np.clip(high * wide / max(largest, 1) - np.arange(high)[::-1, None], 0, 1)[:, :, None]
         canvas.pixels(LEFT, base - lines, np.rint(255 * _OPACITY * filled * [*rgb(GREY), 1]).astype(np.uint8))
         middle = base - layout.memory_height / 2
         peak = int(curve.argmax())

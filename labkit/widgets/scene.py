@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from labkit.widgets.canvas import SHARP
 from labkit.widgets.colours import ink_on, still_fill, still_ink
 from labkit.widgets.language import LIGHT
 
@@ -93,14 +94,23 @@ def to_svg(scene: Scene, description: str) -> str:
     )
 
 
-def to_png(scene: Scene) -> bytes:
-    """Return the picture as a PNG of few colours, without a ground of its own, in colours that are read on any."""
-    figure = Figure(figsize=(scene.width / 100, scene.height / 100), dpi=100, facecolor="none")
+def stills(scene: Scene) -> tuple[bytes, bytes]:
+    """Return the picture as PNGs of few colours, without a ground of their own, in colours that are read on any.
+
+    The first is sharp: it has two pixels for each that it takes on the page. The second has one.
+    """
+    figure = Figure(figsize=(scene.width / 100, scene.height / 100), dpi=100 * SHARP, facecolor="none")
     canvas: Any = FigureCanvasAgg(figure)
     for order, mark in enumerate(scene.marks):
         _paint(figure, scene, mark, order)
     canvas.draw()
-    pixels, step = np.array(canvas.buffer_rgba()), 255 // _OPACITIES
+    sharp = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
+    small = sharp.convert("RGBa").reduce(SHARP).convert("RGBA")
+    return _of_few_colours(sharp), _of_few_colours(small)
+
+
+def _of_few_colours(image: Image.Image) -> bytes:
+    pixels, step = np.array(image), 255 // _OPACITIES
     pixels[:, :, 3] = (pixels[:, :, 3].astype(int) + step // 2) // step * step
     few = Image.fromarray(pixels).quantize(_NUM_COLOURS, Image.Quantize.FASTOCTREE)
     buffer = io.BytesIO()

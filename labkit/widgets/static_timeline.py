@@ -33,7 +33,7 @@ from labkit.widgets.annotations import (
     lanes_in_words,
 )
 from labkit.widgets.axis_and_legend import SMALL, draw_axis, draw_legend
-from labkit.widgets.canvas import Canvas, fitting
+from labkit.widgets.canvas import SHARP, Canvas, fitting
 from labkit.widgets.colours import ARROW, GREY, RED, rgb
 from labkit.widgets.finding import finding
 from labkit.widgets.language import CLAIM
@@ -55,16 +55,20 @@ from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, PALE, categ
 from labkit.widgets.pixel_shares import share_matrix, snap_edges
 
 MAX_BYTES = 60_000
+WIDTH = LEFT + NUM_COLUMNS + RIGHT
+"""Pixels of the picture on a page."""
+_MOST_SHARP = 2000
+"""Spans of which a sharp picture is tried: that of more has more than MAX_BYTES."""
 _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
 
 
 def to_png(
     timeline: Timeline, title: str = "", event: int = -1, note: str = "", lasting_ns: int | None = None
 ) -> bytes:
-    """Return the picture, at most 60 KB whatever the timeline's size.
+    """Return the picture, sharp on screens with two pixels for one, at most 60 KB whatever the timeline's size.
 
-    Where the exact picture is larger, shades are rounded to sixteenths, then columns are widened; the shares of these
-    are exact again.
+    Where the exact picture is larger, shades are rounded to sixteenths, then it has one pixel for one, then columns are
+    widened; the shares of these are exact again.
 
     Args:
         timeline: What was recorded.
@@ -73,15 +77,17 @@ def to_png(
         note: Stands under the title in place of the numbers.
         lasting_ns: What the axis spans, at least the makespan; shares of time are of the makespan all the same.
     """
-    columns = NUM_COLUMNS
+    columns, scale = NUM_COLUMNS, SHARP if len(timeline) <= _MOST_SHARP else 1
     while True:
-        image = draw(timeline, columns, title, event, note, lasting_ns)
+        image = draw(timeline, columns, title, event, note, lasting_ns, scale)
         png = encoded(image)
         if MAX_BYTES < len(png) < _PALETTE_HELPS * MAX_BYTES:
             png = of_few_colours(image)
         if len(png) <= MAX_BYTES:
             return png
-        columns //= 2 if len(png) < _PALETTE_HELPS * MAX_BYTES else 4
+        if scale == 1:
+            columns //= 2 if len(png) < _PALETTE_HELPS * MAX_BYTES else 4
+        scale = 1
 
 
 def picture_shares(
@@ -134,27 +140,31 @@ class _Calls:
         return parts[0][order], parts[1][order], parts[2][order]
 
 
-def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int) -> npt.NDArray[np.uint8]:
-    """Return the rows as pixels, shape (layout.height, width, 4): colours multiplied by their shares, as opacity is."""
+def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int, scale: int) -> npt.NDArray[np.uint8]:
+    """Return the rows as a still's pixels, four channels: colours multiplied by their shares, as opacity is."""
     colours = np.array([(*rgb(category.dark), 1.0) for category in CATEGORIES])
     hatched = np.array([category.hatched for category in CATEGORIES])
     dotted = np.array([category.dotted for category in CATEGORIES])
     plain_ones = ~(hatched | dotted)
     pale = PALE * colours
-    x = np.arange(width)
-    image = np.zeros((layout.height, width, 4), dtype=np.uint8)
-    for top, row in zip(layout.tops, shares, strict=True):
-        share = snap_edges(row)[:, x * row.shape[1] // width].T
+    x, high, each, dots = np.arange(scale * width), scale * layout.bar_height, scale * HATCH[0], scale * DOTS[0]
+    image = np.zeros((scale * layout.height, scale * width, 4), dtype=np.uint8)
+    for top, row in zip((scale * top for top in layout.tops), shares, strict=True):
+        share = snap_edges(row)[:, x // scale * row.shape[1] // width].T
         plain = share[:, plain_ones] @ colours[plain_ones]
         solid, light = (_of_pattern(share, hatched, shade) for shade in (colours, pale))
         full, spots = (_of_pattern(share, dotted, shade) for shade in (colours, pale))
         if not share[:, ~plain_ones].any():
-            image[top : top + layout.bar_height] = _bytes(plain)
+            image[top : top + high] = _bytes(plain)
             continue
-        for y in range(top, top + layout.bar_height):
-            striped = np.where(((x + y) % HATCH[0] < HATCH[1])[:, None], solid, light)
-            sprinkled = np.where(((x % DOTS[0] < DOTS[1]) & (y % DOTS[0] < DOTS[1]))[:, None], spots, full)
-            image[y] = _bytes(plain + striped + sprinkled)
+        has_dots, lines = share[:, dotted].any(), {}
+        for y in range(top, top + high):
+            here = y % each, has_dots and y % dots < scale * DOTS[1]
+            if here not in lines:
+                striped = np.where(((x + y) % each < scale * HATCH[1])[:, None], solid, light)
+                sprinkled = np.where(((x % dots < scale * DOTS[1]) & here[1])[:, None], spots, full)
+                lines[here] = _bytes(plain + striped + sprinkled)
+            image[y] = lines[here]
     return image
 
 
@@ -176,11 +186,12 @@ def draw(
     event: int = -1,
     note: str = "",
     lasting_ns: int | None = None,
+    scale: int = SHARP,
 ) -> Image.Image:
     """Return the picture; see :func:`to_png`."""
     title = title or title_of(timeline)
     if not len(timeline):
-        canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP)
+        canvas = Canvas(WIDTH, TOP, scale)
         canvas.words(12, 12, title, 15, bold=True, down="top")
         return canvas.finished()
     says = note or numbers_under(title, summary(timeline).splitlines()[0])
@@ -188,8 +199,8 @@ def draw(
     layout = row_layout(timeline, int(timeline.rank[event]) if event >= 0 else -1, is_beside=lasting_ns is not None)
     timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
     shares = picture_shares(timeline, num_columns, layout.rows)
-    canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
-    canvas.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS))
+    canvas = Canvas(WIDTH, TOP + layout.height + BOTTOM, scale)
+    canvas.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS, scale))
     _, span = window_of(timeline)
     unit, unit_ns = time_unit(span)
     draw_axis(canvas, span / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.static_timeline import to_png
+from labkit.widgets.static_timeline import WIDTH, to_png
 from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_view import program, style
 
@@ -24,11 +24,23 @@ def page(timeline: Timeline) -> str:
     run = for_page(timeline)
     image = base64.b64encode(to_png(timeline)).decode()
     still = (
-        f'<img style="max-width:100%" alt="" src="data:image/png;base64,{image}"><p>{escape(timeline.summary())}</p>'
+        f'<img style="max-width:100%" width="{WIDTH}" alt="" src="data:image/png;base64,{image}">'
+        f"<p>{escape(timeline.summary())}</p>"
     )
+    return whole([run], still)
+
+
+def whole(runs: Sequence[dict[str, Any]], still: str) -> str:
+    """Return the page of runs that were packed for one.
+
+    Args:
+        runs: One or two, from :func:`~labkit.widgets.timeline_columns.for_page`.
+        still: HTML that stands in their place until the program runs.
+    """
+    title = runs[0]["title"]
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f"<title>{escape(run['title'])}</title>{view([run], still, run['title'])}</body></html>\n"
+        f"<title>{escape(title)}</title>{view(runs, still, title)}</body></html>\n"
     )
 
 

@@ -123,6 +123,7 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     page.goto(board.link)
     expect(page.locator("#lobby .came span")).to_have_count(200, timeout=60_000)
     assert page.inner_text("#lobby code") == board.link
+    assert page.evaluate("document.querySelector('#lobby .came').getBoundingClientRect().bottom <= innerHeight")
     assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('#lobby code')).fontSize)") > 60
 
     def told(message: str, number: int, **fields: object) -> None:

@@ -218,6 +218,7 @@ def main(folder: Path, *names: str) -> None:
     """Save the sheets of these states, or of all."""
     from playwright.sync_api import sync_playwright
 
+    folder = folder.resolve()  # a page is opened by its whole path
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])

@@ -281,7 +281,7 @@ def test_the_compression_explorer_names_the_fastest_at_each_speed(show: Open) ->
 
 def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> None:
     figure = ring_player(ring_plan)
-    data = {**figure._repr_mimebundle_(), "image/png": ""}
+    data = {**figure._repr_mimebundle_()[0], "image/png": ""}
     cell = nbformat.v4.new_code_cell("figure", outputs=[nbformat.v4.new_output("display_data", data=data)])
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "saved.ipynb")
     command = [sys.executable, "-m", "nbconvert", "--to", "html", str(tmp_path / "saved.ipynb")]

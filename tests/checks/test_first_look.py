@@ -183,7 +183,7 @@ def test_where_nobody_looks_a_failed_check_shows_its_lines_and_the_marked_pictur
     monkeypatch.setenv(VIEWS, "static")
     shown: list[dict[str, Any]] = []
     for place in ("IPython.display.display", "labkit.widgets.display.display"):
-        monkeypatch.setattr(place, lambda data, raw: shown.append(data))
+        monkeypatch.setattr(place, lambda data, raw, metadata=None: shown.append(data))
     outcome = CaseOutcome(Case("2 ranks", 2, ({}, {})), WRONG, first_look=found(recorded()))
     CheckResult("naive_all_reduce", (outcome,), shown=outcome)._ipython_display_()
     assert "FAIL  2 ranks" in shown[0]["text/plain"] and "text/html" in shown[0]

@@ -33,7 +33,8 @@ def test_a_guess_is_written_down_and_shown_beside_the_result() -> None:
     assert repr(revealed) == "You guessed 0.27 ms, it is 0.81 ms: too low by a factor of 3."
     data, metadata = revealed._repr_mimebundle_()
     assert set(data) == {"text/plain", "image/png"} and data["image/png"].startswith(b"\x89PNG")
-    assert metadata == {"labkit": {"prediction": "step_ms", "result": 0.81, "unit": "ms"}}
+    assert metadata["labkit"] == {"prediction": "step_ms", "result": 0.81, "unit": "ms"}
+    assert metadata["image/png"] == {"width": 560, "height": 138}
 
 
 def test_nothing_is_revealed_before_the_guess() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -89,11 +90,23 @@ def test_every_link_within_the_site_leads_somewhere(pages: dict[Path, Page], sit
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_a_lesson_is_there_with_its_pictures_and_without_answers(site: Path, lesson: str) -> None:
-    text = (site / "made" / "lessons" / f"{lesson}.html").read_text(encoding="utf-8")
+def test_a_lesson_is_there_with_its_pictures_and_without_answers(
+    site: Path, pages: dict[Path, Page], lesson: str
+) -> None:
+    path = site / "made" / "lessons" / f"{lesson}.html"
+    text = path.read_text(encoding="utf-8")
     assert "NotImplementedError" in text and "BEGIN SOLUTION" not in text
-    if "image/png" in (ROOT / "solutions" / f"{lesson}.ipynb").read_text():
-        assert re.search(r"<img[^>]+src=\"\.\./\.\./_images/\w+\.png", text)
+    assert len(text.encode()) < 2_000_000
+    cells = json.loads((ROOT / "solutions" / f"{lesson}.ipynb").read_text())["cells"]
+    outputs = [each for cell in cells for each in cell.get("outputs", ()) if "image/png" in each.get("data", {})]
+    kept = ["timeline" in each["metadata"].get("labkit", {}) for each in outputs]
+    live = [load for load in pages[path].loads if load.startswith("timelines/")]
+    assert len(live) == sum(kept)  # what was kept of a run plays; of others there is the picture
+    for each in live:
+        page = (path.parent / each).read_text(encoding="utf-8")
+        assert "labkit.showPage(" in page and len(page) < 400_000
+    stills = [each for each, plays in zip(outputs, kept, strict=True) if not plays and "text/html" not in each["data"]]
+    assert len(re.findall(r"<img[^>]+src=\"(?:\.\./\.\./_images/\w+\.png|data:image/png)", text)) >= len(stills)
     assert "<math" in text or not re.search(r"\$\$", (ROOT / "solutions" / f"{lesson}.py").read_text())
 
 

@@ -145,7 +145,7 @@ from labkit.timeline import Timeline
 timeline = Timeline([0], [0], [0], [10], ["forward"], ["span"])
 timeline.summary(), repr(timeline)
 assert not {"torch", "matplotlib", "labkit.widgets"} & set(sys.modules), "imported too much"
-bundle = timeline._repr_mimebundle_()
+bundle, _ = timeline._repr_mimebundle_()
 assert bundle["image/png"].startswith(b"\\x89PNG") and "matplotlib.pyplot" not in sys.modules
 assert bundle["text/plain"] == timeline.summary()
 """

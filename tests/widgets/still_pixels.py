@@ -7,12 +7,15 @@ import io
 import numpy as np
 from PIL import Image
 
+from labkit.widgets.canvas import SHARP
+from labkit.widgets.static_timeline import WIDTH
+
 GROUNDS = {"light": "#ffffff", "dark": "#111111"}
 
 
 def opacity_of(png: bytes) -> np.ndarray:
     """Return how opaque each pixel is, 0 to 255, shape (height, width)."""
-    return np.asarray(Image.open(io.BytesIO(png)).convert("RGBA").getchannel("A"))
+    return _by_page(np.asarray(Image.open(io.BytesIO(png)).convert("RGBA").getchannel("A")))
 
 
 def on_ground(png: bytes, ground: str = "light") -> np.ndarray:
@@ -20,4 +23,9 @@ def on_ground(png: bytes, ground: str = "light") -> np.ndarray:
     image = Image.open(io.BytesIO(png)).convert("RGBA")
     page = Image.new("RGB", image.size, GROUNDS[ground])
     page.paste(image, mask=image.getchannel("A"))
-    return np.asarray(page)
+    return _by_page(np.asarray(page))
+
+
+def _by_page(pixels: np.ndarray) -> np.ndarray:
+    """Return the first of a sharp timeline's pixels for each that it takes on the page; of another still, all."""
+    return pixels[::SHARP, ::SHARP] if pixels.shape[1] == SHARP * WIDTH else pixels

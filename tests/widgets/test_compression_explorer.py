@@ -85,7 +85,7 @@ def test_words_are_checked() -> None:
 def test_a_figure_is_small_and_the_same_every_time() -> None:
     losses = [2 * math.exp(-step / 40) for step in range(150)]
     methods = {each.name: {"num_bytes": each.num_bytes, "losses": losses} for each in DEFAULT}
-    bundle = compression_explorer(methods)._repr_mimebundle_()
+    bundle, size = compression_explorer(methods)._repr_mimebundle_()
     assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 64_000
-    assert bundle == compression_explorer(methods)._repr_mimebundle_()
+    assert (bundle, size) == compression_explorer(methods)._repr_mimebundle_()
     assert bundle["text/plain"] in bundle["text/html"]

@@ -7,7 +7,8 @@ import io
 import pytest
 from PIL import Image
 
-from labkit.widgets.guess_picture import draw, how_far, is_logarithmic, to_png
+from labkit.widgets.canvas import SHARP
+from labkit.widgets.guess_picture import WIDTH, draw, how_far, is_logarithmic, to_png
 
 
 def test_the_axis_names_the_unit_and_both_marks_lie_on_it() -> None:
@@ -54,4 +55,4 @@ def test_a_guess_reads_how_far_off_it_is(guess: float, result: float, words: str
 def test_any_two_numbers_give_a_small_picture(guess: float, result: float) -> None:
     png = to_png(guess, result, "")
     image = Image.open(io.BytesIO(png))
-    assert image.width == 560 and image.height < 160 and len(png) < 20_000
+    assert image.width == SHARP * WIDTH and image.height < SHARP * 160 and len(png) < 20_000

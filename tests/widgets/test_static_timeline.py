@@ -13,9 +13,10 @@ from PIL import Image
 
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
 from labkit.timeline.transfers import transfer_table
-from labkit.widgets.layout import LEFT, NUM_COLUMNS, RIGHT, TOP, picture_rows, row_layout, shown_ranks, time_unit
+from labkit.widgets.canvas import size_on_page
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, picture_rows, row_layout, shown_ranks, time_unit
 from labkit.widgets.palette import CATEGORIES, categories_of, category_of
-from labkit.widgets.static_timeline import MAX_BYTES, picture_shares, title_of, to_png
+from labkit.widgets.static_timeline import MAX_BYTES, WIDTH, picture_shares, title_of, to_png
 from tests.widgets.still_pixels import on_ground
 
 WHITE = (255, 255, 255)
@@ -88,7 +89,7 @@ def test_a_picture_of_any_size_is_at_most_60_kilobytes(num_ranks: int) -> None:
     png = to_png(timeline)
     assert len(png) <= MAX_BYTES
     image = on_ground(png)
-    assert image.shape[1] == LEFT + NUM_COLUMNS + RIGHT
+    assert image.shape[1] == WIDTH
     # Reducing colours must not tint what is idle: below the last bar of the first rank lies the gap to the next.
     layout = row_layout(timeline)
     gap = image[TOP + layout.rank_height + 1, LEFT : LEFT + NUM_COLUMNS]
@@ -129,14 +130,26 @@ def test_calls_that_follow_each_other_at_once_are_parted_by_a_line_of_ground() -
 
 
 def test_the_picture_of_an_empty_timeline_has_no_axis_and_says_so() -> None:
-    image = Image.open(io.BytesIO(to_png(Timeline(num_ranks=2))))
-    assert image.height == TOP and title_of(Timeline(num_ranks=2)) == "2 ranks, nothing recorded"
+    assert size_on_page(to_png(Timeline(num_ranks=2)), WIDTH)["image/png"]["height"] == TOP
+    assert title_of(Timeline(num_ranks=2)) == "2 ranks, nothing recorded"
 
 
 def test_an_empty_timeline_has_a_picture_too() -> None:
     assert to_png(Timeline()).startswith(b"\x89PNG")
     assert to_png(Timeline(num_ranks=4)).startswith(b"\x89PNG")
     assert to_png(Timeline([0], [COMPUTE], [5], [5], ["instant"], ["span"])).startswith(b"\x89PNG")
+
+
+def test_a_picture_has_two_pixels_each_way_for_each_it_takes_and_one_where_it_would_be_too_large() -> None:
+    once = Timeline([0], [COMPUTE], [0], [100], ["x"], ["span"])
+    shown, metadata = once._repr_mimebundle_()
+    image = Image.open(io.BytesIO(shown["image/png"]))
+    assert image.width == 2 * WIDTH and metadata["image/png"] == {"width": WIDTH, "height": image.height // 2}
+    assert (np.asarray(image)[1::2] != np.asarray(image)[::2]).any(), "what is drawn is finer, not only larger"
+    begins = np.random.default_rng(0).integers(0, 10**6, (64, 300))
+    ranks = np.repeat(np.arange(64), 300)
+    many = Timeline(ranks, [COMPUTE] * 19_200, begins.ravel(), begins.ravel() + 900, ["x"] * 19_200, ["span"] * 19_200)
+    assert Image.open(io.BytesIO(to_png(many))).width == WIDTH
 
 
 def test_the_axis_has_the_unit_in_which_it_is_at_least_one() -> None:

@@ -1,0 +1,69 @@
+"""Each lesson as a page of the site: the learner's notebook, with a finished run's outputs and live timelines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import frames
+
+from labkit.lessons.notebook import as_text
+from labkit.lessons.shown import shown_notebook
+from labkit.lessons.source import load
+from labkit.widgets import deck_data, timeline_page
+
+ROOT = Path(__file__).parents[1]
+TIMELINES = "lessons/timelines"
+"""The folder of the timelines' pages, below made/."""
+
+
+def pages() -> dict[str, str]:
+    """Return each lesson as a notebook in the learner's version, by name below docs/made."""
+    found = {}
+    for source, notebook in _lessons():
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                # Lessons name each other's notebooks; here each is a page.
+                cell.source = re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1)", cell.source)
+        for output in (each for cell in notebook.cells for each in cell.get("outputs", ())):
+            if "image/png" in output.get("metadata", {}) and "text/html" not in output.data:
+                output.data["text/html"] = _picture(output)
+        for name, output, runs in _live(source, notebook):
+            output.data["text/html"] = frames.frame(f"timelines/{name}", f"Timeline: {runs[0]['title']}", 420)
+        found[f"lessons/{source.stem}.ipynb"] = as_text(notebook)
+    return found
+
+
+def write_timelines(made: Path) -> None:
+    """Write the page of each timeline that a lesson's page shows; made is the site's folder of made pages."""
+    for source, notebook in _lessons():
+        for name, output, runs in _live(source, notebook):
+            still = f"{_picture(output)}<p>{escape(str(output.data['text/plain']))}</p>"
+            frames.write_page(made / TIMELINES / name, timeline_page.whole(runs, still))
+
+
+def _lessons() -> Iterator[tuple[Path, Any]]:
+    for source in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py")):
+        yield source, shown_notebook(load(source), source.with_suffix(".ipynb"))
+
+
+def _picture(output: Any) -> str:
+    """Return an output's picture as HTML, as wide as its metadata say: a sharp one has two pixels for each there."""
+    size = output.metadata.get("image/png", {})
+    width = f' width="{size["width"]}"' if size else ""
+    picture = "".join(output.data["image/png"].split())
+    return f'<img style="max-width:100%"{width} alt="" src="data:image/png;base64,{picture}">'
+
+
+def _live(source: Path, notebook: Any) -> Iterator[tuple[str, Any, list[dict[str, Any]]]]:
+    """Yield each output that kept its timelines: the file of their page, the output, and what the page shows."""
+    number = 0
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            if kept := deck_data.runs(output.get("metadata", {})):
+                number += 1
+                yield f"{source.stem}_{number}.html", output, json.loads(kept)
