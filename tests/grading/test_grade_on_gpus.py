@@ -173,7 +173,7 @@ def test_a_rank_that_cannot_use_its_gpu_says_nothing_of_the_answer(
 ) -> None:
     """It has got as far as a rank: the words are torch's own."""
     monkeypatch.setattr(template, "gpu", FIRST)
-    with pytest.raises(NoGpuError, match="rank 0 can use no GPU: .*(NVIDIA|CUDA|GPU)"):
+    with pytest.raises(NoGpuError, match=r"rank 0 can use no GPU: .*(NVIDIA|CUDA|GPU)"):
         probe("double")
 
 
