@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from operator import is_
 from types import FunctionType
 from typing import Any
@@ -23,6 +24,55 @@ _PATCHED = ("torch.nn", "torch.optim", "torch.utils.data")
 _DATA = (int, float, complex, str, bytes, list, dict, tuple, set, torch.Tensor)
 
 
+class _Seen:
+    """What stands in modules and classes when a run begins.
+
+    Between two runs nearly all of it stays: that is found in one pass over all values, in less than half the time of
+    noting them anew. What changed once, as modules do in which a run puts names of its own, is noted for each run.
+    """
+
+    def __init__(self, owners: list[Any]) -> None:
+        """Note what is there now.
+
+        Args:
+            owners: Modules and classes.
+        """
+        self.owners = owners
+        self._changing: list[tuple[Any, dict[str, Any]]] = []
+        self._keep([(owner, dict(vars(owner))) for owner in owners])
+
+    def _keep(self, staying: list[tuple[Any, dict[str, Any]]]) -> None:
+        self._staying = staying
+        self._values = list(chain.from_iterable(names.values() for _, names in staying))
+        self._sizes = [len(names) for _, names in staying]
+        self._now = [vars(owner).values() for owner, _ in staying]
+
+    def _stays(self) -> bool:
+        """Return whether names have their values: == passes over what is identical; a function equals itself alone."""
+        if list(map(len, self._now)) != self._sizes:
+            return False
+        try:
+            return list(chain.from_iterable(self._now)) == self._values
+        except Exception:  # a value that came says nothing about what it equals
+            return False
+
+    def look(self) -> None:
+        """Note what has changed since it was noted."""
+        if not self._stays():
+            self._changing += (each for each in self._staying if _differs(*each))
+            self._keep([each for each in self._staying if not _differs(*each)])
+        self._changing = [(owner, dict(vars(owner))) for owner, _ in self._changing]
+
+    def changed(self) -> list[tuple[Any, dict[str, Any]]]:
+        """Return what has changed since :meth:`look`, each with the names and values that it had."""
+        staying = [] if self._stays() else self._staying
+        return [each for each in (*staying, *self._changing) if _differs(*each)]
+
+
+_last: list[_Seen] = []
+"""What the last run found. A list, for a name that is set in this module would be seen as a change."""
+
+
 @contextmanager
 def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
     """Put back what was replaced while this context lasted.
@@ -31,14 +81,16 @@ def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
         shared: Names of the modules that all ranks share.
         notes: Takes a sentence for each function or class that the program had replaced.
     """
-    before = [(owner, dict(vars(owner))) for owner in _owners(shared)]
+    owners = list(_owners(shared))
+    if not _last or len(owners) != len(_last[0].owners) or not all(map(is_, owners, _last[0].owners)):
+        _last[:] = [_Seen(owners)]
+    seen = _last[0]
+    seen.look()
     try:
         yield
     finally:
-        for owner, names in before:
+        for owner, names in seen.changed():
             now = vars(owner)
-            if len(now) == len(names) and all(map(is_, names.values(), now.values())):
-                continue
             place = f"{owner.__module__}.{owner.__name__}" if isinstance(owner, type) else owner.__name__
             for name in _added(owner, names, now):
                 delattr(owner, name)
@@ -52,6 +104,11 @@ def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
                     f"The program replaced {place}.{name}: for every rank, since ranks share installed modules. "
                     "It has been put back."
                 ] = 0
+
+
+def _differs(owner: Any, names: dict[str, Any]) -> bool:
+    now = vars(owner)
+    return len(now) != len(names) or not all(map(is_, names.values(), now.values()))
 
 
 def _owners(shared: Iterable[str]) -> Iterator[Any]:
