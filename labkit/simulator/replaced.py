@@ -25,21 +25,40 @@ _DATA = (int, float, complex, str, bytes, list, dict, tuple, set, torch.Tensor)
 
 
 class _Seen:
-    """What stands in modules and classes when a run begins.
+    """What stands in modules and classes, from run to run.
 
-    Between two runs nearly all of it stays: that is found in one pass over all values, in less than half the time of
-    noting them anew. What changed once, as modules do in which a run puts names of its own, is noted for each run.
+    Nearly all of it stays: that is found in one pass over all values, in less than half the time of noting them anew.
+    It is noted between two runs, so that it keeps nothing of a run; where a run itself puts names, it is noted in each.
     """
 
-    def __init__(self, owners: list[Any]) -> None:
-        """Note what is there now.
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self._owners: list[Any] = []
+        self._is_noted = True
+        self._changing: list[Any] = []
+        self._keep([])
 
-        Args:
-            owners: Modules and classes.
-        """
-        self.owners = owners
-        self._changing: list[tuple[Any, dict[str, Any]]] = []
-        self._keep([(owner, dict(vars(owner))) for owner in owners])
+    def note(self) -> None:
+        """Note what stands where the last run looked, if it was the first to look there; called between two runs."""
+        if not self._is_noted:
+            self._keep([(owner, dict(vars(owner))) for owner in self._owners])
+            self._changing, self._is_noted = [], True
+
+    def look(self, owners: list[Any]) -> list[tuple[Any, dict[str, Any]]]:
+        """Return what stands in those of the owners that may be other than what was noted."""
+        if len(owners) != len(self._owners) or not all(map(is_, owners, self._owners)):
+            self._owners, self._changing, self._is_noted = owners, owners, False
+            self._keep([])
+        elif not self._stays():
+            self._changing += [owner for owner, names in self._staying if _differs(owner, names)]
+            self._keep([each for each in self._staying if not _differs(*each)])
+        return [(owner, dict(vars(owner))) for owner in self._changing]
+
+    def changed(self, looked_at: list[tuple[Any, dict[str, Any]]]) -> list[tuple[Any, dict[str, Any]]]:
+        """Return what has changed since :meth:`look`, in its order, each with the names and values that it had."""
+        staying = [] if self._stays() else self._staying
+        found = {id(owner): names for owner, names in (*staying, *looked_at) if _differs(owner, names)}
+        return [(owner, found[id(owner)]) for owner in self._owners if id(owner) in found] if found else []
 
     def _keep(self, staying: list[tuple[Any, dict[str, Any]]]) -> None:
         self._staying = staying
@@ -56,21 +75,13 @@ class _Seen:
         except Exception:  # a value that came says nothing about what it equals
             return False
 
-    def look(self) -> None:
-        """Note what has changed since it was noted."""
-        if not self._stays():
-            self._changing += (each for each in self._staying if _differs(*each))
-            self._keep([each for each in self._staying if not _differs(*each)])
-        self._changing = [(owner, dict(vars(owner))) for owner, _ in self._changing]
 
-    def changed(self) -> list[tuple[Any, dict[str, Any]]]:
-        """Return what has changed since :meth:`look`, each with the names and values that it had."""
-        staying = [] if self._stays() else self._staying
-        return [each for each in (*staying, *self._changing) if _differs(*each)]
+_seen = _Seen()
 
 
-_last: list[_Seen] = []
-"""What the last run found. A list, for a name that is set in this module would be seen as a change."""
+def note() -> None:
+    """Note what stands in modules that runs share; called before a run puts names of its own there."""
+    _seen.note()
 
 
 @contextmanager
@@ -81,15 +92,11 @@ def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
         shared: Names of the modules that all ranks share.
         notes: Takes a sentence for each function or class that the program had replaced.
     """
-    owners = list(_owners(shared))
-    if not _last or len(owners) != len(_last[0].owners) or not all(map(is_, owners, _last[0].owners)):
-        _last[:] = [_Seen(owners)]
-    seen = _last[0]
-    seen.look()
+    before = _seen.look(list(_owners(shared)))
     try:
         yield
     finally:
-        for owner, names in seen.changed():
+        for owner, names in _seen.changed(before):
             now = vars(owner)
             place = f"{owner.__module__}.{owner.__name__}" if isinstance(owner, type) else owner.__name__
             for name in _added(owner, names, now):
