@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from operator import is_
 from types import FunctionType
 from typing import Any
@@ -23,6 +24,66 @@ _PATCHED = ("torch.nn", "torch.optim", "torch.utils.data")
 _DATA = (int, float, complex, str, bytes, list, dict, tuple, set, torch.Tensor)
 
 
+class _Seen:
+    """What stands in modules and classes, from run to run.
+
+    Nearly all of it stays: that is found in one pass over all values, in less than half the time of noting them anew.
+    It is noted between two runs, so that it keeps nothing of a run; where a run itself puts names, it is noted in each.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self._owners: list[Any] = []
+        self._is_noted = True
+        self._changing: list[Any] = []
+        self._keep([])
+
+    def note(self) -> None:
+        """Note what stands where the last run looked, if it was the first to look there; called between two runs."""
+        if not self._is_noted:
+            self._keep([(owner, dict(vars(owner))) for owner in self._owners])
+            self._changing, self._is_noted = [], True
+
+    def look(self, owners: list[Any]) -> list[tuple[Any, dict[str, Any]]]:
+        """Return what stands in those of the owners that may be other than what was noted."""
+        if len(owners) != len(self._owners) or not all(map(is_, owners, self._owners)):
+            self._owners, self._changing, self._is_noted = owners, owners, False
+            self._keep([])
+        elif not self._stays():
+            self._changing += [owner for owner, names in self._staying if _differs(owner, names)]
+            self._keep([each for each in self._staying if not _differs(*each)])
+        return [(owner, dict(vars(owner))) for owner in self._changing]
+
+    def changed(self, looked_at: list[tuple[Any, dict[str, Any]]]) -> list[tuple[Any, dict[str, Any]]]:
+        """Return what has changed since :meth:`look`, in its order, each with the names and values that it had."""
+        staying = [] if self._stays() else self._staying
+        found = {id(owner): names for owner, names in (*staying, *looked_at) if _differs(owner, names)}
+        return [(owner, found[id(owner)]) for owner in self._owners if id(owner) in found] if found else []
+
+    def _keep(self, staying: list[tuple[Any, dict[str, Any]]]) -> None:
+        self._staying = staying
+        self._values = list(chain.from_iterable(names.values() for _, names in staying))
+        self._sizes = [len(names) for _, names in staying]
+        self._now = [vars(owner).values() for owner, _ in staying]
+
+    def _stays(self) -> bool:
+        """Return whether names have their values: == passes over what is identical; a function equals itself alone."""
+        if list(map(len, self._now)) != self._sizes:
+            return False
+        try:
+            return list(chain.from_iterable(self._now)) == self._values
+        except Exception:  # a value that came says nothing about what it equals
+            return False
+
+
+_seen = _Seen()
+
+
+def note() -> None:
+    """Note what stands in modules that runs share; called before a run puts names of its own there."""
+    _seen.note()
+
+
 @contextmanager
 def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
     """Put back what was replaced while this context lasted.
@@ -31,14 +92,12 @@ def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
         shared: Names of the modules that all ranks share.
         notes: Takes a sentence for each function or class that the program had replaced.
     """
-    before = [(owner, dict(vars(owner))) for owner in _owners(shared)]
+    before = _seen.look(list(_owners(shared)))
     try:
         yield
     finally:
-        for owner, names in before:
+        for owner, names in _seen.changed(before):
             now = vars(owner)
-            if len(now) == len(names) and all(map(is_, names.values(), now.values())):
-                continue
             place = f"{owner.__module__}.{owner.__name__}" if isinstance(owner, type) else owner.__name__
             for name in _added(owner, names, now):
                 delattr(owner, name)
@@ -52,6 +111,11 @@ def put_back(shared: Iterable[str], notes: dict[str, int]) -> Iterator[None]:
                     f"The program replaced {place}.{name}: for every rank, since ranks share installed modules. "
                     "It has been put back."
                 ] = 0
+
+
+def _differs(owner: Any, names: dict[str, Any]) -> bool:
+    now = vars(owner)
+    return len(now) != len(names) or not all(map(is_, names.values(), now.values()))
 
 
 def _owners(shared: Iterable[str]) -> Iterator[Any]:

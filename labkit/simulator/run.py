@@ -24,6 +24,7 @@ from labkit.simulator import (
     fused_kernels,
     locks,
     own_warnings,
+    replaced,
     rpc,
     shapes_mode,
     stated_kernels,
@@ -205,6 +206,7 @@ class _Run:
     def carry_out(self, timeout: float | None) -> None:
         """Run it to its end, whichever that is."""
         scheduler, num_threads, real_out = self._simulation.scheduler, torch.get_num_threads(), sys.stdout
+        replaced.note()
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, num_threads)
             torch.set_num_threads(1)

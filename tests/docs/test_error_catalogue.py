@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -47,12 +48,16 @@ def test_every_message_is_explained_once_and_every_entry_explains_one(
 
 def test_no_class_of_errors_is_left_out(made_pages: Any) -> None:
     known = {"LabkitError", "RunError", *made_pages.KINDS}
+    derives = re.compile(rf"class \w+\([^)]*\b({'|'.join(known)})\b")
     made = set()
     for path in (ROOT / "labkit").rglob("*.py"):
-        for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
+        code = path.read_text(encoding="utf-8")
+        if not derives.search(code):  # few do, and parsing all takes seconds
+            continue
+        for node in statements(ast.parse(code)):
             if isinstance(node, ast.ClassDef) and known & {ast.unparse(base).rpartition(".")[2] for base in node.bases}:
                 made.add(node.name)
-    assert made <= known
+    assert len(made) > 8 and made <= known
 
 
 def test_an_entry_says_in_a_few_sentences_why_and_what_to_do(entries: list[dict[str, Any]]) -> None:

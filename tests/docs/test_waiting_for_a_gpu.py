@@ -12,7 +12,10 @@ MARKS = re.compile(r"\b(gpu1|gpu2|one_gpu|two_gpus)\b")
 
 def waiting(path: Path) -> set[str]:
     """Return the tests of a file that are marked for GPUs, each by itself or by the file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    code = path.read_text(encoding="utf-8")
+    if not MARKS.search(code):  # few wait, and parsing all takes seconds
+        return set()
+    tree = ast.parse(code)
     whole = any(isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node.targets[0]) and
                 MARKS.search(ast.unparse(node.value)) for node in tree.body)  # fmt: skip
     tests = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]

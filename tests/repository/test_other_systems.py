@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,9 +47,16 @@ def _unasked(node: ast.AST) -> Iterator[ast.AST]:
             yield from _unasked(child)
 
 
+NAMED = re.compile(rf"\b({'|'.join([*MODULES, *set().union(*CALLS.values())])})\b|/(proc|dev/shm|sys)\b")
+"""Of a file in which this stands nowhere, the tree is not asked."""
+
+
 def _linux_only(path: Path) -> list[str]:
-    found = []
-    for node in _unasked(ast.parse(path.read_text())):
+    found: list[str] = []
+    code = path.read_text()
+    if not NAMED.search(code):
+        return found
+    for node in _unasked(ast.parse(code)):
         if isinstance(node, ast.Import):
             found += [f"{each.name}, line {node.lineno}" for each in node.names if each.name in MODULES]
         elif isinstance(node, ast.Attribute) and node.attr in CALLS.get(ast.unparse(node.value), ()):

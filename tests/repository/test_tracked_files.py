@@ -14,7 +14,7 @@ LIMIT_EXECUTED_BYTES = 800_000  # a solution with its pictures, up to 60 KB each
 LIMIT_LINES = 400
 
 # Written so that this file does not find itself. A container's user and somebody who is nowhere are of no machine.
-OF_ONE_MACHINE = re.compile(r"(?<![\w.])/(?:wor[k]/|home/(?!learner\b|ada\b)[a-z]|User[s]/[A-Za-z]|tmp/brie[f])")
+OF_ONE_MACHINE = re.compile(r"/(?<![\w.]/)(?:wor[k]/|home/(?!learner\b|ada\b)[a-z]|User[s]/[A-Za-z]|tmp/brie[f])")
 INDEXES = re.compile(
     r"download\.pytorch\.or[g]|pypi\.org/simpl[e]|files\.pythonhosted|--extra-index-ur[l]|--find-link[s]"
 )

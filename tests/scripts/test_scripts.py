@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 import labkit
 from labkit.errors import ConfigError, RankFailed
+from tests.lasting_port import lasting_port
 
 PROGRAMS = Path(__file__).parent / "programs"
 WORLDS = {"virtual": lambda size: labkit.virtual(size), "local": lambda size: labkit.local(size)}
@@ -107,21 +108,21 @@ def test_what_a_script_cannot_be_is_said(tmp_path: Path) -> None:
         labkit.run(script, "--steps", on=labkit.local(1))
 
 
-def set_up(rank: int, world_size: int) -> None:
+def set_up(rank: int, world_size: int, port: int) -> None:
     """As tutorials do it."""
     os.environ["MASTER_ADDR"] = "localhost"
-    os.environ["MASTER_PORT"] = "12355"
+    os.environ["MASTER_PORT"] = str(port)
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
 
 
-def set_up_by_address(rank: int, world_size: int) -> None:
-    dist.init_process_group("gloo", init_method="tcp://localhost:12399", rank=rank, world_size=world_size)
+def set_up_by_address(rank: int, world_size: int, port: int) -> None:
+    dist.init_process_group("gloo", init_method=f"tcp://localhost:{port}", rank=rank, world_size=world_size)
 
 
-def sums() -> list[float]:
+def sums(port: int, another: int) -> list[float]:
     found = []
-    for each in (set_up, set_up, set_up_by_address):
-        each(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    for each, place in ((set_up, port), (set_up, port), (set_up_by_address, another)):
+        each(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), place)
         value = torch.ones(1)
         dist.all_reduce(value)
         found.append(float(value))
@@ -131,11 +132,12 @@ def sums() -> list[float]:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_program_that_names_a_port_of_its_own_meets_there_with_init_false(world: str) -> None:
-    assert labkit.run(sums, on=WORLDS[world](3), init=False, echo=False).results == [[3.0] * 3] * 3
+    ports = lasting_port(), lasting_port()
+    assert labkit.run(sums, *ports, on=WORLDS[world](3), init=False, echo=False).results == [[3.0] * 3] * 3
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_second_group_is_told_to_pass_init_false(world: str) -> None:
     with pytest.raises(RankFailed, match=r"initialised already.*pass init=False to labkit.run"):
-        labkit.run(sums, on=WORLDS[world](2), echo=False)
+        labkit.run(sums, lasting_port(), lasting_port(), on=WORLDS[world](2), echo=False)
     assert dist.init_process_group.__module__ == "torch.distributed.distributed_c10d"

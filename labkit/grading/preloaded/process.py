@@ -84,3 +84,4 @@ def _be(letter: bytes, control: socket.socket, fd: int) -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # to take apart what was loaded takes a third of a second
