@@ -149,10 +149,10 @@ print("gradient of the original:", weight.grad.tolist())
 #
 # ### Exercise [[replicate]]
 #
-# *35 points, about 7 minutes; difficulty 4 of 5, importance 5 of 5*
+# *35 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="replicate" points=35 difficulty=4 importance=5 minutes=7 title="Replicate" provides=["replicate"]
+# %% tags=["exercise"] exercise="replicate" points=35 difficulty=4 importance=5 minutes=12 title="Replicate" provides=["replicate"]
 def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return one module for each device, replica i on devices[i], that computes what the given module computes.
 
@@ -198,10 +198,10 @@ labkit.check("replicate", replicate)
 #
 # ### Exercise [[parallel_apply]]
 #
-# *35 points, about 6 minutes; difficulty 3 of 5, importance 5 of 5*
+# *35 points, about 7 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=6 title="Apply, in parallel" provides=["parallel_apply"]
+# %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=7 title="Apply, in parallel" provides=["parallel_apply"]
 def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> list[Any]:
     """Return replicas[i](**inputs[i]) for each i, in this order; all of them run at the same time, in threads.
 

@@ -386,13 +386,13 @@ except RunTimeout as error:
 #
 # ### Exercise [[run_plan]]
 #
-# *26 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
+# *26 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # Take *any* plan, not only a ring's: a step may hold several sends and receives. All chunks of a step may be empty.
 # (`dist.batch_isend_irecv` does not take an empty list.)
 
 
-# %% tags=["exercise"] exercise="run_plan" points=26 difficulty=4 importance=5 minutes=12 title="Run a plan" provides=["run_plan"]
+# %% tags=["exercise"] exercise="run_plan" points=26 difficulty=4 importance=5 minutes=18 title="Run a plan" provides=["run_plan"]
 def run_plan(
     plan: list[Send | Recv | Reduce],
     chunks: list[torch.Tensor],

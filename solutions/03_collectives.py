@@ -319,10 +319,10 @@ labkit.answer("ten_times_the_latency", "ten times")
 #
 # ### Exercise [[tree_all_reduce]]
 #
-# *20 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
+# *20 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="tree_all_reduce" points=20 difficulty=3 importance=4 minutes=9 title="A tree" provides=["tree_all_reduce"]
+# %% tags=["exercise"] exercise="tree_all_reduce" points=20 difficulty=3 importance=4 minutes=10 title="A tree" provides=["tree_all_reduce"]
 def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor by the sum over group: up a binomial tree to the group's rank 0, then down the same tree.
 
@@ -400,10 +400,10 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
 #
 # ### Exercise [[all_to_all]]
 #
-# *14 points, about 6 minutes; difficulty 3 of 5, importance 4 of 5*
+# *14 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=6 title="All to all" provides=["all_to_all"]
+# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=7 title="All to all" provides=["all_to_all"]
 def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
 
@@ -483,15 +483,16 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 #
 # *26 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
 #
-# You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links that are
-# slower than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
+# You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
+# than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
 # chunks as you like, up to 64, and send any chunk to anybody.
 #
 # * All messages of a rank's step start together. The next step begins when all are done.
 # * So what arrives in step 3 can be sent on in step 4, not before.
 #
-# Your score is the time until the last rank is done; additions cost nothing. The points are for beating the plain ring in the
-# order of ranks (`naive`) on each of these clusters and of others of their kind. `the paper's` is the textbook's two levels.
+# Your score is the time until the last rank is done; additions cost nothing. On clusters of this kind, half of the points are
+# for beating the plain ring in the order of ranks (`naive`), half for reaching BlueConnect (Cho and others, 2019), led around
+# slow links.
 
 
 # %% tags=["given"]
@@ -499,7 +500,7 @@ Send, Recv = namedtuple("Send", "step chunk peer"), namedtuple("Recv", "step chu
 Reduce = namedtuple("Reduce", "step chunk")  # without it, what a Recv brings replaces the chunk
 
 
-# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 title="Unequal links" provides=["all_reduce_plans"]
+# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
 def all_reduce_plans(
     num_ranks: int, ranks_per_node: int, slow_links: dict[tuple[int, int], float]
 ) -> list[list[Send | Recv | Reduce]]:
@@ -656,10 +657,10 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 #
 # ### Exercise [[halving_doubling]]
 #
-# *8 points, about 10 minutes; difficulty 4 of 5, importance 2 of 5*
+# *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
 
 
-# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=10 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
+# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=12 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
 def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
     """Replace tensor by the sum over all ranks: recursive halving reduce-scatter, recursive doubling all-gather.
 

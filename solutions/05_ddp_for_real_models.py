@@ -276,7 +276,7 @@ labkit.recorded("trains_worse")
 # end of the last all-reduce does its optimizer begin? `cause`: `"steps before the last bucket"`, `"clips before the mean"`,
 # `"skips an all-reduce"` or `"trains on fewer samples"`?
 
-# %% tags=["find"] exercise="trains_worse" points=0 minutes=4 title="A little worse"
+# %% tags=["find"] exercise="trains_worse" points=0 minutes=5 title="A little worse"
 labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
 
 # %% [markdown]

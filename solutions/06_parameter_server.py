@@ -14,7 +14,7 @@
 # # 06 Parameter servers
 #
 # Eight GPUs train together, and one of them is slow today. An all-reduce makes seven wait for it, step after step. What
-# if each worker sent its gradient to a place where the weights live, took the newest ones, and went on?
+# if each worker sent its gradient to a server that holds the weights, took the newest weights, and went on?
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and what a lock is; no GPU.
 #
@@ -110,13 +110,14 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #
 # * `sequence` counts the used gradients from 0;
 # * `version_read` is the version that the gradient was computed from;
-# * `version_applied` is the version that its step began with: 5, where it makes 6.
+# * `version_applied` is the version just before its step: 5 if the step makes version 6.
 #
 # ### A call that is answered later
 #
 # The synchronous server steps with the mean of *all* workers' gradients, so the first push must wait for the last. If
-# `push` itself waited, it would hold a thread of the server. With more workers than threads, the push that ends the
-# waiting could not get in. Instead `push` returns a **future**, and RPC sends the answer when somebody completes it:
+# `push` itself waited, it would occupy a thread of the server. With more workers than threads, the last push would find
+# none, and all would wait forever. So `push` returns a **future**, and RPC sends the answer when somebody
+# completes it:
 #
 # ```python
 # @rpc.functions.async_execution        # "the result is in the future that I return"
@@ -125,7 +126,7 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #     return self.future                # later, in another call: future.set_result(answer)
 # ```
 #
-# Pushes may share a future: then one `set_result` answers all.
+# Several pushes may return the same future. Then one `set_result` answers them all.
 #
 # ### Exercise [[sync_server]]
 #
@@ -210,8 +211,7 @@ print(f"loss: server {run.results[0].seen[-1].loss:.6f}, one process {one_proces
 run.timeline
 
 # %% [markdown]
-# Rank 0 serves. Where a worker's row is hatched, its push waits. All workers go on together, and the loss is that of one
-# process.
+# Rank 0 serves. Where a worker's row is hatched, its push waits. All go on together, and the loss is that of one process.
 #
 # ## 2 Enter the straggler
 #
@@ -249,7 +249,7 @@ labkit.recorded("lost_update")
 # %% [markdown]
 # ### Exercise [[lost_update]]
 #
-# `rank`: whose gradient is lost? `version`: what its push read. `cause`: `"its worker is slow"`, `"it is stale"`, `"it
+# `rank`: whose gradient is lost? `version`: which one did its push read? `cause`: `"its worker is slow"`, `"it is stale"`, `"it
 # came late and was dropped"` or `"another push read before it wrote"`?
 
 # %% tags=["find"] exercise="lost_update" points=0 minutes=4 title="The lost update"
@@ -314,7 +314,7 @@ labkit.check("async_server", AsyncServer)
 
 # %% [markdown]
 # Now train until version 16. (A synchronous step uses the *mean* of N gradients, so here the learning rate is N times
-# smaller.) The slow worker takes three times as long as the others. **How many versions old are its gradients?**
+# smaller.) The slow worker takes three times as long. **How many versions old are its gradients?**
 
 # %% tags=["predict"]
 labkit.predict("slow_workers_staleness", 3)
@@ -328,8 +328,8 @@ labkit.reveal("slow_workers_staleness", late, labkit.staleness_view(asynchronous
 # Step through: each gradient is shown with the updates it missed. While the slow worker computes one gradient, three fast
 # workers push three each.
 #
-# How much staleness can SGD take? With curvature 1, the gradient is the distance w from the minimum. Fresh gradients allow
-# learning rates up to 2. **Up to which rate is SGD stable if each gradient is 7 versions old?** Try some before you guess.
+# How much staleness can SGD take? Take the loss w²/2: its gradient is w. With fresh gradients, SGD is stable at learning rates
+# up to 2. **Up to which rate if each gradient is 7 versions old?** Try some first.
 
 
 # %%
@@ -351,18 +351,18 @@ rows = [f"{n:7}{limit:13.3f}{n * limit:16.2f}" for n, limit in limits.items()]
 labkit.reveal("stable_rate", round(limits[8], 3), ["workers   rate up to   times workers", *rows])
 
 # %% [markdown]
-# A tenth of 2? With eight workers, gradients are 7 versions late. From eight gradients a synchronous
-# server makes one step, an asynchronous server eight. Eight steps at rate r go as far as one step at rate 8r. Compare
-# the last column, 8r, with 2. **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant
-# delay of τ, theory says 2 sin(π / (4τ + 2)). Adam has its own limits.)
+# That is a tenth of 2. But an asynchronous server makes eight steps from eight gradients, and a synchronous server makes
+# one. Eight steps at rate r go as far as one step at rate 8r. So compare 8r, the last column, with 2. **For eight workers
+# staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant delay of τ, theory says
+# 2 sin(π / (4τ + 2)). Adam has its own limits.)
 
 # %% [markdown]
 # ## 3 A bound on staleness
 #
 # Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock:
-# how many gradients it has pushed. Gradients are applied when they come. But a worker that is more than `bound` pushes
-# ahead of the slowest waits for its answer until the slowest has caught up. With bound 0, nobody goes on before all
-# have pushed. Each gradient is still a step of its own.
+# how many gradients it has pushed. Each gradient is applied when it comes, as a step of its own. But a worker that is more
+# than `bound` pushes ahead of the slowest gets its answer later, when the slowest is near enough. With bound 0, nobody
+# goes on before all have pushed.
 #
 # ### Exercise [[bounded_server]]
 #
@@ -444,8 +444,8 @@ pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for 
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
-# A worker that is *always* slow sets the pace for all, two steps later. A bound helps against workers that are slow *now and
-# then*.
+# A worker that is *always* slow sets the pace: the others are only two steps ahead. A bound helps against workers
+# that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -488,7 +488,7 @@ for name, (each, _) in POLICIES.items():
 labkit.staleness_view(runs)
 
 # %% [markdown]
-# (In `wait`, the server is not counted.) **A bound of 3 steps, and a staleness far above 3?** They count different things. The
+# (In `wait`, the server is not counted.) **A bound of 3 steps, and a staleness far above 3?** The
 # bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While one
 # worker computes, each of the other seven may push up to 2 · 3 + 1 = 7 gradients before it must wait: 49 versions. A bound of
 # s steps bounds the staleness by (N - 1)(2s + 1) versions.
@@ -510,18 +510,21 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # ## 5 A policy of your own
 #
-# Servers differ in whom they wait for, and how far they trust an old gradient. Write a **policy** as data:
+# Servers differ in whom they wait for, and in how far they trust an old gradient. Write a **policy** as data:
 #
 # | | |
 # |---|---|
 # | `needed` | how many gradients make a version; each is multiplied by its rate, and their mean is subtracted |
 # | `bound` | a worker is answered when it is at most so many pushes ahead of the slowest; `None`: no bound |
-# | `rates` | learning rates for staleness 0, 1, 2, ...; a gradient without a rate is dropped |
+# | `rates` | learning rates for staleness 0, 1, 2, ...; a gradient that is staler than the last of them is dropped |
 #
 # A worker whose gradient is dropped is answered at once. All others are answered when their version is made and the bound
-# allows it. The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic. With `share=0.25, factor=10.0`, a quarter of its
-# steps take ten times as long. `milliseconds(policy_of(plan), crew)` returns the time until four weights, of curvature 1
-# to 0.03, reach a loss of 0.01, averaged over six seeds (`None`: never). `play` returns what happened with one seed.
+# allows it.
+#
+# The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: with `share=0.25, factor=10.0`, a
+# quarter of its steps take ten times as long. `milliseconds(policy_of(plan), crew)` returns the time until four weights,
+# of curvature 1 to 0.03, reach a loss of 0.01: the mean of six seeds, or `None` for never. `play` returns what happened
+# with one seed.
 
 # %%
 ERRATIC = Crew(num_workers=8, share=0.25, factor=10.0)
@@ -578,12 +581,12 @@ labkit.challenge("staleness_policy", staleness_policy)
 # %% [markdown]
 # ## 6 Server or ring
 #
-# Make the weights B = 100 MB, and one server's own link is the straggler: with N workers it carries N times B in, and N
-# times B out. Over S servers each link carries N/S times B. In a ring each rank sends less than 2B for any N, and no
+# If the weights are B = 100 MB, the straggler is the server's own link: N workers send it N times B, and N times B go back.
+# With S servers, each link carries N/S times B each way. In a ring each rank sends less than 2B for any N, and no
 # extra machine is needed. So, by bytes, dense weights are better all-reduced.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with as many **spare
-# CPU machines** as workers, a link's two directions can be busy at once: pull one piece while the next is pushed. That is
+# CPU machines** as workers, a link can be busy in both directions: pull one piece while the next is pushed. That is
 # BytePS (Jiang et al., 2020). In the bonus it beats the ring.
 
 # %% [markdown] tags=["slide-only"]
@@ -611,14 +614,14 @@ labkit.challenge("staleness_policy", staleness_policy)
 # ## What to remember
 #
 # * A call that must wait returns a **future**; threads are for work, not for waiting.
-# * What belongs together is read and written **under one lock**, and what goes out is a copy.
-# * **Synchronous** waits for the slowest, **asynchronous** pays in staleness, **bounded** lends a few steps.
+# * Read and write **under one lock** what belongs together, and hand out copies.
+# * **Synchronous** waits for the slowest, **asynchronous** pays in staleness, **bounded** lets workers run a few steps ahead.
 # * Dense weights and equal workers: **all-reduce**. A few rows of a large table, or unequal workers: **servers**.
 #
 # `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding tables,
 # Ray or Monarch for actors, or servers of their own over gRPC or RDMA.
 #
-# A table of two billion rows does not fit on your GPU, and the machine with the popular rows may die. Where does each row
+# A table of two billion rows does not fit on your GPU, and the machine with popular rows may die. Where does each row
 # live, and what is left? **Next:** lesson 07, `07_keys_rows_failures`.
 #
 # ### Sources

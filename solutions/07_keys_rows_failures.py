@@ -185,6 +185,7 @@ def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
     """Return the rows of these keys, one for each place in keys, shape (K, D).
 
     Each server that has any of the keys is asked once, through server.rpc_async().pull(its_keys), with different keys.
+    All calls are out before the first answer is waited for.
     Rows may be of any floating type (the check's are float64); they stay as they are.
 
     Args:
@@ -213,7 +214,8 @@ def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
     """Push the gradients of rows to their servers, and return when all have them.
 
     Each server that has any of the keys is called once, through server.rpc_async().push(its_keys, sums), with different
-    keys and for each of them the sum of its gradients, in the gradients' type.
+    keys and for each of them the sum of its gradients, in the gradients' type. All calls are out before the first answer
+    is waited for.
 
     Args:
         servers: References to RowServers.
@@ -493,6 +495,8 @@ class Replica(Server):
 def push_safely(replicas: Sequence[Remote], worker: int, number: int, gradient: Tensor) -> int:
     """Push a gradient to the first replica that answers, in order; return its place in replicas.
 
+    Every replica is told the same worker and number. Those after the one that answers are not called.
+
     Args:
         replicas: The primary first; replica.push(worker, number, gradient) returns a future.
         worker: Who pushes.
@@ -623,7 +627,7 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 # %% [markdown]
 # ## Bonus: copies of hot keys
 #
-# A worker reads any copy; a write must reach every copy.
+# No placement spreads one key, but copies do. They are not free: what is read often may be written often.
 #
 # ### Exercise [[hot_keys]]
 #
@@ -634,8 +638,8 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
     """Return how many rows each server must read or write, float64, shape (num_servers,).
 
-    The num_hot keys with the most reads have copies on all servers: each of their reads is served by one of the servers,
-    all servers equally often, and each of their writes by every server. All other keys are read and written at home.
+    The num_hot keys with the most reads have copies on all servers, and all other keys are at home alone. One copy serves a
+    read, and all copies serve equally often. After a write no copy is stale.
 
     Args:
         reads: How often each key is read, float64, shape (K,), no two alike.

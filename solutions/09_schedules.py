@@ -208,7 +208,10 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 
 # %% tags=["exercise"] exercise="find_deadlock" points=30 difficulty=4 importance=4 minutes=20 title="Find the deadlock" provides=["find_stuck"]
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
-    """Return, for each stage that can never finish, the first record that cannot be done in the step where it stays; else {}.
+    """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
+
+    Of the step where the stage stays, this is the first record that cannot be done. A stage that waits for a stuck one is
+    stuck, too.
 
     Args:
         schedules: The schedule of each stage, by its number.

@@ -204,7 +204,10 @@ class TopK:
 
 
 class RandomK:
-    """A compressor that keeps entries drawn at random, others in each call, and the same ones on ranks with the same seed.
+    """A compressor that keeps num_kept(ratio, numel) entries, drawn at random; they are sent as they are, not scaled up.
+
+    Which entries these are depends on seed and call alone, so ranks with the same seed keep the same ones. Torch's own
+    generator stays as it is.
 
     Args:
         ratio: Share of the entries that is kept.
@@ -217,7 +220,7 @@ class RandomK:
         self.ratio, self.seed, self.num_calls = ratio, seed, 0
 
     def compress(self, gradient: Tensor) -> Packet:
-        """Return two parts: the kept values, and the seed of this call as an int64 tensor of one entry."""
+        """Return two parts, no places: the kept values, and the seed of this call as an int64 tensor of one entry."""
         # BEGIN SOLUTION few_entries
         seed = torch.tensor([self.seed + self.num_calls])
         self.num_calls += 1
@@ -226,7 +229,7 @@ class RandomK:
         # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
-        """Return the kept values in their places, 0 elsewhere."""
+        """Return the kept values in their places, 0 elsewhere; the packet alone says where, on any rank."""
         # BEGIN SOLUTION few_entries
         values, seed = packet.parts
         flat = torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)
@@ -334,7 +337,11 @@ class ErrorFeedback:
         self.residuals: dict[Any, Tensor] = {}
 
     def compress(self, gradient: Tensor, key: Any = 0) -> Packet:
-        """Return a packet of this gradient and of all that waits under its key; the rest waits there."""
+        """Return the compressor's packet of this gradient and of what waits under its key; the rest waits there.
+
+        residuals[key] is then what the packet leaves out, a tensor like the gradient. The gradient keeps its numbers,
+        and compressor.compress is called once.
+        """
         # BEGIN SOLUTION error_feedback
         corrected = gradient + self.residuals[key] if key in self.residuals else gradient.clone()
         packet = self.compressor.compress(corrected)
@@ -716,8 +723,8 @@ labkit.challenge("compression_plan", compression_plan)
 # Error feedback delays what it does not send, and momentum afterwards multiplies the delay. Lin and others (2018) turn the
 # order round:
 #
-# * **Momentum correction**: each rank keeps its own **velocity** and adds it to the residual; the optimizer is plain SGD. So an
-#   entry gathers momentum while it waits. When an entry is sent, set its residual *and* its velocity to 0, or stale momentum
+# * **Momentum correction**: each rank adds to its residual what SGD with momentum would subtract, and the optimizer is plain
+#   SGD. So an entry gathers momentum while it waits. An entry that was sent starts anew, as in the first call: stale momentum
 #   would push on.
 # * **Clipping**: each rank first clips its gradient to $\text{max\_norm} / \sqrt{N}$, because the sum of N gradients is about
 #   $\sqrt N$ times as long as one.
@@ -739,7 +746,8 @@ class DeepCompression:
 
     Args:
         ratio: Share of the entries that is kept after the warm-up.
-        momentum: velocity = momentum * velocity + clipped gradient; residual = residual + velocity.
+        momentum: An entry that waits gains in each call what torch's SGD with this momentum and a learning rate of 1 would
+            subtract for the clipped gradients since the entry was last sent.
         max_norm: The longest that the mean gradient shall be; each rank clips to max_norm / sqrt(num_ranks).
         num_ranks: N.
         warmup: How many calls of a key each stage of the warm-up lasts; 0 for none.
@@ -829,14 +837,14 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
 #
 # ### Exercise [[quantised_all_reduce]]
 #
-# *10 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
+# *10 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # The tensor may have any shape, a number of entries that N does not divide, and gaps in memory; it is not changed. Only
 # int8 codes and float32 scales travel: one scale for each piece, and at most two codes for each entry of the tensor. Your
 # `Int8` compresses.
 
 
-# %% tags=["exercise"] exercise="quantised_all_reduce" points=10 difficulty=4 importance=3 minutes=12 title="Eight bits that do not grow" provides=["quantised_all_reduce"] needs=["fewer_bits"] bonus=true
+# %% tags=["exercise"] exercise="quantised_all_reduce" points=10 difficulty=4 importance=3 minutes=15 title="Eight bits that do not grow" provides=["quantised_all_reduce"] needs=["fewer_bits"] bonus=true
 def quantised_all_reduce(tensor: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """Return the mean of the tensor over the ranks, in its shape and dtype, with the same bits on every rank.
 

@@ -133,11 +133,12 @@ labkit.answer(
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
-    At most depth batches are in the queue, and at most one more is loaded. An error of the iterable is raised here, after
-    the batches before it. When the generator is closed, the thread has ended.
+    The thread also fetches while the loop works on a batch, but not too far: at most depth batches are in the queue, and
+    at most one more is loaded. An error of the iterable is raised here, after the batches before it. When the generator
+    is closed, the thread has ended, even if it was waiting.
 
     Args:
-        batches: What is loaded; only the thread iterates over it.
+        batches: What is loaded, any iterable, perhaps an empty one; only the thread iterates over it.
         depth: Batches that may wait, 1 or more.
     """
     # BEGIN SOLUTION prefetching_loader

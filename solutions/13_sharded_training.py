@@ -841,7 +841,8 @@ labkit.challenge("memory_plan", memory_plan)
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
     """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm that the whole gradient had before. If that is at most max_norm, all gradients stay as they are.
+    Returns the norm that the whole gradient had before. If that is below max_norm, all gradients stay as they are. (torch
+    divides by the norm plus 1e-6, so that it never divides by 0. You may do the same.)
 
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.

@@ -118,7 +118,7 @@ def test_the_pars_of_the_design_are_what_ring_and_two_levels_take() -> None:
     for case in find("unequal_links").visible:
         asked: Any = case.inputs[0]
         found = pars(asked["num_ranks"], asked["ranks_per_node"], asked["slow_links"])
-        assert case.about["pars"] == [round(each, 1) for each in found], case.name
+        assert case.about["pars"] == [round(each, 3) for each in found], case.name
 
 
 def test_a_card_carries_64_mb_in_1333_us() -> None:

@@ -97,10 +97,10 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         plan: How it is split.
         in_flight: "one", "stages", "all", "unlimited", "warmup", "reversed" or "one more" in place of what is right.
         without: "whole" (the layer that is computed again), "cut" (activations), "again" (recomputation), "microbatch"
-            (one sequence), "tokens", "width", "layers" (one), "split" (all layers), or "input" (of the layer that is
-            computed again).
+            (one sequence), "tokens", "width", "layers" (one), "split" (all layers), "input" (of the layer that is
+            computed again) or "cut again" (this layer is not cut).
         on_top: "layers" or "microbatches" where a layer is computed again for each of these at once, "replicas" where
-            these share activations.
+            these share activations, "bytes" where each byte is taken for a number of two.
     """
     count, layers, p = plan.num_microbatches(job), job.num_layers // plan.pipeline, plan.pipeline
     tokens, again = plan.microbatch * job.num_tokens, plan.recompute and without != "again"
@@ -117,8 +117,10 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         }  # fmt: skip
         num = flying.get(in_flight, min(p - stage, count))
         times = {"layers": layers, "microbatches": num}.get(on_top, 1)
+        times *= plan.tensor if without == "cut again" else 1
         kept = num * held_layers * (INPUT if again else KEPT) + (times * KEPT if again and without != "whole" else 0)
         kept -= INPUT if again and without == "input" else 0
+        kept *= 2 if on_top == "bytes" else 1
         params = (layers * job.layer_params + ((stage == 0) + (stage == p - 1)) * job.end_params) / plan.tensor
         logits = LOGITS * tokens * job.vocabulary / plan.tensor if stage == p - 1 else 0.0
         found.append(params * (STATE + SHARDED / plan.data) + kept * numbers + logits)

@@ -71,19 +71,23 @@ def _steps(orders: Orders, node: int, place: int, first: int) -> Iterator[list[R
 
 
 def pars(num_ranks: int, ranks_per_node: int, slow: Sequence[tuple[int, int, float]]) -> list[float]:
-    """Return microseconds: the ring in the order of ranks, two levels in it, and the best that was found."""
+    """Return microseconds: the ring in the order of ranks, two levels around slow links, the best that was found."""
     cluster = cluster_of(num_ranks, ranks_per_node, slow)
     ring = [ring_plan(rank, num_ranks) for rank in range(num_ranks)]
-    plain = [range(first, first + ranks_per_node) for first in range(0, num_ranks, ranks_per_node)]
-    return [_us(ring, cluster), _us(two_levels(plain), cluster), _us(best(cluster), cluster)]
+    orders = around(cluster)
+    return [_us(ring, cluster), _us(two_levels(orders), cluster), _us(best(cluster, orders), cluster)]
 
 
-def best(cluster: Cluster) -> list[list[Record]]:
-    """Return the fastest plans of two levels: rings inside that avoid slow links, slices that follow one another."""
+def around(cluster: Cluster) -> Orders:
+    """Return the orders in which the rings inside nodes pass no slow link, where that is possible."""
     size = cluster.gpus_per_node
     firsts = range(0, cluster.world_size, size)
     ways = [[(first, *rest) for rest in itertools.permutations(range(first + 1, first + size))] for first in firsts]
-    orders = min(itertools.product(*ways), key=lambda each: _us(two_levels(each), cluster))
+    return min(itertools.product(*ways), key=lambda each: _us(two_levels(each), cluster))
+
+
+def best(cluster: Cluster, orders: Orders) -> list[list[Record]]:
+    """Return the fastest plans of two levels in these orders: slices that follow one another."""
     most = 64 // cluster.world_size
     found = [two_levels(orders, slices, apart) for slices in range(1, most + 1) for apart in (1, 2)]
     return min(found, key=lambda plans: _us(plans, cluster))

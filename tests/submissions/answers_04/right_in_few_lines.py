@@ -62,6 +62,16 @@ def bucket_design(num_bytes, ready_us, start_us, bytes_per_us):
             held += num_bytes[i]
         return plan
 
+    def grown(patience):
+        plan, free, leaves = [], 0, 0
+        for i in order:
+            if not plan or ready_us[i] - leaves >= patience:
+                free = leaves + start_us + sum(num_bytes[j] for j in plan[-1]) / bytes_per_us if plan else 0
+                plan.append([])
+            plan[-1].append(i)
+            leaves = max(ready_us[i], free)
+        return plan
+
     def end(plan):
         now = 0
         for bucket in plan:
@@ -69,4 +79,4 @@ def bucket_design(num_bytes, ready_us, start_us, bytes_per_us):
             now += start_us + sum(num_bytes[i] for i in bucket) / bytes_per_us
         return now
 
-    return min((cut(2**k) for k in range(10, 30)), key=end)
+    return min([grown(start_us), *(cut(2**k) for k in range(10, 30))], key=end)

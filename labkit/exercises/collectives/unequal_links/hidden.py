@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from labkit.checks.case import Case
+from labkit.checks.challenge import for_half_and_all
 from labkit.exercises.collectives.unequal_links.exercise import cluster_case
 from labkit.exercises.sums_over_ranks.hidden_two_levels import pars
 
@@ -12,12 +13,12 @@ Slow = list[tuple[int, int, float]]
 
 
 def cases(draw: random.Random) -> list[Case]:
-    return [
+    return for_half_and_all([
         _case("two nodes of three", 6, 3, []),
         _case("two nodes of four, one slow link both ways", 8, 4, _one(draw, 8, 4)),
         _case("two nodes of four, a slow link one way in each", 8, 4, [_one(draw, 4, 4)[0], _one(draw, 8, 4, 4)[0]]),
         _case("four nodes of two", 8, 2, []),
-    ]
+    ])  # fmt: skip
 
 
 def _one(draw: random.Random, num_ranks: int, per_node: int, first: int = 0) -> Slow:

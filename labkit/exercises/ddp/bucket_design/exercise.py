@@ -14,7 +14,7 @@ from labkit.checks.structure import Each, OneOf
 from labkit.checks.wire import Wire
 from labkit.exercises.ddp.bucket_design.driver import drive
 from labkit.exercises.ddp.models import MODELS, NETWORKS, Gradients
-from labkit.exercises.ddp.timing import Step, end_us, least_us, one_bucket, torchs
+from labkit.exercises.ddp.timing import Step, end_us, least_us, merged, one_bucket
 
 Plan = list[list[int]]
 
@@ -76,9 +76,9 @@ def exposed_ms(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return what one bucket, torch's default and the best known plan leave exposed."""
+    """Return what one bucket, MG-WFBP's plan and the best known one leave exposed."""
     step = asked(case)
-    ends = (end_us(step, one_bucket(step)), end_us(step, torchs(step)), least_us(step))
+    ends = (end_us(step, one_bucket(step)), end_us(step, merged(step)), least_us(step))
     return Pars(*(_exposed(step, end) for end in ends))
 
 
@@ -107,10 +107,12 @@ EXERCISE = declared(
         "When can the network start, and how much communication is left after backward? Large buckets spoil one of "
         "the two, small buckets the other.",
         "Go through the gradients in the order in which they are ready. A bucket that travels while backward computes "
-        "costs nothing. So let the current bucket grow as long as the network is busy, and keep the last one small. "
-        "(For the best known plan: the best end of the first n gradients follows from the best ends of fewer.)",
-        "order = sorted(range(len(ready_us)), key=lambda i: (ready_us[i], -i)). Try a list of byte limits, cut the "
-        "order at each, compute when the last bucket is through, and return the best plan.",
+        "costs nothing. So let the current bucket grow as long as the network is busy. Should it wait for one gradient "
+        "more? That costs time, and saves a start. Or count backwards: if the last bucket holds the last k gradients, "
+        "when should those before be through, and which k is best?",
+        "order = sorted(range(len(ready_us)), key=lambda i: (ready_us[i], -i)). best[n] = the end of the best plan of "
+        "the first n gradients, and that plan; it is the least of max(best[k], ready of gradient n - 1) + start_us + "
+        "bytes of order[k:n] / bytes_per_us, over all k < n.",
     ),
     mistakes=(
         Mistake(_FORM, "Return a list of buckets; a bucket is a list of indices into num_bytes."),
@@ -124,5 +126,5 @@ EXERCISE = declared(
                 "Buckets leave in the order of your list, and a bucket leaves when its last gradient is ready. Which "
                 "gradients are ready first? ready_us says so: they are those of the model's last layers."),
     ),
-    challenge=Challenge("ms exposed", exposed_ms, pars, plan="plan"),
+    challenge=Challenge("ms exposed", exposed_ms, pars, plan="plan", reference="MG-WFBP"),
 )  # fmt: skip

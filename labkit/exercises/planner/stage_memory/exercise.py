@@ -67,6 +67,10 @@ MISTAKES = (
             {"stages": _way(without="whole")}),
     Mistake("everything kept", "With plan.recompute a layer keeps its input alone: 2 bytes a number in place of 34.",
             {"stages": _way(without="again")}),
+    Mistake("again and not cut", "Tensor ranks share the layer that is computed again, too: divide its 34 bytes by "
+            "plan.tensor.", {"stages": _way(without="cut again")}),
+    Mistake("bytes taken for numbers", "34 and 2 are bytes already: do not multiply them by two bytes a number.",
+            {"stages": _way(on_top="bytes")}),
     Mistake("whole activations", "Tensor ranks share a layer's activations: divide by plan.tensor.",
             {"stages": _way(without="cut")}),
 )  # fmt: skip

@@ -27,6 +27,8 @@ changed("34 for each microbatch", "all microbatches again", (AGAIN, "(34 * in_fl
 changed("32 on top", "in place of its input", (AGAIN, "(32 if plan.recompute else 0)"))
 changed("inputs alone", "no layer again", (AGAIN, "0"))
 changed("recomputes nothing", "everything kept", ("(2 if plan.recompute else 34)", "34"), (AGAIN, "0"))
+changed("the layer again whole", "again and not cut", (AGAIN, "(34 * plan.tensor if plan.recompute else 0)"))
+changed("two bytes a number", "bytes taken for numbers", (NUMBERS, "2 * " + NUMBERS))
 changed("whole activations", "whole activations", (NUMBERS, "tokens * job.width"))
 WRONG.wrong("the fullest", "the fullest alone", """
 def stage_bytes(job, plan):
