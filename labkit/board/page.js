@@ -300,6 +300,11 @@ function drawHelp(section) {
   section.replaceChildren(element("h2", title), list);
 }
 
+function drawAside(aside) {
+  aside.hidden = document.querySelector("#poll").hidden && !document.querySelector("#ranked").children.length;
+  document.querySelector("main").classList.toggle("alone", aside.hidden);
+}
+
 function drawNames(details) {
   details.hidden = !instructors;
   if (!instructors) return;
@@ -335,10 +340,11 @@ const views = [
   ["#say", drawSay],
   ["#help", drawHelp],
   ["#lobby", drawLobby],
-  ["#lanes", drawLanes],
   ["#poll", drawPoll],
   ["#ranked", drawRanked],
+  ["aside", drawAside],
   ["#names", drawNames],
+  ["#lanes", drawLanes], // last, for they have the room that the others leave
 ];
 
 /** Draw everything, and return in words what could not be drawn: one view's error never takes another's. */
@@ -352,9 +358,6 @@ function draw() {
       console.error(error);
     }
   }
-  const aside = document.querySelector("aside");
-  aside.hidden = document.querySelector("#poll").hidden && !document.querySelector("#ranked").children.length;
-  document.querySelector("main").classList.toggle("alone", aside.hidden);
   return wrong.length ? ` Not drawn: ${wrong.join("; ")}.` : "";
 }
 
