@@ -65,8 +65,8 @@ function claim(live) {
 async function fit(live) {
   claim(live);
   const picture = live.parentElement;
-  picture.style.height = `${BOTTOM - picture.offsetTop}px`;
-  const { clientWidth: width, clientHeight: height } = picture;
+  const [width, height] = [picture.clientWidth, BOTTOM - picture.offsetTop];
+  picture.style.height = `${height}px`; // which the engine lets a fragment reach slowly
   if (!width) {
     // Not laid out yet; its slide may be on its way in.
     await drawn();
