@@ -66,7 +66,7 @@ async function fit(live) {
   claim(live);
   const picture = live.parentElement;
   const [width, height] = [picture.clientWidth, BOTTOM - picture.offsetTop];
-  picture.style.height = `${height}px`; // which the engine lets a fragment reach slowly
+  picture.style.height = `${height}px`;
   if (!width) {
     // Not laid out yet; its slide may be on its way in.
     await drawn();
