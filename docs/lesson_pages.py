@@ -33,7 +33,8 @@ def pages() -> dict[str, str]:
             if "image/png" in output.get("metadata", {}) and "text/html" not in output.data:
                 output.data["text/html"] = _picture(output)
         for name, output, runs in _live(source, notebook):
-            output.data["text/html"] = frames.frame(f"timelines/{name}", f"Timeline: {runs[0]['title']}", 420)
+            height = 420 if len(runs) == 1 else 860  # two runs fit themselves into the window that they find
+            output.data["text/html"] = frames.frame(f"timelines/{name}", f"Timeline: {runs[0]['title']}", height)
         found[f"lessons/{source.stem}.ipynb"] = as_text(notebook)
     return found
 

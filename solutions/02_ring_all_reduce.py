@@ -266,6 +266,29 @@ class Reduce:
     chunk: int
 
 
+# %% [markdown] tags=["slide-only"]
+# ## A chunk goes round twice
+#
+# 1. **reduce-scatter**: it collects, and what arrives is added
+# 2. **all-gather**: it is handed on, and what arrives replaces
+#
+# **To the room:** follow chunk 0. Where is it complete?
+#
+# <!-- notes: Play the figure step by step. N-1 steps each way, and in every step every link carries one chunk of B/N bytes. -->
+
+# %% [markdown] tags=["slide-only"]
+# ## Write down what happens, then run it
+#
+# ```python
+# Send(step=0, chunk=0, peer=1)
+# Recv(step=0, chunk=2, peer=2)
+# Reduce(step=0, chunk=2)
+# ```
+#
+# A plan can be printed, drawn, tested, and compared, before a process starts.
+#
+# <!-- notes: Describe, then run: schedules, buckets and gradings are plans too in this course. -->
+
 # %% [markdown]
 # ### Exercise [[ring_plan]]
 #
@@ -324,27 +347,14 @@ labkit.ring_player(ring_plan, num_ranks=4)
 # because everybody waits, directly or not, for what comes through it.
 
 # %% [markdown] tags=["slide-only"]
-# ## A chunk goes round twice
+# ## Send and receive in one batch
 #
-# 1. **reduce-scatter**: it collects, and what arrives is added
-# 2. **all-gather**: it is handed on, and what arrives replaces
+# | | `send`, then `recv` | `isend`, then `irecv` | one batch |
+# |---|---|---|---|
+# | gloo | hangs | works | works |
+# | NCCL | hangs | **may hang** | works |
 #
-# **To the room:** follow chunk 0. Where is it complete?
-#
-# <!-- notes: Play the figure step by step. N-1 steps each way, and in every step every link carries one chunk of B/N bytes. -->
-
-# %% [markdown] tags=["slide-only"]
-# ## Write down what happens, then run it
-#
-# ```python
-# Send(step=0, chunk=0, peer=1)
-# Recv(step=0, chunk=2, peer=2)
-# Reduce(step=0, chunk=2)
-# ```
-#
-# A plan can be printed, drawn, tested, and compared, before a process starts.
-#
-# <!-- notes: Describe, then run: schedules, buckets and gradings are plans too in this course. -->
+# <!-- notes: To the GPU a send is a kernel that waits for its partner. NCCL's user guide: operations that need each other belong in one group. Show the deadlock report. -->
 
 # %% [markdown]
 # ## 5 Run the plan
@@ -440,16 +450,6 @@ def run_plan(
 
 # %% tags=["check"]
 labkit.check("run_plan", run_plan)
-
-# %% [markdown] tags=["slide-only"]
-# ## Send and receive in one batch
-#
-# | | `send`, then `recv` | `isend`, then `irecv` | one batch |
-# |---|---|---|---|
-# | gloo | hangs | works | works |
-# | NCCL | hangs | **may hang** | works |
-#
-# <!-- notes: To the GPU a send is a kernel that waits for its partner. NCCL's user guide: operations that need each other belong in one group. Show the deadlock report. -->
 
 # %% [markdown]
 # ## 6 The ring adds up

@@ -72,7 +72,7 @@ function drawSay(say) {
   say.textContent = said.join(" ");
 }
 
-const ROOM = 100; // nicknames that stand on one screen at full size
+const FOOT = 60; // pixels
 
 /** Before the first check: how to join, as large as it fits, and who has. */
 function drawLobby(lobby) {
@@ -83,11 +83,13 @@ function drawLobby(lobby) {
   const code = element("code", link);
   code.style.setProperty("--letters", link.length);
   const came = element("div", undefined, "came");
-  const people = Object.keys(standing.learners);
-  came.style.fontSize = `${Math.min(1.5, 1.5 * Math.sqrt(ROOM / people.length))}rem`; // all of them on one screen
-  came.append(...people.map((name) => element("span", name)));
+  came.append(...Object.keys(standing.learners).map((name) => element("span", name)));
   const how = element("p", 'In any notebook: labkit.join_class("the link", "a nickname")');
   lobby.replaceChildren(code, how, came);
+  // All of them on one screen, above the line at its foot.
+  for (let size = 1.5; size > 0.6 && came.getBoundingClientRect().bottom > innerHeight - FOOT; size *= 0.93) {
+    came.style.fontSize = `${size}rem`;
+  }
 }
 
 /** Each learner stands in the lane of what they are on, and right in every lane that they have passed. */
@@ -300,6 +302,11 @@ function drawHelp(section) {
   section.replaceChildren(element("h2", title), list);
 }
 
+function drawAside(aside) {
+  aside.hidden = document.querySelector("#poll").hidden && !document.querySelector("#ranked").children.length;
+  document.querySelector("main").classList.toggle("alone", aside.hidden);
+}
+
 function drawNames(details) {
   details.hidden = !instructors;
   if (!instructors) return;
@@ -335,10 +342,11 @@ const views = [
   ["#say", drawSay],
   ["#help", drawHelp],
   ["#lobby", drawLobby],
-  ["#lanes", drawLanes],
   ["#poll", drawPoll],
   ["#ranked", drawRanked],
+  ["aside", drawAside],
   ["#names", drawNames],
+  ["#lanes", drawLanes], // last, for they have the room that the others leave
 ];
 
 /** Draw everything, and return in words what could not be drawn: one view's error never takes another's. */
@@ -352,9 +360,6 @@ function draw() {
       console.error(error);
     }
   }
-  const aside = document.querySelector("aside");
-  aside.hidden = document.querySelector("#poll").hidden && !document.querySelector("#ranked").children.length;
-  document.querySelector("main").classList.toggle("alone", aside.hidden);
   return wrong.length ? ` Not drawn: ${wrong.join("; ")}.` : "";
 }
 

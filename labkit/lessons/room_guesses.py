@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -14,7 +15,8 @@ from typing import Any
 from labkit.errors import ConfigError
 
 MOST_BARS = 12
-_WIDTH, _HEIGHT, _STEP = 720, 110, 60
+_WIDTH, _HEIGHT, _STEP = 720, 120, 60
+_FLOOR, _TALL = 96, 56
 
 
 def guesses_on(board: Path) -> dict[str, list[Any]]:
@@ -41,43 +43,58 @@ def guesses_on(board: Path) -> dict[str, list[Any]]:
 
 
 def histogram(guesses: Sequence[Any], result: Any) -> str:
-    """Return the guesses as an SVG of at most 12 bars; the one that holds what came out is marked.
+    """Return the guesses as an SVG of at most 12 bars, with a line where what came out falls.
 
     Args:
         guesses: Numbers, words or flags; as what came out where that is a number.
         result: What came out.
     """
+    told = str(result)
     if isinstance(result, int | float) and not isinstance(result, bool):
         numbers = [float(each) for each in guesses if isinstance(each, int | float) and not isinstance(each, bool)]
-        bars, at = _bins(numbers, float(result))
+        bars, at = _bars(numbers, float(result))
+        told = f"{result:.3g}"
     else:
-        counts = Counter(map(str, guesses)).most_common(MOST_BARS)
-        bars, at = counts, next((k for k, (word, _) in enumerate(counts) if word == str(result)), -1)
+        bars = Counter(map(str, guesses)).most_common(MOST_BARS)
+        at = next((k + 0.5 for k, (word, _) in enumerate(bars) if word == told), -1.0)
     most = max((count for _, count in bars), default=1)
     left = (_WIDTH - _STEP * len(bars)) / 2
     drawn = []
     for k, (label, count) in enumerate(bars):
-        tall = 62 * count / most
+        tall = _TALL * count / most
         x = left + _STEP * k
-        rect = f'<rect x="{x + 4:g}" y="{80 - tall:.1f}" width="{_STEP - 8}" height="{max(tall, 1):.1f}"/>'
-        number = f'<text x="{x + _STEP / 2:g}" y="{75 - tall:.1f}">{count or ""}</text>'
-        kind = ' class="came-out"' if k == at else ""
-        drawn.append(f'<g{kind}>{rect}{number}<text x="{x + _STEP / 2:g}" y="98">{escape(label)}</text></g>')
+        rect = f'<rect x="{x + 4:g}" y="{_FLOOR - tall:.1f}" width="{_STEP - 8}" height="{max(tall, 1):.1f}"/>'
+        number = f'<text x="{x + _STEP / 2:g}" y="{_FLOOR - 5 - tall:.1f}">{count or ""}</text>'
+        drawn.append(f'<g>{rect}{number}<text x="{x + _STEP / 2:g}" y="{_HEIGHT - 6}">{escape(label)}</text></g>')
+    if at >= 0:
+        x = left + _STEP * at
+        drawn.append(
+            f'<path class="out" d="M{x:g} 20V{_FLOOR}"/><text class="out" x="{x:g}" y="15">{escape(told)}</text>'
+        )
     said = f"{len(guesses)} guesses of the room" if len(guesses) != 1 else "1 guess of the room"
     box = f'class="guesses" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}"'
     return f"<svg {box}>{''.join(drawn)}</svg>"
 
 
-def _bins(numbers: Sequence[float], result: float) -> tuple[list[tuple[str, int]], int]:
-    """Return label and count of each bar, and which holds the result; a logarithmic axis beyond two decades."""
+def _bars(numbers: Sequence[float], result: float) -> tuple[list[tuple[str, int]], float]:
+    """Return label and count of each bar, and where the result falls, in bars from the left: 2.0 is behind the second.
+
+    Each number has its bar where there are few; else bars are equally wide, on a logarithmic axis beyond two decades.
+    """
+    counts = sorted(Counter(numbers).items())
+    if len(counts) <= MOST_BARS:
+        values = [value for value, _ in counts]
+        at = bisect_left(values, result)
+        exact = at < len(values) and values[at] == result
+        return [(f"{value:.4g}", count) for value, count in counts], at + (0.5 if exact else 0.0)
     low, high = min([*numbers, result]), max([*numbers, result])
     spread = low > 0 and high / low > 100
     to = math.log10 if spread else float
-    width = (to(high) - to(low)) / MOST_BARS or 1.0
+    width = (to(high) - to(low)) / MOST_BARS
 
-    def place(value: float) -> int:
-        return min(MOST_BARS - 1, int((to(value) - to(low)) / width))
+    def place(value: float) -> float:
+        return (to(value) - to(low)) / width
 
-    counts = Counter(map(place, numbers))
-    begins = [to(low) + width * k for k in range(1 + place(high))]
-    return [(f"{10**each if spread else each:.3g}", counts[k]) for k, each in enumerate(begins)], place(result)
+    held = Counter(min(MOST_BARS - 1, int(place(number))) for number in numbers)
+    begins = [to(low) + width * k for k in range(MOST_BARS)]
+    return [(f"{10**each if spread else each:.3g}", held[k]) for k, each in enumerate(begins)], place(result)

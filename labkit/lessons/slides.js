@@ -50,11 +50,23 @@ async function shrink(live, isStory, { width, height }, scale) {
   return to;
 }
 
+/** Let a slide be titled by what its explorer shows, as that is computed now; one with a question keeps its topic. */
+function claim(live) {
+  const section = live.closest("section");
+  const [says, heading] = [live.querySelector(".lk header > :first-child"), section.querySelector("h3")];
+  if (!says || !heading || section.querySelector(".asked") || "claimed" in section.dataset) return;
+  section.dataset.claimed = "";
+  const follow = () => (heading.textContent = says.textContent);
+  follow();
+  new MutationObserver(follow).observe(says, { childList: true, characterData: true, subtree: true });
+}
+
 /** Lay a live figure out so narrow that, enlarged, its smallest letters can be read from the last row. */
 async function fit(live) {
+  claim(live);
   const picture = live.parentElement;
-  picture.style.height = `${BOTTOM - picture.offsetTop}px`;
-  const { clientWidth: width, clientHeight: height } = picture;
+  const [width, height] = [picture.clientWidth, BOTTOM - picture.offsetTop];
+  picture.style.height = `${height}px`;
   if (!width) {
     // Not laid out yet; its slide may be on its way in.
     await drawn();

@@ -16,6 +16,12 @@ from tests.sampling import one_in
 pytestmark = pytest.mark.browser
 GUESSES = [2.3, 1, 2, 4, 8, 10.5, "twice", 7, 3, True, 5, 6, "half", 9, 11, "twice", 12, 13.25, 100, -1, 1e308, -1e308]
 
+OUT_OF_LANES = """() => [...document.querySelectorAll(".lane")].flatMap((lane) => {
+  const { top, bottom } = lane.getBoundingClientRect();
+  const dots = [...lane.querySelectorAll("circle")].map((each) => each.getBoundingClientRect());
+  return dots.filter((dot) => dot.top < top || dot.bottom > bottom).map((dot) => dot.bottom - bottom);
+})"""
+
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
@@ -145,5 +151,9 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     line = float(page.get_attribute("#poll line", "x1"))
     assert float(bars.nth(2).get_attribute("x")) < line < float(bars.nth(3).get_attribute("x")) + 1
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    page.close()
+    page = opened(board, browser, wrong)  # who wants help and the names take room from the lanes
+    expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(60, timeout=60_000)
+    assert page.evaluate(OUT_OF_LANES) == []
     page.close()
     assert not wrong

@@ -40,7 +40,9 @@ REACH = """() => {
   const inked = [...slide.querySelectorAll(".picture :is(canvas, img, rect, path, circle, text, p, button)")];
   const ink = inked.filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect());
   const drawn = Math.max(0, ...ink.map((each) => each.bottom - frame.top)) / scale;
-  return {drawn: slide.matches(".figure") ? drawn : slide.clientHeight,
+  const says = slide.querySelector(".asked") ? null : slide.querySelector(".lk header > :first-child");
+  const titled = !says || says.textContent === slide.querySelector("h3").textContent;
+  return {titled, drawn: slide.matches(".figure") ? drawn : slide.clientHeight,
     letters: Math.min(...letters.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
     spilt: Boolean(past || (figure && figure.height < 60)), prose: slide.matches(".prose, .exercise"),
     least: Math.min(...texts.map((each) => parseFloat(getComputedStyle(each).fontSize))),
@@ -93,7 +95,7 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened
         if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"] or reach["spilt"]:
             too_large.append((number + 1, reach))
         empty = reach["drawn"] < 0.6 * HEIGHT or (reach["prose"] and reach["down"] < 0.6 * HEIGHT)
-        if empty or reach["least"] < 20 or (reach["letters"] or 20) < 20:
+        if empty or not reach["titled"] or reach["least"] < 20 or (reach["letters"] or 20) < 20:
             poor.append((number + 1, reach))
     assert not too_large and not poor
     assert all(url.startswith(("file:", "data:", "blob:")) for url in opened.asked)

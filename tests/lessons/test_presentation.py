@@ -47,6 +47,19 @@ def test_pictures_are_slides_and_checks_and_answers_are_not(ring: tuple[Lesson, 
     assert "passed, all" not in text and "BEGIN SOLUTION" not in text
 
 
+def test_what_an_exercise_needs_stands_before_it(ring: tuple[Lesson, list[Slide]]) -> None:
+    texts = [slide.body for slide in ring[1]]
+    order = (
+        "## A chunk goes round twice",
+        "## Write down what happens",
+        "2.3 The ring",
+        "## Send and receive",
+        "2.4 Run",
+    )
+    places = [next(at for at, text in enumerate(texts) if words in text) for words in order]
+    assert places == sorted(places)
+
+
 def test_a_picture_that_is_too_fine_for_a_room_is_no_slide(ring: tuple[Lesson, list[Slide]]) -> None:
     lesson, slides = ring
     notebook = shown_notebook(lesson, SOLUTIONS / "02_ring_all_reduce.ipynb")

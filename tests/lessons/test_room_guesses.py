@@ -29,21 +29,30 @@ labkit.reveal("faster", 3.5, figure)
 """
 
 
-def counts_of(svg: str) -> tuple[list[int], int]:
-    """Return how many guesses each bar holds, and which bar is marked."""
-    bars = re.findall(r"<g( class=\"came-out\")?>.*?<text[^>]*>(\d*)</text>", svg)
-    return [int(count or 0) for _, count in bars], next(k for k, (marked, _) in enumerate(bars) if marked)
+def counts_of(svg: str) -> tuple[list[int], float]:
+    """Return how many guesses each bar holds, and at which of them the line of what came out stands."""
+    bars = re.findall(r"<g><rect x=\"([\d.]+)\".*?<text[^>]*>(\d*)</text>", svg)
+    (line,) = re.findall(r"<path class=\"out\" d=\"M([\d.]+) ", svg)
+    return [int(count or 0) for _, count in bars], (float(line) - float(bars[0][0]) + 4) / 60
 
 
 @pytest.mark.parametrize(
-    ("guesses", "result", "marked"),
-    [([1, 2, 2.5, 8], 3.5, 4), ([0.01, 1, 100, 2], 100.0, 11), ([5, 5], 5, 0), (["two", "one", "two"], "one", 1)],
+    ("guesses", "result", "place"),
+    [
+        ([1, 2, 2.5, 8, 8.0], 3.5, 3),
+        ([0.01, 1, 100, 2], 100.0, 3.5),
+        ([5, 5], 5, 0.5),
+        ([5], 9, 1),
+        (["two", "one", "two"], "one", 1.5),
+        ([*range(24)], 12, 12 * 12 / 23),
+        ([10**k for k in range(13)], 1e12, 12),
+    ],
 )
 def test_every_guess_is_in_a_bar_and_what_came_out_is_marked(
-    guesses: list[object], result: object, marked: int
+    guesses: list[object], result: object, place: float
 ) -> None:
     counts, at = counts_of(histogram(guesses, result))
-    assert sum(counts) == len(guesses) and at == marked and len(counts) <= 12
+    assert sum(counts) == len(guesses) and at == pytest.approx(place, abs=0.01) and len(counts) <= 12
 
 
 def test_a_deck_shows_the_boards_guesses_beside_what_came_out(tmp_path: Path) -> None:
