@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from labkit.commands import auditing, authoring, learning, planning, teaching
+from labkit.commands import auditing, authoring, learning, mistakes, planning, teaching
 from labkit.errors import LabkitError
 
 _INTERRUPTED = 130
@@ -129,6 +129,7 @@ for _each in (learning, auditing, planning, teaching, authoring):
         )  # typed all the same, it says what it is part of
     app.add_typer(_each.app)
 if _teaches():
+    app.add_typer(mistakes.app, name="mistake", rich_help_panel="Teach")
     app.add_typer(import_module("labkit.grading.book.mark_commands").app, name="gradebook", rich_help_panel="Teach")
     app.add_typer(import_module("labkit.grading.book.roster_commands").app, name="roster", rich_help_panel="Teach")
 

@@ -64,7 +64,7 @@ class RunCase:
         verdict = judge(exercise, case, self.got, self.wire)
         first_look = None if verdict.passed else find_first_look(self.timeline, self.number, verdict, self.got)
         on_gpus = self.on_gpus if verdict.passed and not exercise.order_given else ""
-        return CaseOutcome(case, verdict, self.printed, first_look, self.got, on_gpus)
+        return CaseOutcome(case, verdict, self.printed, first_look, self.got, on_gpus, self.wire)
 
 
 @dataclass(frozen=True)

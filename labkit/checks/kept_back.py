@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 HIDDEN, WRONG = "hidden.py", "wrong.py"
+MISTAKES = "mistakes.json"
+"""What a class has named (class_mistakes.py): learners get it, and no mark depends on it."""
 
 
 def is_kept_back(name: str) -> bool:

@@ -11,12 +11,13 @@ from typing import Any
 from labkit.board.reporting import report
 from labkit.checks.case import Case
 from labkit.checks.challenge import plans_of
+from labkit.checks.class_mistakes import with_class_hint
 from labkit.checks.drive import Place, run_visible
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, explained, hint_across
 from labkit.checks.par import beside, bounds, is_bound
 from labkit.checks.printed import lines as printed_lines
-from labkit.checks.rooms import exercises, find, lesson_of
+from labkit.checks.rooms import exercises, find, folder_of, lesson_of
 from labkit.checks.sweep import named as sweep_case
 from labkit.checks.sweep import run_sweep
 from labkit.checks.verdict import Verdict
@@ -193,6 +194,10 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: 
         outcomes = run_visible(exercise, named, cases, device=device)
     except LabkitError as error:
         return CheckResult(exercise.id, problem=f"The ranks could not be started: {error}")
+    try:
+        outcomes = with_class_hint(exercise, outcomes, folder_of(exercise.id))
+    except ConfigError as error:
+        return CheckResult(exercise.id, problem=_sentence(str(error)))
     if device != "cpu":
         return CheckResult(exercise.id, tuple(outcomes), shown=explained(exercise, outcomes), left_out=left_out)
     if exercise.sweep is not None:

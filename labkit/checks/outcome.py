@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from labkit.checks.case import Case, Got
 from labkit.checks.exercise import Exercise
 from labkit.checks.first_look import FirstLook
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
+from labkit.checks.wire import Wire
 from labkit.words import join
 
 
@@ -23,6 +24,7 @@ class CaseOutcome:
         first_look: Of a failed case, the event to look at first, where its run has one.
         got: What it brought; None where it was not run.
         on_gpus: What would become of it on GPUs although it is right on the CPU, or "".
+        wire: What passed on the wire.
     """
 
     case: Case
@@ -31,6 +33,7 @@ class CaseOutcome:
     first_look: FirstLook | None = None
     got: Got | None = None
     on_gpus: str = ""
+    wire: Wire = field(default_factory=Wire)
 
     @property
     def passed(self) -> bool:

@@ -69,6 +69,20 @@ def lesson_of(exercise_id: str) -> str:
     raise ConfigError(f"there is no exercise {exercise_id!r}; {hint}")
 
 
+def folder_of(exercise_id: str) -> Path:
+    """Return the folder of labkit's exercise of this slug.
+
+    Raises:
+        ConfigError: If there is none; the message names what comes near.
+    """
+    lesson = lesson_of(exercise_id)
+    return next(
+        path.parent
+        for folder in map(Path, import_module(LABKIT).__path__)
+        for path in folder.glob(f"{lesson}/{exercise_id}/exercise.py")
+    )
+
+
 def lessons(package: str = LABKIT) -> list[str]:
     """Return the slugs of the lessons that have exercises, sorted."""
     return sorted({lesson for lesson, _ in _rooms(package)})

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from labkit.checks.kept_back import HIDDEN, WRONG
+from labkit.checks.kept_back import HIDDEN, MISTAKES, WRONG
 from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
 from labkit.grading.guesses import revealed
@@ -156,7 +156,7 @@ class Course:
 
 
 def _judges(path: Path) -> bool:
-    return path.suffix in _JUDGES and path.name != WRONG
+    return path.suffix in _JUDGES and path.name not in (MISTAKES, WRONG)
 
 
 def find_course(lesson: str, course: str | Path | None = None, handed_in: Iterable[Path] = ()) -> Course:

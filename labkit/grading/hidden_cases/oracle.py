@@ -44,6 +44,17 @@ class Judged:
     mistake: str = ""
 
 
+@dataclass(frozen=True)
+class Left:
+    """What a visible case says of an answer, and what the answer left behind in it (labkit.checks.fingerprint)."""
+
+    passed: bool
+    hint: str
+    mistake: str
+    told: str
+    sums: Sequence[Sequence[float]]
+
+
 class Oracle:
     """Asks the oracle process; start it once and use it for many submissions.
 
@@ -102,7 +113,14 @@ class Oracle:
     def cases(self, exercise_id: str, secret: int) -> list[HiddenCase]:
         """Return the hidden cases of an exercise that follow from a submission's secret."""
         self._asked = (exercise_id, secret)
-        header, payload = self._ask({"op": "cases", "exercise": exercise_id, "secret": secret})
+        return self._cases({"op": "cases", "exercise": exercise_id, "secret": secret})
+
+    def visible_cases(self, exercise_id: str) -> list[HiddenCase]:
+        """Return the cases that learners see of an exercise."""
+        return self._cases({"op": "visible", "exercise": exercise_id})
+
+    def _cases(self, request: Mapping[str, Any]) -> list[HiddenCase]:
+        header, payload = self._ask(request)
         cases, start = [], 0
         for index, about in enumerate(header["cases"]):
             inputs = []
@@ -121,16 +139,7 @@ class Oracle:
         wire: Wire,
     ) -> Judged:
         """Return the verdict on what a case brought: one encoded result a rank, or a failure's fields."""
-        request = {
-            "op": "judge",
-            "exercise": exercise_id,
-            "case": case.index,
-            "failure": dict(failure) if failure is not None else None,
-            "sizes": [len(result) for result in results],
-            "messages": [list(asdict(message).values()) for message in wire.messages],
-            "collectives": [list(asdict(call).values()) for call in wire.collectives],
-            "problems": [list(asdict(problem).values()) for problem in wire.problems],
-        }
+        request = _brought("judge", exercise_id, case, results, failure, wire)
         try:
             header, _ = self._ask(request, b"".join(results))
         except (LessonError, EnvironmentProblem) as error:
@@ -144,6 +153,15 @@ class Oracle:
                 False, "What came back could not be compared with anything: is it of the asked type and size?"
             )
         return Judged(**header)
+
+    def left_behind(self, exercise_id: str, case: HiddenCase, results: Sequence[bytes], wire: Wire) -> Left:
+        """Return what an answer left behind in a visible case.
+
+        Raises:
+            LessonError: If what came back cannot be read or judged.
+        """
+        header, _ = self._ask(_brought("left", exercise_id, case, results, None, wire), b"".join(results))
+        return Left(**header)
 
     def close(self) -> None:
         """End the oracle process."""
@@ -175,3 +193,24 @@ class Oracle:
         if "error" in frame.header:
             raise LessonError(f"the lesson's own checks failed: {frame.header['error']}\n{frame.header['traceback']}")
         return frame.header, bytes(frame.payload)
+
+
+def _brought(
+    op: str,
+    exercise_id: str,
+    case: HiddenCase,
+    results: Sequence[bytes],
+    failure: Mapping[str, Any] | None,
+    wire: Wire,
+) -> dict[str, Any]:
+    """Return a request about what a case brought; the results follow it."""
+    return {
+        "op": op,
+        "exercise": exercise_id,
+        "case": case.index,
+        "failure": dict(failure) if failure is not None else None,
+        "sizes": [len(result) for result in results],
+        "messages": [list(asdict(message).values()) for message in wire.messages],
+        "collectives": [list(asdict(call).values()) for call in wire.collectives],
+        "problems": [list(asdict(problem).values()) for problem in wire.problems],
+    }

@@ -21,6 +21,7 @@ import torch
 from labkit.checks import wire_format
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
+from labkit.checks.fingerprint import case_print
 from labkit.checks.hidden import hidden_cases
 from labkit.checks.rooms import LABKIT, exercises, own_package
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem
@@ -50,9 +51,16 @@ class Oracle:
 
     def cases(self, exercise_id: str, secret: int) -> tuple[list[dict[str, Any]], bytes]:
         """Return what may be told of an exercise's cases, and the inputs of all their ranks."""
-        self._cases[exercise_id] = hidden_cases(self._package, self._lesson, exercise_id, secret)
+        return self._told(exercise_id, hidden_cases(self._package, self._lesson, exercise_id, secret))
+
+    def visible(self, exercise_id: str) -> tuple[list[dict[str, Any]], bytes]:
+        """Return the same of the cases that learners see."""
+        return self._told(exercise_id, list(self.exercises[exercise_id].visible))
+
+    def _told(self, exercise_id: str, cases: list[Case]) -> tuple[list[dict[str, Any]], bytes]:
+        self._cases[exercise_id] = cases
         about, blobs = [], []
-        for case in self._cases[exercise_id]:
+        for case in cases:
             inputs = [wire_format.encode(values) for values in case.inputs]
             about.append({"name": case.name, "world_size": case.world_size, "sizes": [len(blob) for blob in inputs]})
             blobs += inputs
@@ -60,16 +68,29 @@ class Oracle:
 
     def judge(self, header: Mapping[str, Any], payload: memoryview) -> dict[str, Any]:
         """Return the verdict on what one case brought."""
+        exercise, case, got, wire = self._brought(header, payload)
+        verdict = judge(exercise, case, got, wire)
+        message = without_expected(verdict.message)
+        return {"passed": verdict.passed, "message": message, "hint": verdict.hint, "mistake": verdict.mistake}
+
+    def left_behind(self, header: Mapping[str, Any], payload: memoryview) -> dict[str, Any]:
+        """Return the verdict on a visible case, and what was left behind in it."""
+        exercise, case, got, wire = self._brought(header, payload)
+        verdict = judge(exercise, case, got, wire)
+        if isinstance(got, Failure):
+            raise wire_format.WireFormatError(got.message)
+        left = case_print(got, wire)
+        about = {"passed": verdict.passed, "hint": verdict.hint, "mistake": verdict.mistake}
+        return {**about, "told": left.told, "sums": left.sums}
+
+    def _brought(self, header: Mapping[str, Any], payload: memoryview) -> tuple[Exercise, Case, Got, Wire]:
         exercise = self.exercises[header["exercise"]]
-        case = self._cases[exercise.id][header["case"]]
         wire = Wire(
             tuple(Message(*entry) for entry in header["messages"]),
             tuple(CollectiveCall(*entry) for entry in header["collectives"]),
             tuple(WireProblem(*entry) for entry in header["problems"]),
         )
-        verdict = judge(exercise, case, self._got(header, payload), wire)
-        message = without_expected(verdict.message)
-        return {"passed": verdict.passed, "message": message, "hint": verdict.hint, "mistake": verdict.mistake}
+        return exercise, self._cases[exercise.id][header["case"]], self._got(header, payload), wire
 
     def _got(self, header: Mapping[str, Any], payload: memoryview) -> Got:
         if header["failure"] is not None:
@@ -109,6 +130,13 @@ def serve(sock: socket.socket) -> None:
                 assert oracle is not None
                 about, payload = oracle.cases(request["exercise"], request["secret"])
                 answer = {"cases": about}
+            elif request["op"] == "visible":
+                assert oracle is not None
+                about, payload = oracle.visible(request["exercise"])
+                answer = {"cases": about}
+            elif request["op"] == "left":
+                assert oracle is not None
+                answer = oracle.left_behind(request, memoryview(frame.payload))
             else:
                 assert oracle is not None
                 answer = oracle.judge(request, memoryview(frame.payload))
