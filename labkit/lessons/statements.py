@@ -19,6 +19,8 @@ FUTURE = "<__future__>"
 """What an import from the future makes: a kernel that has run it compiles every later cell so."""
 _MOST_WORK = 1 << 22
 """Characters times lines of cells that are no Python by themselves; what is beyond counts as unreadable."""
+_MOST_CHARACTERS, _MOST_STATEMENTS = 1 << 20, 10_000
+"""Of a submission's cells together; a tree takes hundreds of bytes a character, and cells beyond count as unreadable."""
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _INNER = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _IMPORTS = (ast.Import, ast.ImportFrom)
@@ -125,6 +127,7 @@ class Code:
     def __init__(self, cells: Iterable[SubmittedCell], longest: int) -> None:
         self.cells = tuple(cells)
         self._longest, self._work = longest, 0
+        self._characters, self._statements_left = _MOST_CHARACTERS, _MOST_STATEMENTS
         self._read = {cell.position: self._statements(cell) for cell in self.cells}
 
     def of(self, cell: SubmittedCell) -> tuple[Statement, ...]:
@@ -184,7 +187,8 @@ class Code:
         return found
 
     def _statements(self, cell: SubmittedCell) -> tuple[Statement, ...]:
-        if len(cell.source) > self._longest:
+        self._characters -= len(cell.source)
+        if len(cell.source) > self._longest or self._characters < 0:
             return ()
         source = cell.source
         if (written := module_written(source)) is not None:
@@ -196,6 +200,9 @@ class Code:
             tree = parsed(source)
         lines = source.splitlines(keepends=True)
         body = tree.body if tree else []
+        self._statements_left -= len(body)
+        if self._statements_left < 0:
+            return ()
         return tuple(
             Statement(cell.position, place, _lines_of(statement, lines), statement)
             for place, statement in enumerate(body)
