@@ -20,7 +20,7 @@ FUTURE = "<__future__>"
 _MOST_WORK = 1 << 22
 """Characters times lines of cells that are no Python by themselves; what is beyond counts as unreadable."""
 _MOST_CHARACTERS, _MOST_STATEMENTS = 1 << 20, 10_000
-"""Of a submission's cells together; a tree takes hundreds of bytes a character, and cells beyond count as unreadable."""
+"""Of a submission's cells together; a tree takes hundreds of bytes a character. Cells beyond count as unreadable."""
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _INNER = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _IMPORTS = (ast.Import, ast.ImportFrom)
