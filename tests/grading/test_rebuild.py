@@ -232,7 +232,7 @@ def test_a_file_of_millions_of_statements_is_read_in_bounds_and_its_marked_cells
     content["cells"] = [*long, *content["cells"]]
     code = Code(read_cells(json.dumps(content).encode(), Limits()).cells, Limits().cell_source_bytes)
     assert len(list(code.all())) == 10_000
-    large = [code_cell(f"large-{number}", "a = [" + "1," * 50_000 + "]", []) for number in range(12)]
+    large = [code_cell(f"large-{number}", f"a = '{'x' * 100_000}'", []) for number in range(12)]
     content["cells"] = [*large, *content["cells"]]
     rebuilt = rebuild(read_cells(json.dumps(content).encode(), Limits()).cells, notebook())
     assert rebuilt.unchanged == () and rebuilt.lost == {}
