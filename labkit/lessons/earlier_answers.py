@@ -17,8 +17,9 @@ from labkit.lessons.cuts import without_markers
 from labkit.lessons.found_answers import Asked, take
 from labkit.lessons.lending import packs_in, source_with
 from labkit.lessons.manifest import Exercise, Manifest, from_metadata
-from labkit.lessons.needed_code import Code, Statement, names_made, needed, reached
+from labkit.lessons.needed_code import names_made, needed, reached
 from labkit.lessons.source import load
+from labkit.lessons.statements import Code, Statement
 from labkit.lessons.submitted_cell import SubmittedCell
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.lessons.needed_code import Code, Statement
+from labkit.lessons.statements import Code, Statement
 from labkit.lessons.submitted_cell import SubmittedCell
 
 

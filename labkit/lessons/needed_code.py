@@ -1,4 +1,4 @@
-"""What an answer needs beyond its own cell: the statements that make the names it uses, read from the syntax tree.
+"""What an answer needs beyond its own cell: the statements that make the names it uses.
 
 Learners put a helper, a constant or an import into a cell of its own, and their kernel knows it. Such statements are
 taken along; the rest of their cells is not.
@@ -6,218 +6,9 @@ taken along; the rest of their cells is not.
 
 from __future__ import annotations
 
-import ast
-import builtins
-import symtable
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from labkit.cells import as_python, module_run, module_written
-from labkit.lessons.code import is_gap
-from labkit.lessons.names_put import COMPUTED, modules_put, names_put, text_run
-from labkit.lessons.submitted_cell import SubmittedCell
-
-_THERE = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "display", "get_ipython"}
-FUTURE = "<__future__>"
-"""What an import from the future makes: a kernel that has run it compiles every later cell so."""
-_MOST_WORK = 1 << 22
-"""Characters times lines of cells that are no Python by themselves; what is beyond counts as unreadable."""
-_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_INNER = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_IMPORTS = (ast.Import, ast.ImportFrom)
-_FILLS = frozenset({"add", "append", "appendleft", "extend", "insert", "register", "setdefault", "update"})
-"""Methods that fill a table or a list: called in a cell of its own, they make it what an answer uses."""
-
-
-@dataclass(frozen=True, eq=False)
-class Statement:
-    """A statement at the top of a cell.
-
-    Attributes:
-        position: The cell's place in the file.
-        place: Its own place in the cell.
-        text: Its lines.
-        tree: Its syntax.
-    """
-
-    position: int
-    place: int
-    text: str
-    tree: ast.stmt
-
-    @cached_property
-    def binds(self) -> frozenset[str]:
-        """The names it makes."""
-        return frozenset(_bound(self.tree))
-
-    @cached_property
-    def changes(self) -> frozenset[str]:
-        """The names whose value it changes: ``table[1] = 2``, ``table.append(3)``."""
-        return frozenset(name for name, _ in _changed(self.tree))
-
-    @cached_property
-    def fills(self) -> frozenset[str]:
-        """The names whose value it changes wherever it stands: it sets a part of it, or puts something in."""
-        return frozenset(name for name, method in _changed(self.tree) if method in {"", *_FILLS})
-
-    @cached_property
-    def fills_when_called(self) -> frozenset[str]:
-        """The names whose value a function of it changes: ``def register(f): TABLE[f.__name__] = f``."""
-        inside = (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
-        return frozenset(name for each in inside for part in each.body for name, _ in _changed(part)) & self.uses
-
-    @cached_property
-    def sets_when_called(self) -> frozenset[str]:
-        """The names that a function of it makes in the notebook: ``def begin(): global N; N = 2``."""
-        inside = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.Lambda)]
-        parts = [part for each in inside for part in ast.walk(each)]
-        made = {name for each in parts if isinstance(each, ast.Global) for name in each.names}
-        return frozenset(made | {name for each in parts for name in names_put(each)} - {COMPUTED})
-
-    @cached_property
-    def writes_module(self) -> bool:
-        """Whether it writes a module beside the notebook."""
-        return any(True for node in _outer(self.tree) for _ in modules_put(node))
-
-    @cached_property
-    def is_computed(self) -> bool:
-        """Whether it makes names or modules that only the running notebook knows: ``exec(text)``."""
-        return any(COMPUTED in (*names_put(node), *modules_put(node)) for node in ast.walk(self.tree))
-
-    @cached_property
-    def calls(self) -> frozenset[str]:
-        """The functions that it is decorated with or calls by name: ``@register``, ``register(f)``."""
-        called = list(getattr(self.tree, "decorator_list", []))
-        if isinstance(self.tree, ast.Expr) and isinstance(self.tree.value, ast.Call):
-            called.append(self.tree.value)
-        functions = (each.func if isinstance(each, ast.Call) else each for each in called)
-        return frozenset(each.id for each in functions if isinstance(each, ast.Name))
-
-    @cached_property
-    def uses(self) -> frozenset[str]:
-        """The names it takes from the notebook, and the modules it imports, as ``module_name``."""
-        run = [text for node in _outer(self.tree) if (text := text_run(node))]
-        used = {name for text in (self.text, *run) for name in globals_of(text)}
-        return frozenset(used) | {module_name(each) for each in (*_imported(self.tree), *_run_by(self.tree))}
-
-    @cached_property
-    def is_gap(self) -> bool:
-        """Whether it still raises what the notebook raises in an answer's place."""
-        return any(map(is_gap, ast.walk(self.tree)))
-
-    @property
-    def is_import(self) -> bool:
-        """Whether it imports."""
-        return isinstance(self.tree, _IMPORTS)
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Its place in the file."""
-        return (self.position, self.place)
-
-
-class Code:
-    """A submission's code cells, each read once; `of` gives a cell's statements.
-
-    Args:
-        cells: Its code cells.
-        longest: A longer cell is not read.
-    """
-
-    def __init__(self, cells: Iterable[SubmittedCell], longest: int) -> None:
-        self.cells = tuple(cells)
-        self._longest, self._work = longest, 0
-        self._read = {cell.position: self._statements(cell) for cell in self.cells}
-
-    def of(self, cell: SubmittedCell) -> tuple[Statement, ...]:
-        """Return a cell's statements; () where it is no Python."""
-        return self._read[cell.position]
-
-    def at(self, position: int) -> SubmittedCell:
-        """Return the cell at a place of the file."""
-        return next(cell for cell in self.cells if cell.position == position)
-
-    def all(self) -> Iterator[Statement]:
-        """Yield the statements of all cells, in their order."""
-        for cell in self.cells:
-            yield from self._read[cell.position]
-
-    def _statements(self, cell: SubmittedCell) -> tuple[Statement, ...]:
-        if len(cell.source) > self._longest:
-            return ()
-        source = cell.source
-        if (written := module_written(source)) is not None:
-            return (_WrittenModule.made(cell.position, *written),)
-        tree = _parsed(source)
-        if tree is None:
-            self._work += len(source) * (source.count("\n") + 1)
-            source = as_python(source) if self._work <= _MOST_WORK else source
-            tree = _parsed(source)
-        lines = source.splitlines(keepends=True)
-        body = tree.body if tree else []
-        return tuple(
-            Statement(cell.position, place, _lines_of(statement, lines), statement)
-            for place, statement in enumerate(body)
-        )
-
-
-class _WrittenModule(Statement):
-    """A cell of ``%%writefile name.py``: what imports that module needs it."""
-
-    @classmethod
-    def made(cls, position: int, file: str, body: str) -> _WrittenModule:
-        text = f"get_ipython().run_cell_magic('writefile', {file!r}, {body!r})\n"
-        made = cls(position, 0, text, ast.parse(text).body[0])
-        inside = {
-            module_name(each) for node in ast.walk(_parsed(body) or ast.Module([], [])) for each in _imported(node)
-        }
-        made.__dict__ |= {"binds": frozenset({module_name(file.removesuffix(".py"))}), "uses": frozenset(inside)}
-        return made
-
-
-def module_name(module: str) -> str:
-    """Return how a module that a cell may have written is known among names; no name is like it."""
-    return f"<{module}>"
-
-
-def _imported(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield node.module.partition(".")[0]
-
-
-def _parsed(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return None
-
-
-def _lines_of(statement: ast.stmt, lines: Sequence[str]) -> str:
-    decorators = getattr(statement, "decorator_list", [])
-    first = min([statement.lineno, *(each.lineno for each in decorators)])
-    return "".join(lines[first - 1 : statement.end_lineno]).rstrip("\n") + "\n"
-
-
-def globals_of(source: str) -> set[str]:
-    """Return the names that code takes from outside itself, builtins left out."""
-    try:
-        waiting = [symtable.symtable(source, "cell", "exec")]
-        found: set[str] = set()
-        while waiting:
-            table = waiting.pop()
-            top = table.get_type() == "module"
-            found |= {
-                each.get_name()
-                for each in table.get_symbols()
-                if (each.is_referenced() and (top or each.is_global())) or each.is_declared_global()
-            }
-            waiting += table.get_children()
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return set()
-    return found - _THERE
+from labkit.lessons.statements import Code, Statement, bound_by, imports_all, parsed
 
 
 def needed(
@@ -236,16 +27,13 @@ def needed(
     """
     found: dict[tuple[int, int], Statement] = {}
     waiting, seen = sorted(names), set(given)
-    everything = {each.order: each for each in code.all() if _imports_all(each.tree)}
+    everything = {each.order: each for each in code.all() if imports_all(each.tree)}
     while waiting:
         name = waiting.pop()
         if name in seen:
             continue
         seen.add(name)
-        makers = [each for each in code.all() if name in each.binds and not each.is_gap]
-        if not makers:
-            setters = {made for each in code.all() if name in each.sets_when_called for made in each.binds}
-            makers = [each for each in code.all() if each.calls & setters]
+        makers = [each for each in code.making(name) if not each.is_gap]
         last = max((each for each in makers if each.position < before), key=_order, default=None)
         last = last or max(makers, key=_order, default=None)
         if last is None:
@@ -264,12 +52,12 @@ def needed(
 
 def _made_by(name: str, last: Statement, before: int, code: Code) -> Iterator[Statement]:
     """Yield the statements that make a name what it is, given the last that binds it."""
-    fillers = frozenset(made for each in code.all() if name in each.fills_when_called for made in each.binds)
-    for each in code.all():
+    calling = set(code.filling(name))
+    for each in sorted({*code.making(name), *code.changing(name), *calling}, key=_order):
         beside = each.position == last.position
         counts = beside or (last.order < each.order and (each.position < before or last.position >= before))
-        changes = name in (each.changes if beside else each.fills) or each.calls & fillers
         makes = beside and (name in each.binds or each is last)
+        changes = name in (each.changes if beside else each.fills) or each in calling
         if counts and (makes or (changes and not last.is_import)):
             yield each
 
@@ -288,26 +76,6 @@ def reached(names: Collection[str], statements: Sequence[Statement]) -> tuple[li
     return sorted(found, key=_order), {name for each in found for name in each.uses} - own
 
 
-def _order(statement: Statement) -> tuple[int, int]:
-    return statement.order
-
-
-def _imports_all(statement: ast.stmt) -> bool:
-    """Return whether a statement makes names that stand elsewhere: ``from tools import *``, ``%run tools.py``."""
-    if isinstance(statement, ast.ImportFrom):
-        return any(alias.name == "*" for alias in statement.names)
-    return any(True for _ in _run_by(statement))
-
-
-def _run_by(statement: ast.stmt) -> Iterator[str]:
-    """Yield the module that ``%run tools.py`` runs, once IPython has read it."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic":
-        magic, *words = [each.value if isinstance(each, ast.Constant) else None for each in call.args] or [None]
-        if magic == "run" and words and (module := module_run(str(words[0]))):
-            yield module
-
-
 def unread(names: Collection[str], code: Code, given: Collection[str]) -> tuple[list[str], list[int]]:
     """Return which names nothing makes that can be read, and the cells that make what only a running notebook knows.
 
@@ -316,69 +84,17 @@ def unread(names: Collection[str], code: Code, given: Collection[str]) -> tuple[
         code: The submission.
         given: Names that are there.
     """
-    if any(_imports_all(each.tree) for each in code.all()):
+    if any(imports_all(each.tree) for each in code.all()):
         return [], []
     made = {name for each in code.all() for name in each.binds | each.sets_when_called}
     return sorted(set(names) - made - set(given)), sorted({each.position for each in code.all() if each.is_computed})
 
 
+def _order(statement: Statement) -> tuple[int, int]:
+    return statement.order
+
+
 def names_made(source: str) -> set[str]:
     """Return the names that a cell of Python makes at its top."""
-    tree = _parsed(source)
-    return {name for statement in (tree.body if tree else []) for name in _bound(statement)}
-
-
-def _outer(statement: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of a statement that run where it stands: no function's inside."""
-    waiting = [statement]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, _NESTED + _INNER):
-            waiting += ast.iter_child_nodes(node)
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.AugAssign):
-        return  # it changes what there is
-    for node in _outer(statement):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            yield FUTURE
-        elif isinstance(node, _IMPORTS):
-            yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names if alias.name != "*")
-        elif text := text_run(node):
-            yield from (name for each in getattr(_parsed(text), "body", ()) for name in _bound(each))
-        else:
-            yield from (name for name in names_put(node) if name != COMPUTED)
-            yield from (module_name(each) for each in modules_put(node) if each != COMPUTED)
-
-
-def _changed(statement: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield each name whose value a statement changes, and the method that does; "" where a part is set."""
-    for node in _outer(statement):
-        yield from ((name, "") for name in names_put(node) if name != COMPUTED)
-        target: ast.AST | None = None
-        method = ""
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            target = node
-        elif isinstance(node, ast.AugAssign):
-            target = node.target
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            target, method = _called_on(node.value)
-        while isinstance(target, ast.Attribute | ast.Subscript | ast.Call):
-            target = target.func if isinstance(target, ast.Call) else target.value
-        if isinstance(target, ast.Name):
-            yield target.id, method
-
-
-def _called_on(call: ast.Call) -> tuple[ast.AST | None, str]:
-    """Return what a call changes, and by which method."""
-    if isinstance(call.func, ast.Attribute):
-        return call.func.value, call.func.attr
-    if isinstance(call.func, ast.Name) and call.func.id == "setattr" and call.args:
-        return call.args[0], ""
-    return None, ""
+    tree = parsed(source)
+    return {name for statement in (tree.body if tree else []) for name in bound_by(statement)}

@@ -18,12 +18,15 @@ from typing import Any
 import pytest
 
 from grading.channels import MEANS, SOURCE
+from grading.small_lesson import RIGHT
 from labkit.checks import wire_format
+from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.sandbox.page_cache import drop_pages
 from labkit.grading.sandbox.view import seen_folders
+from labkit.grading.score import submission_secret
 
 pytestmark = [
     pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}"),
@@ -68,6 +71,33 @@ for number in range(count):
         else: sum(range(500))
         done += 1
     seen.append(1 / (done + 1))
+print(json.dumps(seen))
+"""
+TELLS_BY_PIPES = """
+import os, time
+begin, slot, bits = names
+for number, bit in enumerate(bits):
+    while time.monotonic() < begin + number * slot: time.sleep(0.0002)
+    while bit and time.monotonic() < begin + (number + 1) * slot:
+        for end in os.pipe(): os.close(end)
+print("[]")
+"""
+SEES_PIPES = """
+import os, time
+begin, slot, count = names
+def inode():  # processors take inodes by the thousand; so many pipes show where they are now
+    last = 0
+    for _ in range(1100):
+        ends = os.pipe()
+        last = max(last, os.fstat(ends[0]).st_ino)
+        for end in ends: os.close(end)
+    return last
+seen = []
+for number in range(count):
+    while time.monotonic() < begin + number * slot: time.sleep(0.0002)
+    first = inode()
+    while time.monotonic() < begin + (number + 0.8) * slot: time.sleep(0.0002)
+    seen.append(first - inode())
 print(json.dumps(seen))
 """
 IN_PROCESSES = """
@@ -137,6 +167,31 @@ def test_sandboxes_that_run_at_the_same_time_see_each_others_load(means: str) ->
         found[slot] = bits_told(by_slot, busy) / (len(bits) * slot)
     print(f"{means}: {max(found.values()):.1f} bits a second")
     assert max(found.values()) > 1
+
+
+@pytest.mark.long
+def test_sandboxes_that_run_at_the_same_time_see_how_many_pipes_the_machine_has_made() -> None:
+    """No namespace counts inodes apart, so this is left, as load is."""
+    bits, slot = random.Random(3).choices([False, True], k=40), 0.25
+    begin = time.monotonic() + 5
+    with ThreadPoolExecutor(1) as other:
+        told = other.submit(in_a_sandbox, TELLS_BY_PIPES, [begin, slot, bits])
+        more = json.loads(in_a_sandbox(SEES_PIPES, [begin, slot, len(bits)]))
+        told.result()
+    by_slot = {str(at): bit for at, bit in enumerate(bits)}
+    found = bits_told(by_slot, dict(zip(by_slot, more, strict=True))) / (len(bits) * slot)
+    print(f"{found:.1f} bits a second")
+    assert found > 1
+
+
+def test_submissions_that_are_tried_side_by_side_have_inputs_of_their_own(oracle: Oracle) -> None:
+    """So what their ranks could tell each other is of no use, but for the same answers, whose inputs are the same."""
+    secrets = [submission_secret([("double", source)], b"k" * 32) for source in ("a", "b", "b")]
+    for exercise in RIGHT:
+        mine, theirs, same = ([case.inputs for case in oracle.cases(exercise, secret)] for secret in secrets)
+        assert theirs == same and not {data for case in mine for data in case} & {
+            data for case in theirs for data in case
+        }
 
 
 def bits_told(told: Mapping[str, bool], took: Mapping[str, float]) -> float:

@@ -7,6 +7,8 @@ import base64
 import re
 from pathlib import Path
 
+import pytest
+
 from grading.small_lesson import RIGHT
 from labkit.grading.reports.copies import Work, copies
 from labkit.grading.reports.idle_code import without_idle
@@ -57,6 +59,39 @@ def test_what_runs_a_text_as_code_is_named_because_it_cannot_be_compared() -> No
     _, unread = alike({key: hidden(source) for key, source in ANSWERS.items()})
     assert set(unread) == {"copy"} and "drop_in_all_reduce" in unread["copy"]
     assert "runs a text as code (exec, eval), so look at it yourself" in unread["copy"]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "get_ipython().run_cell_magic('writefile', 'tools.py', {0!r})\nfrom tools import *\n",
+        "with open('tools.py', 'w') as file:\n    file.write({0!r})\nfrom tools import *\n",
+        "TEXT = {0!r}\nexec(TEXT)\n",
+    ],
+    ids=["writefile", "open", "exec"],
+)
+def test_a_copy_in_a_module_or_text_of_ones_own_is_a_copy(hidden: str) -> None:
+    assert {"original", "copy"} in alike({key: hidden.format(source) for key, source in ANSWERS.items()})[0]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "import marshal, types\nf = types.FunctionType(marshal.loads(b'x'), globals())\n",
+        "getattr(__builtins__, 'ex' + 'ec')(TEXT)\n",
+        "import builtins\nbuiltins.eval(TEXT)\n",
+        "import runpy\nrunpy.run_path('x')\n",
+        "import builtins as b\ngetattr(b, 'exec')(TEXT)\n",
+    ],
+)
+def test_other_ways_to_run_a_text_are_named_too(way: str) -> None:
+    _, unread = alike(dict.fromkeys(ANSWERS, way))
+    assert "runs a text as code" in unread["copy"]
+
+
+def test_ordinary_code_is_not_taken_for_text_that_runs() -> None:
+    usual = "import re\nmodel.eval()\nre.compile('x')\ntorch.compile(model)\nprint('def f(x): in words')\n"
+    assert alike(dict.fromkeys(ANSWERS, usual))[1] == {} and without_idle(usual) == usual.rstrip("\n")
 
 
 def test_only_what_has_no_effect_is_taken_for_idle() -> None:

@@ -71,18 +71,30 @@ def test_what_an_answer_takes_along_is_told_and_runs_before_it_in_the_notebook(t
         ("mine.N", "import mine", "it imports mine, which no cell writes and which is not installed"),
     ],
 )
-def test_what_only_a_running_notebook_knows_is_named_in_the_problem_column(
-    use: str, cell: str, said: str, grader: Callable[[Setting], Grader], course: Course, tmp_path: Path
+def test_what_only_a_running_notebook_knows_is_named_with_what_to_do(
+    use: str, cell: str, said: str, tmp_path: Path
 ) -> None:
+    rebuilt = rebuilt_from(_using(use, cell), tmp_path)
+    assert re.match(said, rebuilt.lost["double"]), rebuilt.lost
+    assert f"Exercise 90.1: {rebuilt.lost['double']}." in rebuilt.notes and set(rebuilt.lost) == {"double"}
+
+
+def _using(use: str, cell: str) -> dict[str, Any]:
     content = notebook(RIGHT | {"double": f"def double(x):\n    return x * {use}\n"})
     content["cells"].insert(2, code_cell("own", cell, []))
-    (tmp_path / "x.ipynb").write_text(json.dumps(content))
+    return content
+
+
+def test_it_stands_in_the_problem_column_where_the_answer_fails(
+    grader: Callable[[Setting], Grader], course: Course, tmp_path: Path
+) -> None:
+    (tmp_path / "x.ipynb").write_text(json.dumps(_using("mine.N", "import mine")))
     (tmp_path / "alone").touch()
     setting = Setting(course, tmp_path / "out", b"key", Limits(), tmp_path / "alone", True, SANDBOX)
     result = grader(setting).grade(Submission("x", tmp_path / "x.ipynb"), lambda stage: None)
     assert [each.state for each in result.exercises] == ["failed", "passed", "passed"]
-    assert re.match(f"90.1: {said}", result.lost), result.lost
-    assert f"Not graded: {result.exercises[0].lost}." == exercise_text(result.exercises[0])
+    assert result.lost == f"90.1: {result.exercises[0].lost}" and "it imports mine" in result.lost
+    assert exercise_text(result.exercises[0]) == f"Not graded: {result.exercises[0].lost}."
 
 
 def test_two_helpers_of_one_name_serve_the_exercise_they_stand_above(tmp_path: Path) -> None:

@@ -167,3 +167,22 @@ def test_all_names_of_a_file_are_the_same_people_if_its_instructor_says_so(book:
     assert refused.exit_code == 1 and "--by-name" in refused.output and len(book.people()) == 2
     assert "0 new, 2 known before" in CliRunner().invoke(app, [*command, "--by-name"]).output
     assert {name for name, each in book.people().items() if {"al", "bn"} & each.keys} == {"Ada", "Bo"}
+
+
+def test_who_is_called_like_anothers_address_or_number_is_known_by_neither(book: Gradebook, tmp_path: Path) -> None:
+    add(
+        book,
+        tmp_path / "r.csv",
+        "Name,Email,ID\nAda,ada@u.example,s1\nada@u.example,mallory@u.example,s2\nS1,bo@u.example,s3\n",
+    )
+    assert {"ada@u.example", "s1", "ada"} <= book.known_by("Ada")
+    assert book.known_by("ada@u.example") == {"mallory@u.example", "s2"}
+    assert book.known_by("S1") == {"bo@u.example", "s3"}
+    assert book.whose(["ada@u.example", "s1"]).people == {"ada@u.example": "Ada", "s1": "Ada"}
+
+
+@pytest.mark.parametrize("name", ["Jan\u200b Schmidt", "\uff2aan Schmidt", "Schmidt, Jan\u2060"])
+def test_a_name_that_looks_like_anothers_is_told(book: Gradebook, tmp_path: Path, name: str) -> None:
+    add(book, tmp_path / "r.csv", "Name,Email\nJan Schmidt,jan1@u.example\n")
+    found = add(book, tmp_path / "r.csv", f'Name,Email\n"{name}",mallory@u.example\n')
+    assert not found.new and "has the name of Jan Schmidt (jan1@u.example)" in found.unclear[0]

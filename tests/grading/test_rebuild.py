@@ -11,8 +11,10 @@ import nbformat
 import pytest
 
 from grading.small_lesson import RIGHT, STUBS, code_cell, notebook
+from labkit.grading.limits import Limits
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
-from labkit.grading.submission import Submission, read_submission
+from labkit.grading.submission import Submission, read_cells, read_submission
+from labkit.lessons.statements import Code
 
 
 def rebuilt_from(content: Mapping[str, Any], tmp_path: Path) -> Rebuilt:
@@ -222,3 +224,15 @@ def test_a_line_for_the_shell_is_told_and_costs_nothing(tmp_path: Path, line: st
     assert note.startswith(f"Exercise 90.1: `{line.strip()}` did nothing: ") and "no shell" in note
     text = 'WORDS = """\n!pip install\n"""\n' + RIGHT["double"]  # Python: a text, and no shell
     assert rebuilt_from(notebook(RIGHT | {"double": text}), tmp_path).notes == ()
+
+
+def test_a_file_of_millions_of_statements_is_read_in_bounds_and_its_marked_cells_count() -> None:
+    content = notebook(RIGHT)
+    long = [code_cell(f"long-{number}", "a=1\n" * 5_000, []) for number in range(12)]
+    content["cells"] = [*long, *content["cells"]]
+    code = Code(read_cells(json.dumps(content).encode(), Limits()).cells, Limits().cell_source_bytes)
+    assert len(list(code.all())) == 10_000
+    large = [code_cell(f"large-{number}", f"a = '{'x' * 100_000}'", []) for number in range(12)]
+    content["cells"] = [*large, *content["cells"]]
+    rebuilt = rebuild(read_cells(json.dumps(content).encode(), Limits()).cells, notebook())
+    assert rebuilt.unchanged == () and rebuilt.lost == {}

@@ -147,11 +147,13 @@ class Roster(CommentsAndRequests):
         return found[0].name if found else asked
 
     def known_by(self, student: str) -> frozenset[str]:
-        """Return all that a student can be known by."""
-        person = self.people().get(student)
+        """Return all that a student can be known by: a name only where it is no other's, nor another's address."""
+        people = self.people()
+        person = people.get(student)
         if person is None:
             return keys(student)
-        alone = sum(bool(_names(person) & _names(each)) for each in self.people().values()) == 1
+        others = [each for each in people.values() if each.name != person.name]
+        alone = not any(_names(person) & (_names(each) | each.keys) for each in others)
         return person.keys | (_names(person) if alone else frozenset())
 
     def shared_by(self, names: Iterable[str]) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ address or a number beside it, and a name with another address may be another pe
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -86,12 +87,12 @@ def known_as(entry: Entry, people: Mapping[str, Entry], file: Collection[Entry],
             what = " and ".join(sorted(entry.own & same[0].own))
             return "", f"{called(entry)} has {what} of {called(same[0])}, and another name and address"
         return same[0].name, ""
-    namesakes = [each for each in people.values() if plain(bare(each.name)) == plain(entry.name)]
+    namesakes = [each for each in people.values() if _seen(bare(each.name)) == _seen(entry.name)]
     # Canvas gives a number to one person only, so another number is another person.
     namesakes = [each for each in namesakes if not (_canvas(entry) and _canvas(each))]
     if not namesakes:
         return "", ""
-    twins = [each for each in file if plain(each.name) == plain(entry.name)]
+    twins = [each for each in file if _seen(each.name) == _seen(entry.name)]
     free = [each for each in namesakes if not any(each.own & other.own for other in file)]
     if not free:
         return "", ""  # the file has those by their numbers, so this is somebody else
@@ -100,6 +101,11 @@ def known_as(entry: Entry, people: Mapping[str, Entry], file: Collection[Entry],
     if not by_name and entry.email and free[0].email and plain(entry.email) != plain(free[0].email):
         return "", f"{called(entry)} has the name of {called(free[0])} and another address"
     return free[0].name, ""
+
+
+def _seen(name: str) -> str:
+    """Return a name as people see it, without signs of no width and in one form of its letters."""
+    return plain("".join(each for each in unicodedata.normalize("NFKC", name) if unicodedata.category(each) != "Cf"))
 
 
 def _canvas(entry: Entry) -> bool:

@@ -23,8 +23,9 @@ from labkit.grading.notebook.literals import sane_answer, take_answer, take_pred
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.lessons.found_answers import Asked, Taken, take, where
 from labkit.lessons.lesson import CODE_TASKS, TASKS
-from labkit.lessons.needed_code import FUTURE, Code, Statement, names_made, needed, reached, unread
+from labkit.lessons.needed_code import names_made, needed, reached, unread
 from labkit.lessons.prediction_cell import PredictionCell
+from labkit.lessons.statements import FUTURE, Code, Statement
 from labkit.lessons.submitted_cell import SubmittedCell
 from labkit.lessons.write_cell import is_unwritten
 

@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import islice
 
 _RUNS_TEXT = frozenset({"exec", "eval", "compile"})
+_BUILTINS = frozenset({"builtins", "__builtins__"})
+_RUNS_BYTES = frozenset({"marshal", "runpy", "codeop", "FunctionType", "CodeType"})
 _IDLE_CALLS = frozenset({"len", "int", "float", "str", "bool", "abs", "min", "max", "round", "repr", "type"})
 _MOST_NODES = 20_000
 
@@ -16,8 +18,10 @@ _MOST_NODES = 20_000
 def without_idle(source: str) -> str:
     """Return a cell without statements of no effect: constants alone, and values kept under names that nobody reads.
 
-    A cell that Python cannot read comes back as it is. Whoever compares a class asks for each cell twice.
+    Code that stands in it as a text, such as a module that it writes to a file, follows it as code. A cell that Python
+    cannot read comes back as it is. Whoever compares a class asks for each cell twice.
     """
+    source = "\n".join([source, *(text for node in _nodes(source) if (text := _code_in(node)))])
     nodes = _nodes(source)
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     lines = source.splitlines()
@@ -42,6 +46,14 @@ def _nodes(source: str) -> list[ast.AST]:
     return nodes if len(nodes) <= _MOST_NODES else []
 
 
+def _code_in(node: ast.AST) -> str:
+    """Return a text that defines something in Python, "" for any other part of a cell."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    if not isinstance(text, str) or "def " not in text:
+        return ""
+    return text if any(isinstance(each, ast.FunctionDef) for each in _nodes(text)) else ""
+
+
 def _is_idle(node: ast.stmt, read: set[str]) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
@@ -59,4 +71,13 @@ def _is_harmless(node: ast.AST) -> bool:
 
 
 def _runs_text(source: str) -> bool:
-    return any(isinstance(node, ast.Name) and node.id in _RUNS_TEXT for node in _nodes(source))
+    return any(_is_way_to_run(node) for node in _nodes(source))
+
+
+def _is_way_to_run(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _RUNS_TEXT | _RUNS_BYTES | _BUILTINS
+    if isinstance(node, ast.Attribute):
+        of_all = isinstance(node.value, ast.Name) and node.value.id in _BUILTINS
+        return node.attr in _RUNS_BYTES or (of_all and node.attr in _RUNS_TEXT)
+    return isinstance(node, ast.Constant) and node.value in ("exec", "eval")  # getattr(something, "exec")
