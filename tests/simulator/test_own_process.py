@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import copy
 import faulthandler
 import os
 import sys
@@ -53,6 +54,15 @@ def test_uneven_shards_of_two_axes_are_gathered_as_real_ranks_gather_them() -> N
         return shards
 
     assert _run(gathered, 6).results == [[0.0, 1.0, 2.0]] * 2 + [[3.0, 4.0, 5.0]] * 2 + [[6.0]] * 2
+
+
+def test_a_copy_of_the_environment_is_of_the_rank_that_makes_it_and_of_that_moment() -> None:
+    def copied() -> tuple[str, str]:
+        before = copy.deepcopy(os.environ)
+        os.environ["RANK"] = "many"
+        return before["RANK"], os.environ["RANK"]
+
+    assert _run(copied).results == [("0", "many"), ("1", "many")]
 
 
 def test_hooks_of_every_optimizer_are_each_ranks_own() -> None:
