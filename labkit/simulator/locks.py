@@ -11,6 +11,7 @@ a rank that waits for it would hang.
 from __future__ import annotations
 
 import concurrent.futures.thread
+import importlib
 import queue
 import sys
 import threading
@@ -29,7 +30,12 @@ from labkit.simulator.state import VirtualRank, current_rank
 POLL_NS = 1_000
 """What asking for a lock that is taken costs, so that a loop that asks again makes time pass."""
 
+MOST_POLL_NS, FILE_LOCK_NS = 10**9, 600 * 10**9
+"""The longest that a rank waits before it asks again for a file that is locked, and after which it gives up."""
+
 _real_lock, _real_rlock = threading.Lock, threading.RLock
+_files: Any = importlib.import_module("fcntl") if sys.platform != "win32" else None
+_real_flock: Any = getattr(_files, "flock", None)
 _python: Any = threading
 _executors: Any = concurrent.futures.thread
 _queues: Any = queue
@@ -206,12 +212,39 @@ class _LockOfEachRank:
         return getattr(self._mine(), name)
 
 
+def _flock(file: Any, operation: int) -> None:
+    """Lock a file or release it; a rank asks again while another holds it, so that the other can go on."""
+    rank = current_rank()
+    if rank is not None and not rank.simulation.scheduler.has_ended:
+        rank.turn()
+    if rank is None or operation & (_files.LOCK_NB | _files.LOCK_UN):
+        _real_flock(file, operation)
+        return
+    until_ns, wait_ns = rank.now_ns + FILE_LOCK_NS, POLL_NS
+    while True:
+        try:
+            _real_flock(file, operation | _files.LOCK_NB)
+            return
+        except BlockingIOError:
+            if rank.simulation.scheduler.has_ended:
+                raise Abandoned from None
+            if rank.now_ns >= until_ns:
+                raise RuntimeError(
+                    f"fcntl.flock waited {FILE_LOCK_NS // 10**9} s of virtual time for a file that another rank or "
+                    "process holds. Release it there before ranks wait for each other."
+                ) from None
+        rank.spend(wait_ns)
+        rank.turn()
+        wait_ns = min(2 * wait_ns, MOST_POLL_NS)
+
+
 REPLACED: dict[tuple[str, str], Any] = {
     ("_thread", "allocate_lock"): make_lock,
     ("_thread", "lock"): make_lock,
     ("threading", "RLock"): _make_rlock,
     ("_thread", "RLock"): _make_rlock,
     ("_queue", "SimpleQueue"): _queues._PySimpleQueue,
+    ("fcntl", "flock"): _flock,
 }
 """What a pickle names -> what a rank gets, for names taken by ``from threading import Lock``."""
 
@@ -235,4 +268,7 @@ def installed() -> Iterator[None]:
         ):
             stack.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
+        if _files is not None:
+            stack.callback(setattr, _files, "flock", _real_flock)
+            _files.flock = _flock
         yield

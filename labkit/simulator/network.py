@@ -61,6 +61,7 @@ class Traffic:
         bytes_on_wire: Bytes that pass a port for each byte of payload.
         fill: What filling and emptying a pipeline of stages adds, as a share of what the bytes take; NCCL's own
             estimate does not know it.
+        loads: Bytes on the wire at each port, once worked out: collectives of one size and group share their traffic.
     """
 
     algorithm: str
@@ -70,6 +71,7 @@ class Traffic:
     latency_ns: int | None = None
     bytes_on_wire: float = 1.0
     fill: float = 0.0
+    loads: dict[Port, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 class Passage(NamedTuple):
@@ -223,8 +225,9 @@ class Network:
         return steps_ns + self.cluster.link.collective_ns
 
     def _loads(self, traffic: Traffic) -> dict[Port, float]:
-        loads: dict[Port, float] = {}
-        cluster = self.cluster
+        loads, cluster = traffic.loads, self.cluster
+        if loads:
+            return loads
         for (src, dst), num_bytes in traffic.edges.items():
             weighted = num_bytes * traffic.bytes_on_wire * cluster.slow_links.get((src, dst), 1.0)
             if cluster.node(src) == cluster.node(dst):

@@ -87,6 +87,10 @@ class _Environ(MutableMapping[Any, Any]):
         """Return a plain dict of it."""
         return dict(self._table())
 
+    def __deepcopy__(self, memo: object) -> dict[Any, Any]:
+        """Return what a copy of os.environ keeps: the names as they are now, of whoever copies."""
+        return self.copy()
+
 
 class _Stream:
     """sys.stdout or sys.stderr: a rank's output, or the real stream."""

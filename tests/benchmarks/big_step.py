@@ -45,7 +45,7 @@ def by_hand(shape: Shape) -> dict[str, float]:
 
 
 def alone(shape: Shape) -> float:
-    """Return the seconds of the step without communication, on meta: a rank of each stage, times its copies."""
+    """Return the processor time of the step without communication, on meta: a rank of each stage, times its copies."""
     copies, total = shape.data * shape.tensor, 0.0
     for stage in range(shape.pipeline):
         mesh = OneOf({"pp": stage, "dp": 0, "tp": 0})

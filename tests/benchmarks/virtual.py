@@ -1,5 +1,6 @@
 """What simulating costs: a ring at several numbers of ranks, training beside the same numerics in one process, and one
-step of a model of 70 billion parameters on 512 accelerators (64 and a smaller model where a look is enough).
+step of a model of 70 billion parameters on 512 accelerators (64 and a smaller model where a look is enough), and 4,096
+ranks of which 64 run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 
 import labkit
+from tests.benchmarks import folded
 from tests.benchmarks.ring import solution
 from tests.benchmarks.table import Bar, table
 from tests.benchmarks.without_dist import seconds_alone
@@ -22,7 +24,8 @@ from tests.benchmarks.without_dist import seconds_alone
 NUM_RANKS = (8, 64, 256)
 NUM_STEPS = 10
 NUMEL = 4096
-RING_SECONDS, STEP_SECONDS = 20.0, 240.0
+TIMES_ALONE = 1.5
+"""How much more than the ranks' own work a run is to take. The machine's speed is in both."""
 PATIENCE_SECONDS = 30 * 60
 STEP_BYTES = 8e9
 
@@ -95,7 +98,7 @@ def _plain_ring_seconds(num_ranks: int) -> float:
 
 
 def _alone_ring_seconds(ring_all_reduce: Any, num_ranks: int) -> float:
-    """Return the seconds of the same function on every rank, one after the other, with a `dist` that does nothing."""
+    """Return the processor time of the same function on all ranks, in turns, with a `dist` that does nothing."""
     names = ring_all_reduce.__globals__
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -127,7 +130,7 @@ def _rings(quick: bool) -> tuple[str, dict[int, dict[str, float]]]:
                 f"{num_ranks}",
                 f"{seconds:.2f}",
                 f"{cpu_seconds:.2f}",
-                f"{seconds / alone:.1f}",
+                f"{cpu_seconds / alone:.1f}",
                 f"{seconds / plain:.1f}",
                 f"{messages}",
                 f"{spans}",
@@ -169,12 +172,28 @@ def _big_step(quick: bool) -> tuple[str, dict[str, Any]]:
         f"One step of {figures['parameters'] / 1e9:.1f} billion parameters on {figures['ranks']} virtual H100s: "
         f"{figures['seconds']:.0f} s, of processor time {figures['cpu_seconds']:.0f} s, "
         f"{figures['resident_bytes'] / 1e9:.2f} GB of this host\n"
-        f"  {figures['seconds'] / figures['alone_s']:.2f} times the same step without communication, on meta, one rank "
-        f"after the other ({figures['alone_s']:.0f} s)\n"
+        f"  {figures['cpu_seconds'] / figures['alone_s']:.2f} times the processor time of the same step without "
+        f"communication, on meta, one rank after the other ({figures['alone_s']:.0f} s)\n"
         f"  predicted: {figures['step_s']:.3f} s, {100 * figures['mfu']:.1f} % of peak; arithmetic and bubble alone, "
         f"by hand: {hand['with_bubble_s']:.3f} s; fullest device {figures['device_peak_bytes'] / 1e9:.1f} GB"
     )
     return text, figures
+
+
+def _folded(quick: bool) -> tuple[str, float, bool]:
+    """Return a text, what 4,096 ranks of which 64 run take over those 64 alone, and whether a fold keeps all times."""
+    size = ["--layers", "1", "--steps", "1"] if quick else []
+    command = [sys.executable, "-m", "tests.benchmarks.folded", *size]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True)
+    figures = json.loads(ended.stdout)
+    few, many = figures["few_s"], figures["many_s"]
+    is_same = "the same" if figures["is_same"] else "another"
+    text = (
+        f"FSDP2 over replicas of {folded.SHARD} ranks, shapes only: {2 * folded.SHARD} ranks take {few:.1f} s of "
+        f"processor time, {folded.MANY} of which {2 * folded.SHARD} run {many:.1f} s. With a fold the timeline of "
+        f"{folded.COMPARED} ranks in replicas of {folded.COMPARED_SHARD} is {is_same}."
+    )
+    return text, many / few, figures["is_same"]
 
 
 def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
@@ -182,15 +201,27 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
     rings_text, rings = _rings(quick)
     training_text, training, ratios = _training(quick)
     step_text, step = _big_step(quick)
+    folded_text, folded_ratio, is_same = _folded(quick)
     bars = [
         Bar(f"simulated training, {name}, at most {limit:g} times the same numerics", ratios[name], limit)
         for name, limit in zip(ratios, (12.0, 2.0), strict=True)
     ]
+    bars += [
+        Bar("4,096 ranks of which 64 run, over 64 ranks, at most 2 times", folded_ratio, 2.0),
+        Bar("timelines that a fold changes", float(not is_same), 0.0),
+    ]
+    most = max(rings)
+    bars += [
+        Bar(
+            f"a ring of {most} ranks, at most {TIMES_ALONE:g} times its functions without communication",
+            rings[most]["cpu_seconds"] / rings[most]["alone"], TIMES_ALONE,
+        ),
+        Bar(
+            f"a 3D step on {step['ranks']} ranks, at most {TIMES_ALONE:g} times itself without communication",
+            step["cpu_seconds"] / step["alone_s"], TIMES_ALONE,
+        ),
+    ]  # fmt: skip
     if not quick:
-        bars += [
-            Bar(f"a ring of 256 ranks takes at most {RING_SECONDS:g} s", rings[256]["seconds"], RING_SECONDS),
-            Bar(f"the step on 512 ranks takes at most {STEP_SECONDS:g} s", step["seconds"], STEP_SECONDS),
-            Bar("the step on 512 ranks takes at most 8 GB of this host", step["resident_bytes"], STEP_BYTES),
-        ]
-    figures = {"rings": rings, "training": training, "step": step}
-    return "\n\n".join([rings_text, training_text, step_text]), bars, figures
+        bars.append(Bar("the step on 512 ranks takes at most 8 GB of this host", step["resident_bytes"], STEP_BYTES))
+    figures = {"rings": rings, "training": training, "step": step, "fold": folded_ratio}
+    return "\n\n".join([rings_text, training_text, step_text, folded_text]), bars, figures

@@ -78,7 +78,7 @@ def replaced(names: dict[str, Any], **others: Any) -> Iterator[None]:
 def seconds_alone(
     function: Callable[[], object], names: dict[str, Any], rank: int, world_size: int, **others: Any
 ) -> float:
-    """Return the seconds that a function takes as one rank, with no communication.
+    """Return the processor time, in seconds, that a function takes as one rank, with no communication.
 
     Args:
         function: What the rank does.
@@ -88,6 +88,6 @@ def seconds_alone(
         **others: What else of the globals is to be replaced.
     """
     with replaced(names, dist=Nothing(rank, world_size), **others):
-        begin = time.perf_counter()
+        begin = time.process_time()
         function()
-        return time.perf_counter() - begin
+        return time.process_time() - begin

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import copy
 import faulthandler
 import os
 import sys
 import time
 import warnings
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +55,32 @@ def test_uneven_shards_of_two_axes_are_gathered_as_real_ranks_gather_them() -> N
         return shards
 
     assert _run(gathered, 6).results == [[0.0, 1.0, 2.0]] * 2 + [[3.0, 4.0, 5.0]] * 2 + [[6.0]] * 2
+
+
+def test_a_copy_of_the_environment_is_of_the_rank_that_makes_it_and_of_that_moment() -> None:
+    def copied() -> tuple[str, str]:
+        before = copy.deepcopy(os.environ)
+        os.environ["RANK"] = "many"
+        return before["RANK"], os.environ["RANK"]
+
+    assert _run(copied).results == [("0", "many"), ("1", "many")]
+
+
+def test_a_file_that_another_rank_has_locked_is_waited_for_in_virtual_time(tmp_path: Path) -> None:
+    fcntl: Any = pytest.importorskip("fcntl")
+    (tmp_path / "lock").touch()
+
+    def one_after_the_other(path: str) -> float:
+        time.sleep(dist.get_rank())
+        with open(path) as file:  # as programs do
+            fcntl.flock(file, fcntl.LOCK_EX)
+            time.sleep(5)
+            fcntl.flock(file, fcntl.LOCK_UN)
+        return time.monotonic()
+
+    run = labkit.run(one_after_the_other, str(tmp_path / "lock"), on=labkit.virtual(2), echo=False, timeout=60)
+    first, second = run.results
+    assert 5 <= second - first < 6
 
 
 def test_hooks_of_every_optimizer_are_each_ranks_own() -> None:
