@@ -42,7 +42,8 @@ def new_exercise(
     lesson: Annotated[str, typer.Argument(help="The lesson it goes into, such as 02.")],
     title: Annotated[str, typer.Argument(help='Its title, such as "Ring plan".')],
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+    ranks: Annotated[bool, typer.Option("--ranks", help="The learner's function runs on several ranks.")] = False,
 ) -> None:
     """Write the files and cells of a new exercise; they work as they are, and say what to change."""
-    for path in load("labkit.lessons.new_exercise", "new_exercise")(lesson, title, course):
+    for path in load("labkit.lessons.new_exercise", "new_exercise")(lesson, title, course, on_ranks=ranks):
         typer.echo(path)

@@ -19,7 +19,8 @@ ON_RANKS = [each for number in NUMBERS for each in exercises(slug_of(number)).va
 @pytest.mark.parametrize("exercise", ON_RANKS, ids=lambda exercise: exercise.id)
 def test_every_exercise_on_ranks_says_what_must_travel(exercise: Exercise) -> None:
     bounds = [exercise.least(case) for case in exercise.visible if case.world_size > 1]
-    assert any(each.out or each.into for bound in bounds for each in bound.values())
+    said = any(each.out or each.into for bound in bounds for each in bound.values())
+    assert said, f"{exercise.id} is on ranks, and its EXERCISE says no `least`: what must leave and reach each rank"
     for case in exercise.visible:
         assert set(exercise.least(case)) <= set(range(case.world_size))
 

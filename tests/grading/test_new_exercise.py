@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
+import labkit.exercises
 from grading.conftest import SANDBOX
 from labkit.checks.case import Case
-from labkit.checks.exercise import Exercise, judge
+from labkit.checks.exercise import Exercise, Sweep, judge
 from labkit.checks.hidden import hidden_cases
-from labkit.checks.rooms import exercises, own_package
+from labkit.checks.rooms import exercises, find, own_package
+from labkit.checks.sweep import run_sweep
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.wrong_answers import WrongAnswers
@@ -23,7 +30,10 @@ from labkit.grading.grade import grade
 from labkit.lessons.build import build
 from labkit.lessons.new_exercise import new_exercise
 from labkit.lessons.source import load
+from labkit.slugs import LONGEST
+from tests.checks.lesson_cells import run_cell
 
+ROOT = Path(__file__).parents[2]
 LESSON = """\
 # %% [markdown]
 # # Sums
@@ -49,7 +59,10 @@ def written(course: Path) -> Exercise:
 
 
 def wrong_answers(course: Path) -> WrongAnswers:
-    path = course / "exercises" / "sums" / "ring_plan" / "wrong.py"
+    return answers_in(course / "exercises" / "sums" / "ring_plan" / "wrong.py")
+
+
+def answers_in(path: Path) -> WrongAnswers:
     spec = importlib.util.spec_from_file_location("scratch.sums.ring_plan", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -85,7 +98,7 @@ def test_each_wrong_answer_is_told_its_mistake_with_a_hint(course: Path) -> None
     exercise, answers = written(course), wrong_answers(course)
     assert len(answers) >= 3
     for answer in answers:
-        found = verdict(exercise, exercise.visible[0], answer.written)
+        found = verdict(exercise, exercise.visible[0], answer.source(ANSWER))
         assert (found.passed, found.mistake) == (False, answer.mistake)
         assert found.hint
 
@@ -100,7 +113,7 @@ def test_a_right_submission_gets_the_points_and_a_wrong_one_is_told_its_mistake(
     handed_in = course / "in"
     handed_in.mkdir()
     wrong = wrong_answers(course)[0]
-    for name, answer in {"right": ANSWER, "wrong": wrong.written}.items():
+    for name, answer in {"right": ANSWER, "wrong": wrong.source(ANSWER)}.items():
         notebook = json.loads((course / "notebooks" / "07_sums.ipynb").read_text())
         (cell,) = [cell for cell in notebook["cells"] if "exercise" in cell["metadata"].get("tags", ())]
         cell["source"] = answer
@@ -109,6 +122,48 @@ def test_a_right_submission_gets_the_points_and_a_wrong_one_is_told_its_mistake(
     report = grade([handed_in], "07", out, jobs=1, course=course, sandbox=SANDBOX, points_only=True)
     assert {entry.name: entry.score for entry in report} == {"right": 4, "wrong": 0}
     assert "That is the mean. Do not divide." in (out / "wrong" / "feedback.html").read_text()
+
+
+def test_an_exercise_on_ranks_is_judged_by_what_they_send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "labkit" / "exercises"
+    own.mkdir(parents=True)
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "07_sums.py").write_text(LESSON)
+    room = new_exercise("07", "Passed on", tmp_path, on_ranks=True)[0].parent
+    monkeypatch.setattr(labkit.exercises, "__path__", [*labkit.exercises.__path__, str(own)])
+    answer = next(cell for cell in load(tmp_path / "solutions" / "07_sums.py").cells if cell.role == "exercise").source
+    answers = answers_in(room / "wrong.py")
+    assert len(answers) >= 3 and answers.variants
+
+    exercise = find("passed_on")
+    cases = (*exercise.visible, *hidden_cases("labkit.exercises", "sums", "passed_on", 7))
+    on_virtual_ranks = replace(exercise, sweep=Sweep(cases, ""))
+
+    def told(source: str) -> Verdict:
+        names: dict[str, Any] = {"torch": torch, "dist": torch.distributed, "__name__": "__main__"}
+        run_cell(source, names)
+        return run_sweep(on_virtual_ranks, {"passed_on": names["passed_on"]}).verdict
+
+    assert all(told(source).passed for source in (answer, *answers.variants.values()))
+    for each in answers:
+        verdict = told(each.source(answer))
+        assert (verdict.passed, verdict.mistake) == (False, each.mistake), f"{each.name}: {verdict}"
+        assert verdict.hint
+    assert all(set(exercise.least(case)) == set(range(case.world_size)) for case in cases)
+
+
+@pytest.mark.parametrize("on_ranks", [False, True])
+def test_what_it_writes_is_as_ruff_would_have_it(tmp_path: Path, on_ranks: bool) -> None:
+    """Whatever the title's length: a lesson's own checkout is linted, the exercise as well."""
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "07_sums.py").write_text(LESSON)
+    (tmp_path / "labkit" / "exercises").mkdir(parents=True)
+    for title in ("Ring", "a" * LONGEST):
+        files = [str(path) for path in new_exercise("07", title, tmp_path, on_ranks=on_ranks)[:-1]]
+        for command in (["check", "--select", "E,F,W"], ["format", "--check"]):
+            ruff = [sys.executable, "-m", "ruff", *command, "--config", str(ROOT / "pyproject.toml"), *files]
+            done = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_each_file_says_what_to_change(course: Path) -> None:

@@ -17,7 +17,7 @@ from tests.linux import forks
 
 
 def _until_waiting(path: Path) -> RankLog:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         log = read_log(path)
         if log.waiting is not None and log.waiting.operation in ("recv", "all_reduce"):

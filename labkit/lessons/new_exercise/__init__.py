@@ -1,7 +1,7 @@
 """``labkit new-exercise``: the files of one exercise and its cells, which work as they stand.
 
-The templates beside this file are a tiny example: add up a list of numbers. What they make passes its check, its stub
-fails with its own message, and three wrong answers are told what is wrong with them.
+The templates beside this file are two tiny examples: add up a list of numbers, or pass a tensor to the next rank. What
+they make passes its check, its stub fails with its own message, and wrong answers are told what is wrong with them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BONUS = re.compile(r"^# %% \[markdown\]\n(?P<heading># ## Bonus)", re.MULTILINE
 _SOURCES = re.compile(r"^(# %% \[markdown\]\n)?(?P<heading># ### Sources)", re.MULTILINE)
 
 
-def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Path]:
+def new_exercise(lesson: str, title: str, course: Path | None = None, *, on_ranks: bool = False) -> list[Path]:
     """Write an exercise's files, put its cells behind the lesson's other ones, and return what was written.
 
     They come before the bonus and the sources.
@@ -34,6 +34,7 @@ def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Pa
         lesson: The lesson's number, slug or name.
         title: What the exercise is called; its slug follows: "Ring plan" is ``ring_plan``.
         course: A folder in the course; None is the working directory.
+        on_ranks: Whether the learner's function runs on several ranks, and not in one process.
 
     Raises:
         ConfigError: If the title makes no slug, or one that the course has already.
@@ -47,17 +48,15 @@ def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Pa
         raise ConfigError(f"{title!r} makes the slug {slug}, which the course already has; choose another title.")
     package, rooms = _rooms(root)
     room = rooms / lesson_slug / slug
+    example = "on_ranks" if on_ranks else "one_process"
     templates = {
-        room / "exercise.py": "exercise.py.jinja",
-        room / "driver.py": "driver.py.jinja",
-        room / "hidden.py": "hidden.py.jinja",
-        room / "wrong.py": "wrong.py.jinja",
+        room / name: f"{example}/{name}.jinja" for name in ("exercise.py", "driver.py", "hidden.py", "wrong.py")
     }
     there = [path.relative_to(root).as_posix() for path in templates if path.exists()]
     if there:
         raise ConfigError(f"{title!r} makes the slug {slug}, but {there[0]} already exists; choose another title.")
     names = {"slug": slug, "title": title, "package": f"{package}.{lesson_slug}.{slug}"}
-    extended = _inserted(text, _TEMPLATES.get_template("cells.py.jinja").render(names))
+    extended = _inserted(text, _TEMPLATES.get_template(f"{example}/cells.py.jinja").render(names))
     parse(extended, source)
     for path, template in templates.items():
         path.parent.mkdir(parents=True, exist_ok=True)

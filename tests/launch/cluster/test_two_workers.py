@@ -93,7 +93,7 @@ def _kill_agents(client: Any) -> None:
 
 
 def _until_gone(folders: list[Path]) -> bool:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 240
     while any(folder.exists() for folder in folders) and time.monotonic() < until:
         time.sleep(0.1)
     return not any(folder.exists() for folder in folders)
