@@ -96,7 +96,8 @@ def _answer(course: Course, exercise_id: str, file: Path) -> Rebuilt:
 
 def _left_behind(course: Course, exercise_id: str, rebuilt: Rebuilt, sandbox: str) -> list[Left]:
     """Return what the answer brings in each visible case, until one fails."""
-    limits, left = Limits(), []
+    limits = Limits()
+    left: list[Left] = []
     with ExitStack() as closed:
         folder = Path(tempfile.mkdtemp(prefix=own_prefix("student")))
         closed.callback(shutil.rmtree, folder, ignore_errors=True)
