@@ -87,7 +87,7 @@ def _answer(course: Course, exercise_id: str, file: Path) -> Rebuilt:
     finally:
         reader.close()
     if problem := notebook.problem or other_lesson(notebook, course):
-        raise ConfigError(f"{file}: {problem}")
+        raise ConfigError(f"the answer in {file} cannot be taken: {problem}")
     rebuilt = rebuild(notebook.cells, course.pristine)
     if exercise_id in rebuilt.unchanged:
         raise ConfigError(f"{file} has no answer to {exercise_id}: its cell is as it was handed out")

@@ -84,6 +84,7 @@ def test_a_mistake_that_was_added_is_named_however_it_is_written_and_no_other_on
     assert not [line for line in ONE_WAY.splitlines() if len(line.strip()) > 12 and line.strip() in kept]
 
 
+@pytest.mark.long
 def test_what_needs_no_hint_is_not_added_and_says_why(room: Path, tmp_path: Path) -> None:
     right, named = _handed_in(tmp_path / "a.ipynb", {"tree_all_reduce": MINE}), tmp_path / "b.ipynb"
     _handed_in(named, {"tree_all_reduce": MINE + "\n    tensor /= world_size\n"})
