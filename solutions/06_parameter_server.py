@@ -110,13 +110,13 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #
 # * `sequence` counts the used gradients from 0;
 # * `version_read` is the version that the gradient was computed from;
-# * `version_applied` is the version just before its step: 5 if the step makes version 6.
+# * `version_applied` is the version that it was applied to: 5 if that made version 6.
 #
 # ### A call that is answered later
 #
 # The synchronous server steps with the mean of *all* workers' gradients, so the first push must wait for the last. If
-# `push` itself waited, it would occupy a thread of the server. With more workers than threads, the last push would find
-# none, and all would wait forever. So `push` returns a **future**, and RPC sends the answer when somebody
+# `push` itself waited, it would occupy a thread of the server. With more workers than threads, no thread would be free for
+# the last push, and all would wait forever. So `push` returns a **future**, and RPC sends the answer when somebody
 # completes it:
 #
 # ```python
@@ -126,7 +126,7 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #     return self.future                # later, in another call: future.set_result(answer)
 # ```
 #
-# Several pushes may return the same future. Then one `set_result` answers them all.
+# Several pushes may return the same future: one `set_result` answers them all.
 #
 # ### Exercise [[sync_server]]
 #
@@ -314,7 +314,7 @@ labkit.check("async_server", AsyncServer)
 
 # %% [markdown]
 # Now train until version 16. (A synchronous step uses the *mean* of N gradients, so here the learning rate is N times
-# smaller.) The slow worker takes three times as long. **How many versions old are its gradients?**
+# smaller.) **How many versions old are the slow worker's gradients?**
 
 # %% tags=["predict"]
 labkit.predict("slow_workers_staleness", 3)
@@ -329,7 +329,7 @@ labkit.reveal("slow_workers_staleness", late, labkit.staleness_view(asynchronous
 # workers push three each.
 #
 # How much staleness can SGD take? Take the loss w²/2: its gradient is w. With fresh gradients, SGD is stable at learning rates
-# up to 2. **Up to which rate if each gradient is 7 versions old?** Try some first.
+# up to 2. With eight equal workers, each gradient is 7 versions old. **Up to which rate is SGD stable then?** Try some first.
 
 
 # %%
@@ -351,18 +351,18 @@ rows = [f"{n:7}{limit:13.3f}{n * limit:16.2f}" for n, limit in limits.items()]
 labkit.reveal("stable_rate", round(limits[8], 3), ["workers   rate up to   times workers", *rows])
 
 # %% [markdown]
-# That is a tenth of 2. But an asynchronous server makes eight steps from eight gradients, and a synchronous server makes
-# one. Eight steps at rate r go as far as one step at rate 8r. So compare 8r, the last column, with 2. **For eight workers
+# That is a tenth of 2. But from a gradient of each worker, an asynchronous server makes eight steps, a synchronous server
+# one. Eight steps at rate r go as far as one at rate 8r. So compare 8r, the last column, with 2. **For eight workers
 # staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant delay of τ, theory says
-# 2 sin(π / (4τ + 2)). Adam has its own limits.)
+# 2 sin(π / (4τ + 2)).)
 
 # %% [markdown]
 # ## 3 A bound on staleness
 #
 # Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock:
-# how many gradients it has pushed. Each gradient is applied when it comes, as a step of its own. But a worker that is more
-# than `bound` pushes ahead of the slowest gets its answer later, when the slowest is near enough. With bound 0, nobody
-# goes on before all have pushed.
+# how many gradients it has pushed. Each gradient is applied when it comes. A worker at most `bound`
+# pushes ahead of the slowest is answered at once. One further ahead waits until the slowest is near enough. With bound
+# 0, nobody goes on before all have pushed.
 #
 # ### Exercise [[bounded_server]]
 #
@@ -432,8 +432,8 @@ class BoundedServer(Server):
 labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
-# Three fast workers and a slow one again, and a bound of 2. The fast workers are soon 2 steps ahead. From then on, the
-# slow one takes ten steps. **How many does each fast one take meanwhile?**
+# Three fast workers and a slow one again, with a bound of 2. Once the fast ones are 2 steps ahead, the slow one takes ten
+# steps. **How many does each fast one take meanwhile?**
 
 # %% tags=["predict"]
 labkit.predict("fast_worker_steps", 30)
@@ -488,10 +488,10 @@ for name, (each, _) in POLICIES.items():
 labkit.staleness_view(runs)
 
 # %% [markdown]
-# (In `wait`, the server is not counted.) **A bound of 3 steps, and a staleness far above 3?** The
-# bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While one
-# worker computes, each of the other seven may push up to 2 · 3 + 1 = 7 gradients before it must wait: 49 versions. A bound of
-# s steps bounds the staleness by (N - 1)(2s + 1) versions.
+# (`wait` is of the workers' time: the server is not counted.) **A bound of 3 steps, and a staleness far above 3?**
+# The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one.
+# While one worker computes, another may go from 3 pushes behind it to 3 ahead, and push once more before it must wait:
+# 2 · 3 + 1 = 7. Seven others: 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # Compare the last two columns. For each *gradient* the three are close, at this small learning rate. For each *second* they
 # are far apart: **a stale gradient is worth a little less, and it comes much sooner.**
@@ -510,7 +510,7 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # ## 5 A policy of your own
 #
-# Servers differ in whom they wait for, and in how far they trust an old gradient. Write a **policy** as data:
+# Servers differ in whom they wait for and how far they trust an old gradient. Write a **policy** as data:
 #
 # | | |
 # |---|---|
@@ -518,13 +518,12 @@ labkit.staleness_view(runs)
 # | `bound` | a worker is answered when it is at most so many pushes ahead of the slowest; `None`: no bound |
 # | `rates` | learning rates for staleness 0, 1, 2, ...; a gradient that is staler than the last of them is dropped |
 #
-# A worker whose gradient is dropped is answered at once. All others are answered when their version is made and the bound
-# allows it.
+# A worker whose gradient is dropped is answered at once, all others when their version is made and the bound allows it.
 #
 # The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: with `share=0.25, factor=10.0`, a
-# quarter of its steps take ten times as long. `milliseconds(policy_of(plan), crew)` returns the time until four weights,
-# of curvature 1 to 0.03, reach a loss of 0.01: the mean of six seeds, or `None` for never. `play` returns what happened
-# with one seed.
+# quarter of its steps take ten times as long. They train four weights w; the loss is Σ c(w-1)²/2, with curvatures c from
+# 1 to 0.03. `milliseconds(policy_of(plan), crew)` returns the time until the loss is 0.01: the mean of six seeds, or
+# `None` for never. `play` returns what happened with one seed.
 
 # %%
 ERRATIC = Crew(num_workers=8, share=0.25, factor=10.0)
@@ -581,13 +580,13 @@ labkit.challenge("staleness_policy", staleness_policy)
 # %% [markdown]
 # ## 6 Server or ring
 #
-# If the weights are B = 100 MB, the straggler is the server's own link: N workers send it N times B, and N times B go back.
-# With S servers, each link carries N/S times B each way. In a ring each rank sends less than 2B for any N, and no
-# extra machine is needed. So, by bytes, dense weights are better all-reduced.
+# Take B = 100 MB of weights. Each of N workers pushes B and pulls B. The server's link carries N times B each way: now
+# that is the straggler. With S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B, and no
+# extra machine is needed. So without spare machines, dense weights are better all-reduced.
 #
-# Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with as many **spare
-# CPU machines** as workers, a link can be busy in both directions: pull one piece while the next is pushed. That is
-# BytePS (Jiang et al., 2020). In the bonus it beats the ring.
+# Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with N **spare CPU
+# machines** as servers, each link carries only B each way. If one piece is pulled while the next is pushed, that beats
+# the ring: BytePS (Jiang et al., 2020), in the bonus.
 
 # %% [markdown] tags=["slide-only"]
 # ## Server or ring
@@ -614,12 +613,12 @@ labkit.challenge("staleness_policy", staleness_policy)
 # ## What to remember
 #
 # * A call that must wait returns a **future**; threads are for work, not for waiting.
-# * Read and write **under one lock** what belongs together, and hand out copies.
+# * Hold **one lock** from the read to the write, and hand out copies.
 # * **Synchronous** waits for the slowest, **asynchronous** pays in staleness, **bounded** lets workers run a few steps ahead.
 # * Dense weights and equal workers: **all-reduce**. A few rows of a large table, or unequal workers: **servers**.
 #
 # `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding tables,
-# Ray or Monarch for actors, or servers of their own over gRPC or RDMA.
+# Ray or Monarch for actors, or their own servers over gRPC or RDMA.
 #
 # A table of two billion rows does not fit on your GPU, and the machine with popular rows may die. Where does each row
 # live, and what is left? **Next:** lesson 07, `07_keys_rows_failures`.
@@ -638,9 +637,9 @@ labkit.challenge("staleness_policy", staleness_policy)
 # ## Bonus: server or ring
 #
 # Section 6 counted bytes. Now count seconds. A link carries `bandwidth_Bps` in each direction at once, and a message
-# costs `latency_s` before its first byte. First everybody pushes, then everybody gets the weights. Each half ends when
-# the busiest link is done. Is that a server's link or a worker's? (It depends on whether there are more workers or more
-# servers.)
+# costs `latency_s` before its first byte. First everybody pushes, then everybody gets the weights. Each of these two
+# phases ends when the busiest link is done. Is that a server's link or a worker's? (It depends on whether there are more
+# workers or more servers.)
 #
 # Now let a step touch only a share of the weights. With servers, only that share is pushed and pulled. A ring sends
 # everything, zeros too. **Up to which share do servers need no more time than the ring, by bandwidth alone?**
@@ -709,8 +708,8 @@ print(*rows, sep="\n")
 # each direction of a link is idle half the time. BytePS (Jiang et al., 2020) cuts the weights into small pieces and
 # pulls one piece while it pushes the next: both directions are busy at once.
 #
-# Eight workers and eight spare servers again: the ring takes 15.1 ms, and 100 MB pass a link in 8.5. **How many ms does
-# a step take with 64 pieces, eight on each server?**
+# Take eight workers and eight spare servers again. A ring took 15.1 ms, and a link needs 8.5 ms for 100 MB one way. **How
+# many ms does a step take with 64 pieces, eight on each server?**
 
 # %% tags=["predict"]
 labkit.predict("overlapped_ms", 17.0, unit="ms")
@@ -742,7 +741,8 @@ overlapped[16].timeline
 # %% [markdown]
 # Zoom in on one worker (ranks 8 to 15): its pushes begin together, and the first answers come while the last pieces
 # are still on their way out. With smaller pieces a step comes closer to the 8.5 ms in which B passes a link. It never gets
-# there, because each piece also pays a latency. The ring takes 15.1 ms: its links carry 2(N-1)/N times B.
+# there: nothing can be pulled before all have pushed a first piece, and each piece also pays a latency. The ring takes
+# 15.1 ms: its links carry 2(N-1)/N times B each way.
 #
 # The spare machines bring links of their own. GPU clusters rarely have them to spare, and within a node NVLink is
 # faster than any network, so all-reduce is the usual choice.
@@ -756,10 +756,10 @@ for number in (2, 8, 64):
 # %% [markdown]
 # ## Bonus: the first nine
 #
-# Another way out keeps the mean, and no gradient is stale: have one or two workers more than you need, **backup workers**, and
-# take each step with the first gradients that come (Chen et al., 2016). Which ones those are depends on timing, so a run
-# cannot be repeated exactly. A gradient that comes late belongs to a step that is over: it is dropped, and its worker gets
-# the current weights.
+# There is another way not to wait for the slowest. Have one or two workers more than you need, **backup workers**, and take
+# each step with the mean of the first gradients that come (Chen et al., 2016). No gradient is stale. Which ones come first
+# depends on timing, so a run cannot be repeated exactly. A gradient that comes late belongs to a step that is
+# over: it is dropped, and its worker gets the current weights.
 #
 # ### Exercise [[backup_workers]]
 #
