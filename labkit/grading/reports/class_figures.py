@@ -21,7 +21,7 @@ class Fault:
     """What went wrong in an exercise for several students.
 
     Attributes:
-        words: The mistake's name, or what came back with its numbers left out.
+        words: The mistake's name, or what came back, as the first of them reads it.
         count: How many students.
         named: Whether the check recognised it.
     """
@@ -62,10 +62,10 @@ class ClassFigures:
     Attributes:
         num_students: Submissions.
         num_unread: Those of which nothing could be graded.
-        mean: Of points.
-        median: Of points.
+        mean: Of the points of those that count.
+        median: Of the same.
         max_score: Full marks.
-        bins: Submissions by tenths of full marks; the last one holds full marks and more.
+        bins: Those that count, by tenths of full marks; the last one holds full marks and more.
         exercises: In the lesson's order.
     """
 
@@ -97,7 +97,8 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
     scores = scores or [result.score for result in results]
     most = max(result.max_score for result in results)
     bins = [0] * NUM_BINS
-    for score in scores:
+    graded = [score for result, score in zip(results, scores, strict=True) if counts(result, score)]
+    for score in graded:
         bins[_bin(score, most)] += 1
     by_id: dict[str, list[GradedExercise]] = {}
     for each in (each for result in results for each in result.exercises):
@@ -105,12 +106,17 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
     return ClassFigures(
         len(results),
         sum(bool(result.problem) for result in results),
-        statistics.fmean(scores),
-        statistics.median(scores),
+        statistics.fmean(graded or [0.0]),
+        statistics.median(graded or [0.0]),
         most,
         tuple(bins),
         tuple(_exercise(listed) for listed in by_id.values()),
     )
+
+
+def counts(result: GradedSubmission, score: float) -> bool:
+    """Return whether a score is one: of what could not be graded, nobody knows what it is worth."""
+    return not result.problem or score > 0
 
 
 def _bin(score: float, most: float) -> int:
@@ -119,8 +125,13 @@ def _bin(score: float, most: float) -> int:
 
 def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
     counts = Counter(each.state for each in listed)
-    faults = Counter(fault for each in listed if each.state == "failed" for fault in [_fault(each)])
-    common = tuple(Fault(words, count, named) for (words, named), count in faults.most_common(3))
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for each in listed:
+        if each.state == "failed":
+            words, named = _fault(each)
+            alike.setdefault((words if named else _NUMBER.sub("…", words), named), []).append(words)
+    commonest = sorted(alike.items(), key=lambda found: -len(found[1]))[:3]
+    common = tuple(Fault(words[0], len(words), named) for (_, named), words in commonest)
     states = {state: counts[state] for state in ("passed", "failed", "to_read", "read", "not_done", "not_graded")}
     return ExerciseFigures(listed[0].id, listed[0].name, listed[0].max_points, states, common)
 
@@ -129,4 +140,4 @@ def _fault(each: GradedExercise) -> tuple[str, bool]:
     if each.mistake and each.mistake != PLAIN_ERROR:
         return each.mistake, True
     found = _CAME_BACK.search(each.said)
-    return (_NUMBER.sub("…", found.group(1))[:160] if found else "not told"), False
+    return (found.group(1)[:160] if found else "not told"), False

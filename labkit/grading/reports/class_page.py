@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from labkit.grading.reports.class_figures import NUM_BINS, class_figures
+from labkit.grading.reports.class_figures import NUM_BINS, class_figures, counts
 from labkit.grading.reports.copies import Case
 from labkit.grading.reports.page import page
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
@@ -90,13 +90,14 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         title=title,
         figures=figures,
         bars=_bars(figures.bins),
-        bin_of={line.href: figures.bin_of(line.score) for line, _ in handed_in},
+        bin_of={line.href: figures.bin_of(line.score) for line, result in handed_in if counts(result, line.score)},
         cases=cases,
         shown={line.result.name: line for line, _ in handed_in if line.result},
         students=students,
         names=names,
         exercises=[(each, names[each].partition(" ")[0]) for each in names],
         state_of=_state_of,
+        ungraded=lambda line: line.result is not None and not counts(line.result, line.score),
         counted=_counted,
         script=Markup(script),
         policy=Markup(f"; frame-src 'self' file:; script-src 'sha256-{digest}'"),
@@ -113,7 +114,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _bars(bins: Sequence[int]) -> list[_Bar]:
-    width, most = 100 // NUM_BINS, max(bins)
+    width, most = 100 // NUM_BINS, max(1, *bins)
     labels = [f"{at * width}–{(at + 1) * width - 1}" for at in range(NUM_BINS - 1)]
     labels.append(f"{(NUM_BINS - 1) * width}+")
     return [
