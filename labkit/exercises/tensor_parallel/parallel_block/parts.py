@@ -200,7 +200,7 @@ def put_together(case: Case, rank: int, how: str) -> Tensor:
 def left_early(case: Case, rank: int) -> Tensor | None:
     """Return the result where hidden units are added up over the ranks, before the second layer; None for attention."""
     parts = [_cut(case, each, units(case, each)) for each in group_of(case, rank)]
-    if not is_mlp(case) or len({len(bias) for _, bias, *_ in parts}) > 1:
+    if not is_mlp(case) or len({len(each[1]) for each in parts}) > 1:
         return None
     x = values.tensor(case.inputs[rank], "x")
     hidden = torch.stack([functional.gelu(functional.linear(x, *each[:2])) for each in parts]).sum(0)
