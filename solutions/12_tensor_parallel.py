@@ -160,8 +160,7 @@ def enter(x: Tensor, group: Group = None) -> Tensor:
 def leave(x: Tensor, group: Group = None) -> Tensor:
     """Return the sum of x over all ranks of the group; in backward, x gets the same gradient as in one process.
 
-    One process would use the sum once. Here, every rank uses the sum, and all ranks do the same with it. The given x
-    keeps its numbers.
+    All ranks compute the same from the sum; one process computes that once. The given x keeps its numbers.
     """
     # BEGIN SOLUTION two_operators
     return Leave.apply(x, group)
@@ -185,7 +184,7 @@ labkit.check("two_operators", enter, leave)
 # In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**: Megatron-LM calls them *f* and *g*.
 #
 # `leave` also works without a Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, and a copy hands its
-# gradient on as it is. That is what `leave` needs. For `enter` you need a Function.
+# gradient on as it is. That is what `leave` needs. `enter` must change what backward does: that is what a Function is for.
 #
 # ## 3 A block in pieces
 #
@@ -207,7 +206,7 @@ class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them.
 
     * x and the result are whole and the same on every rank of the group.
-    * After a step of plain SGD on every rank, the ranks' parts together are what up and down would be after that step.
+    * A step of plain SGD on every rank changes the parts as it changes up and down in one process.
     * A rank keeps no weight that only other ranks use. The layers given keep their weights.
     """
 
@@ -336,7 +335,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 
     Args:
         logits: Of this rank's words, shape (N, len(my_part(vocabulary))).
-        targets: Words of the whole vocabulary or IGNORED, at least one a word; the same on every rank, shape (N,).
+        targets: Words of the whole vocabulary, or IGNORED, but not all; the same on every rank, shape (N,).
     """
     # BEGIN SOLUTION parallel_vocabulary
     mine = my_part(vocabulary, group)
@@ -380,7 +379,7 @@ def parallel_loss(model: ParallelGPT, tokens: Tensor, targets: Tensor) -> Tensor
 
 # %% [markdown]
 # This GPT has two blocks. **How many all-reduces of a whole activation (batch x tokens x width) does a step take?** Count
-# what enters and leaves, from the embedding to the logits.
+# each `enter` and `leave` from the embedding to the logits: each makes one, in forward or in backward.
 
 # %% tags=["predict"]
 labkit.predict("large_all_reduces", 10)
@@ -546,8 +545,8 @@ def train_whole(num_steps):
 
 
 # %% tags=["nbval-ignore-output"] seconds=25
-together = labkit.run(train_parallel, 100, on=labkit.virtual(2)).results[0]
-alone = labkit.run(train_whole, 100, on=labkit.virtual(1)).results[0]
+together = labkit.run(train_parallel, 100, on=labkit.virtual(2), timeout=600).results[0]
+alone = labkit.run(train_whole, 100, on=labkit.virtual(1), timeout=600).results[0]
 for step in (0, 49, 99):
     print(f"step {step + 1:3}: one rank {alone[step]:.6f}, two ranks {together[step]:.6f}")
 
@@ -649,8 +648,8 @@ labkit.challenge("split_plan", split_plan)
 # Random numbers now matter:
 #
 # * Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the ranks drift apart.
-# * Where each rank has its own tokens or hidden units, every rank must drop *others*. With one mask for all, dropout would drop
-#   the same places in every rank's part.
+# * Where each rank has its own tokens or hidden units, it must draw a mask *of its own*. With one mask for all, dropout would
+#   drop the same places in every rank's part.
 #
 # So each rank needs a second stream of random numbers, its own. `torch.get_rng_state()` and
 # `torch.set_rng_state(state)` take and put back the state of CPU tensors' generator (`torch.cuda` has the same).
@@ -722,8 +721,8 @@ class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank.
 
     Outside, the same numbers are drawn as without it, whatever is drawn inside, and even if the inside ends with an
-    error. Each `with` goes on where the one before ended. The seed and the rank alone decide where the first one
-    starts.
+    error. Each `with` goes on where the one before ended, an error or not. Where the first one starts depends on the
+    seed and the rank alone; it may be the rank in the group or the one among all.
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:
@@ -824,7 +823,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
     * A rank sends to the next rank only: keys, values and places, N - 1 times. It calls no collective of
       torch.distributed.
     * Of the others' keys and values, a rank holds only the lot that came last and the one that is coming, however many
-      ranks there are. Of earlier lots it keeps no scores and no sums, only the totals.
+      ranks there are. Of earlier lots it keeps only what softmax needs: the largest score and two running sums.
     * No gradients are needed.
 
     Args:

@@ -27,6 +27,7 @@ OTHERWISE = {
     ("bucketed_ddp", "keeps a copy of each gradient"): "it passes; what it costs is told afterwards",
     ("drop_in_all_reduce", "group not passed on"): "a rank outside the group comes first where no message is lost",
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
+    ("ring_attention", "all keys at once"): "it passes; what it costs is told afterwards",
     ("ring_sum", "one rank after the other sends"): "the sweep names it",
     ("tree_all_reduce", "three rounds written into the code"): "the sweep names it",
     ("posted_training", "isend, and nobody waits"): "a virtual message arrives, whether its sender waits or not",

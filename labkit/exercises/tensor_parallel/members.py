@@ -11,8 +11,8 @@ from labkit.checks.values import tensor
 
 NO_GRADIENT = (
     "A result that is None was not returned. A gradient that is None did not come back: something is detached, or was "
-    "computed where autograd does not look. Write forward and backward as a torch.autograd.Function, and call its "
-    "apply()."
+    "computed where autograd does not look, or backward returned None, as dist.all_reduce does. Write forward and "
+    "backward as a torch.autograd.Function, and call its apply()."
 )
 
 

@@ -26,12 +26,14 @@ from labkit.exercises.tensor_parallel.parallel_block.parts import (
     ATTENTION,
     LR,
     MLP,
+    columns_mixed_up,
     entered_late,
     expected,
     first_bias_untrained,
     gradient_again,
     gradient_of_all,
     group_ignored,
+    left_early,
     most_numbers,
     other_biases,
     other_step,
@@ -123,7 +125,7 @@ def _refusals(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Findi
 def _changed_layers(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, came in enumerate(got):
         if "layers_kept" in came and not values.flag(came, "layers_kept"):
-            yield Finding(_LAYERS, f"On rank {rank} the layers given were changed by the step.", rank=rank)
+            yield Finding(_LAYERS, f"On rank {rank} the layers given were changed.", rank=rank)
 
 
 def _kept_too_much(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -189,17 +191,28 @@ EXERCISE = declared(
         Mistake("wrong half of q, k and v",
                 "You took consecutive rows of qkv.weight. It is q on top of k on top of v: take this rank's heads out "
                 "of each third (chunk(3)), of the bias, too.",
-                {"out": (partial(put_together, how="rows"), partial(put_together, how="bias rows"))}),
+                {"out": partial(put_together, how="rows")}),
+        Mistake("wrong part of qkv.bias",
+                "You took consecutive entries of qkv.bias. It is q's, then k's, then v's: take this rank's heads out "
+                "of each third, as you did of qkv.weight.", {"out": partial(put_together, how="bias rows")}),
+        Mistake("left too early",
+                "You add hidden units of all ranks up, before the second layer. Each rank has other units: what is "
+                "added up are the partial sums behind it.", {"out": left_early}),
         Mistake("wrong columns of out",
                 "The columns of out.weight belong to the heads: rank 1's heads meet the columns after rank 0's.",
-                {"out": partial(put_together, how="columns")}),
+                {"out": partial(columns_mixed_up, mlp=False)}),
+        Mistake("wrong columns of down",
+                "The columns of down.weight belong to the hidden units: rank 1's meet the columns after rank 0's.",
+                {"out": partial(columns_mixed_up, mlp=True)}),
         Mistake("later tokens seen", "Queries see later tokens. Attention is causal: is_causal=True.",
                 {"out": partial(put_together, how="later")}),
         Mistake("q, k and v mixed up",
                 "Your part of qkv makes q of all your heads, then k, then v: chunk(3, dim=-1) first, then take the "
                 "heads apart.",
-                {"out": tuple(partial(put_together, how=how)
-                              for how in ("by head", "k first", "v first", "v second"))}),
+                {"out": partial(put_together, how="by head")}),
+        Mistake("one third for another",
+                "Of what your part of qkv makes, the first third is q, the second k, the last v.",
+                {"out": tuple(partial(put_together, how=how) for how in ("k first", "v first", "v second"))}),
         Mistake("heads and tokens mixed up",
                 "What attention returns has shape (B, H, T, K). Put heads beside K, transpose(1, 2), before you join "
                 "them.", {"out": partial(put_together, how="flat")}),
@@ -227,8 +240,9 @@ EXERCISE = declared(
                 "After a step the first layer's bias is what it was before. It is trained, too: an nn.Parameter.",
                 {"again": first_bias_untrained}),
         Mistake("the bias takes another step",
-                "After a step the bias is off: its parts on all ranks must add up to the whole bias before and after "
-                "it. A bias divided by N takes a step that is divided, too.",
+                "The second layer's bias takes a step N times too large, or too small. Every rank can have its whole "
+                "gradient: keep the whole bias on each, add it behind `leave`, and neither divide it nor add its "
+                "gradients up.",
                 {"again": (partial(other_step, times=lambda n: 1 / n - 1),
                            partial(other_step, times=lambda n: n - 1))}),
         Mistake(_KEPT,
@@ -236,10 +250,11 @@ EXERCISE = declared(
                 "copy keeps the whole copy, and so does a list, a buffer or a submodule with the layer in it."),
         Mistake(_CUT, "Another rank should have some of that: cut with my_part, whose parts differ by at most one."),
         Mistake(_LAYERS,
-                "The layers that were given hold other numbers after the step: your parameters are views of them. "
-                "Take a clone()."),
+                "The layers that were given are not what they were: your part was put into them, or your parameters "
+                "are views of them, which a step changes. Make parameters of your own, from a clone()."),
         Mistake(_NO_REFUSAL,
-                "With more ranks than heads a rank would have none: raise a ValueError that says both numbers.",
+                "With more ranks than heads a rank would have none: raise a ValueError that says both numbers, on "
+                "*every* rank.",
                 seen=_must_refuse, certain=True),
         Mistake(_NEEDLESS,
                 "This can be cut. Count the ranks of the *group*; heads need not divide evenly; an MLP has no heads."),

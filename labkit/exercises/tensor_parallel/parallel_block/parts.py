@@ -197,6 +197,21 @@ def put_together(case: Case, rank: int, how: str) -> Tensor:
     return _sum(case, group_of(case, rank), how)
 
 
+def left_early(case: Case, rank: int) -> Tensor | None:
+    """Return the result where hidden units are added up over the ranks, before the second layer; None for attention."""
+    parts = [_cut(case, each, units(case, each)) for each in group_of(case, rank)]
+    if not is_mlp(case) or len({len(each[1]) for each in parts}) > 1:
+        return None
+    x = values.tensor(case.inputs[rank], "x")
+    hidden = torch.stack([functional.gelu(functional.linear(x, *each[:2])) for each in parts]).sum(0)
+    return functional.linear(hidden, _cut(case, rank, units(case, rank))[2], _last_bias(case))
+
+
+def columns_mixed_up(case: Case, rank: int, mlp: bool) -> Tensor | None:
+    """Return the result where every rank takes the second layer's first columns; None where the other part is asked."""
+    return put_together(case, rank, "columns") if is_mlp(case) == mlp else None
+
+
 def rest_lost(case: Case, rank: int) -> Tensor | None:
     """Return the result where every rank takes count // N units, and nobody the rest."""
     (count, width), ranks = _shape(case), group_of(case, rank)

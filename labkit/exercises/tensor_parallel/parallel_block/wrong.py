@@ -150,13 +150,13 @@ changed(
 )
 changed(
     "rows of the bias one after another",
-    "wrong half of q, k and v",
+    "wrong part of qkv.bias",
     (
         "torch.cat([each[mine] for each in qkv.bias.detach().chunk(3)])",
         "qkv.bias.detach()[3 * mine.start : 3 * mine.stop].clone()",
     ),
 )
-changed("k for q", "q, k and v mixed up", ("q, k, v = (each", "k, q, v = (each"))
+changed("k for q", "one third for another", ("q, k, v = (each", "k, q, v = (each"))
 changed("gelu's tanh form", "another activation", (GELU, 'self.up, self.up_bias), approximate="tanh")'))
 changed("no gelu", "another activation", ("functional.gelu(", "("))
 BIAS_KEPT = "self.bias = nn.Parameter(down.bias.detach().clone())"
@@ -176,6 +176,27 @@ changed(
     "a slice of a copy",
     "keeps more than its part",
     ("up.weight.detach()[mine].clone()", "up.weight.detach().clone()[mine]"),
+)
+changed(
+    "the bias entered", "the bias takes another step", (BIAS, BIAS.replace("self.bias", "enter(self.bias, self.group)"))
+)
+changed(
+    "leaves hidden units",
+    "left too early",
+    (BIAS, "functional.linear(leave(hidden, self.group), self.down) + self.bias"),
+)
+changed(
+    "always the first columns of down",
+    "wrong columns of down",
+    ("down.weight.detach()[:, mine].clone()", "down.weight.detach()[:, : mine.stop - mine.start].clone()"),
+)
+changed(
+    "its part put into the layer",
+    "the layers given were changed",
+    (
+        "self.up = nn.Parameter(up.weight.detach()[mine].clone())",
+        "up.weight.data = up.weight.detach()[mine].clone()\n        self.up = up.weight",
+    ),
 )
 WRONG.right(
     "shape before enter",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -35,7 +35,9 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     modulo,
     not_below,
     nothing_summed,
+    other_ends,
     own_softmax,
+    own_targets,
     rows_of_all,
     summed,
     table_of_all,
@@ -73,7 +75,12 @@ def vocabulary_case(
     """
     shared: dict[str, Value] = {"groups": [list(each) for each in groups]} if groups else {}
     whole = Case(name, world_size, (shared,) * world_size)
-    batches = [_drawn_tokens(part_of(seed, "batch", n), which, vocabulary, ignored) for n in range(len(groups or [0]))]
+    batches = [
+        _drawn_tokens(
+            part_of(seed, "batch", n), which, vocabulary, ignored, [part(vocabulary, whole, r) for r in ranks]
+        )
+        for n, ranks in enumerate(groups or [list(range(world_size))])
+    ]
     gradient = normal(part_of(seed, "gradient"), 3, 4, WIDTH, dtype=torch.float64)
     inputs: list[Values] = []
     for rank in range(world_size):
@@ -90,12 +97,13 @@ def vocabulary_case(
     return Case(name, world_size, tuple(inputs))
 
 
-def _drawn_tokens(seed: int, which: str, vocabulary: int, ignored: int) -> Tensor:
-    """Return 12 tokens, or targets of which some are ignored; word 0 is among them."""
+def _drawn_tokens(seed: int, which: str, vocabulary: int, ignored: int, parts: Sequence[slice]) -> Tensor:
+    """Return 12 tokens, or targets of which some are ignored; the first and last word of every rank are among them."""
     generator = draws.generator(seed)
     tokens = torch.randint(1, vocabulary, (3, 4), generator=generator)
     order = torch.randperm(12, generator=generator)
-    tokens.flatten()[order[0]] = 0
+    ends = torch.tensor([end for mine in parts for end in (mine.start, mine.stop - 1)])
+    tokens.view(-1)[order[: len(ends)]] = ends
     if which == EMBED:
         return tokens
     tokens.flatten()[order[12 - ignored :]] = IGNORED
@@ -135,8 +143,9 @@ def least(case: Case) -> dict[int, Bytes]:
 
 
 _OVERFLOW, _VANISH, _GATHERED, _TABLE, _CHANGED = (
-    "exponentials overflow", "exponentials vanish", "logits gathered", "embedding gathered", "logits were changed"
+    "exponentials overflow", "exponentials vanish", "logits gathered", "embedding gathered", "what was given is changed"
 )  # fmt: skip
+_OTHER_ENDS = ("stop, too", "not start", "not start but 0")
 
 EXERCISE = declared(
     id="parallel_vocabulary",
@@ -150,11 +159,12 @@ EXERCISE = declared(
             result
             for name in (EMBED, LOSS)
             for result in (
-                tensor_result(f"{name}.kept", "what was given", _CHANGED),
+                tensor_result(f"{name}.kept", "the part given", _CHANGED),
                 tensor_result(f"{name}.out", "the result"),
                 tensor_result(f"{name}.gradient", "the gradient of what this rank has"),
             )
         ),
+        tensor_result("tokens", "what was given as tokens or targets", _CHANGED),
         _too_much,
     ),
     mistakes=(
@@ -168,6 +178,11 @@ EXERCISE = declared(
                 "For a token that is not yours you add some row of your own. Put zeros there, before the sum; a token "
                 "can lie before your rows, or behind them.",
                 {f"{EMBED}.out": (summed(clamped), summed(first_row), summed(not_below))}),
+        Mistake("another end of a part",
+                "A word at the end of a rank's part counts for two ranks, or for none. With mine = my_part(...), a "
+                "rank has the words from mine.start up to, and without, mine.stop.",
+                {f"{EMBED}.out": tuple(summed(partial(other_ends, how=how)) for how in _OTHER_ENDS),
+                 f"{LOSS}.out": tuple(partial(half_masked, how=how) for how in _OTHER_ENDS)}),
         Mistake("number not shifted",
                 "Row 0 of `rows` is token my_part(vocabulary).start, not token 0: shift the number.",
                 {f"{EMBED}.out": (summed(modulo), summed(unshifted))}),
@@ -181,7 +196,7 @@ EXERCISE = declared(
         Mistake("word 0 left out", "Targets of 0 are left out. Word 0 is one like others; only IGNORED does not count.",
                 {f"{LOSS}.out": without_word_0}),
         Mistake("softmax of its own part",
-                "The exponentials are summed over this rank's tokens only. The sum runs over the whole vocabulary.",
+                "The exponentials are summed over this rank's words only. The sum runs over the whole vocabulary.",
                 {f"{LOSS}.out": own_softmax}),
         Mistake("a maximum on each rank",
                 "Each rank subtracts another number: the largest of its own logits. Reduce it first, with "
@@ -190,6 +205,13 @@ EXERCISE = declared(
                 "For a target that is not yours you add some logit of your own. Put a zero there, before the sum; a "
                 "target can lie before your words, or behind them.",
                 {f"{LOSS}.out": tuple(partial(half_masked, how=how) for how in ("clamped", "first", "below"))}),
+        Mistake("the target's logit not summed",
+                "Only the rank that has the target's word knows its logit, and the others go on without: `leave` it.",
+                {f"{LOSS}.out": own_targets}),
+        Mistake("sum instead of mean", "You add the losses up. The result is their mean over the targets that count.",
+                {f"{LOSS}.out": lambda case, rank: losses(case, rank)[counts(case, rank)].sum()}),
+        Mistake("wrong sign", "The loss is negative: it is the logarithm minus the target's logit.",
+                {f"{LOSS}.out": lambda case, rank: -losses(case, rank)[counts(case, rank)].mean()}),
         Mistake("nothing summed",
                 "The loss is made of this rank's logits only: `leave` the sum of exponentials and the target's logit.",
                 {f"{LOSS}.out": (nothing_summed(False), nothing_summed(True))}),
@@ -205,11 +227,11 @@ EXERCISE = declared(
                 "A gradient flows through the maximum that you subtract. It is a constant: take it of "
                 "logits.detach().", {f"{LOSS}.gradient": through_the_maximum}),
         Mistake(_OVERFLOW,
-                "Large logits give inf or nan. Subtract the largest logit before exp(); it must be the largest of "
-                "*all* ranks, so reduce it with dist.ReduceOp.MAX."),
+                "Large logits give inf or nan. Before exp(), subtract each token's own largest logit, over all ranks "
+                "of its group: a maximum for each token, reduced with dist.ReduceOp.MAX."),
         Mistake(_VANISH,
                 "All exponentials of a token are 0, because what you subtract is far larger than any of its logits. "
-                "Each token has *its own* maximum, over the ranks of *its group*."),
+                "Each token has *its own* maximum, over the ranks of *its group*: dist.ReduceOp.MAX, not a sum."),
         Mistake(_GATHERED,
                 "Whole logits travelled, or more of them than need be. Reduce a maximum, a sum of exponentials and "
                 "the target's logit: three numbers for each target."),
@@ -219,7 +241,7 @@ EXERCISE = declared(
         Mistake("gradient reduced again",
                 "The gradient is N times too large: a sum that is on every rank already passes its gradient on as it "
                 "is.", dict.fromkeys((f"{EMBED}.gradient", f"{LOSS}.gradient"), times_too_often)),
-        Mistake(_CHANGED, "After the call the logits hold other numbers: work on a copy."),
+        Mistake(_CHANGED, "After the call a tensor that was given holds other numbers: work on a copy."),
         Mistake(NOTHING, NO_GRADIENT),
     ),
     visible=(

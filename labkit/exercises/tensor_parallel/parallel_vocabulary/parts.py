@@ -48,14 +48,19 @@ def expected(case: Case) -> list[Values]:
         torch.autograd.backward(out, given(case, rank, "gradient"))
         assert everything.grad is not None
         gradient = everything.grad[mine] if which == EMBED else everything.grad[:, mine]
-        found.append({which: {"out": out.detach(), "kept": given(case, rank, "part"), "gradient": gradient}})
+        of: Values = {"out": out.detach(), "kept": given(case, rank, "part"), "gradient": gradient}
+        found.append({which: of, "tokens": tokens_of(case, rank)})
     return found
+
+
+def right_gradient(case: Case, rank: int) -> Tensor:
+    """Return the gradient that a rank gets."""
+    return values.tensor(values.record(expected(case)[rank], values.text(case.inputs[rank], "function")), "gradient")
 
 
 def times_too_often(case: Case, rank: int) -> Tensor:
     """Return N times the gradient."""
-    (right,) = expected(case)[rank].values()
-    return len(group_of(case, rank)) * values.tensor(right, "gradient")  # type: ignore[arg-type]
+    return len(group_of(case, rank)) * right_gradient(case, rank)
 
 
 def found_here(case: Case, rank: int) -> Tensor:
@@ -92,6 +97,26 @@ def not_below(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
     """Return zeros for later words alone: earlier ones count from the end."""
     place = tokens - mine.start
     return torch.mul(of[place.clamp(-len(of), len(of) - 1)], (place < len(of))[..., None])
+
+
+def other_ends(tokens: Tensor, of: Tensor, mine: slice, how: str) -> Tensor:
+    """Return rows where the part of a rank ends one word later, or begins one word later: see `between`."""
+    return torch.mul(clamped(tokens, of, mine), between(tokens - mine.start, len(of), mine.start, how)[..., None])
+
+
+def between(place: Tensor, size: int, start: int, how: str) -> Tensor:
+    """Return which places are taken for a rank's own.
+
+    Args:
+        place: Of each token, from the first word of the rank.
+        size: How many words it has.
+        start: Its first word.
+        how: "stop, too" takes the next rank's first word, "not start" leaves its own first word out, "not start but 0"
+            does so on all ranks but the first.
+    """
+    if how == "stop, too":
+        return (place >= 0) & (place <= size)
+    return (place >= (1 if how == "not start" or start else 0)) & (place < size)
 
 
 def modulo(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
@@ -202,14 +227,26 @@ def half_masked(case: Case, rank: int, how: str) -> Tensor:
         case: What is asked.
         rank: Whose.
         how: "clamped" takes the nearest word's, "first" the first one's, "below" the first one's of earlier words only.
+            What else there may be stands in `between`.
     """
     largest, right = _largest(case, rank), torch.zeros(())
     for each in group_of(case, rank):
         place, here = _place(case, each)
-        taken = place if how == "clamped" else torch.where(here, place, 0)
-        below = place < bounds(case, each).stop - bounds(case, each).start
-        right = right + _right(case, each, largest, taken, below if how == "below" else torch.ones_like(here))
+        mine = bounds(case, each)
+        size = mine.stop - mine.start
+        if how in ("clamped", "first", "below"):
+            taken = place if how == "clamped" else torch.where(here, place, 0)
+            added = place < size if how == "below" else torch.ones_like(here)
+        else:
+            taken, added = place, between(place, size, mine.start, how)
+        right = right + _right(case, each, largest, taken, added)
     return mean(case, rank, whole(case, rank).logsumexp(1) - largest - right)
+
+
+def own_targets(case: Case, rank: int) -> Tensor:
+    """Return the loss with the logits of those targets only that are a rank's own."""
+    largest = _largest(case, rank)
+    return mean(case, rank, whole(case, rank).logsumexp(1) - largest - _right(case, rank, largest, *_place(case, rank)))
 
 
 def _alone(case: Case, rank: int, own_largest: bool) -> Tensor:
@@ -245,9 +282,7 @@ def maximum_subtracted(times: Callable[[int], int]) -> Way:
 
 def through_the_maximum(case: Case, rank: int) -> Tensor:
     """Return the gradient where the one of the subtracted maximum reaches the largest logit of each rank."""
-    (right,) = expected(case)[rank].values()
     of, count = given(case, rank, "part"), counts(case, rank)
     share = (of.logsumexp(1) - whole(case, rank).logsumexp(1)).exp()
     more = (_place(case, rank)[1].double() - share) * count / count.sum() * given(case, rank, "gradient")
-    gradient = values.tensor(right, "gradient")  # type: ignore[arg-type]
-    return gradient + functional.one_hot(of.argmax(1), of.shape[1]) * more[:, None]
+    return right_gradient(case, rank) + functional.one_hot(of.argmax(1), of.shape[1]) * more[:, None]

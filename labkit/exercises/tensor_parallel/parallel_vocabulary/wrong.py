@@ -60,7 +60,7 @@ changed(
 def embed("""))  # fmt: skip
 changed(
     "in place",
-    "logits were changed",
+    "what was given is changed",
     ("shifted = logits - largest[:, None]", "logits.data.sub_(largest[:, None])\n    shifted = logits"),
 )
 changed("without autograd", "nothing returned", ("return leave(found", "return leave(found.detach()"))
@@ -137,4 +137,33 @@ changed(
     "detached logits",
     "nothing returned",
     ("shifted = logits - largest[:, None]", "shifted = logits.detach() - largest[:, None]"),
+)
+HERE = "here = (tokens >= mine.start) & (tokens < mine.stop)"
+CLAMPED = (
+    "torch.where(here, tokens - mine.start, 0), rows)",
+    "(tokens - mine.start).clamp(0, len(rows) - 1), rows)",
+)
+changed("the next rank's first word, too", "another end of a part", (HERE, HERE.replace("< ", "<= ")), CLAMPED)
+changed(
+    "its first word left out",
+    "another end of a part",
+    (HERE, HERE.replace("tokens >= mine.start", "(tokens > mine.start) | (mine.start + tokens == 0)")),
+)
+changed(
+    "its first target left out",
+    "another end of a part",
+    ("here = (targets >= mine.start)", "here = (targets > mine.start)"),
+)
+changed(
+    "shifted in place",
+    "what was given is changed",
+    ("torch.where(here, tokens - mine.start, 0), rows)", "torch.where(here, tokens.sub_(mine.start), 0), rows)"),
+)
+changed("no leave of the logit", "the target's logit not summed", ALONE[1])
+changed("no mean", "sum instead of mean", (MEAN, MEAN.replace(" / counts.sum()", "")))
+changed("turned round", "wrong sign", (MEAN, MEAN.replace("total.log() - right", "right - total.log()")))
+changed(
+    "the largest added up",
+    "exponentials vanish",
+    (LARGEST, LARGEST.replace("MAX", "SUM")),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch.nn import functional
 
 from labkit.checks import draws, values
 from labkit.checks.case import Case, Values
-from labkit.checks.declared import Mistake, declared, tensor_result
+from labkit.checks.declared import Mistake, declared, flag_result, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
@@ -53,7 +54,7 @@ def expected(case: Case) -> list[Values]:
     """Return each rank's queries' attention, computed whole."""
     if _asks_for_places(case):
         return [{}] * case.world_size
-    return [{"out": _causal(case, rank)} for rank in range(case.world_size)]
+    return [{"out": _causal(case, rank), "kept": True} for rank in range(case.world_size)]
 
 
 def structure(case: Case) -> list[object]:
@@ -110,6 +111,30 @@ def _masked_at_home(case: Case, rank: int) -> Tensor:
     mask = _all(case, "places", 0) <= _places(case, rank)
     others = torch.arange(mask.shape[1]) // count != rank
     return _attention(case, rank, mask | others)
+
+
+def _lot_by_lot(case: Case, rank: int, rescaled: tuple[str, ...], divided: bool = True) -> Tensor:
+    """Return what comes of lots one after another, with the largest score so far, where only these sums are rescaled.
+
+    Args:
+        case: What is asked.
+        rank: Whose queries.
+        rescaled: Which are, of "total" (of exponentials) and "mixed" (of weighted values).
+        divided: Whether the weighted values are divided by the total.
+    """
+    q = given(case, rank, "q")
+    largest = q.new_full((*q.shape[:-1], 1), float("-inf"))
+    total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
+    for step in range(case.world_size):
+        of = (rank - step) % case.world_size
+        scores = q @ given(case, of, "k").transpose(-1, -2) / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(given(case, of, "places") > _places(case, rank), float("-inf"))
+        grown = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        weights, old = (scores - grown).exp(), (largest - grown).exp()
+        total = (total * old if "total" in rescaled else total) + weights.sum(-1, keepdim=True)
+        mixed = (mixed * old if "mixed" in rescaled else mixed) + weights @ given(case, of, "v")
+        largest = grown
+    return mixed / total if divided else mixed
 
 
 def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -171,9 +196,9 @@ def least(case: Case) -> dict[int, Bytes]:
 
 _ROOM = 1.25
 """So much of what keys and values are may be sent: places go with them, in one message or another."""
-_UNEVEN, _SHARED, _NO_RESCALE, _NEIGHBOUR, _OVERFLOW, _TOO_OFTEN = (
-    "uneven work", "tokens twice or never", "sums not rescaled", "not to the next rank", "exponentials overflow",
-    "sent too often",
+_UNEVEN, _SHARED, _NEIGHBOUR, _OVERFLOW, _TOO_OFTEN, _CHANGED = (
+    "uneven work", "tokens twice or never", "not to the next rank", "exponentials overflow", "sent too often",
+    "what was given is changed",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -189,7 +214,8 @@ EXERCISE = declared(
         lambda case, got, wire: lost_messages(wire),
         lambda case, got, wire: unread_messages(wire),
         _not_numbers,
-        tensor_result("out", "attention", _NO_RESCALE),
+        flag_result("kept", "{ranks}: on rank {rank} q, k, v or places hold other numbers after the call.", _CHANGED),
+        tensor_result("out", "attention"),
         _beside_the_ring,
         _sent_too_often,
     ),
@@ -206,10 +232,17 @@ EXERCISE = declared(
                 "The mask compares positions in the pieces. Compare places: they travel with k and v.",
                 {"out": (_by_index, _by_index_of_piece)}),
         Mistake("scores not scaled", "Scores are divided by the root of a head's width K.",
-                {"out": lambda case, rank: _causal(case, rank, 1.0)}),
-        Mistake(_NO_RESCALE,
+                {"out": (lambda case, rank: _causal(case, rank, 1.0),
+                         lambda case, rank: _causal(case, rank, 1 / given(case, rank, "q").shape[-1]))}),
+        Mistake("sums not rescaled",
                 "When the largest score grows, what was summed before must be multiplied by exp(old - new): the sum "
-                "of exponentials and the weighted values."),
+                "of exponentials and the weighted values.",
+                {"out": tuple(partial(_lot_by_lot, rescaled=those) for those in ((), ("total",), ("mixed",)))}),
+        Mistake("not divided",
+                "The weighted values are not divided by the sum of exponentials: do it once, after the last lot.",
+                {"out": partial(_lot_by_lot, rescaled=("total", "mixed"), divided=False)}),
+        Mistake(_CHANGED,
+                "After the call a tensor that was given holds other numbers. Receive into tensors of your own."),
         Mistake(_OVERFLOW,
                 "exp() of a large score is inf. Subtract the largest score so far from every one, and rescale the sums "
                 "when it grows."),
@@ -220,8 +253,8 @@ EXERCISE = declared(
                 "Every rank waits in send() for its neighbour's recv(). Post both, with dist.batch_isend_irecv or "
                 "isend.", seen=all_stand_in_send),
         Mistake(NOT_A_NUMBER,
-                "-inf minus -inf is nan: a query may see no key of a lot. Subtract the largest of *all* so far, and "
-                "begin with this rank's own: every query sees itself."),
+                "-inf minus -inf is nan: of some lot a query sees no key. Subtract the largest score of *all* lots so "
+                "far, and begin with this rank's own lot, where every query sees itself: mask later places only."),
     ),
     visible=(
         places_case("places of 12 tokens on 3 ranks", 3, 12),

@@ -147,3 +147,18 @@ def balanced_places(num_tokens):
     return torch.cat([pieces[rank], pieces[last - rank]])
 """,
 )
+changed(
+    "received into k and v",
+    "what was given is changed",
+    (
+        "            held = coming\n",
+        "            for mine, new in zip(held, coming):\n                mine.copy_(new)\n",
+    ),
+)
+changed("not divided by the total", "not divided", ("return mixed / total", "return mixed"))
+changed("divided by K", "scores not scaled", ("/ q.shape[-1] ** 0.5", "/ q.shape[-1]"))
+changed(
+    "total not rescaled",
+    "sums not rescaled",
+    ("total = total * old + weights.sum(-1, keepdim=True)", "total = total + weights.sum(-1, keepdim=True)"),
+)

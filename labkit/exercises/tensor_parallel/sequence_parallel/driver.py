@@ -50,10 +50,12 @@ def _drawn(make: Any, seed: int, own_seed: int, keywords: dict[str, Any]) -> Val
             raise _Inside
     except _Inside:
         came_out = True
+    with own:
+        inside.append(torch.rand(DRAWN))
     outside.append(torch.rand(DRAWN))
     torch.manual_seed(seed + 1)
     with make(own_seed, **keywords):
-        inside += [torch.rand(DRAWN), torch.rand(DRAWN)]
+        inside += [torch.rand(DRAWN) for _ in range(4)]
     with make(own_seed + 1, **keywords):
         inside.append(torch.rand(DRAWN))
     outside.append(torch.rand(DRAWN))

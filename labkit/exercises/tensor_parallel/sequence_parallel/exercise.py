@@ -90,7 +90,7 @@ def _without_own(seed: int) -> list[Value]:
 
 def structure(case: Case) -> list[object]:
     """Return what results look like."""
-    more = {"inside": [Tensor] * 5, "came_out": bool} if _is_random(case) else {}
+    more = {"inside": [Tensor] * 8, "came_out": bool} if _is_random(case) else {}
     return [{**right, **more} for right in expected(case)]
 
 
@@ -174,7 +174,7 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
             yield Finding(
                 _SWALLOWED, f"On rank {rank} an error was raised inside, and nobody outside saw it.", rank=rank
             )
-        first, second, again, went_on, of_next_seed = values.tensors(came, "inside")
+        first, second, resumed, again, went_on, third, fourth, of_next_seed = values.tensors(came, "inside")
         drew = f"Rank {rank} drew {first.tolist()}"
         if torch.equal(first, second):
             yield Finding(_REPEATS, f"{drew} in both.", rank=rank)
@@ -183,6 +183,9 @@ def _wrong_random(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
         if not torch.equal(second, went_on):
             text = f"Rank {rank} drew {second.tolist()} in the second `with`, and {went_on.tolist()} within one."
             yield Finding(_ANEW, text, rank=rank)
+        if not torch.equal(resumed, fourth):
+            text = f"After an error inside, rank {rank} drew {resumed.tolist()}; next came {fourth.tolist()}."
+            yield Finding(_LOST if torch.equal(resumed, third) else "", text, rank=rank)
         if torch.equal(first, of_next_seed):
             yield Finding(_ONE_START, f"{drew} with seed {case.inputs[0]['own_seed']}, and with the next.", rank=rank)
         for other in range(rank):
@@ -208,8 +211,9 @@ def _whole_sums(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Fin
 
 _WHOLE = "whole sums travel"
 _BATCH, _CHANGED = "joined along the batch", "x was changed"
-_DISTURBED, _SWALLOWED, _ALIKE, _REPEATS, _ANEW, _UNSEEDED, _ONE_START = (
+_DISTURBED, _SWALLOWED, _ALIKE, _REPEATS, _ANEW, _LOST, _UNSEEDED, _ONE_START = (
     "outside disturbed", "an error swallowed", "alike on all ranks", "the same numbers again", "begins anew",
+    "back to before an error",
     "other numbers from one seed", "one start for all seeds",
 )  # fmt: skip
 _WHERE = (
@@ -250,7 +254,7 @@ EXERCISE = declared(
                 "Backward of the gather returns this rank's own gradient of its tokens. Every rank read them: add all "
                 "ranks' gradients up, a reduce-scatter.",
                 {f"{GATHER}.gradient": lambda case, rank: _cut(given(case, rank, "gradient"), case, rank)}),
-        Mistake("in another order", "The pieces are not in the order of the ranks.",
+        Mistake("in another order", "Rank r has the r-th of N pieces, each of tokens that follow one another.",
                 _where_gathered(partial(_joined, turn=-1), _in_turn)
                 | _where_scattered(partial(_scattered, turn=-1), _every_nth)),
         Mistake("gradient of its own tokens only",
@@ -274,6 +278,9 @@ EXERCISE = declared(
         Mistake(_ANEW,
                 "Two draws in one `with` must be what two `with`s draw: set the state in which the last one ended, and "
                 "do not seed again."),
+        Mistake(_LOST,
+                "After an error inside, the next `with` drew again what was drawn before the error: keep the state "
+                "inside when you leave, an error or not."),
         Mistake(_ONE_START, "Two seeds drew the same: the start must depend on the seed, too."),
         Mistake(_UNSEEDED,
                 "Another OwnRandom of the same seed drew other numbers: its start must depend on seed and rank alone."),

@@ -69,6 +69,11 @@ changed(
     "outside disturbed",
     (LEFT, "        if error[0] is not None:\n            return\n" + LEFT),
 )
+changed(
+    "not kept after an error",
+    "back to before an error",
+    (LEFT, LEFT.replace("        self.inside", "        if error[0] is None:\n            self.inside")),
+)
 changed("returns True", "an error swallowed", (LEFT, LEFT + "\n        return True"))
 changed(
     "a new seed at each with",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from labkit.checks import values
 from labkit.checks.case import Case, Value, Values
@@ -56,6 +56,13 @@ def deep_case(name: str, inner: Sequence[int], num_tokens: int, room: float, lin
     cut, fast = ([COLUMNS] * len(matrices), fastest(matrices, machine))
     least, wanted = (memory_bytes(matrices, plan, machine) for plan in (cut, fast))
     return plan_case(name, widths, 8, num_tokens, least + room * (wanted - least), link)
+
+
+def filled(case: Case) -> Case:
+    """Return a case with so much less memory that its fastest plan fills it to the last byte."""
+    matrices, machine = asked(case.inputs[0])
+    full = replace(machine, memory_bytes=memory_bytes(matrices, fastest(matrices, machine), machine))
+    return replace(case, inputs=({**case.inputs[0], "machine": dict(asdict(full))},))
 
 
 def structure(case: Case) -> list[object]:
@@ -140,7 +147,7 @@ EXERCISE = declared(
     visible=(
         plan_case("narrow matrices between, NVLink", (4096, 512, 4096, 16384, 4096, 256, 4096), 8, 2048, 1.5e9, NVLINK),
         plan_case("a narrow waist, across machines", (4096, 16384, 4096, 64, 4096, 16384, 4096), 8, 2048, 4e9, NETWORK),
-        plan_case("little memory", (8192, 1024, 8192, 28672, 8192, 512, 8192), 8, 1024, 1.2e9, NVLINK),
+        filled(plan_case("little memory", (8192, 1024, 8192, 28672, 8192, 512, 8192), 8, 1024, 1.2e9, NVLINK)),
         deep_case("24 matrices, memory for some of them whole", _INNER, 512, 0.4, NVLINK),
     ),
     hints=(

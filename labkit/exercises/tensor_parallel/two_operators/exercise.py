@@ -45,8 +45,9 @@ def expected(case: Case) -> list[Values]:
     for rank, inputs in enumerate(case.inputs):
         x, gradient = values.tensor(inputs, "x"), values.tensor(inputs, "gradient")
         both: Values = {"kept": x, "beside": gradient}
-        entered: Values = {"out": x, "gradient": summed(case, rank, "gradient"), **both}
-        left: Values = {"out": summed(case, rank, "x"), "gradient": gradient, **both}
+        total = summed(case, rank, "gradient")
+        entered: Values = {"out": x, "gradient": total, **both, "residual": total + gradient}
+        left: Values = {"out": summed(case, rank, "x"), "gradient": gradient, **both, "residual": 2 * gradient}
         found.append({"enter": dict(entered), "leave": dict(left)})
     return found
 
@@ -61,6 +62,18 @@ def _sum(key: str) -> Way:
 
 def _mean(key: str) -> Way:
     return lambda case, rank: summed(case, rank, key) / len(group_of(case, rank))
+
+
+def _share(key: str) -> Way:
+    return lambda case, rank: given(case, rank, key) / len(group_of(case, rank))
+
+
+def _of_first(key: str) -> Way:
+    return lambda case, rank: given(case, group_of(case, rank)[0], key)
+
+
+def _largest(key: str) -> Way:
+    return lambda case, rank: torch.stack([given(case, each, key) for each in group_of(case, rank)]).amax(0)
 
 
 def _of_all(key: str) -> Way:
@@ -92,6 +105,7 @@ EXERCISE = declared(
             tensor_result(
                 f"{name}.beside", f"the gradient of what is added to {name}(x)", "the gradient given was changed"
             ),
+            tensor_result(f"{name}.residual", f"the gradient of x behind {name}(x) + x"),
         )
     ],
     mistakes=(
@@ -104,7 +118,11 @@ EXERCISE = declared(
         Mistake("gradient divided",
                 "`leave` divides the gradient by the number of ranks. The result is one sum, and every rank has its "
                 "whole gradient: hand it on as it is.",
-                {"leave.gradient": lambda case, rank: given(case, rank, "gradient") / len(group_of(case, rank))}),
+                {"leave.gradient": _share("gradient")}),
+        Mistake("gradient times N",
+                "`leave` multiplies the gradient by the number of ranks. The result is one sum, and every rank has its "
+                "whole gradient: hand it on as it is.",
+                {"leave.gradient": lambda case, rank: len(group_of(case, rank)) * given(case, rank, "gradient")}),
         Mistake("a gradient for each argument",
                 "backward returns one gradient for each argument of forward: None for the group.",
                 says=("incorrect number of gradients",)),
@@ -112,6 +130,11 @@ EXERCISE = declared(
         Mistake("summed on one rank",
                 "dist.reduce gives the sum to one rank. Here every rank of the group needs it: dist.all_reduce.",
                 seen=lambda case, got, wire: any(call.kind == "reduce" for call in wire.collectives)),
+        Mistake("one rank's x", "`leave` returns one rank's x on all ranks. It must return the sum: dist.all_reduce.",
+                {"leave.out": _of_first("x")}),
+        Mistake("maximum instead of sum",
+                "You take the largest of all ranks' numbers. These are parts of one sum: dist.ReduceOp.SUM, which is "
+                "what dist.all_reduce does if you name no operation.", _wherever_summed(_largest)),
         Mistake("swapped", "`enter` adds up in forward. That is `leave`'s work; `enter` returns x.",
                 {"enter.out": _sum("x")}),
         Mistake("mean instead of sum",
@@ -120,6 +143,10 @@ EXERCISE = declared(
         Mistake("group ignored",
                 "The sum runs over all ranks. Hand the group on: dist.all_reduce(..., group=group), in backward, too.",
                 _wherever_summed(_of_all)),
+        Mistake("residual summed, too",
+                "Where a residual reads x beside `enter`, its gradient is added up, too; every rank has that one "
+                "already. Only what comes back through `enter`'s result is a part: x itself must not be changed or "
+                "hooked.", {"enter.residual": lambda case, rank: 2 * summed(case, rank, "gradient")}),
         Mistake("x was changed",
                 "After the call x holds other numbers: dist.all_reduce works in place. Give it a copy."),
         Mistake("the gradient given was changed",

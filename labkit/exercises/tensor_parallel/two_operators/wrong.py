@@ -94,3 +94,53 @@ changed(
 def enter(""",
     ),
 )
+changed(
+    "a hook on x",
+    "residual summed, too",
+    (GIVEN, "x.register_hook(lambda gradient: added_up(gradient, group))\n    return x"),
+    (
+        "def enter(",
+        """def added_up(gradient, group):
+    total = gradient.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total
+
+
+def enter(""",
+    ),
+)
+WRONG.right(
+    "a hook on a view",
+    """
+def enter(x, group=None):
+    def added_up(gradient):
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=group)
+        return total
+
+    entered = x.view_as(x)
+    entered.register_hook(added_up)
+    return entered
+""",
+)
+changed(
+    "from the first rank",
+    "one rank's x",
+    ("dist.all_reduce(total, group=group)", "dist.broadcast(total, group=group, group_src=0)"),
+)
+changed(
+    "the largest",
+    "maximum instead of sum",
+    ("dist.all_reduce(total, group=group)", "dist.all_reduce(total, dist.ReduceOp.MAX, group=group)"),
+)
+changed(
+    "backward multiplies",
+    "gradient times N",
+    ("        return gradient, None\n", "        return gradient * dist.get_world_size(ctx.group), None\n"),
+    ("        total = x.clone(", "        ctx.group = group\n        total = x.clone("),
+)
+changed(
+    "what all_reduce returns",
+    "nothing returned",
+    *enter_by("x.view_as(x)", "dist.all_reduce(gradient.clone(), group=ctx.group)"),
+)
