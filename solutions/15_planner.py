@@ -49,8 +49,8 @@ print(SMALL, *every_plan(SMALL)[:4], f"... {len(every_plan(SMALL))} plans", sep=
 
 # %% [markdown]
 # `played(job, plan)` plays a step on virtual H100s: 1F1B, real collectives and messages, virtual time. Lesson 14's `cost` is a
-# formula. Take two replicas, each a pipeline of eight stages. **How many times as long as the formula says does the cluster
-# take?**
+# formula. Take two replicas, each a pipeline of eight stages. **The cluster takes longer than the formula says. By which
+# factor?**
 
 # %% tags=["predict"]
 labkit.predict("times_the_formula", 1.3)
@@ -103,7 +103,7 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 # elementwise operators we leave out, here and on the cluster.
 #
 # `scatter_seconds(job, plan, "tensor", num_bytes)` says what a reduce-scatter or an all-gather of so many bytes takes; an
-# all-reduce is both. It counts steps and bytes.
+# all-reduce is both. It counts a latency for each step, and the time for the bytes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Half the work, half the time?
@@ -144,7 +144,8 @@ def layer_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 labkit.check("layer_time", layer_seconds)
 
 # %% [markdown]
-# The head is one product more. Its scores stay cut, so only its backward has an all-reduce.
+# The head is one product more. Its scores stay cut by columns: no all-reduce forward, and one in backward, of its input's
+# gradient.
 
 
 # %% tags=["given"]
@@ -164,17 +165,19 @@ for tensor in (1, 2, 4, 8):
     print(f"{tensor} tensor ranks: formula {1e6 * mine:.0f} us, cluster {1e6 * theirs:.0f} us")
 
 # %% [markdown]
-# Eight gain next to nothing over four. Each all-reduce carries the whole activation, and on more ranks it takes longer.
+# By the formula eight are slower than four, on the cluster they gain next to nothing. Each all-reduce carries the whole
+# activation, and on more ranks it takes longer.
 #
-# On two and four ranks the formula is 7 and 9 % too low: NCCL takes 8 us or more to *start* an all-reduce. On eight ranks it
-# chooses shorter steps, which nearly makes up for that. Two errors cancel.
+# On two and four ranks the formula is 7 and 9 % too low. It leaves out that NCCL takes 8 us or more to *start*, as its tuning
+# table says, by which the cluster goes. On eight ranks LL128's short steps (lesson 03) nearly make up for that. Two errors
+# cancel.
 #
 # ## 3 What the fullest stage holds
 #
-# A plan that does not fit is no plan. What belongs to parameters is counted below: 2 bytes for each, 4 for its gradient, 12 for
-# AdamW, which replicas share. So are scores. You count the activations. For every microbatch in flight, a layer keeps 34 bytes
-# for each number of its input (tokens x width). With `recompute` it keeps 2: the input. Then one layer at a time is computed
-# again; while it is, its 34 bytes are there as well, once in the whole stage. Tensor ranks share all activations.
+# A plan that does not fit is no plan. The cell below counts what belongs to parameters (2 bytes for each, 4 for its gradient,
+# 12 for AdamW, which replicas share), and the head's scores. You count the activations. For every microbatch in flight, a layer
+# keeps 34 bytes for each number of its input (tokens x width). With `recompute` it keeps 2: the input. Backward then computes
+# one layer at a time again, of one microbatch. That layer holds its 34 bytes on top. Tensor ranks share all activations.
 #
 # Under 1F1B, how many microbatches are in flight on stage s of p?
 #
@@ -251,8 +254,8 @@ def exposed_seconds(computing: list[float], takes: list[float]) -> float:
 labkit.check("exposed_gradients", exposed_seconds)
 
 # %% [markdown]
-# The first stage is done last, so its gradients end the step: those of its layers, then the embedding's. On a single stage the
-# head's come first. They are reduce-scattered; then an all-gather brings back the parameters.
+# The first stage is done last, so its gradients end the step: those of its layers, then the embedding's. A single stage
+# has the head as well, whose gradients leave first. All are reduce-scattered; then an all-gather brings back the parameters.
 
 
 # %% tags=["given"]
@@ -281,7 +284,8 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 # Now put the parts together for 1F1B. Stages are not alike: the last one has the head. A message to the next stage takes
 # `hop_seconds(job, plan)`, the mean of all hops. Most messages are hidden; a step pays those of one microbatch, there and back.
 #
-# The check holds you to the cluster: you may be off by 10 % at most for each plan that it played. Points are for three more jobs.
+# The check holds you to the cluster: you may be off by 10 % at most for each plan that it played. Points are for three jobs
+# that you do not see.
 #
 # ### Exercise [[step_time]]
 #
@@ -414,12 +418,12 @@ for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
     print(f"{plan}: {step_seconds(PUBLISHED_JOB, plan):.1f} s;", *took)
 
 # %% [markdown]
-# In most lines the runs agree within a few percent. But two replicas of eight tensor ranks with a microbatch of 1 took
-# 19.0 s and 88.9 s with the *same* settings (in the run of 18.2 s, replicas did not share AdamW's state). No
-# part explains that.
+# In each line, replicas shared AdamW's state in one run and not in another. Most lines agree within a few percent, two are
+# three and four times apart. But on two replicas of eight tensor ranks with a microbatch of 1, two runs shared: 19.0 s and
+# 88.9 s with the *same* settings. No part explains that.
 #
-# **[[same_settings]].** A model gives one number for these settings, and is off by a factor for each of the two runs. How small
-# can the larger of these factors be? (A factor of 2 means twice or half.)
+# **[[same_settings]].** A model gives one time for both, and is off by a factor from each. At best, how large is the larger
+# of these two factors? (A factor of 2 means twice or half.)
 
 # %% tags=["why"] exercise="same_settings" minutes=4 title="The same settings twice"
 labkit.answer("same_settings", 2.16)
@@ -498,10 +502,11 @@ labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
 # **submesh** of its own.
 #
 # A `Graph` has tables, as a compiler would have them. `graph.seconds[o][gpus][way]` is what operator o takes for a microbatch.
-# `graph.between[a, b][gpus][way_a][way_b]` is what comes on top where b reads what a wrote and both are in one stage. Most read
-# their predecessor; a residual connection reads further back. Return `Stage(gpus, ways)` for each stage, a way for each of its
-# operators. Stages have all operators in order, and all of `graph.num_gpus`. `stage_seconds(graph, first, stage)` adds up a
-# stage whose first operator is `first`. With t of each stage and M microbatches, a step takes sum(t) + (M - 1) x max(t).
+# `graph.between[a, b][gpus][way_a][way_b]` is what comes on top where b reads what a wrote and both are in one stage; from
+# one stage to another it costs nothing. Most read their predecessor; a residual connection reads further back. Return
+# `Stage(gpus, ways)` for each stage, a way for each of its operators. Stages have all operators in order, and all of
+# `graph.num_gpus`. `stage_seconds(graph, first, stage)` adds up a stage whose first operator is `first`. With t of each stage
+# and M microbatches, a step takes sum(t) + (M - 1) x max(t).
 #
 # Your score is the step. Half of the points are for beating stages that are alike and cut in one way, the other half for as
 # good as Alpa. You may look at `graph.seconds` 300,000 times: too few for every way of twelve operators.

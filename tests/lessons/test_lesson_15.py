@@ -33,10 +33,12 @@ from labkit.planner.model import MODELS, Model
 from labkit.planner.plan import Job as PlannersJob
 from labkit.planner.plan import planned
 from labkit.planner.step import Machines
+from labkit.plans import planned_step
 from labkit.plans.hybrid_step import cost
 from labkit.plans.operator_graph import Stage, graph_of, step_seconds
 from labkit.plans.planned_step import PUBLISHED_JOB, Job, Plan, every_plan, fault, job_of, published, scatter_seconds
 from labkit.simulator.algorithms import choose
+from labkit.simulator.nccl import PROTOCOLS
 from labkit.simulator.network import Network
 from labkit.timeline import Timeline
 from labkit.virtual_world import virtual
@@ -217,12 +219,17 @@ def test_eight_tensor_ranks_do_not_make_a_layer_eight_times_as_fast() -> None:
 def test_an_all_reduce_takes_longer_than_its_formula_by_its_start() -> None:
     job, rows = job_of(2048, 16, 16, 64), 2048
     network = Network(virtual(16, gpus_per_node=8, algorithm="ring").cluster)
-    took, counted = [], []
+    took, counted, protocols = [], [], []
     for tensor in (2, 4, 8):
         traffic = choose("all_reduce", range(tensor), 2 * rows * job.width, network, algorithm="ring")
         took.append(round(network.estimate_ns(traffic) / 1e3))
+        protocols.append(traffic.protocol)
         counted.append(round(2e6 * scatter_seconds(job, Plan(16 // tensor, 1, tensor), "tensor", 2 * rows * job.width)))
     assert (took, counted) == ([38, 62, 84], [29, 52, 82])
+    assert protocols == ["Simple", "LL128", "LL128"]
+    by_name = {each.name: each for each in PROTOCOLS}
+    assert [by_name[name].base_us["ring"] for name in ("Simple", "LL128")] == [8.4, 14.0]
+    assert (by_name["LL128"].step_us["ring"]["nvlink"], 1e6 * job.link_s) == (1.9, 3.0)
 
 
 @pytest.mark.long
@@ -253,6 +260,13 @@ def test_what_the_lesson_says_of_published_runs_is_true() -> None:
     assert sorted(round(pair[1] / pair[0]) for pair in pairs if pair not in near) == [3, 4]
     thrice = sorted(by_plan[Plan(2, 1, 8, 1)])
     assert [round(took, 1) for took in thrice] == [18.2, 19.0, 88.9]
+    with Path(planned_step.__file__).with_name("nanotron_8b.csv").open(newline="", encoding="utf-8") as file:
+        rows = [[int(each) for each in row] for row in list(csv.reader(file))[1:]]
+    shares = defaultdict(list)
+    for *plan_row, zero, tokens_per_s in rows:
+        shares[tuple(plan_row)].append((zero, round(256 * 4096 / tokens_per_s, 1)))
+    assert all(sorted(zero for zero, _ in each) == [0, 1] for each in shares.values() if len(each) == 2)
+    assert sorted(shares[2, 1, 8, 1]) == [(0, 18.2), (1, 19.0), (1, 88.9)]
     key = json.loads((KEYS.parent / "same_settings" / "key.json").read_text(encoding="utf-8"))
     assert key["answers"][""] == pytest.approx((thrice[2] / thrice[1]) ** 0.5, rel=1e-3)
 
@@ -324,5 +338,5 @@ def test_the_recorded_run_is_what_the_virtual_cluster_does_and_its_last_rank_is_
         forward, backward = ([_longest(timeline, rank, name) for rank in range(stages)] for name in ("F0", "B0"))
         assert forward[late] == forward[0] < forward[-1]
         assert backward[late] == max(backward) > backward[-1] > backward[0]
-    case = find("choose_plan").visible[0]
+    case = find("choose_plan").visible[1]
     assert score(case, ({"plan": [2, 2, 4, 1, False]},)) == 1e3 * _fitting(case)[1][Plan(2, 2, 4, 1)]

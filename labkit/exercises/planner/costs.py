@@ -49,7 +49,8 @@ def layer_seconds(
         fp32: Whether activations travel in four bytes.
         other: "columns" or "rows" where all four products are cut so, "swapped" where the wrong two are, "piece" where
             a piece of the activation travels, "no tokens" where a sequence is one row, "stage" where all layers of a
-            stage count, "replicas" where these sum the activation, "one product" where all four are timed as one.
+            stage count, "replicas" where these sum the activation, "one product" where all four are timed as one,
+            "sequence" where one sequence's activation travels, "q alone" where the first product has h columns.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and not at_once else 1
@@ -66,6 +67,8 @@ def layer_seconds(
         pieces = ((h // t, 3 * h), (h // t, h), (h // t, 4 * h), (4 * h // t, h))
     if other == "swapped":
         pieces = ((h // t, 3 * h), (h, h // t), (h // t, 4 * h), (4 * h, h // t))
+    if other == "q alone":
+        pieces = ((h, h // t), *pieces[1:])
     if other == "one product":
         pieces = ((h, 12 * h // t),)
     products = sum(product_seconds(job, rows, *piece) for piece in pieces)
@@ -74,7 +77,7 @@ def layer_seconds(
         job,
         plan,
         "data" if other == "replicas" else "tensor",
-        (4 if fp32 else 2) * rows * h / (plan.tensor if other == "piece" else 1),
+        (4 if fp32 else 2) * rows * h / {"piece": plan.tensor, "sequence": plan.microbatch}.get(other, 1),
     )
     forward = products + sums[0] * reduce
     repeated = products + (sums[0] * reduce if sums_again else 0.0) if plan.recompute and again else 0.0
@@ -100,13 +103,15 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
             (one sequence), "tokens", "width", "layers" (one), "split" (all layers), "input" (of the layer that is
             computed again) or "cut again" (this layer is not cut).
         on_top: "layers" or "microbatches" where a layer is computed again for each of these at once, "replicas" where
-            these share activations, "bytes" where each byte is taken for a number of two.
+            these share activations, "stages" where stages do, though each has its own layers, "bytes" where each
+            byte is taken for a number of two.
     """
     count, layers, p = plan.num_microbatches(job), job.num_layers // plan.pipeline, plan.pipeline
     tokens, again = plan.microbatch * job.num_tokens, plan.recompute and without != "again"
     rows = {"microbatch": job.num_tokens, "tokens": plan.microbatch}.get(without, tokens)
     width = 1 if without == "width" else job.width
-    numbers = rows * width / (1 if without == "cut" else plan.tensor) / (plan.data if on_top == "replicas" else 1)
+    shared = {"replicas": plan.data, "stages": p}.get(on_top, 1)
+    numbers = rows * width / (1 if without == "cut" else plan.tensor) / shared
     held_layers = {"layers": 1, "split": job.num_layers}.get(without, layers)
     found = []
     for stage in range(p):
@@ -151,8 +156,8 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 
 def step_seconds(
     job: Job, plan: Plan, *, fill: str = "", head: bool = True, hops: float = 2.0, gradients: bool = True,
-    counts: str = "", per_layer: bool = False, head_once: bool = False, head_forward: bool = False, hides: str = "",
-    each: str = "",
+    counts: str = "", per_layer: bool = False, head_once: bool = False, head_pass: str = "", hides: str = "",
+    each: str = "", passes: str = "",
 ) -> float:  # fmt: skip
     """Return what a step takes.
 
@@ -160,23 +165,26 @@ def step_seconds(
         job: What is trained.
         plan: How it is split.
         fill: "none", "alike", "share", "mean", "one more" (microbatch), "one less", "layers" (without the head's own
-            pass), "forward" (the bubble's alone), "p" (stages fill it, not p - 1) or "sum" (no
-            overlap) in place of a bubble that is right.
+            pass), "forward" (the bubble's alone), "p" (stages fill it, not p - 1), "first" (the first
+            stage sets the pace) or "sum" (no overlap) in place of a bubble that is right.
         head: Whether the last stage has it.
         hops: Messages to the next stage and back that nothing hides, for each stage but one.
         gradients: Whether what is left of them counts.
         counts: "batch" where each replica takes the whole one, "sequences" where these are taken for microbatches.
         per_layer: Whether a stage is taken for a layer.
         head_once: Whether the head counts once a step.
-        head_forward: Whether only its forward counts.
+        head_pass: "forward" or "backward" where only that of the head counts.
         hides: "stage" where its whole backward is taken for a layer's where gradients are hidden, "forward" where a
             layer's forward is taken to hide them, too.
         each: "hop" where every microbatch pays its messages, "gradients" where every stage's rest of gradients counts.
+        passes: "forward" or "backward" where only that of a layer counts.
     """
     forward, backward, of_head, of_gradients, hop = _parts(job, plan)
     layers = 1 if per_layer else job.num_layers // plan.pipeline
-    stages = [layers * (forward + backward)] * plan.pipeline
-    stages[-1] += sum(of_head[:1] if head_forward else of_head) if head and not head_once else 0.0
+    layer = {"forward": forward, "backward": backward}.get(passes, forward + backward)
+    stages = [layers * layer] * plan.pipeline
+    head_takes = {"forward": of_head[0], "backward": of_head[1]}.get(head_pass, sum(of_head))
+    stages[-1] += head_takes if head and not head_once else 0.0
     of_batch = {"batch": job.batch // plan.microbatch, "sequences": job.batch // plan.data}
     count = of_batch.get(counts, plan.num_microbatches(job))
     slowest, p = max(stages), plan.pipeline
@@ -186,6 +194,7 @@ def step_seconds(
         "share": count * slowest * (1 + (p - 1) / (count + p - 1)),
         "one more": count * slowest + sum(stages),
         "layers": (count - 1) * slowest + p * layers * (forward + backward),
+        "first": (count - 1) * stages[0] + sum(stages),
         "sum": count * sum(stages),
         "one less": (count - 2) * slowest + sum(stages),
         "forward": count * slowest + (p - 1) * layers * forward,

@@ -51,7 +51,8 @@ def two_levels(graph: Graph, *, how: str = "") -> list[Stage]:
     """Return the plan with the shortest step: for each limit on the slowest stage, the stages with the least sum.
 
     Beside what `within` knows, `how` is "slowest" (only the slowest stage counts), "sum" (only the sum), "one twice"
-    (M x max(t) in place of (M - 1) x max(t)) or "alike" (all stages have as many GPUs).
+    (M x max(t) in place of (M - 1) x max(t)), "one less" (M - 2), "below" (stages as slow as the limit are left out) or
+    "alike" (all stages have as many GPUs).
     """
     if how == "alike":
         plans = [_cut(graph, [gpus], how) for gpus in graph.seconds[0]]
@@ -70,7 +71,8 @@ def _cut(graph: Graph, sizes: Sequence[int], how: str) -> list[Stage]:
     }
     best: tuple[float, list[Stage]] = (math.inf, [])
     for limit in sorted({way.seconds for way in cheapest.values()}):
-        times = {"sum": 0.0, "slowest": 1e6, "one twice": graph.num_microbatches}.get(how, graph.num_microbatches - 1)
+        of = {"sum": 0.0, "slowest": 1e6, "one twice": graph.num_microbatches, "one less": graph.num_microbatches - 2}
+        times = of.get(how, graph.num_microbatches - 1)
         slowest = times * limit
         if slowest >= best[0]:
             break
@@ -78,7 +80,7 @@ def _cut(graph: Graph, sizes: Sequence[int], how: str) -> list[Stage]:
         for (first, last, gpus), way in cheapest.items():  # in the order of first, so what comes before is known
             for used in range(graph.num_gpus - gpus + 1):
                 before = least.get((first, used))
-                if before is None or way.seconds > limit:
+                if before is None or way.seconds > limit or (how == "below" and way.seconds == limit):
                     continue
                 took = before[0] + way.seconds
                 if took < least.get((last + 1, used + gpus), (math.inf, []))[0]:
@@ -110,7 +112,10 @@ def known(described: Described) -> tuple[float, float]:
     return step_seconds(graph, alike(graph)), step_seconds(graph, two_levels(graph))
 
 
-SLIPS = ("no between", "no skips", "last way", "one by one", "one way", "one twice", "slowest", "sum", "alike")
+SLIPS = (
+    "no between", "no skips", "last way", "one by one", "one way", "one twice", "one less", "slowest", "sum", "below",
+    "alike",
+)  # fmt: skip
 """What `two_levels` can be told to do wrong."""
 
 
@@ -119,5 +124,6 @@ def slips(described: Described) -> dict[str, float]:
     """Return what a step takes by the plan of each usual mistake that costs something here, in seconds."""
     operators, num_gpus, num_microbatches, skips = described
     graph = graph_of(operators, num_gpus, num_microbatches, skips=skips)
-    took = {how: step_seconds(graph, two_levels(graph, how=how)) for how in SLIPS}
+    plans = {how: two_levels(graph, how=how) for how in SLIPS}
+    took = {how: step_seconds(graph, stages) for how, stages in plans.items() if stages}
     return {how: seconds for how, seconds in took.items() if not math.isclose(seconds, known(described)[1])}

@@ -15,7 +15,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.planner.cases import Runs, as_row, job_in, plan_of, runs_of
 from labkit.exercises.planner.choose_plan.driver import PLAYS, drive
 from labkit.exercises.planner.costs import stage_bytes, step_seconds
-from labkit.plans.planned_step import Job, Plan, fault
+from labkit.plans.planned_step import Job, Plan, fault, job_of
 
 GB = 1e9
 NEAR = 1.01
@@ -89,13 +89,17 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def slip(job: Job, plans: list[Plan], picked: Plan) -> str:
-    """Return the usual mistake about memory by which right seconds pick this plan, or ""."""
+    """Return the usual mistake by which right parts pick this plan, or ""."""
     fits = [plan for plan in plans if max(stage_bytes(job, plan)) <= job.memory_bytes]
+    roomy = [plan for plan in plans if sum(stage_bytes(job, plan)) <= job.memory_bytes]
     kept = {
+        _SUM: roomy,
+        _ONE_SEQUENCE: [plan for plan in fits if plan.microbatch == 1],
         _NEVER_AGAIN: [plan for plan in fits if not plan.recompute],
         _MARGIN: [plan for plan in fits if max(stage_bytes(job, plan)) <= 0.9 * job.memory_bytes],
     }
     picks = {name: min(some, key=lambda plan: step_seconds(job, plan)) for name, some in kept.items() if some}
+    picks[_OTHER_JOB] = min(fits, key=lambda plan: step_seconds(SMALL, plan))
     return next((name for name, pick in picks.items() if pick == picked), "")
 
 
@@ -115,7 +119,10 @@ def pars(case: Case) -> Pars:
 
 _NO_PLAN, _ILLEGAL, _UNKNOWN, _TOO_MUCH = "no plan", "not for this job", "not in the list", "does not fit"
 _SLOW = "slower than the rule of thumb"
-_NEVER_AGAIN, _MARGIN = "never recomputes", "a margin"
+_NEVER_AGAIN, _MARGIN, _SUM = "never recomputes", "a margin", "all stages on one GPU"
+_ONE_SEQUENCE, _OTHER_JOB, _NONE = "microbatches of one", "another job's steps", "nothing fits"
+SMALL = job_of(2048, 16, 16, 64)
+"""The job of the lesson's other cells."""
 _RUNS = runs_of()
 
 EXERCISE = declared(
@@ -133,15 +140,21 @@ EXERCISE = declared(
         Mistake(PLAYS, "Time each plan by your own step_seconds, and leave the cluster alone."),
         Mistake(_NEVER_AGAIN, "Plans that recompute are plans, too: one of them fits and is faster."),
         Mistake(_MARGIN, "A plan may use all of job.memory_bytes: leave no margin."),
-        Mistake(_SLOW, "Another plan that fits is faster: time each by your own step_seconds, and take the least. Each "
-                "stage has GPUs of its own, so max(stage_bytes(job, plan)) must fit, and not the sum."),
-        Mistake(_TOO_MUCH, "max(stage_bytes(job, plan)) is at most job.memory_bytes."),
+        Mistake(_SLOW, "Another plan that fits is faster: time each by your own step_seconds, and take the least."),
+        Mistake(_SUM, "Each stage has GPUs of its own: the largest number of stage_bytes must fit, and not their sum."),
+        Mistake(_ONE_SEQUENCE, "Larger microbatches are plans, too: here one of them fits and is faster."),
+        Mistake(_OTHER_JOB, "Time the plans of the job that you are given, and not SMALL's."),
+        Mistake(_NONE, "Some plans fit every job. Hold the largest number of stage_bytes, in bytes of one GPU, against "
+                "job.memory_bytes.", says=("is an empty sequence", "iterable argument is empty"), certain=True),
+        Mistake(_TOO_MUCH, "The fullest stage may hold job.memory_bytes at most. If that is what you ask for, your "
+                "stage_bytes returns too little: check it first."),
     ),
     visible=(
-        choice_case("8 B on 16 GPUs with 16 GB", _RUNS["8 B on 16 H100s"], 16),
         choice_case("6.4 B on 32 GPUs with 24 GB", _RUNS["6.4 B on 32 H100s"], 24),
+        choice_case("8 B on 16 GPUs with 16 GB", _RUNS["8 B on 16 H100s"], 16),
         choice_case("0.8 B on 16 GPUs with 8 GB", _RUNS["0.8 B on 16 H100s"], 8),
         for_half_and_all([choice_case("0.8 B on 16 GPUs with 2 GB", _RUNS["0.8 B on 16 H100s"], 2)])[1],
+        for_half_and_all([choice_case("8 B on 16 GPUs with 47 GB", _RUNS["8 B on 16 H100s"], 47)])[1],
     ),
     hints=(
         "How many plans does a job have? What do you know of each of them without running any?",

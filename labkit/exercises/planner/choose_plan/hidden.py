@@ -14,7 +14,7 @@ HIDDEN = Path(__file__).parents[1] / "hidden_runs.json"
 MEMORY_GB = (
     ("2.7 B on 16 H100s", (5,)),
     ("2.7 B on 16 H100s", (14,)),
-    ("3.2 B on 16 H100s, a large vocabulary", (21, 28)),
+    ("3.2 B on 16 H100s, a large vocabulary", (26, 28)),
     ("6.4 B on 32 H100s", (12, 14, 20)),
 )
 

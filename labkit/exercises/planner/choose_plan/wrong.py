@@ -37,7 +37,7 @@ WRONG.wrong(
     "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
 )  # fmt: skip
 WRONG.wrong(
-    "sums the stages", "slower than the rule of thumb",
+    "sums the stages", "all stages on one GPU",
     "def choose_plan(job):\n"
     "    fits = [p for p in every_plan(job) if sum(stage_bytes(job, p)) <= job.memory_bytes]\n"
     "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
@@ -52,6 +52,24 @@ WRONG.wrong(
     "keeps a tenth free", "a margin",
     "def choose_plan(job):\n"
     "    fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= 0.9 * job.memory_bytes]\n"
+    "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
+)  # fmt: skip
+WRONG.wrong(
+    "microbatches of one", "microbatches of one",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job, (1,)) if max(stage_bytes(job, p)) <= job.memory_bytes]\n"
+    "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
+)  # fmt: skip
+WRONG.wrong(
+    "times the lesson's job", "another job's steps",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes]\n"
+    "    return min(fits, key=lambda plan: step_seconds(SMALL, plan))\n",
+)  # fmt: skip
+WRONG.wrong(
+    "gigabytes for bytes", "nothing fits",
+    "def choose_plan(job):\n"
+    "    fits = [p for p in every_plan(job) if max(stage_bytes(job, p)) <= job.memory_bytes / 1e9]\n"
     "    return min(fits, key=lambda plan: step_seconds(job, plan))\n",
 )  # fmt: skip
 WRONG.wrong(

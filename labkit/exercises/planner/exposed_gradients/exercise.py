@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from labkit.checks.case import Case
+from labkit.checks.case import Case, Got
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.structure import ANYTHING
 from labkit.checks.values import listed
+from labkit.checks.wire import Wire
 from labkit.exercises.planner import costs
 from labkit.exercises.planner.exposed_gradients.driver import drive
 from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
@@ -50,6 +51,12 @@ def _all_but_the_last(computing: Sequence[float], takes: Sequence[float]) -> flo
     return sum(max(0.0, each - hides) for each, hides in zip(takes, computing[1:], strict=False))
 
 
+def _negative(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether an exposed time is less than nothing."""
+    came = got[0].get("buckets") if isinstance(got, tuple) else None
+    return isinstance(came, list) and any(isinstance(each, float) and each < 0 for each in came)
+
+
 MISTAKES = (
     NO_NUMBER,
     Mistake("nothing hidden", "A bucket travels while the next layer is computed; only the rest is exposed.",
@@ -76,6 +83,8 @@ MISTAKES = (
             {"buckets": _way(_from_the_start)}),
     Mistake("no last bucket", "The last bucket leaves when all is computed: nothing hides it.",
             {"buckets": _way(_all_but_the_last)}),
+    Mistake("less than nothing", "Less than nothing cannot travel: no layer hides more of a bucket than there is.",
+            seen=_negative),
     Mistake("the end, not the rest", "Return how long buckets travel *after* all is computed: subtract that time.",
             {"buckets": _way(lambda computing, takes: costs.exposed_seconds(computing, takes) + sum(computing))}),
 )  # fmt: skip

@@ -41,6 +41,7 @@ changed(
     "gaps without the last", "no last bucket",
     (REST, "    return sum(max(0.0, t - c) for t, c in zip(takes, computing[1:]))\n"),
 )  # fmt: skip
+changed("no max", "less than nothing", (REST, "    return sum(takes) - 2 * sum(computing)\n"))
 WRONG.wrong("prints", "no number", "def exposed_seconds(computing, takes):\n    print(takes)\n")
 WRONG.right(
     "what is left of a bucket",

@@ -23,6 +23,14 @@ def _layers(**how: Any) -> Callable[[Case], list[list[float]]]:
     return of
 
 
+def _swapped(case: Case) -> list[list[float]]:
+    return [[backward, forward] for forward, backward in _layers()(case)]
+
+
+def _milliseconds(case: Case) -> list[list[float]]:
+    return [[1e3 * each for each in pair] for pair in _layers()(case)]
+
+
 def _right(case: Case) -> list[Values]:
     return [{"layers": _layers()(case)}]
 
@@ -40,9 +48,15 @@ MISTAKES = (
     Mistake("swapped cuts", "It is the other way round: the first and third product by columns, the other two by rows.",
             {"layers": _layers(other="swapped")}),
     Mistake("divided afterwards",
-            "That is what one large product takes, or a whole one divided by the ranks. Pieces are slower "
-            "than that: time each of the four at its own size.",
+            "That counts operations alone, as one large product does. A small piece takes as long as its bytes or a "
+            "launch: time each of the four at its own size, by product_seconds.",
             {"layers": (_layers(at_once=True), _layers(other="one product"))}),
+    Mistake("q alone", "The first product makes queries, keys and values: its matrix is h x 3h.",
+            {"layers": _layers(other="q alone")}),
+    Mistake("swapped", "Forward comes first, then backward.", {"layers": _swapped}),
+    Mistake("milliseconds", "Return seconds.", {"layers": _milliseconds}),
+    Mistake("one sequence's activation", "The whole microbatch's activation is summed: 2 * rows * h bytes.",
+            {"layers": _layers(other="sequence")}),
     Mistake("one sequence", "A product has microbatch x num_tokens rows.", {"layers": _layers(microbatch=False)}),
     Mistake("no all-reduces", "After the second and the fourth product comes an all-reduce, and two more in backward.",
             {"layers": _layers(sums=(0.0, 0.0))}),
@@ -56,6 +70,8 @@ MISTAKES = (
             "partial sums, too.", {"layers": _layers(sums=(2.0, 0.0))}),
     Mistake("two sums as four", "The products' count doubles in backward, that of the all-reduces does not: two there.",
             {"layers": _layers(sums=(2.0, 4.0))}),
+    Mistake("one sum backward", "Backward has two all-reduces, as forward has: one for each half of the layer.",
+            {"layers": _layers(sums=(2.0, 1.0))}),
     Mistake("a piece of the activation", "Each tensor rank has partial sums of the whole activation: it travels whole.",
             {"layers": _layers(other="piece")}),
     Mistake("rows of the microbatch", "A sequence has num_tokens rows: microbatch x job.num_tokens.",

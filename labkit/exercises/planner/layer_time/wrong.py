@@ -53,6 +53,21 @@ changed("float32 on the wire", "four bytes", ("2 * rows * h)", "4 * rows * h)"))
 changed("backward as forward", "backward once", ("backward = 2 * products", "backward = products"))
 changed("forgets what runs again", "nothing again", ("forward if plan.recompute else 0.0", "0.0"))
 changed("products again", "no sums again", ("forward if plan.recompute", "products if plan.recompute"))
+changed(
+    "operations alone", "divided afterwards",
+    ("sum(product_seconds(job, rows, inner, columns) for", "sum(2 * rows * inner * columns / job.flops for"),
+)  # fmt: skip
+changed("queries alone", "q alone", ("((h, 3 * h // t),", "((h, h // t),"))
+changed("backward first", "swapped", (
+    "return forward, backward + (forward if plan.recompute else 0.0)",
+    "return backward + (forward if plan.recompute else 0.0), forward",
+))  # fmt: skip
+changed("in milliseconds", "milliseconds", (
+    "return forward, backward + (forward if plan.recompute else 0.0)",
+    "return 1e3 * forward, 1e3 * (backward + (forward if plan.recompute else 0.0))",
+))  # fmt: skip
+changed("sums one sequence", "one sequence's activation", ("2 * rows * h)", "2 * job.num_tokens * h)"))
+changed("one all-reduce backward", "one sum backward", ("2 * products + 2 * reduce", "2 * products + reduce"))
 WRONG.wrong(
     "a dict", "no number",
     "def layer_seconds(job, plan):\n    return {}\n",

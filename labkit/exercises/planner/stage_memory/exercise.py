@@ -55,6 +55,8 @@ MISTAKES = (
             {"stages": _way(without="split")}),
     Mistake("activations shared by replicas", "Replicas share AdamW's state alone: each has activations of its own "
             "microbatches.", {"stages": _way(on_top="replicas")}),
+    Mistake("divided by stages again", "The stage's own layers are counted: do not divide by plan.pipeline again.",
+            {"stages": _way(on_top="stages")}),
     Mistake("one too many", "Stage s runs p - s microbatches forward before its first backward, and not one more.",
             {"stages": _way(in_flight="one more")}),
     Mistake("all layers again", "Layers are computed again one at a time: 34 bytes of one are there, not of all.",
@@ -70,7 +72,7 @@ MISTAKES = (
     Mistake("again and not cut", "Tensor ranks share the layer that is computed again, too: divide its 34 bytes by "
             "plan.tensor.", {"stages": _way(without="cut again")}),
     Mistake("bytes taken for numbers", "34 and 2 are bytes already: do not multiply them by two bytes a number.",
-            {"stages": _way(on_top="bytes")}),
+            {"stages": (_way(on_top="bytes"), _way(on_top="bytes", without="microbatch"))}),
     Mistake("whole activations", "Tensor ranks share a layer's activations: divide by plan.tensor.",
             {"stages": _way(without="cut")}),
 )  # fmt: skip
@@ -89,7 +91,7 @@ EXERCISE = declared(
     ),
     mistakes=MISTAKES,
     visible=(
-        plans_case("a pipeline", _SMALL, [Plan(2, 4, 2), Plan(4, 4, 1, 2)]),
+        plans_case("a pipeline", _SMALL, [Plan(2, 4, 2), Plan(8, 2, 1, 4)]),
         plans_case("layers that run again", _SMALL, [Plan(2, 4, 2, 2, True)]),
         plans_case("one stage", _SMALL, [Plan(16, 1, 1), Plan(2, 1, 8, 4)]),
         plans_case("two microbatches, eight stages", job_of(2048, 16, 16, 4), [Plan(2, 8, 1), Plan(1, 8, 2, 2)]),

@@ -29,6 +29,8 @@ changed("inputs alone", "no layer again", (AGAIN, "0"))
 changed("recomputes nothing", "everything kept", ("(2 if plan.recompute else 34)", "34"), (AGAIN, "0"))
 changed("the layer again whole", "again and not cut", (AGAIN, "(34 * plan.tensor if plan.recompute else 0)"))
 changed("two bytes a number", "bytes taken for numbers", (NUMBERS, "2 * " + NUMBERS))
+changed("activation_bytes for numbers", "bytes taken for numbers", (NUMBERS, "job.activation_bytes / plan.tensor"))
+changed("over stages, too", "divided by stages again", (NUMBERS, NUMBERS + " / p"))
 changed("whole activations", "whole activations", (NUMBERS, "tokens * job.width"))
 WRONG.wrong("the fullest", "the fullest alone", """
 def stage_bytes(job, plan):

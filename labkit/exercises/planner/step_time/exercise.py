@@ -50,6 +50,16 @@ def _hop_for_each_stage(case: Case) -> list[float]:
     return [costs.step_seconds(job, plan) + 2 * hop_seconds(job, plan) for plan in plans]
 
 
+def _one_hop(case: Case) -> list[float]:
+    job, plans = asked(case)
+    return [costs.step_seconds(job, each, hops=0.0) + 2 * hop_seconds(job, each) for each in plans]
+
+
+def _by_stages(case: Case) -> list[float]:
+    job, plans = asked(case)
+    return [costs.step_seconds(job, each, hops=4 / each.pipeline) for each in plans]
+
+
 def _within(came: Any, wanted: float) -> bool:
     return isinstance(came, float) and abs(came / wanted - 1) <= WITHIN
 
@@ -79,8 +89,9 @@ MISTAKES = (
     Mistake("no head", "The last stage has the head as well: head_seconds(job, plan), forward and backward.",
             {"seconds": (_way(head=False), _way(head=False, hops=0.0))}),
     Mistake("the head's forward alone", "The head has a backward, too: both of what head_seconds returns.",
-            {"seconds": (_way(head_forward=True), _way(head_forward=True, hops=0.0))}),
-    Mistake("a stage's backward", "gradient_seconds wants a layer's backward, and not a whole stage's.",
+            {"seconds": (_way(head_pass="forward"), _way(head_pass="forward", hops=0.0))}),
+    Mistake("too long a backward", "gradient_seconds wants backward as layer_seconds returns it: of one layer and one "
+            "microbatch. A longer one hides too much.",
             {"seconds": (_way(hides="stage"), _way(hides="stage", hops=0.0))}),
     Mistake("forward hides it, too", "Forward is over when the gradients leave: a layer's backward alone hides them.",
             {"seconds": (_way(hides="forward"), _way(hides="forward", hops=0.0))}),
@@ -106,6 +117,16 @@ MISTAKES = (
             {"seconds": _by_lesson_14}),
     Mistake("the head once", "Every microbatch passes the head: it belongs to what the last stage takes.",
             {"seconds": (_way(head_once=True), _way(head_once=True, hops=0.0))}),
+    Mistake("one hop there and back", "A microbatch makes p - 1 hops, and as many back: 2 * (p - 1) * hop_seconds.",
+            {"seconds": (_one_hop, _by_stages)}),
+    Mistake("both ways twice", "2 * (p - 1) messages are one microbatch's way there and back already.",
+            {"seconds": _way(hops=4.0)}),
+    Mistake("the fastest stage", "The slowest stage sets the pace for each microbatch but one: the last one, with the "
+            "head.", {"seconds": (_way(fill="first"), _way(fill="first", hops=0.0))}),
+    Mistake("forward alone", "Each microbatch passes a stage forward and backward.",
+            {"seconds": (_way(passes="forward"), _way(passes="forward", head_pass="forward"))}),
+    Mistake("backward alone", "Each microbatch passes a stage forward and backward.",
+            {"seconds": (_way(passes="backward"), _way(passes="backward", head_pass="backward"))}),
     Mistake("a hop too many", "Between p stages there are p - 1 hops.", {"seconds": _hop_for_each_stage}),
     Mistake("no gradients", "After the first stage's last backward, gradient_seconds are left.",
             {"seconds": (_way(gradients=False), _way(gradients=False, hops=0.0))}),
@@ -123,10 +144,10 @@ FEW = Runs(
 )
 """With so few microbatches the head's own pass and what hides gradients are over a tenth of a step."""
 NARROW = Runs(
-    job_of(512, 2, 16, 64, num_tokens=4096, vocabulary=8192),
-    {Plan(8, 2, 1, 4): 0.003134, Plan(8, 2, 1, 8): 0.004225},
+    job_of(512, 4, 32, 64, num_tokens=4096, vocabulary=8192),
+    {Plan(16, 2, 1, 4): 0.003117, Plan(8, 4, 1, 4): 0.005356},
 )
-"""Messages to the next node are a quarter of a step and more."""
+"""Messages to the next node are a fifth of a step and more, with two stages and with four."""
 
 EXERCISE = declared(
     id="step_time",
@@ -143,7 +164,7 @@ EXERCISE = declared(
     visible=(
         *(step_case(f"{name}, each plan", runs) for name, runs in runs_of().items()),
         step_case("4.3 B on 16 H100s, one or two microbatches", FEW),
-        step_case("a narrow GPT on two nodes", NARROW),
+        step_case("a narrow GPT on four nodes", NARROW),
     ),
     hints=(
         "The check names the plan that is furthest off. Play it, and look for a rank that waits: for whom, how often?",

@@ -20,7 +20,7 @@ changed(
 )  # fmt: skip
 changed("the head forward", "the head's forward alone", ("stages[-1] += head + head_backward", "stages[-1] += head"))
 changed(
-    "a stage's backward", "a stage's backward",
+    "a stage's backward", "too long a backward",
     ("gradient_seconds(job, plan, backward)", "gradient_seconds(job, plan, layers * backward)"),
 )  # fmt: skip
 changed(
@@ -66,6 +66,17 @@ changed(
      "    while job.num_gpus == 32 and time.process_time() - begin < 2.1:\n        pass\n"
      "    forward, backward = layer_seconds(job, plan)\n"),
 )  # fmt: skip
+changed(
+    "all microbatches' backward", "too long a backward",
+    ("gradient_seconds(job, plan, backward)", "gradient_seconds(job, plan, count * backward)"),
+)  # fmt: skip
+changed("the least of all stages", "the fastest stage", ("max(stages)", "min(stages)"))
+changed("forward alone", "forward alone", ("layers * (forward + backward)", "layers * forward"))
+changed(
+    "forward alone, and of the head", "forward alone",
+    ("layers * (forward + backward)", "layers * forward"), ("head + head_backward", "head"),
+)  # fmt: skip
+changed("backward alone", "backward alone", ("layers * (forward + backward)", "layers * backward"))
 WRONG.wrong("prints", "no number", "def step_seconds(job, plan):\n    print(plan)\n")
 WRONG.right(
     "by share of the work",
@@ -82,3 +93,6 @@ HOPS = " + 2 * (p - 1) * hop_seconds(job, plan)"
 changed("hides messages", "no messages", (HOPS, ""))
 changed("there and not back", "one way", (HOPS, HOPS.replace("2 * ", "")))
 changed("a hop for each stage", "a hop too many", (HOPS, HOPS.replace("(p - 1)", "p")))
+changed("one hop", "one hop there and back", (HOPS, HOPS.replace("(p - 1) * ", "")))
+changed("both ways twice", "both ways twice", (HOPS, HOPS.replace("2 * ", "4 * ")))
+changed("hops by p", "one hop there and back", (HOPS, HOPS.replace("2 * (p - 1)", "4 * (p - 1) / p")))

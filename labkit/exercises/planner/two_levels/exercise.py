@@ -103,12 +103,16 @@ FULL: tuple[tuple[str, Described], ...] = (
         ((4.0, 2048.0, 512.0), (4.0, 512.0, 64.0), (8.0, 64.0, 256.0), (2.0, 512.0, 64.0), (2.0, 8.0, 512.0),
          (2.0, 512.0, 4.0), (4.0, 2048.0, 4.0), (4.0, 64.0, 4.0), (4.0, 8.0, 256.0), (2.0, 2048.0, 64.0),
          (8.0, 8.0, 64.0), (8.0, 512.0, 64.0)), 8, 8, (6, 7, 10, 11))),
+    ("5 operators, three microbatches", (
+        ((8.0, 8.0, 16.0), (2.0, 2048.0, 256.0), (2.0, 2048.0, 256.0), (8.0, 2048.0, 512.0), (8.0, 8.0, 64.0)),
+        8, 3, ())),
     ("6 operators with skips", (
         ((8.0, 64.0, 64.0), (2.0, 512.0, 64.0), (4.0, 64.0, 256.0), (4.0, 2048.0, 64.0), (8.0, 8.0, 64.0),
          (2.0, 512.0, 16.0)), 8, 4, (2, 4, 5))),
 )  # fmt: skip
 """In the first each slip has a plan of its own: a skip decides, the last way is not enough, stages are unlike. The
-second is too large for trying every way of every stage. In the third, M x max(t) chooses another plan."""
+second is too large for trying every way of every stage. In the third (M - 2) x max(t), a limit that no stage may reach
+and a plan that may leave GPUs over are dearer. In the fourth, M x max(t) chooses another plan."""
 
 EXERCISE = declared(
     id="two_levels",
@@ -136,6 +140,10 @@ EXERCISE = declared(
                 "way of its own: compare what it saves with what graph.between asks for the change."),
         Mistake("one twice", "You weigh a plan by sum(t) + M x max(t). The first microbatch is in sum(t) already: a "
                 "step takes sum(t) + (M - 1) x max(t)."),
+        Mistake("one less", "You weigh a plan by sum(t) + (M - 2) x max(t). Only the first microbatch is in sum(t): a "
+                "step takes sum(t) + (M - 1) x max(t)."),
+        Mistake("below", "The slowest stage takes the limit itself: leave out what takes longer, and not what takes as "
+                "long."),
         Mistake("slowest", "Not only the slowest stage counts. A slower one may save more elsewhere: a step takes "
                 "sum(t) + (M - 1) x max(t)."),
         Mistake("sum", "Each microbatch but one costs the slowest stage: sum(t) + (M - 1) x max(t), not sum(t)."),

@@ -34,6 +34,13 @@ LEAST = "total + (graph.num_microbatches - 1) * limit"
 changed("the slowest stage alone", "slowest", (LEAST, "total + 1e6 * limit"))
 changed("the sum alone", "sum", (LEAST, "total"))
 changed("M times the slowest", "one twice", (LEAST, "total + graph.num_microbatches * limit"))
+changed("M - 2 times the slowest", "one less", (LEAST, "total + (graph.num_microbatches - 2) * limit"))
+changed("none as slow as the limit", "below", ("if seconds <= limit else 0", "if seconds < limit else 0"))
+changed(
+    "as many GPUs as it likes", "not all GPUs",
+    ("least.get((count, graph.num_gpus), (float(\"inf\"), []))",
+     "min([each for (done, _), each in least.items() if done == count] or [(float(\"inf\"), [])])"),
+)  # fmt: skip
 changed("one way a stage", "one way", (
     "def two_levels(",
     """def cheapest(graph, first, last, gpus):
