@@ -7,6 +7,7 @@ import { merge } from "/js/timeline/merge.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
 import { stripOf, stripShares } from "/js/timeline/strips.js";
+import { tilesOf } from "/js/timeline/tiles.js";
 import { bytesText, percentText, tickStep, timeText, titleOf } from "/js/timeline/words.js";
 import { assert, test } from "./claims.js";
 
@@ -158,6 +159,32 @@ test("of a run in which nothing was recorded no share of time is told", () => {
   const { window, busyShare, bubble, computeShare, exposedShare, sent } = numbers(runOf([], { span: 0 }), 0, 1);
   assert.deepEqual([window, busyShare, bubble, computeShare, exposedShare, sent], [0, NaN, NaN, NaN, NaN, 0]);
   assert.equal(percentText(bubble), "–");
+});
+
+/** The numbers of ranks that each compute in [0, 40) and send in [30, 60), of a run that is `span` long. */
+function sending(ranks, span) {
+  const rows = Array.from({ length: ranks }, (_, rank) => [
+    [rank, 0, [[0, 40, 0]]],
+    [rank, 1, [[30, 60, 1, 1]]],
+  ]);
+  return { ...numbers(runOf(rows.flat(), { span }), 0, span), blocked: 17 * ranks, blockedShare: 17 / span };
+}
+
+test("a tile says whose mean it is: of one run a share of its time, of two the times", () => {
+  const told = (runs, isZoomed = false) => tilesOf(runs, isZoomed).map(([label, , value]) => [label, value]);
+  const long = sending(4, 100);
+  assert.deepEqual(told([long]), [
+    ["length", "100 ns"],
+    ["waiting, mean of 4 ranks", "17 % of the time"],
+    ["exposed communication, mean of 4 ranks", "20 % of the time"],
+  ]);
+  assert.deepEqual(told([long, sending(4, 80)]), [
+    ["length", "100 ns → 80 ns"],
+    ["waiting, mean of 4 ranks", "17 ns → 17 ns"],
+    ["exposed communication, mean of 4 ranks", "20 ns → 20 ns"],
+  ]);
+  assert.equal(told([long, sending(8, 80)], true)[1][0], "waiting in view, mean of 4 and 8 ranks");
+  assert.equal(told([sending(1, 100)])[1][0], "waiting");
 });
 
 test("bytes are those of the calls that begin in the window", () => {

@@ -82,11 +82,13 @@ export function numbers(run, from, to) {
     for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
   }
   sums.exposed = seen(sums.exposed);
+  sums.blocked = seen(sums.blocked);
   const isKnown = run.rows.some(({ lane }) => lane === COMPUTE);
   return {
     window: run.span && t1 - t0,
+    numRanks: run.ranks.size,
     ...sums,
-    blockedShare: seen(sums.blocked) / all,
+    blockedShare: sums.blocked / all,
     busyShare: sums.busy / all,
     // Of real processes it is not recorded when they compute.
     computeShare: isKnown ? sums.compute / all : Number.NaN,

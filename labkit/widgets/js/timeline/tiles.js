@@ -3,33 +3,53 @@
 import { element } from "./element.js";
 import { timeText } from "./words.js";
 
-const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} %` : "–");
+const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} % of the time` : "–");
 
-/** Label, what it is, and how it is read off a run's numbers (shares: of all ranks); undefined where nobody knows. */
-const TILES = [
-  ["length", "time in view", ({ window }) => timeText(window)],
+/** Of one run a share of its time; of two, whose lengths differ, each run's time, as the ranks' mean. */
+const part = (ofTime, sum, numRanks, isBeside) => (isBeside ? timeText(sum / numRanks) : share(ofTime));
+
+/** Label, what a rank does in that time, and how it is read off a run's numbers; undefined where nobody knows. */
+const PARTS = [
   [
-    "waiting (mean)",
-    "mean over the ranks: share of the time in which a rank stands in a call or in wait() and nothing moves",
-    ({ blockedShare, calls, messages }) => (calls || messages || blockedShare ? share(blockedShare) : undefined),
+    "waiting",
+    "a rank stands in a call or in wait() and nothing moves",
+    ({ blockedShare, blocked, calls, messages, numRanks }, isBeside) =>
+      calls || messages || blockedShare ? part(blockedShare, blocked, numRanks, isBeside) : undefined,
   ],
   [
-    "exposed (mean)",
-    "mean over the ranks: share of the time in which bytes move and a rank does not compute",
-    ({ exposedOfTime, communication, bubble }) =>
-      communication && Number.isFinite(bubble) ? share(exposedOfTime) : undefined,
+    "exposed communication",
+    "bytes move and a rank does not compute",
+    ({ exposedOfTime, exposed, communication, bubble, numRanks }, isBeside) =>
+      communication && Number.isFinite(bubble) ? part(exposedOfTime, exposed, numRanks, isBeside) : undefined,
   ],
 ];
 
-/** Write the tiles of what is in view: of one run a value each, of two "797 µs → 225 µs". */
-export function writeTiles(place, numbers, isZoomed) {
-  const tiles = TILES.flatMap(([label, title, read]) => {
-    const values = numbers.map(read);
+/** Whose mean it is: ", mean of 4 ranks", of runs that differ in them ", mean of 4 and 8 ranks"; "" of one rank. */
+function meanOf(numbers) {
+  const counts = [...new Set(numbers.map(({ numRanks }) => numRanks))];
+  return Math.max(...counts) > 1 ? `, mean of ${counts.join(" and ")} ranks` : "";
+}
+
+/** Label, title and value of each tile: of one run a value each, of two "797 µs → 225 µs". */
+export function tilesOf(numbers, isZoomed) {
+  const isBeside = numbers.length > 1;
+  const inView = isZoomed ? " in view" : "";
+  const measure = isBeside ? "time" : "share of the time";
+  const parts = PARTS.flatMap(([label, title, read]) => {
+    const values = numbers.map((each) => read(each, isBeside));
     if (values.every((value) => value === undefined)) return [];
-    const words = isZoomed ? `${label} in view` : label;
     const value = values.map((each) => each ?? "–").join(" → ");
-    return [element("div", { title }, element("dd", {}, value), element("dt", {}, words))];
+    return [[`${label}${inView}${meanOf(numbers)}`, `mean over the ranks: ${measure} in which ${title}`, value]];
   });
+  const length = numbers.map(({ window }) => timeText(window)).join(" → ");
+  return [[`length${inView}`, "time in view", length], ...parts];
+}
+
+/** Write the tiles of what is in view. */
+export function writeTiles(place, numbers, isZoomed) {
+  const tiles = tilesOf(numbers, isZoomed).map(([label, title, value]) =>
+    element("div", { title }, element("dd", {}, value), element("dt", {}, label)),
+  );
   const key = tiles.map((tile) => tile.textContent).join("|");
   if (place.dataset.tiles === key) return;
   place.dataset.tiles = key;
