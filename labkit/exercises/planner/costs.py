@@ -156,7 +156,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 
 def step_seconds(
     job: Job, plan: Plan, *, fill: str = "", head: bool = True, hops: float = 2.0, gradients: bool = True,
-    counts: str = "", per_layer: bool = False, head_once: bool = False, head_pass: str = "", hides: str = "",
+    counts: str = "", per_layer: bool = False, head_pass: str = "", hides: str = "",
     each: str = "", passes: str = "",
 ) -> float:  # fmt: skip
     """Return what a step takes.
@@ -172,8 +172,7 @@ def step_seconds(
         gradients: Whether what is left of them counts.
         counts: "batch" where each replica takes the whole one, "sequences" where these are taken for microbatches.
         per_layer: Whether a stage is taken for a layer.
-        head_once: Whether the head counts once a step.
-        head_pass: "forward" or "backward" where only that of the head counts.
+        head_pass: "forward" or "backward" where only that of the head counts, "once" where it counts once a step.
         hides: "stage" where its whole backward is taken for a layer's where gradients are hidden, "forward" where a
             layer's forward is taken to hide them, too.
         each: "hop" where every microbatch pays its messages, "gradients" where every stage's rest of gradients counts.
@@ -184,7 +183,7 @@ def step_seconds(
     layer = {"forward": forward, "backward": backward}.get(passes, forward + backward)
     stages = [layers * layer] * plan.pipeline
     head_takes = {"forward": of_head[0], "backward": of_head[1]}.get(head_pass, sum(of_head))
-    stages[-1] += head_takes if head and not head_once else 0.0
+    stages[-1] += head_takes if head and head_pass != "once" else 0.0
     of_batch = {"batch": job.batch // plan.microbatch, "sequences": job.batch // plan.data}
     count = of_batch.get(counts, plan.num_microbatches(job))
     slowest, p = max(stages), plan.pipeline
@@ -204,7 +203,7 @@ def step_seconds(
     rest = of_gradients * (p if each == "gradients" else 1) if gradients else 0.0
     if hides:
         rest = gradient_seconds(job, plan, layers * backward if hides == "stage" else forward + backward)
-    rest += sum(of_head) if head_once else 0.0
+    rest += sum(of_head) if head_pass == "once" else 0.0
     return pipe + hops * (p - 1) * hop * (count if each == "hop" else 1) + rest
 
 

@@ -116,7 +116,7 @@ MISTAKES = (
     Mistake("lesson 14's formula", "That is lesson 14's cost, which knows no head: build the step of your own parts.",
             {"seconds": _by_lesson_14}),
     Mistake("the head once", "Every microbatch passes the head: it belongs to what the last stage takes.",
-            {"seconds": (_way(head_once=True), _way(head_once=True, hops=0.0))}),
+            {"seconds": (_way(head_pass="once"), _way(head_pass="once", hops=0.0))}),
     Mistake("one hop there and back", "A microbatch makes p - 1 hops, and as many back: 2 * (p - 1) * hop_seconds.",
             {"seconds": (_one_hop, _by_stages)}),
     Mistake("both ways twice", "2 * (p - 1) messages are one microbatch's way there and back already.",
