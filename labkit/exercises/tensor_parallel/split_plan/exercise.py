@@ -125,6 +125,7 @@ def _unbeaten(
 
 
 _WORD, _MEMORY, _EVERY = "no such split", "too much memory", "every plan tried"
+_NARROW = (4096, 512, 4096, 16384, 4096, 256, 4096)
 _INNER = (512, 640, 2048, 768, 256, 1536, 4096, 16384, 1024, 320, 12288, 14336)
 
 EXERCISE = declared(
@@ -145,9 +146,9 @@ EXERCISE = declared(
         Mistake(WRONG_LENGTH, "Give one word for each matrix, in order."),
     ),
     visible=(
-        plan_case("narrow matrices between, NVLink", (4096, 512, 4096, 16384, 4096, 256, 4096), 8, 2048, 1.5e9, NVLINK),
+        filled(plan_case("narrow matrices between, NVLink", _NARROW, 8, 2048, 1.5e9, NVLINK)),
         plan_case("a narrow waist, across machines", (4096, 16384, 4096, 64, 4096, 16384, 4096), 8, 2048, 4e9, NETWORK),
-        filled(plan_case("little memory", (8192, 1024, 8192, 28672, 8192, 512, 8192), 8, 1024, 1.2e9, NVLINK)),
+        plan_case("little memory", (8192, 1024, 8192, 28672, 8192, 512, 8192), 8, 1024, 1.2e9, NVLINK),
         deep_case("24 matrices, memory for some of them whole", _INNER, 512, 0.4, NVLINK),
     ),
     hints=(
