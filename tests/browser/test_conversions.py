@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,8 +88,11 @@ def opened(browser: Any) -> Iterator[Any]:
 
 
 def wait_for_pictures(page: Any, count: int) -> None:
-    """Wait until so many images are painted."""
-    page.wait_for_function(f"() => ({PAINTED})([...document.images]) === {count}")
+    """Wait until so many images are painted; a page without scripts has no frames of animation to wait for."""
+    until = time.monotonic() + 180
+    while (found := page.evaluate(f"() => ({PAINTED})([...document.images])")) != count and time.monotonic() < until:
+        page.wait_for_timeout(50)
+    assert found == count
 
 
 @pytest.mark.long
