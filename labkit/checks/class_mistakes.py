@@ -16,6 +16,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.fingerprint import CasePrint, Fingerprint, are_alike, fingerprint_of
 from labkit.checks.kept_back import MISTAKES
 from labkit.checks.outcome import CaseOutcome, explained
+from labkit.checks.rooms import folder_of
 from labkit.errors import ConfigError
 
 
@@ -75,19 +76,18 @@ def write_mistakes(room: Path, mistakes: Sequence[ClassMistake]) -> Path:
     return path
 
 
-def with_class_hint(exercise: Exercise, outcomes: Sequence[CaseOutcome], room: Path) -> list[CaseOutcome]:
+def with_class_hint(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> list[CaseOutcome]:
     """Return the outcomes, the explained one with a class mistake's hint where no declared mistake is recognised.
 
     Args:
         exercise: What was checked.
         outcomes: Of its visible cases.
-        room: The exercise's folder.
     """
     shown = explained(exercise, outcomes)
     if shown is None or shown.verdict is None or shown.verdict.hint or isinstance(shown.got, Failure):
         return list(outcomes)
     fingerprint = fingerprint_of(outcomes)
-    found = next((each for each in read_mistakes(room) if each.left(fingerprint)), None)
+    found = next((each for each in read_mistakes(folder_of(exercise.id)) if each.left(fingerprint)), None)
     if found is None:
         return list(outcomes)
     told = replace(shown, verdict=replace(shown.verdict, hint=found.hint, mistake=found.name))

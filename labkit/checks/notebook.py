@@ -17,7 +17,7 @@ from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, explained, hint_across
 from labkit.checks.par import beside, bounds, is_bound
 from labkit.checks.printed import lines as printed_lines
-from labkit.checks.rooms import exercises, find, folder_of, lesson_of
+from labkit.checks.rooms import exercises, find, lesson_of
 from labkit.checks.sweep import named as sweep_case
 from labkit.checks.sweep import run_sweep
 from labkit.checks.verdict import Verdict
@@ -195,7 +195,7 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: 
     except LabkitError as error:
         return CheckResult(exercise.id, problem=f"The ranks could not be started: {error}")
     try:
-        outcomes = with_class_hint(exercise, outcomes, folder_of(exercise.id))
+        outcomes = with_class_hint(exercise, outcomes)
     except ConfigError as error:
         return CheckResult(exercise.id, problem=_sentence(str(error)))
     if device != "cpu":

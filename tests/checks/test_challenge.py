@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import labkit
-from labkit.checks import notebook
+from labkit.checks import class_mistakes, notebook
 from labkit.checks.case import Values
 from labkit.checks.challenge import Pars, for_half_and_all, relative_score
 from labkit.checks.exercise import Exercise, Functions
@@ -41,7 +41,7 @@ def told(place_jobs: Exercise, monkeypatch: pytest.MonkeyPatch) -> Told:
 
     monkeypatch.setattr(notebook, "report", report)
     monkeypatch.setattr(notebook, "find", lambda exercise_id: place_jobs)
-    monkeypatch.setattr(notebook, "folder_of", lambda exercise_id: COURSE / "exercises" / "small" / "place_jobs")
+    monkeypatch.setattr(class_mistakes, "folder_of", lambda exercise_id: COURSE / "exercises" / "small" / "place_jobs")
     monkeypatch.setattr(notebook, "_owner", lambda exercise, name: None)
     return sent
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from labkit.checks import class_mistakes
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.class_mistakes import MISTAKES, ClassMistake, read_mistakes, with_class_hint, write_mistakes
 from labkit.checks.exercise import functions_for, judge
@@ -75,22 +76,21 @@ def test_a_case_that_raised_or_was_not_run_says_nothing_and_one_must_be_wrong() 
     assert not are_alike((PASSED, NOTHING), (PASSED, left))
 
 
-def test_a_class_hint_is_given_where_the_check_has_none(tmp_path: Path) -> None:
+def test_a_class_hint_is_given_where_the_check_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_mistakes, "folder_of", lambda exercise_id: tmp_path)
     exercise, outcomes = find("error_feedback"), _outcomes("0.5 * self.residuals[key]")
     mine = ClassMistake("keeps half", "Keep all of it.", (fingerprint_of(outcomes),))
-    assert with_class_hint(exercise, outcomes, tmp_path) == outcomes
+    assert with_class_hint(exercise, outcomes) == outcomes
     write_mistakes(tmp_path, [mine])
     assert read_mistakes(tmp_path) == (mine,)
-    told = [
-        each.verdict for each in with_class_hint(exercise, outcomes, tmp_path) if each.verdict and each.verdict.hint
-    ]
+    told = [each.verdict for each in with_class_hint(exercise, outcomes) if each.verdict and each.verdict.hint]
     assert [(each.mistake, each.hint) for each in told] == [("keeps half", "Keep all of it.")]
     declared = _outcomes("-self.residuals[key]")
     write_mistakes(tmp_path, [replace(mine, fingerprints=(fingerprint_of(declared),))])
-    assert with_class_hint(exercise, declared, tmp_path) == declared
+    assert with_class_hint(exercise, declared) == declared
     (tmp_path / MISTAKES).write_text("{}[")
     with pytest.raises(ConfigError, match="is not what `labkit mistake add` writes"):
-        with_class_hint(exercise, outcomes, tmp_path)
+        with_class_hint(exercise, outcomes)
 
 
 def test_every_exercise_has_a_folder_and_labkit_hands_out_no_classs_mistakes() -> None:

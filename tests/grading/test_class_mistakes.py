@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import labkit
 from grading.conftest import SANDBOX
-from labkit.checks import notebook
+from labkit.checks import class_mistakes as asked
 from labkit.checks.class_mistakes import MISTAKES, read_mistakes
 from labkit.cli import app
 from labkit.grading import class_mistakes
@@ -49,7 +49,7 @@ OTHER = MINE.replace("tensor += incoming", "tensor += 3 * incoming")
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that stands for the exercise's, in which nobody else looks."""
-    for module in (class_mistakes, notebook):
+    for module in (class_mistakes, asked):
         monkeypatch.setattr(module, "folder_of", lambda exercise_id: tmp_path)
     return tmp_path
 

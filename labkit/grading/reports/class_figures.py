@@ -97,7 +97,7 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
     scores = scores or [result.score for result in results]
     most = max(result.max_score for result in results)
     bins = [0] * NUM_BINS
-    graded = [score for result, score in zip(results, scores, strict=True) if counts(result, score)]
+    graded = [score for result, score in zip(results, scores, strict=True) if has_score(result, score)]
     for score in graded:
         bins[_bin(score, most)] += 1
     by_id: dict[str, list[GradedExercise]] = {}
@@ -114,7 +114,7 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
     )
 
 
-def counts(result: GradedSubmission, score: float) -> bool:
+def has_score(result: GradedSubmission, score: float) -> bool:
     """Return whether a score is one: of what could not be graded, nobody knows what it is worth."""
     return not result.problem or score > 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from labkit.grading.reports.class_figures import NUM_BINS, class_figures, counts
+from labkit.grading.reports.class_figures import NUM_BINS, class_figures, has_score
 from labkit.grading.reports.copies import Case
 from labkit.grading.reports.page import page
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
@@ -90,14 +90,13 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         title=title,
         figures=figures,
         bars=_bars(figures.bins),
-        bin_of={line.href: figures.bin_of(line.score) for line, result in handed_in if counts(result, line.score)},
+        bin_of={line.href: figures.bin_of(line.score) for line, result in handed_in if has_score(result, line.score)},
         cases=cases,
         shown={line.result.name: line for line, _ in handed_in if line.result},
         students=students,
         names=names,
         exercises=[(each, names[each].partition(" ")[0]) for each in names],
         state_of=_state_of,
-        ungraded=lambda line: line.result is not None and not counts(line.result, line.score),
         counted=_counted,
         script=Markup(script),
         policy=Markup(f"; frame-src 'self' file:; script-src 'sha256-{digest}'"),
