@@ -16,6 +16,9 @@ from tests.sampling import one_in
 pytestmark = pytest.mark.browser
 GUESSES = [2.3, 1, 2, 4, 8, 10.5, "twice", 7, 3, True, 5, 6, "half", 9, 11, "twice", 12, 13.25, 100, -1, 1e308, -1e308]
 
+SMALLEST = """() => Math.min(...[...document.querySelectorAll("p, h2, .lane *, nav button")]
+  .filter((each) => each.checkVisibility() && each.textContent.trim() && !each.closest("svg"))
+  .map((each) => parseFloat(getComputedStyle(each).fontSize)))"""
 OUT_OF_LANES = """() => [...document.querySelectorAll(".lane")].flatMap((lane) => {
   const { top, bottom } = lane.getBoundingClientRect();
   const dots = [...lane.querySelectorAll("circle")].map((each) => each.getBoundingClientRect());
@@ -65,7 +68,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     expect(page.locator("#help .wants")).to_have_count(1, timeout=60_000)
-    assert page.inner_text("#help .wants") == "learner 3: just now"
+    assert page.inner_text("#help .wants").split("\n")[0] == "learner 3 just now"
     said = page.get_attribute("#poll svg", "aria-label")
     assert said.endswith("twice: 2, true: 1, half: 1")
     assert sum(int(bar.rpartition(": ")[2]) for bar in said.split(", ")) == len(GUESSES) == 22
@@ -101,7 +104,7 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     expect(page.locator("#note")).to_contain_text("Not drawn", timeout=60_000)
     assert f"{where}: " in page.inner_text("#note")
     if where not in ("help", "nav"):
-        assert page.inner_text("#help .wants") == "learner 3: just now"
+        assert page.inner_text("#help .wants").split("\n")[0] == "learner 3 just now"
     if where not in ("nav", "names"):
         assert page.locator("#names tr").count() >= 9
     page.unroute("**/standing")
@@ -142,6 +145,7 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     told("measured", 3, guess="ring_speedup", value=3.5)
     expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(60, timeout=60_000)
     expect(page.locator("[data-id=chunk_bounds] circle.here")).to_have_count(10)
+    expect(page.locator("[data-id=''] circle.new")).to_have_count(140)  # nobody who has joined is missing
     assert page.locator("[data-id=naive_all_reduce].held circle.here").count() == 50
     assert page.inner_text("#say") == "50 of 200 are on 2.1 Reduce to rank 0, then send back."
     assert page.locator("#lobby").is_hidden() and page.locator("#poll line").count() == 0
@@ -151,9 +155,15 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     line = float(page.get_attribute("#poll line", "x1"))
     assert float(bars.nth(2).get_attribute("x")) < line < float(bars.nth(3).get_attribute("x")) + 1
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    assert page.evaluate(SMALLEST) >= 20
     page.close()
+    told("say", 70, what="help")  # has not begun
+    told("say", 7, what="help")
     page = opened(board, browser, wrong)  # who wants help and the names take room from the lanes
     expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(60, timeout=60_000)
+    expect(page.locator("#help .wants > b")).to_have_text(["learner 70", "learner 7"])  # the longest wait first
+    asking = page.locator("circle.asks").evaluate_all("(all) => all.map((each) => each.dataset.name)")
+    assert sorted(asking) == ["learner 7", "learner 70"]
     assert page.evaluate(OUT_OF_LANES) == []
     page.close()
     assert not wrong
