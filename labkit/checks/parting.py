@@ -32,7 +32,7 @@ def parting(pairs: Pairs, wrong: Sequence[int], given: Sequence[Any] = ()) -> st
         given: What each rank was given, by rank; nothing is said of it where it is not known.
     """
     came, wanted = pairs[wrong[0]]
-    if isinstance(came, list) and isinstance(wanted, list) and not any(isinstance(each, Tensor) for each in wanted):
+    if isinstance(came, list) and isinstance(wanted, list) and not (_holds_tensors(came) or _holds_tensors(wanted)):
         return _of_lists(came, wanted)
     flat = {rank: (_flat(one), _flat(other)) for rank, (one, other) in pairs.items()}
     if any(a is None or b is None or a.shape != b.shape or not len(b) for a, b in flat.values()):
@@ -42,6 +42,11 @@ def parting(pairs: Pairs, wrong: Sequence[int], given: Sequence[Any] = ()) -> st
     if not found and isinstance(wanted, Tensor) and wanted.dim():
         found = next(_in_part(came, wanted, _close_to(wanted)), "")
     return f" {found}" if found else ""
+
+
+def _holds_tensors(value: Any) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return isinstance(value, Tensor) or any(map(_holds_tensors, parts))
 
 
 def _flat(value: Any) -> Tensor | None:

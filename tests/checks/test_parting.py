@@ -10,6 +10,8 @@ from torch import Tensor
 
 from labkit.checks.outcome import _constants
 from labkit.checks.parting import parting
+from labkit.exercises.planner.looks import in_common
+from labkit.plans.planned_step import Plan
 
 RIGHT = [torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64), torch.tensor([3.0, 5.0, 7.0, 9.0]).double()]
 GIVEN = [{"x": torch.tensor([0.5, 1.5, 2.5, 0.0])}, {"x": torch.tensor([1.0, 1.0, 2.0, 3.0])}]
@@ -104,3 +106,13 @@ def test_a_number_of_ranks_is_asked_after_only_where_it_stands_in_the_code() -> 
 
     assert 3 in _constants([written, helper]) and 3 not in _constants([asked])
     assert 7 in _constants([type("Built", (), {"step": staticmethod(lambda: 7)})])
+
+
+def test_wrong_numbers_of_plans_say_what_their_plans_have_in_common() -> None:
+    plans = [Plan(2, 4, 2), Plan(8, 2, 1, 4), Plan(2, 4, 2, 2, True)]
+    assert in_common([2.0, 2.0, 9.0], [2.0, 2.0, 3.0], [2], plans) == " Wrong are just the plans with recompute."
+    said_of = in_common([4.0, 2.0, 6.0], [2.0, 2.0, 3.0], [0, 2], plans)
+    assert said_of == (" Wrong are just the plans with tensor > 1. Each wrong number is 2 times what it should be.")
+    pairs = in_common([[1.0, 5.0], [2.0, 5.0], [1.0, 3.0]], [[1.0, 2.0], [2.0, 3.0], [1.0, 1.0]], [0, 1, 2], plans)
+    assert pairs == " Every wrong number is too large. Only the last entry is wrong."
+    assert in_common([1.0, 9.0], [3.0, 2.0], [0, 1], plans[:2]) == ""
