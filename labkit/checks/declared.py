@@ -16,6 +16,7 @@ from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.compare import listing, near
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Find, Finding
+from labkit.checks.parting import parting
 from labkit.checks.wire import Wire
 from labkit.words import are_wrong, number
 
@@ -160,8 +161,9 @@ def _wrong(
         message += (
             f" It is right but for its last digits: something was computed in a narrower dtype than {wanted.dtype}."
         )
-    else:
-        name = name or result.otherwise
+    elif not name:
+        name = result.otherwise
+        message += parting(pairs, wrong, case.inputs)
     yield Finding(name, message, shown["wanted"], shown["got"], rank)
 
 
