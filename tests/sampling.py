@@ -17,7 +17,7 @@ from zlib import crc32
 
 import pytest
 
-TURNS = 4
+TURNS = 5
 """How many runs it takes until each test has run; CONTRIBUTING.md says so."""
 
 
@@ -65,8 +65,8 @@ def _git(root: Path, *words: str) -> list[str]:
 def waiting(items: Sequence[pytest.Item], turn: int, changed: Collection[str]) -> list[pytest.Item]:
     """Return the tests whose turn it is not.
 
-    Tests that are marked in their file take turns one by one, those of a file that is marked all at once. Where a
-    folder has fewer than TURNS of them, one of these runs each time.
+    Tests that are marked in their file take turns one by one, those of a file that is marked all at once. So some of
+    each folder run every time, and some of each function that has TURNS parameters or stands in so many lessons.
 
     Args:
         items: All tests, in the order in which they were found.
@@ -74,7 +74,7 @@ def waiting(items: Sequence[pytest.Item], turn: int, changed: Collection[str]) -
         changed: Files that were touched, as git names them.
     """
     units: dict[str, dict[str, list[pytest.Item]]] = {}
-    for item in items:
+    for item in sorted(items, key=_written):
         if item.get_closest_marker("in_turn") and not any(map(item.get_closest_marker, ("long", "gpu1", "gpu2"))):
             file = item.nodeid.partition("::")[0]
             together = any(mark.name == "in_turn" for node in item.listchain()[:-1] for mark in node.own_markers)
@@ -89,6 +89,12 @@ def waiting(items: Sequence[pytest.Item], turn: int, changed: Collection[str]) -
                 left_out += unit
     always = _concerned(changed)
     return [item for item in left_out if not any(each.search(item.nodeid) for each in always)]
+
+
+def _written(item: Any) -> tuple[str, str]:
+    """Return where a test's function is written, which for one of many lessons is another file, and its name."""
+    function = getattr(item, "function", None)
+    return getattr(function, "__module__", ""), getattr(function, "__name__", "")
 
 
 def _concerned(changed: Collection[str]) -> list[re.Pattern[str]]:
