@@ -52,6 +52,7 @@ def opened(board: Running, browser: Any, wrong: list[str]) -> Any:
     return page
 
 
+@pytest.mark.in_turn
 def test_guesses_stand_in_the_order_of_numbers_and_words_behind_them(board: Running, browser: Any) -> None:
     guessed(board, [2.3, 1, 2, "twice", 4, 8, 10, 1.0, True])
     wrong: list[str] = []
@@ -62,6 +63,7 @@ def test_guesses_stand_in_the_order_of_numbers_and_words_behind_them(board: Runn
     assert not wrong
 
 
+@pytest.mark.in_turn
 def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board: Running, browser: Any) -> None:
     guessed(board, GUESSES)
     post(board, "say", "learner 3", what="help")
@@ -77,6 +79,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     assert not wrong
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "broken",
     one_in(
@@ -119,6 +122,7 @@ def own_board(tmp_path: Path) -> Iterator[Running]:
     stop(running)
 
 
+@pytest.mark.in_turn
 def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> None:
     """The lobby's link, everybody as a dot where they are, what came out once revealed: nothing below the fold."""
     board = own_board
