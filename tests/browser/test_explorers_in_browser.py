@@ -72,7 +72,7 @@ def test_keys_step_and_reach_the_ends(show: Open) -> None:
     assert page.is_visible("[data-part=table]")
     assert "chunk D" in page.inner_text("[data-part=table]")
     page.keyboard.press("?")
-    assert "space plays" in page.inner_text("[data-part=help]")
+    assert "Space plays" in page.inner_text("[data-part=help]")
 
 
 def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Open) -> None:
