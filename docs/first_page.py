@@ -76,7 +76,7 @@ def _door() -> str:
     )
     choices = "".join(
         f'<label><input type="radio" name="door" value="{value}"{checked}> {words}</label>'
-        for value, words, checked in (("late", "rank 2 is late", " checked"), ("mended", "mended", ""))
+        for value, words, checked in (("late", "Rank 2 is late", " checked"), ("mended", "Mended", ""))
     )
     body = inspect.getsource(late).replace(
         '    """Run three steps; rank 2 has twice as much to compute as the others."""\n', ""
@@ -87,7 +87,8 @@ def _door() -> str:
             f'<div class="door"><p class="switch">{choices}</p>{runs}</div>',
             "```",
             "",
-            "These lines made it, on four virtual H100s. Mended, every rank computes five products.",
+            "These lines made it, on four virtual H100s. Rank 2 computes eight products where the others compute "
+            "four, and `all_reduce` ends when the last rank has come. Mended, every rank computes five.",
             "",
             "```python",
             "import torch, torch.distributed as dist, labkit",

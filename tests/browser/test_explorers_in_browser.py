@@ -73,7 +73,7 @@ def test_keys_step_and_reach_the_ends(show: Open) -> None:
     assert page.is_visible("[data-part=table]")
     assert "chunk D" in page.inner_text("[data-part=table]")
     page.keyboard.press("?")
-    assert "space plays" in page.inner_text("[data-part=help]")
+    assert "Space plays" in page.inner_text("[data-part=help]")
 
 
 @pytest.mark.in_turn

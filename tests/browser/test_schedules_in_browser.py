@@ -22,13 +22,27 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     assert page.inner_text("header b") == title
     set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
-    assert page.inner_text("header b").startswith("GPipe idles 46.7 %")
+    assert page.inner_text("header b") == "Same bubble, 46.7 %, and both hold 8 microbatches"
     set_slider(page, "m", 4)
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
     peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")
     assert peaks == [f"{stage}:16" for stage in range(8)] + [f"{stage}:{8 - stage}" for stage in range(8)]
     set_slider(page, "tm", 0.5)
     assert number(page, "difference from the formula") != "0.0 %"
+
+
+LEGEND = """(all) => all.slice(0, all.findIndex((words) => words.textContent === "GPipe"))
+  .map((words) => words.textContent)"""
+
+
+def test_the_legend_holds_what_is_drawn_and_nothing_else(show: Open) -> None:
+    page = show(schedule_explorer())
+    drawn = ["F forward", "B backward", "bubble, warm-up", "bubble, drain", "activations held, their peak"]
+    assert page.eval_on_selector_all("[data-part=stage] text", LEGEND) == drawn
+    page.click("text=ZB-H1")
+    set_slider(page, "limit", 2)
+    drawn[2:2] = ["I backward of the input", "W backward of the weight"]
+    assert page.eval_on_selector_all("[data-part=stage] text", LEGEND) == [*drawn, "memory limit"]
 
 
 @pytest.mark.long
@@ -137,8 +151,8 @@ def test_a_deadlock_made_with_the_keys_is_named(show: Open) -> None:
 def test_memory_and_the_critical_path_are_drawn_when_asked_for(show: Open) -> None:
     page = show(schedule_explorer(num_stages=4, num_microbatches=8, memory_limit=4))
     assert page.eval_on_selector_all("[data-limit]", "each => each.length") == 8
-    assert number(page, "gpipe: fits in memory") == "✗ stage 0, 1, 2, 3"
-    assert number(page, "one_f_one_b: fits in memory") == "✓"
+    assert number(page, "GPipe: fits in memory") == "✗ stage 0, 1, 2, 3"
+    assert number(page, "1F1B: fits in memory") == "✓"
     page.focus("[data-part=stage]")
     page.keyboard.press("c")
     marked = page.eval_on_selector_all("[data-critical]", "each => each.map(cell => cell.dataset.op)")
@@ -159,7 +173,7 @@ def test_the_operation_under_the_pointer_is_lit_in_every_schedule_with_its_micro
     page = show(schedule_explorer())
     page.hover('[data-op="1:F3"] >> nth=0')
     assert _lit(page) == ["01:F3", "11:F3"]
-    assert page.inner_text("[data-part=say]").endswith("F3 of stage 1: gpipe from 4 to 5, one_f_one_b from 10 to 11.")
+    assert page.inner_text("[data-part=say]").endswith("F3 of stage 1: GPipe from 4 to 5, 1F1B from 10 to 11.")
     assert page.locator("[data-cursor]").count() == 1
     sent = page.eval_on_selector_all("[data-message]", "each => each.map(arrow => arrow.dataset.message).sort()")
     assert sent == sorted(2 * ["0:F3", "1:F3", "2:F3", "1:B3", "2:B3", "3:B3"])
@@ -177,16 +191,16 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
 ) -> None:
     page = show(schedule_explorer())
     set_slider(page, "and", 2)  # ZB-H1
-    assert number(page, "zb_h1: time") == "27, 81.8 % of gpipe"
-    assert number(page, "one_f_one_b: time") == "33, 100.0 % of gpipe"
+    assert number(page, "ZB-H1: time") == "27, 81.8 % of GPipe"
+    assert number(page, "1F1B: time") == "33, 100.0 % of GPipe"
     page.hover('[data-op="1:B3"] >> nth=0')
     assert sorted(_lit(page)) == ["01:B3", "11:B3", "21:I3", "21:W3"]
     set_slider(page, "and", 1)
-    assert number(page, "interleaved: bubble") == "15.8 %"
+    assert number(page, "interleaved 1F1B: bubble") == "15.8 %"
     assert sorted(_lit(page)) == ["01:B3", "11:B3", "21:B3", "21:B3.1"]
     page.mouse.move(1, 1)
     set_slider(page, "and", 3)  # ZB-V: the second chunk comes back, so the last stage hands it to itself
-    assert number(page, "zb_v: bubble") == "5.9 %" and number(page, "zb_v: time").startswith("25.5,")
+    assert number(page, "ZB-V: bubble") == "5.9 %" and number(page, "ZB-V: time").startswith("25.5,")
     assert page.text_content('[data-bubble="0.058824"]') == "bubble 5.9 %, formula (P−1)/(6M+P−1): 5.9 %"
     assert page.locator("circle[data-most]").count() == 12  # where each stage holds most
     set_slider(page, "follow", 0)

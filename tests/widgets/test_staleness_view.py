@@ -287,7 +287,7 @@ def test_bounds_of_the_simulation_are_checked() -> None:
 @pytest.mark.in_turn
 def test_a_figure_is_small_and_the_same_every_time() -> None:
     bundle, size = staleness_view()._repr_mimebundle_()
-    assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 82_000
+    assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 85_000
     assert (bundle, size) == staleness_view()._repr_mimebundle_()
 
 

@@ -96,6 +96,7 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         students=students,
         names=names,
         exercises=[(each, names[each].partition(" ")[0]) for each in names],
+        bonus=[each.name.partition(" ")[0] for each in figures.exercises if not each.max_points],
         state_of=_state_of,
         counted=_counted,
         script=Markup(script),
