@@ -34,6 +34,7 @@ TOPICS = (
     "sharded",
     "truth",
     "literature",
+    "published_steps",
     "planner",
     "grading",
     "review",

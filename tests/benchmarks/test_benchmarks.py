@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import launch, other_graders, ring
+from tests.benchmarks import launch, other_graders, published_steps, ring
 from tests.benchmarks.grading import Ours
 from tests.benchmarks.measured import publish
 from tests.benchmarks.table import Bar, ratio, table
@@ -41,6 +41,23 @@ def test_a_topic_measured_again_takes_the_place_of_its_section_alone(tmp_path: P
     assert text.index("## launch") < text.index("## ring") and text.count("\n## ") == 2
     assert "| at most one | 1.5 | at most 1 | **missed** |" in text
     assert "| at most one | not measured | at most 1 |  |" in text
+
+
+def test_a_table_that_a_topic_gives_stands_below_its_bars(tmp_path: Path) -> None:
+    machine = {"cores": 2, "python": "3.11", "torch": "2.13", "load_before": 0.2}
+    tables = {"Steps": [["run", "s"], ["7b", "1.2"], ["13b", "2.4"]]}
+    page = tmp_path / "measured.md"
+    publish("steps", {"machine": machine, "quick": False, "bars": [], "tables": tables}, page)
+    assert "Steps:\n\n| run | s |\n| --- | --- |\n| 7b | 1.2 |\n| 13b | 2.4 |" in page.read_text()
+
+
+def test_the_seed_draws_twenty_runs_of_each_program_that_ran_on_8_to_512_gpus() -> None:
+    runs = published_steps.drawn()
+    assert [program for program, _ in runs] == ["llm-foundry"] * 20 + ["nanotron"] * 20
+    assert all(run.seconds and 8 <= run.plan.layout.world_size <= 512 for _, run in runs)
+    assert len({id(run) for _, run in runs}) == 40
+    splits = [run.plan.layout for _, run in runs[20:]]
+    assert all(min(split.data, split.pipeline, split.tensor) > 1 for split in splits)
 
 
 @pytest.mark.long
