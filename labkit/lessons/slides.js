@@ -134,6 +134,20 @@ function grow(section) {
 
 const growPresent = () => document.querySelectorAll("section.present:not(.figure, [data-grown])").forEach(grow);
 
+/** No title breaks inside a word such as all-reduce. */
+for (const title of document.querySelectorAll(".slides :is(h1, h2, h3)")) {
+  for (const words of [...title.childNodes].filter((each) => each.nodeType === 3)) {
+    const parts = words.textContent.split(/(\S+-\S+)/).map((part, k) => {
+      if (k % 2 === 0) return part;
+      const whole = document.createElement("span");
+      whole.className = "whole";
+      whole.textContent = part;
+      return whole;
+    });
+    words.replaceWith(...parts);
+  }
+}
+
 /** A countdown begins with a click, shows minutes and seconds, and says when it is over; another click begins anew. */
 for (const button of document.querySelectorAll(".countdown button")) {
   let timer = 0;

@@ -21,7 +21,7 @@ import labkit
 from labkit.cli import app
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.release import release
-from labkit.grading.handout.release_search import Secrets, search, secrets_of
+from labkit.grading.handout.release_search import Secrets, _why_not, belongs_to_instructors, search, secrets_of
 
 pytestmark = pytest.mark.in_turn
 
@@ -123,6 +123,15 @@ def test_the_readme_names_only_commands_a_student_has_and_installs_only_what_les
     assert "torch==" in lock and "jupyterlab==" in lock and "setuptools==" in lock
     for unwanted in ("playwright", "sphinx", "mypy", "dask", "distributed", "psycopg", "pytest", "ruff"):
         assert not re.search(rf"(?mi)^{unwanted}", lock), unwanted
+
+
+def test_no_lesson_keeps_the_course_from_being_released() -> None:
+    """The bundle above has two lessons; what labkit itself brings is searched for the answers of all."""
+    every = secrets_of(ROOT, ROOT / "labkit")
+    brought = [path.relative_to(ROOT).as_posix() for path in (ROOT / "labkit").rglob("*.py")]
+    found = {name: why for name in brought if not belongs_to_instructors(name)
+             for why in _why_not(name, ROOT / name, every)}  # fmt: skip
+    assert not found
 
 
 def test_the_pages_lead_to_slides_that_are_there(bundle: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 from labkit.plans.planned_step import (
     INPUT,
@@ -134,11 +135,11 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
 
 def exposed_seconds(computing: Sequence[float], takes: Sequence[float]) -> float:
     """Return how long buckets still travel when all is computed; each waits for the one before it."""
-    now = done = 0.0
-    for computed, travels in zip(computing, takes, strict=True):
-        now += computed
-        done = max(now, done) + travels
-    return done - now
+    link_free = 0.0
+    ready = list(accumulate(computing))
+    for begin, long in zip(ready, takes, strict=True):
+        link_free = max(begin, link_free) + long
+    return link_free - (ready[-1] if ready else 0.0)
 
 
 def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:

@@ -63,12 +63,8 @@ def two_levels(graph: Graph, *, how: str = "") -> list[Stage]:
 def _cut(graph: Graph, sizes: Sequence[int], how: str) -> list[Stage]:
     """Return the best stages of these numbers of GPUs, [] where there are none: the upper level."""
     count = len(graph.seconds)
-    cheapest = {
-        (first, last, gpus): within(graph, first, last, gpus, how=how)
-        for first in range(count)
-        for last in range(first, count)
-        for gpus in sizes
-    }
+    spans = [(first, last) for last in range(count) for first in range(last + 1)]
+    cheapest = {(*span, gpus): within(graph, *span, gpus, how=how) for span in sorted(spans) for gpus in sizes}
     best: tuple[float, list[Stage]] = (math.inf, [])
     for limit in sorted({way.seconds for way in cheapest.values()}):
         of = {"sum": 0.0, "slowest": 1e6, "one twice": graph.num_microbatches, "one less": graph.num_microbatches - 2}

@@ -68,19 +68,17 @@ def fastest_dealt(case: Case, num_microbatches: int | None = None) -> list[int]:
     for limit in sorted({each for row in seconds for each in row}):
         if rest * limit >= best[0]:
             break
-        ways: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
-        for row in seconds:
-            tries = [
-                (done + n, (total + time, [*layers, n]))
-                for done, (total, layers) in ways.items()
-                for n, time in enumerate(row, 1)
-                if time <= limit and done + n <= num_layers
-            ]
-            ways = {}
-            for done, way in tries:
-                ways[done] = min(ways.get(done, way), way)
-        if num_layers in ways:
-            best = min(best, (ways[num_layers][0] + rest * limit, ways[num_layers][1]))
+        dealt: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
+        for stage in seconds:
+            further: dict[int, tuple[float, list[int]]] = {}
+            for before, (total, layers) in dealt.items():
+                for more, time in enumerate(stage[: num_layers - before], 1):
+                    if time <= limit:
+                        tried = (total + time, [*layers, more])
+                        further[before + more] = min(further.get(before + more, tried), tried)
+            dealt = further
+        if num_layers in dealt:
+            best = min(best, (dealt[num_layers][0] + rest * limit, dealt[num_layers][1]))
     return best[1]
 
 
