@@ -575,15 +575,14 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # Of 50 GB/s, headers leave 48 for the payload: 1,333 µs. The best that we found takes 1,429.
 
 # %% [markdown] tags=["slide-only"]
-# ## Two levels: let the card carry the tensor once
+# ## The card is the bottleneck: what must cross it?
 #
-# 1. reduce-scatter **inside** each machine
-# 2. all-reduce of each piece **between** machines
-# 3. all-gather **inside**
+# * how many bytes does each machine need from the other?
+# * who can carry them, while the rest works inside?
 #
 # **To the room:** what if two GPUs of a machine share a slow link?
 #
-# <!-- notes: Then the order of the ring inside matters. And slices: while one is on the card, the next is inside. Show the class board. -->
+# <!-- notes: Let the room draw its plans before anybody's is shown. Then the order around slow links, and what is on NVLink while the card is busy. Show the class board. -->
 
 # %% [markdown]
 # ## 7 What NCCL does beyond this

@@ -170,6 +170,8 @@ def _of_parameters(parameters: Sequence[str], calls: Sequence[Called]) -> Iterat
 
 def _from_to(pair: tuple[Called, Called], place: int) -> str:
     one, two = pair
+    if isinstance(one.args[place], list):
+        return ""
     return f" from {one.args[place]:.7g} to {two.args[place]:.7g}"
 
 
@@ -183,7 +185,7 @@ def _pairs(calls: Sequence[Called], place: int) -> Iterator[tuple[Called, Called
             differ = [here for here, (a, b) in enumerate(zip(one.args, other.args, strict=True)) if a != b]
             lost = abs(one.right - other.right) < 1e-9 * max(abs(one.came), abs(other.came))
             if differ == [place] and not _close(one.right, other.right) and not lost:
-                yield (one, other) if one.args[place] < other.args[place] else (other, one)
+                yield (one, other) if bool(one.args[place] < other.args[place]) else (other, one)
 
 
 def _follows(one: Called, two: Called) -> bool:
