@@ -152,6 +152,13 @@ WRONG.changed(
 WRONG.changed(
     "every average cut", "cut to whole numbers", ('None if partial.is_floating_point() else "trunc"', '"trunc"')
 )
-wrong("the last rank is left out of the sum", "contributions missing",
-      _drop_in(call=_HALVES.replace("reduce_scatter(chunks, members, combine)",
-                                    "rank < n - 1 and reduce_scatter(chunks[:-1], members[:-1], combine)")))  # fmt: skip
+wrong(
+    "the last rank is left out of the sum",
+    "contributions missing",
+    _drop_in(
+        call=_HALVES.replace(
+            "reduce_scatter(chunks, members, combine)",
+            "rank < n - 1 and reduce_scatter(chunks[:-1], members[:-1], combine)",
+        )
+    ),
+)
