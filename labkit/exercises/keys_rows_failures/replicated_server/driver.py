@@ -11,8 +11,8 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.checks.values import listed, tensor
-from labkit.exercises.parameter_server.watched_server import Watch, WatchedLock
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
+from labkit.exercises.remote_calls.watched_server import Watch, WatchedLock
 from labkit.servers.replicas import survive
 from labkit.torch_port.futures import AnyFuture
 
