@@ -16,6 +16,7 @@ from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.compare import listing, near
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Find, Finding
+from labkit.checks.how_off import of_all_entries
 from labkit.checks.wire import Wire
 from labkit.words import are_wrong, number
 
@@ -162,6 +163,8 @@ def _wrong(
         )
     else:
         name = name or result.otherwise
+        if not name and isinstance(came, Tensor) and isinstance(wanted, Tensor) and came.shape == wanted.shape:
+            message = f"{message} {of_all_entries(came.flatten().tolist(), wanted.flatten().tolist())}".strip()
     yield Finding(name, message, shown["wanted"], shown["got"], rank)
 
 
