@@ -575,14 +575,15 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # Of 50 GB/s, headers leave 48 for the payload: 1,333 µs. The best that we found takes 1,429.
 
 # %% [markdown] tags=["slide-only"]
-# ## The card is the bottleneck: what must cross it?
+# ## The card sets the floor: 1,333 µs
 #
-# * how many bytes does each machine need from the other?
-# * who can carry them, while the rest works inside?
+# * Each machine needs 64 MB from the other.
+# * Its card carries 48 GB/s of payload.
+# * The best plan that we found takes 1,429 µs.
 #
-# **To the room:** what if two GPUs of a machine share a slow link?
+# **To the room:** which of your messages cross the card, and what is NVLink doing then?
 #
-# <!-- notes: Let the room draw its plans before anybody's is shown. Then the order around slow links, and what is on NVLink while the card is busy. Show the class board. -->
+# <!-- notes: Show the class board. Two levels (inside, between, inside) keep the card busy with one tensor; the order of the ring inside matters where a link is slow. And slices: while one is on the card, the next is inside. -->
 
 # %% [markdown]
 # ## 7 What NCCL does beyond this

@@ -17,6 +17,7 @@ from labkit.checks.compare import listing, near
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Find, Finding
 from labkit.checks.how_off import of_all_entries
+from labkit.checks.parting import parting
 from labkit.checks.wire import Wire
 from labkit.words import are_wrong, number
 
@@ -161,10 +162,11 @@ def _wrong(
         message += (
             f" It is right but for its last digits: something was computed in a narrower dtype than {wanted.dtype}."
         )
-    else:
-        name = name or result.otherwise
-        if not name and isinstance(came, Tensor) and isinstance(wanted, Tensor) and came.shape == wanted.shape:
-            message = f"{message} {of_all_entries(came.flatten().tolist(), wanted.flatten().tolist())}".strip()
+    elif not name:
+        name, parts = result.otherwise, parting(pairs, wrong, case.inputs)
+        if not name and not parts and isinstance(came, Tensor) and isinstance(wanted, Tensor):
+            parts = f" {of_all_entries(came.flatten().tolist(), wanted.flatten().tolist())}".rstrip()
+        message += parts
     yield Finding(name, message, shown["wanted"], shown["got"], rank)
 
 

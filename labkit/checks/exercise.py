@@ -26,6 +26,16 @@ _FROM_COMMUNICATION = (
 )
 """Errors that torch.distributed and labkit raise for a wrong peer, size or group; any other is Python's own."""
 
+_FROM_TENSORS = (
+    "is invalid for input of size",
+    "must match the size of tensor",
+    "Sizes of tensors must match",
+    "shapes cannot be multiplied",
+    "split_with_sizes expects",
+    "The expanded size of the tensor",
+)
+"""Words of a RuntimeError that an operator raises for shapes which do not fit: no communication has a part in it."""
+
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 Driver: TypeAlias = Callable[[Functions, Values], Values]
 Oracle: TypeAlias = Callable[[Case], list[Values]]
@@ -123,8 +133,10 @@ def _with_group(case: Case, message: str) -> str:
 
 
 def speaks_for_itself(failure: Failure) -> bool:
-    """Return whether a failure is a plain Python error, which says itself what is wrong and on which line."""
-    return failure.kind == "exception" and failure.error not in _FROM_COMMUNICATION
+    """Return whether a failure is an error of Python or an operator, which says what is wrong and on which line."""
+    if failure.kind != "exception":
+        return False
+    return failure.error not in _FROM_COMMUNICATION or any(words in failure.message for words in _FROM_TENSORS)
 
 
 def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:

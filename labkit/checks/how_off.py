@@ -63,7 +63,7 @@ def how_off_list(came: Sequence[Any], right: Sequence[Any]) -> str:
 
 def of_all_entries(came: Sequence[float], right: Sequence[float]) -> str:
     """Return what all entries of a list have in common that is as long as it should be, or ""."""
-    if not all(map(_is_number, [*came, *right])):
+    if len(came) != len(right) or not all(map(_is_number, [*came, *right])):
         return ""
     if sorted(came) == sorted(right):
         backwards = list(came) == list(reversed(right))

@@ -215,7 +215,7 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: 
         exercise.id,
         tuple(outcomes),
         shown=explained(exercise, outcomes),
-        across=hint_across(exercise, outcomes),
+        across=hint_across(exercise, outcomes, named.values()),
         par=tuple(par),
     )
 

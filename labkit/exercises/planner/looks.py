@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from labkit.checks.as_if import as_if
@@ -12,6 +12,7 @@ from labkit.checks.declared import Mistake
 from labkit.checks.finding import Find, Finding
 from labkit.checks.wire import Wire
 from labkit.exercises.planner.as_data import is_number
+from labkit.plans.planned_step import Plan
 
 Numbers = Sequence[Any]
 """A number for each plan, or a list of numbers."""
@@ -41,6 +42,7 @@ def numbers_look(
     furthest: bool = False,
     unit: float = 1e3,
     sign: str = "ms",
+    plans: Callable[[Case], Sequence[Plan]] = lambda case: (),
 ) -> Find:
     """Return the find that yields a number that is wrong; a mistake is named that gives all of a case's.
 
@@ -54,6 +56,7 @@ def numbers_look(
         furthest: Whether the one that is furthest off is told, as a share, and not the first.
         unit: What numbers are multiplied by to be shown.
         sign: Its name.
+        plans: The plan of each number, where there is one: what the wrong ones have in common is said.
     """
 
     def shown(value: Any) -> str:
@@ -76,9 +79,55 @@ def numbers_look(
         name = as_if(came, ways, same_numbers) or ("" if _alike(mine, theirs) else NO_NUMBER.name)
         text = f"{function}, {named(case, place)}: {shown(mine)}, expected {shown(theirs)}."
         text += f" It is the furthest off of {len(wrong)} wrong ones, of {len(came)}." if of_all else ""
+        text += "" if name else in_common(came, wanted, wrong, plans(case))
         yield Finding(name, text, shown(theirs), shown(mine))
 
     return find
+
+
+_FEATURES: Mapping[str, Callable[[Plan], bool]] = {
+    "recompute": lambda plan: plan.recompute,
+    "tensor > 1": lambda plan: plan.tensor > 1,
+    "pipeline > 1": lambda plan: plan.pipeline > 1,
+    "data > 1": lambda plan: plan.data > 1,
+    "microbatch > 1": lambda plan: plan.microbatch > 1,
+}
+
+
+def in_common(came: Numbers, wanted: Numbers, wrong: Sequence[int], plans: Sequence[Plan]) -> str:
+    """Return what the wrong numbers have in common, as sentences that begin with a space, or ""."""
+    said = []
+    with_it = {
+        name: [place for place, plan in enumerate(plans) if has(plan)] for name, has in _FEATURES.items()
+    }  # fmt: skip
+    if len(wrong) < len(plans):
+        just = next((name for name, places in with_it.items() if places == list(wrong)), "")
+        rest = [place for place in range(len(plans)) if place not in wrong]
+        without = next((name for name, places in with_it.items() if places == rest), "")
+        if just or without:
+            said.append(f"Wrong are just the plans {'with' if just else 'without'} {just or without}.")
+    pairs = [pair for place in wrong for pair in _flat_pairs(came[place], wanted[place])]
+    off = [(one, other) for one, other in pairs if not same_numbers(one, other)]
+    if not off or not all(is_number(one) and other for one, other in off):
+        return "".join(f" {each}" for each in said)
+    factors = [one / other for one, other in off]
+    if len(off) > 1 and all(math.isclose(each, factors[0], rel_tol=1e-6) for each in factors):
+        said.append(f"Each wrong number is {factors[0]:.4g} times what it should be.")
+    elif len(off) > 1 and (max(factors) < 1 or min(factors) > 1):
+        said.append(f"Every wrong number is too {'small' if max(factors) < 1 else 'large'}.")
+    stages = {place for at in wrong for place, (one, other) in enumerate(_flat_pairs(came[at], wanted[at]))
+              if isinstance(wanted[at], list) and len(wanted[at]) > 1 and not same_numbers(one, other)}  # fmt: skip
+    if stages == {0}:
+        said.append("Only the first entry is wrong.")
+    elif stages and all(len(wanted[at]) - 1 in stages for at in wrong) and len(stages) == 1:
+        said.append("Only the last entry is wrong.")
+    return "".join(f" {each}" for each in said)
+
+
+def _flat_pairs(came: Any, wanted: Any) -> list[tuple[Any, Any]]:
+    if isinstance(wanted, Sequence) and isinstance(came, Sequence) and len(came) == len(wanted):
+        return [pair for both in zip(came, wanted, strict=True) for pair in _flat_pairs(*both)]
+    return [(came, wanted)]
 
 
 def _of(way: Callable[..., Any], case: Case) -> Callable[[], Any]:

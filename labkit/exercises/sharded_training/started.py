@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from labkit.checks.case import Case
+from torch import Tensor
+
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.cut_wire import between_barriers, waited_at_once
-from labkit.checks.declared import Mistake
+from labkit.checks.declared import Mistake, Seen
 from labkit.checks.finding import Find, Finding
+from labkit.checks.values import tensors
 from labkit.checks.wire import CollectiveCall, Wire
+from labkit.exercises.sharded_training.flat import same
+from labkit.exercises.sharded_training.travels import calls_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,45 @@ STARTED = (
     Mistake(BLOCKS, "Pass async_op=True, and call wait() in the function that you return."),
     Mistake(MANY, "Lay the parts of all tensors into one buffer, and send that: each collective costs a latency."),
 )  # fmt: skip
+
+
+def waits(wire: Wire, calls: Sequence[CollectiveCall]) -> bool:
+    """Return whether somebody waits for these calls; where nobody saw any call end, they may."""
+    seen = any(call.waited is not None for call in wire.collectives)
+    return not seen or all(call.waited is not None for call in calls)
+
+
+def _nobody_waits(case: Case, got: Got, wire: Wire) -> bool:
+    ranks = range(0 if isinstance(got, Failure) else case.world_size)
+    return not all(waits(wire, calls_of(wire, rank)) for rank in ranks)
+
+
+NEVER_WAITS = Mistake(
+    "never waits",
+    "Call wait() on the collective's handle before you use its result: without it, the buffer may hold anything.",
+    seen=_nobody_waits,
+)
+SHARES_MEMORY = Mistake(
+    "shares memory",
+    "A view keeps the whole tensor's memory alive, which a shard is there to free. Return a copy: .clone().",
+)
+
+
+def put_elsewhere(filled: Callable[[Case, int], list[Tensor]]) -> Seen:
+    """Return the mark that a rank's tensors hold the numbers that were gathered, and not where they belong."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if isinstance(got, Failure):
+            return False
+        for rank, came in enumerate(got):
+            right, mine = filled(case, rank), tensors(came, "targets")
+            numbers = {0.0, *(number for each in right for number in each.flatten().tolist())}
+            there = {number for each in mine for number in each.flatten().tolist()}
+            if there != {0.0} and there <= numbers and not same(mine, right):
+                return True
+        return False
+
+    return seen
 
 
 def transfers(wire: Wire, started: Sequence[Started], rank: int) -> Iterator[tuple[Started, list[CollectiveCall]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from labkit.exercises.hybrid_parallelism.stages import (
     same_shards,
     stage_case,
 )
-from labkit.plans.mesh_weights import CUT, TOKENS
+from labkit.plans.mesh_weights import CUT, TOKENS, WHOLE
 
 Place = Mapping[str, int]
 _CLOSE = 1e-5
@@ -34,7 +34,7 @@ _CLOSE = 1e-5
 def times(
     kind: Kind, place: Place, sizes: Sizes, mine: Place,
     *, copies: bool = False, tokens: bool = False, ends: bool = False, not_last: bool = False, replicas: bool = False,
-    only: str = "",
+    only: str = "", without: Collection[str] = (), first_piece: bool = False,
 ) -> float:  # fmt: skip
     """Return how many times a shard counts in the norm: 1 or 0, or what a mistake makes of it.
 
@@ -49,7 +49,11 @@ def times(
         not_last: What is tied counts on no last stage, and with one stage nowhere.
         replicas: Every data rank's copy counts.
         only: The axis over which nothing is summed: the rank sees its own place alone.
+        without: Kinds of weights that count nowhere.
+        first_piece: Of what is cut, the first tensor rank's piece alone counts.
     """
+    if kind.tensor in without or (first_piece and kind.tensor == CUT and place.get("tensor", 0)):
+        return 0
     if only and place.get(only, 0) != mine.get(only, 0):
         return 0
     wanted = mine.get("data", 0) if only else 0
@@ -118,6 +122,17 @@ def _norms_added(case: Case, rank: int, *, by_weight: bool = False) -> float:
     return total
 
 
+def _last_weight(case: Case, rank: int) -> float:
+    """Return the norm in which each rank counts the last weight that it has to count, and no other."""
+    sizes, mine = of_rank(case, rank)
+    total = 0.0
+    for each, place in enumerate(places(sizes)):
+        given = zip(kinds_at(place, sizes), listed(case.inputs[each], "weights"), strict=True)
+        counted = [tensor(one, "shard") for kind, one in given if times(kind, place, sizes, mine)]
+        total += float(counted[-1].square().sum()) if counted else 0.0
+    return math.sqrt(total)
+
+
 def _each_alone(case: Case, rank: int) -> list[Tensor]:
     limit = number(case.inputs[rank], "max_norm")
     given = [tensor(each, "shard") for each in listed(case.inputs[rank], "weights")]
@@ -152,14 +167,23 @@ EXERCISE = declared(
                 "A weight of kind \"tokens\" was summed over \"tensor\" by combine_gradients: since then every tensor "
                 "rank holds the same. Let one count it, as one of kind \"whole\".", {"norm": _by(tokens=True)}),
         Mistake("tied not on the last",
-                "You leave a tied weight out on the last stage. With one stage the last is the first, and nobody "
-                "counts it. Let the first stage count it.", {"norm": _by(not_last=True)}),
+                "With one stage nobody counts the tied weight: there the first stage is the last one. Let the first "
+                "stage count it, however many there are.", {"norm": _by(not_last=True)}),
         Mistake("norms added",
                 "You added up norms. Norms do not add: sum squares over weights and ranks, then take one root.",
                 {"norm": (_norms_added, partial(_norms_added, by_weight=True))}),
         Mistake("tied counted twice",
                 "A tied weight is on the first and the last stage: it is one weight. Let the first stage count it.",
                 {"norm": _by(ends=True)}),
+        Mistake("copies left out",
+                "A weight that every tensor rank holds has to count once, and in your sum it counts nowhere. Let the "
+                "first tensor rank count it.",
+                {"norm": tuple(_by(without=each) for each in ([WHOLE, TOKENS], [WHOLE], [TOKENS]))}),
+        Mistake("pieces left out",
+                "Every tensor rank has other pieces of a weight that is \"cut\", and your sum leaves some out: all of "
+                "them count.", {"norm": (_by(first_piece=True), _by(without=[CUT]))}),
+        Mistake("the last weight alone", "The squares of all weights add up: this is the last weight's alone.",
+                {"norm": _last_weight}),
         Mistake("replicas counted",
                 "Ranks along \"data\" hold the same shards: leave that axis out of the sum.",
                 {"norm": _by(replicas=True)}),
@@ -178,7 +202,9 @@ EXERCISE = declared(
                 {"shards": partial(clipped, always=True)}),
         Mistake("each by its own norm", "All shards are scaled by one factor: max_norm over the norm of the whole.",
                 {"shards": _each_alone}),
-        Mistake("not in place", "Scale the tensors that were given, in place: shard.mul_(factor).",
+        Mistake("not in place",
+                "The shards are as they were given. Scale them by max_norm over the norm, in place: "
+                "shard.mul_(factor).",
                 {"shards": _as_given}),
         Mistake("a rank stays away", "Every rank of a group calls its all-reduce, also one that has nothing to count.",
                 says=HANGS),

@@ -53,3 +53,28 @@ changed(
                         "        return squares\n    for axis in"),
 )  # fmt: skip
 changed("returns nothing", "nothing returned", ("    return norm\n", ""))
+changed("counts no copy", "copies left out", (ONCE, 'counts_here = weight.tensor == "cut"'))
+changed(
+    "counts the first rank's pieces", "pieces left out",
+    (ONCE, 'counts_here = mesh.place["tensor"] == 0'),
+)  # fmt: skip
+changed("keeps the last", "the last weight alone", ("squares += ", "squares = "))
+changed("never counts what is tied", "tied not on the last", (FIRST, "(not weight.tied)"))
+WRONG.right(
+    "one number of Python's, and a factor only where it is needed",
+    """def clip_whole(weights, shards, mesh, max_norm):
+    place = mesh.place
+    mine = [
+        shard for weight, shard in zip(weights, shards)
+        if not (weight.tensor != "cut" and place["tensor"] > 0) and not (weight.tied and place["pipeline"] > 0)
+    ]
+    total = torch.tensor([sum(float((each * each).sum()) for each in mine)], dtype=torch.float64)
+    for axis in ("tensor", "pipeline", "shard"):
+        dist.all_reduce(total, group=mesh.groups[axis])
+    norm = total.item() ** 0.5
+    if norm > max_norm:
+        for each in shards:
+            each /= norm / max_norm
+    return norm
+""",
+)

@@ -49,3 +49,32 @@ changed(
     ("        if ranks[0] == rank:\n", "        if ranks:\n"),
     ("if dist.get_rank() in ranks", "if dist.get_rank() == rank"),
 )  # fmt: skip
+WRONG.right(
+    "strides, and every list of the mesh in turn",
+    """import itertools
+
+
+def coordinates(rank, sizes):
+    place, stride = {}, 1
+    for axis, size in reversed(sizes.items()):
+        place[axis] = rank // stride % size
+        stride *= size
+    return {axis: place[axis] for axis in sizes}
+
+
+def ranks_along(rank, sizes, *axes):
+    mine, found = coordinates(rank, sizes), []
+    for places in itertools.product(*(range(size) if axis in axes else [mine[axis]] for axis, size in sizes.items())):
+        number = 0
+        for place, size in zip(places, sizes.values()):
+            number = number * size + place
+        found.append(number)
+    return found
+
+
+def group_along(sizes, *axes):
+    lists = sorted({tuple(ranks_along(rank, sizes, *axes)) for rank in range(dist.get_world_size())})
+    groups = {ranks: dist.new_group(list(ranks)) for ranks in lists}
+    return groups[tuple(ranks_along(dist.get_rank(), sizes, *axes))]
+""",
+)

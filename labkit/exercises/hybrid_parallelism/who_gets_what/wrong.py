@@ -66,3 +66,22 @@ changed("one seed for all", "replicas drop alike", (SEED, "seed + place['tensor'
 changed("counts cut ranks as uncut ones", "cut as uncut", ("number = int(is_cut)", "number = 0"))
 changed("ignores the run", "one seed for all runs", (SEED, "number"))
 changed("returns a generator", "no seed", (SEED, "torch.Generator().manual_seed(seed)"))
+WRONG.right(
+    "chunks of a list, and a seed that is hashed",
+    """def my_samples(batch, microbatch, sizes, place):
+    replicas = sizes["data"] * sizes["shard"]
+    share, left = divmod(batch, replicas)
+    if left or share % microbatch:
+        raise ValueError(f"{batch} samples for {replicas} replicas in microbatches of {microbatch}")
+    replica = place["shard"] + sizes["shard"] * place["data"]
+    mine = list(range(batch))[replica * share :][:share]
+    return [mine[at : at + microbatch] for at in range(0, share, microbatch)]
+
+
+def dropout_seed(seed, sizes, place, is_cut):
+    import hashlib
+
+    where = [place[axis] for axis in ("data", "shard", "pipeline")] + ([place["tensor"]] if is_cut else [])
+    return int.from_bytes(hashlib.sha256(repr((seed, where, is_cut)).encode()).digest()[:6], "big")
+""",
+)

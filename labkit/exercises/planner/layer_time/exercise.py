@@ -105,7 +105,8 @@ EXERCISE = declared(
     oracle=_right,
     structure=lambda case: [{"layers": ANYTHING}],
     looks=(
-        numbers_look("layers", "layer_seconds", _layers(), of_plan, MISTAKES, unit=1e6, sign="us"),
+        numbers_look("layers", "layer_seconds", _layers(), of_plan, MISTAKES, unit=1e6, sign="us",
+                     plans=lambda case: asked(case)[1]),
     ),
     mistakes=MISTAKES,
     visible=(

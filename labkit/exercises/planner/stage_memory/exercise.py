@@ -87,7 +87,7 @@ EXERCISE = declared(
     structure=lambda case: [{"stages": ANYTHING}],
     looks=(
         numbers_look("stages", "stage_bytes", _way(), lambda case, place: str(asked(case)[1][place]), MISTAKES,
-                     unit=1e-9, sign="GB"),
+                     unit=1e-9, sign="GB", plans=lambda case: asked(case)[1]),
     ),
     mistakes=MISTAKES,
     visible=(

@@ -158,7 +158,7 @@ EXERCISE = declared(
     looks=(
         _slow,
         numbers_look("seconds", "step_seconds", _measured, lambda case, place: str(asked(case)[1][place]), MISTAKES,
-                     good=_within, furthest=True),
+                     good=_within, furthest=True, plans=lambda case: asked(case)[1]),
     ),
     mistakes=MISTAKES,
     visible=(

@@ -121,7 +121,10 @@ def _not_scaled(case: Case, rank: int) -> str:
 
 
 def _overflows(case: Case, got: Got, wire: Wire) -> bool:
-    return not isinstance(got, Failure) and not all(math.isfinite(number(each, "norm")) for each in got)
+    """Return whether a norm is infinite, or NaN as it is where infinite numbers were scaled."""
+    if isinstance(got, Failure) or all(math.isfinite(number(each, "norm")) for each in got):
+        return False
+    return any(each.dtype == torch.float16 for rank in range(case.world_size) for each in _gradients(case, rank))
 
 
 EXERCISE = declared(
@@ -160,7 +163,8 @@ EXERCISE = declared(
                 {"norm": lambda case, rank: _whole(case, rank) / math.sqrt(len(group_of(case, rank)))}),
         Mistake("norm afterwards", "Return the norm that the gradient had before it was clipped.",
                 {"norm": lambda case, rank: _limit(case)}),
-        Mistake("not in place", "The gradients stay as they were. Scale them in place: gradient.mul_(...).",
+        Mistake("not in place", "The gradients stay as they were. Scale them by max_norm over the norm, in place: "
+                "gradient.mul_(...).",
                 {"gradients": _gradients}),
         Mistake("always scaled", "A gradient that is short enough stays as it is: the factor is at most 1.",
                 {"gradients": partial(_rank_scaled, most=math.inf)}),

@@ -47,3 +47,15 @@ changed(
 changed("averages", "squares averaged", ("squares.sqrt()", "(squares / dist.get_world_size(group)).sqrt()"))
 changed("makes all short", "max_norm ignored", ("((max_norm /", "((1 /"))
 changed("cuts elements off", "elements cut off", (SCALE, "gradient.clamp_(-max_norm, max_norm)"))
+WRONG.right(
+    "norms squared, one tensor at a time, and torch's foreach",
+    """def clip_by_global_norm(gradients, max_norm, group=None):
+    squares = sum((torch.linalg.vector_norm(each, dtype=torch.float32) ** 2 for each in gradients), torch.zeros(1))
+    dist.all_reduce(squares, op=dist.ReduceOp.SUM, group=group)
+    norm = squares[0] ** 0.5
+    if norm > max_norm:
+        for each in gradients:
+            each *= max_norm / norm.item()
+    return norm
+""",
+)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.case import Case, Got, Values
 from labkit.checks.cut_wire import between_barriers, waited_at_once
 from labkit.checks.declared import Mistake, declared, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
 from labkit.checks.values import tensors
-from labkit.checks.wire import CollectiveCall, Wire
+from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, tensors_result
 from labkit.exercises.sharded_training.flat_shards.driver import drive
-from labkit.exercises.sharded_training.travels import calls_of
+from labkit.exercises.sharded_training.started import NEVER_WAITS, SHARES_MEMORY, put_elsewhere, waits
 
 _BOTH = (("start_gather", 1), ("start_scatter", 3))
 """What begins a transfer, and in which part of the wire between the driver's barriers; it ends in the next part."""
@@ -48,14 +50,17 @@ def _means(case: Case, rank: int, factor: float = 1.0) -> list[Tensor]:
     return [rows(factor * mean(each), case.world_size)[rank] for each in zip(*gradients, strict=True)]
 
 
+def _filled(case: Case, rank: int) -> list[Tensor]:
+    return [each.to(target.dtype) for each, target in zip(_whole(case), _whole(case, "targets"), strict=True)]
+
+
 def expected(case: Case) -> list[Values]:
     """Return each rank's shards, the filled tensors and the shards of the mean (the oracle)."""
-    filled = [each.to(target.dtype) for each, target in zip(_whole(case), _whole(case, "targets"), strict=True)]
     flags: Values = {"copied": True, "kept_memory": True, "unseen": True}
     return [
         {
             **flags, "shards": [rows(each, case.world_size)[rank] for each in _whole(case)],
-            "targets": filled, "means": _means(case, rank),
+            "targets": _filled(case, rank), "means": _means(case, rank),
         }
         for rank in range(case.world_size)
     ]  # fmt: skip
@@ -75,15 +80,10 @@ def _padded_in_front(case: Case, rank: int) -> list[Tensor]:
     return [rows(each, case.world_size)[rank] for each in padded]
 
 
-def _waits(wire: Wire, calls: Sequence[CollectiveCall]) -> bool:
-    """Return whether somebody waits for these calls; where nobody saw any call end, they may."""
-    seen = any(call.waited is not None for call in wire.collectives)
-    return not seen or all(call.waited is not None for call in calls)
-
-
-def _nobody_waits(case: Case, got: Got, wire: Wire) -> bool:
-    ranks = range(0 if isinstance(got, Failure) else case.world_size)
-    return not all(_waits(wire, calls_of(wire, rank)) for rank in ranks)
+def _too_few(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a tensor could not be filled because the shards together have fewer elements."""
+    found = re.search(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)", getattr(got, "message", ""))
+    return found is not None and math.prod(map(int, found[1].split(","))) > int(found[2])
 
 
 def _travelled(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _travelled(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
             if any(call.bytes > most for call in calls):
                 text = f"In {what} {sum(call.bytes for call in calls)} bytes travel; the padded tensors have {most}."
                 yield Finding("wider than the tensors", text, rank=rank)
-            if not _waits(wire, calls):
+            if not waits(wire, calls):
                 text = f"{what} of rank {rank} gets what came before anybody has waited for it."
                 yield Finding("never waits", text, rank=rank)
             if any(waited_at_once(call) for call in begun):
@@ -128,7 +128,7 @@ EXERCISE = declared(
         tensors_result("shards", "Rank {rank}'s shard of tensor {tensor} is wrong."),
         flag_result("copied", "Rank {rank}'s shards share the memory of the whole tensors.", "shares memory"),
         tensors_result(
-            "targets", "After finish() rank {rank}'s tensors are not what was cut into shards.", "put together wrongly"
+            "targets", "After finish() rank {rank}'s tensors are not what was cut into shards."
         ),
         flag_result("kept_memory", "Rank {rank}'s tensors have other memory than before.", "other memory"),
         flag_result("unseen", "Autograd has seen rank {rank}'s tensors change.", "autograd sees it"),
@@ -141,18 +141,18 @@ EXERCISE = declared(
                 {"shards": _strided}),
         Mistake("padded in front", "The zeros go after the tensor's end, in the last shard: pad(flat, (0, missing)).",
                 {"shards": _padded_in_front}),
-        Mistake("never waits",
-                "Call wait() on the collective's handle before you use its result: without it, the buffer may hold "
-                "anything.", seen=_nobody_waits),
+        NEVER_WAITS,
         Mistake("not padded",
                 "A collective needs shards of equal size that cover the whole tensor. Round numel / world_size up, "
                 "and pad the last shard with zeros.",
-                {"shards": _cut_short}, says=("must be", "size", "divisible", "expected")),
+                {"shards": _cut_short}, says=("in the same order", "disagree about the size"), seen=_too_few,
+                certain=True),
         Mistake("not filled", "The tensors did not change. finish() must copy the gathered values into tensor.data.",
                 {"targets": lambda case, rank: _whole(case, "targets")}),
         Mistake("put together wrongly",
                 "The gathered values come rank by rank, and within a rank tensor by tensor. View them as (world_size, "
-                "...) and cut that into columns, one for each tensor; a column, flattened, is the padded tensor."),
+                "...) and cut that into columns, one for each tensor; a column, flattened, is the padded tensor.",
+                seen=put_elsewhere(_filled)),
         Mistake("other memory", "The tensors must keep their memory: copy into tensor.data instead of replacing it."),
         Mistake("autograd sees it",
                 "For autograd these are parameters, and writing into them is an error in training. Write into "
@@ -161,9 +161,7 @@ EXERCISE = declared(
                 {"means": lambda case, rank: _means(case, rank, case.world_size)}),
         Mistake("divided twice", "This is smaller than the mean: divide by the number of ranks once.",
                 {"means": lambda case, rank: _means(case, rank, 1 / case.world_size)}),
-        Mistake("shares memory",
-                "A view keeps the whole tensor's memory alive, which a shard is there to free. Return a copy: "
-                ".clone()."),
+        SHARES_MEMORY,
         Mistake("all_reduce", "An all_reduce sends twice the bytes that a reduce_scatter or an all_gather does."),
         Mistake("wider than the tensors",
                 "You send more bytes than the tensors have. Shards travel in the dtype of the tensors."),

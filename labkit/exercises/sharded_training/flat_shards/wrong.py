@@ -86,3 +86,50 @@ changed(
      "        return lambda: [end() for end in ends]\n"
      "    sizes = [len(shard) for shard in shards]\n"),
 )  # fmt: skip
+WRONG.right(
+    "a list of buffers, slices instead of rows",
+    """def shard_of(tensor):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    flat = tensor.detach().flatten()
+    length = (flat.numel() + size - 1) // size
+    mine = torch.zeros(length, dtype=flat.dtype)
+    piece = flat[rank * length : (rank + 1) * length]
+    mine[: piece.numel()] = piece
+    return mine
+
+
+def start_gather(shards, tensors):
+    mine = torch.cat([each.detach() for each in shards]).to(tensors[0].dtype)
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    work = dist.all_gather(parts, mine, async_op=True)
+
+    def finish():
+        work.wait()
+        at = 0
+        for shard, tensor in zip(shards, tensors):
+            whole = torch.cat([part[at : at + len(shard)] for part in parts])
+            tensor.data.view(-1).copy_(whole[: tensor.numel()])
+            at += len(shard)
+
+    return finish
+
+
+def start_scatter(tensors):
+    size = dist.get_world_size()
+    tables = []
+    for tensor in tensors:
+        length = -(-tensor.numel() // size)
+        table = torch.zeros(size * length, dtype=tensor.dtype)
+        table[: tensor.numel()] = tensor.detach().flatten() / size
+        tables.append(table.view(size, length))
+    out = [torch.cat([table[rank] for table in tables]) for rank in range(size)]
+    mine = torch.empty_like(out[0])
+    work = dist.reduce_scatter(mine, out, async_op=True)
+
+    def finish():
+        work.wait()
+        return [each.clone() for each in mine.split([table.shape[1] for table in tables])]
+
+    return finish
+""",
+)

@@ -20,7 +20,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
     nodes = listed(inputs, "nodes")
     node = my_group(inputs, "nodes")
     across = my_group({"groups": [list(each) for each in zip(*nodes, strict=True)]})
-    cuts = [functions["node_shard_of"](each, node) for each in tensors(inputs, "tensors")]
+    whole = tensors(inputs, "tensors")
+    cuts = [functions["node_shard_of"](each, node) for each in whole]
+    theirs = {each.untyped_storage().data_ptr() for each in whole}
+    copied = all(each.untyped_storage().data_ptr() not in theirs for each in cuts)
     targets = tensors(inputs, "targets")
     cut()
     finish = functions["start_node_gather"](tensors(inputs, "shards"), targets, node)
@@ -31,4 +34,4 @@ def drive(functions: Functions, inputs: Values) -> Values:
     cut()
     means = collect()
     cut()
-    return {"shards": cuts, "targets": targets, "means": list(means)}
+    return {"shards": cuts, "copied": copied, "targets": targets, "means": list(means)}

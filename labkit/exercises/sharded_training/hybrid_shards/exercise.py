@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.case import Case, Values
-from labkit.checks.declared import Mistake, declared, failed_in
+from labkit.checks.declared import Mistake, declared, failed_in, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.least_traffic import both_ways
@@ -18,7 +18,15 @@ from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, tensors_result
 from labkit.exercises.sharded_training.hybrid_shards.driver import drive
-from labkit.exercises.sharded_training.started import STARTED, Started, overlapping, transfers
+from labkit.exercises.sharded_training.started import (
+    NEVER_WAITS,
+    SHARES_MEMORY,
+    STARTED,
+    Started,
+    overlapping,
+    put_elsewhere,
+    transfers,
+)
 
 _BOTH = (Started("start_node_gather", 1), Started("start_hybrid_scatter", 3, most=2))
 node_of = partial(group_of, key="nodes")
@@ -69,6 +77,14 @@ def _mean(case: Case, rank: int, factor: float = 1.0, *, alone: bool = False) ->
     return _cut(case, rank, [factor * mean(each) for each in gradients])
 
 
+def _gathered_in_the_world(case: Case, rank: int) -> list[Tensor]:
+    """Return what comes of gathering from the first ranks there are, whosever node they are in."""
+    first = range(len(node_of(case, rank)))
+    parts = zip(*(tensors(case.inputs[each], "shards") for each in first), strict=True)
+    like = tensors(case.inputs[0], "targets")
+    return [torch.cat(each)[: to.numel()].view(to.shape) for each, to in zip(parts, like, strict=True)]
+
+
 def _num_nodes(case: Case) -> int:
     return case.world_size // len(node_of(case, 0))
 
@@ -83,9 +99,12 @@ def expected(case: Case) -> list[Values]:
     """Return each rank's shards, the filled tensors and the shards of the mean over all ranks (the oracle)."""
     originals = tensors(case.inputs[0], "tensors")
     return [
-        {"shards": _cut(case, rank, originals), "targets": _gathered(case, rank), "means": _mean(case, rank)}
+        {
+            "shards": _cut(case, rank, originals), "copied": True, "targets": _gathered(case, rank),
+            "means": _mean(case, rank),
+        }
         for rank in range(case.world_size)
-    ]
+    ]  # fmt: skip
 
 
 def _of_all(case: Case, rank: int) -> list[Tensor]:
@@ -119,9 +138,9 @@ EXERCISE = declared(
     least=lambda case: both_ways(range(case.world_size), 1),
     looks=(
         tensors_result("shards", "{ranks}: the shard of tensor {tensor} on rank {rank} is wrong."),
+        flag_result("copied", "Rank {rank}'s shards share the memory of the whole tensors.", "shares memory"),
         tensors_result(
-            "targets", "After finish() rank {rank}'s tensor {tensor} is not what its node's shards are together.",
-            "put together wrongly",
+            "targets", "After finish() rank {rank}'s tensor {tensor} is not what its node's shards are together."
         ),
         tensors_result("means", "{ranks}: rank {rank}'s shard of the mean of tensor {tensor} over all ranks is wrong."),
         _across,
@@ -135,8 +154,13 @@ EXERCISE = declared(
                 "Which shard a rank has follows from its place in its node: dist.get_rank(node). Ranks of a node need "
                 "not be neighbours.",
                 {"shards": _by_world_rank}, seen=failed_in("node_shard_of", "IndexError"), certain=True),
-        Mistake("put together wrongly", "Gather inside the node: group=node, and as many rows as it has ranks.",
-                says=("must be", "size", "shape", "expected")),
+        NEVER_WAITS,
+        Mistake("not inside the node", "Gather inside the node: group=node, and as many rows as it has ranks.",
+                {"targets": _gathered_in_the_world}, says=("times input tensor size", "times output tensor size")),
+        Mistake("put together wrongly",
+                "The gathered values come rank by rank of the node, and within a rank tensor by tensor: view them as "
+                "(ranks of the node, ...), and cut that into columns.", seen=put_elsewhere(_gathered)),
+        SHARES_MEMORY,
         Mistake("own node's mean",
                 "These are the gradients of one node. Its shards and their counterparts in the other nodes have to be "
                 "added up: all_reduce in across.",

@@ -55,3 +55,14 @@ changed(
     (BEGIN, "    dist.all_reduce(rows, group=across)\n" + BEGIN),
     (ACROSS, ""),
 )  # fmt: skip
+changed(
+    "a view", "shares memory",
+    (MINE, "tensor.detach().reshape(dist.get_world_size(node), -1)[dist.get_rank(node)]"),
+)  # fmt: skip
+changed("never waits", "never waits", ("        work.wait()\n        for column", "        for column"))
+changed(
+    "gathers from the first ranks there are", "not inside the node",
+    (GATHER, "    everybody = mine.new_empty(dist.get_world_size() * len(mine))\n"
+     "    work = ALL_GATHER(everybody, mine, async_op=True)\n"),
+    ("        for column", "        everyones.view(-1).copy_(everybody[: everyones.numel()])\n        for column"),
+)  # fmt: skip

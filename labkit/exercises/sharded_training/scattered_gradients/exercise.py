@@ -99,6 +99,10 @@ EXERCISE = declared(
         Mistake("sum for mean", "The gradients are added up. The step takes their mean.", {"steps": trained(ranks=1)}),
         Mistake("divided twice", "start_scatter gives the mean already. Do not divide it again.",
                 {"steps": trained(ranks=-1)}),
+        Mistake("nothing moves",
+                "No parameter has moved: no shard had a gradient when the inner optimizer stepped. Does every hook "
+                "run, does what it sends reach the shard's grad, and does step find it?",
+                {"steps": lambda case, rank: [begun(case)] * len(alone(case))}),
         Mistake("own gradients", "This rank trained only on its own gradients.", seen=own_gradients),
         Mistake("a gradient forgotten",
                 "Some parameters have not moved: finish every reduce-scatter that is in flight, and give the gradient "

@@ -75,3 +75,26 @@ changed(
      "        super().__init__(groups, optimizer_cls, **kwargs)\n"),
     ("for parameter in self.shards:", "for parameter in [p for group in groups for p in group['params']]:"),
 )  # fmt: skip
+changed(
+    "forgets to finish", "nothing moves",
+    ("            (self.shards[parameter].grad,) = finish()\n", "            finish()\n"),
+)  # fmt: skip
+WRONG.right(
+    "hooks of the tensors, and a dict",
+    """class ScatteringOptimizer(ShardedOptimizer):
+    def __init__(self, params, optimizer_cls, **kwargs):
+        super().__init__(params, optimizer_cls, **kwargs)
+        self.ends = {}
+
+        def leave(parameter):
+            self.ends[parameter] = start_scatter([parameter.grad.detach()])
+            parameter.grad = None
+
+        for parameter in self.shards:
+            parameter.register_post_accumulate_grad_hook(leave)
+
+    def take_gradients(self):
+        for parameter in list(self.ends):
+            self.shards[parameter].grad = self.ends.pop(parameter)()[0]
+""",
+)

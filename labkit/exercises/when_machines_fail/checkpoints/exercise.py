@@ -63,7 +63,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if num_saved < len(steps) and (problem := _problem(case, each.get("again"), [num_saved])):
             text = f"{_story(steps, each)} Started again, it saved step {steps[num_saved]}. {problem[1]}"
             known, came = steps[: num_saved + 1], _step_of(each.get("again"))
-            name = _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came) else _OLDEST
+            name = "" if _is_pythons_own(each.get("again")) or not isinstance(came, int | None) else (
+                _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came)
+                else _OLDEST if came is not None else _NOT_FOUND
+            )  # fmt: skip
             yield Finding(name, text, problem[0])
         if not each["between"] and num_saved < len(steps) and not 1 <= integer(each, "files_later") <= 2:
             later, files = steps[num_saved] + 1, integer(each, "files_later")
@@ -82,10 +85,15 @@ def _with_at_most(case: Case, each: dict[str, Value], newest: int) -> Iterator[F
     step = integers(case.inputs[0], "steps")[newest]
     text = f"After the save of step {step} returned, at_most={{}}:"
     if problem := _problem(case, each.get("up_to_it"), [newest]):
-        yield Finding(_STRICT, f"{text.format(step)} {problem[1]}", problem[0])
+        name = "" if _is_pythons_own(each.get("up_to_it")) else _STRICT
+        yield Finding(name, f"{text.format(step)} {problem[1]}", problem[0])
     if problem := _problem(case, each.get("older"), [newest - 1]):
         came = _step_of(each.get("older"))
-        name = _ONE if came is None else _AT_MOST if type(came) is not int or came >= step else _SORT
+        name = _AT_MOST if type(came) is not int or came >= step else _SORT
+        if came is None:
+            name = _PASSED if integer(each, "files") > 1 else _ONE
+        if _is_pythons_own(each.get("older")):
+            name = ""
         yield Finding(name, f"{text.format(step - 1)} {problem[1]}", problem[0])
 
 
@@ -100,7 +108,9 @@ def _problem(case: Case, loaded: Value, allowed: list[int]) -> tuple[str, str] |
         return wanted, "Nothing was loaded."
     step = loaded["step"]
     if (step is not None and type(step) is not int) or step not in good:
-        shown = "None" if step is None else f"step {step}"
+        shown = (
+            "None" if step is None else f"step {step!r}" + ("" if type(step) is int else f" ({type(step).__name__})")
+        )
         return wanted, f"load_checkpoint gave {shown}, expected {wanted}."
     if step is None:
         return None
@@ -118,6 +128,11 @@ def _step_of(loaded: Value) -> Any:
 def _raised(loaded: Value) -> str:
     """Return the words of what a load raised, "" for nothing."""
     return str(loaded.get("raised", "")) if isinstance(loaded, dict) else ""
+
+
+def _is_pythons_own(loaded: Value) -> bool:
+    """Return whether a save or a load raised an error that says what is wrong itself."""
+    return _raised(loaded).startswith(("TypeError", "AttributeError", "NameError", "UnboundLocalError", "KeyError"))
 
 
 def _story(steps: list[int], each: dict[str, Value]) -> str:
@@ -140,9 +155,13 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
     renames = any(crash["renamed"] for crash in crashes)
     if "invalid literal for int" in str(_raised(loaded)):
         return _LEFTOVER
+    if not isinstance(step, int | None) or (_is_pythons_own(loaded) and not each["cut"]):
+        return ""
     if each["cut"]:
         return _DAMAGED if _raised(loaded) else _GIVES_UP if integer(each, "files") > 1 and step is None else _ONE
     if how == "kill" and each["between"]:
+        if step is None and not _raised(loaded):
+            return _NOT_FOUND if integer(each, "files") else _EMPTY
         return _SORT if _reads_as_words(steps[:saved], step) else _OLDEST
     if how == "kill":
         return _DELETES if not _raised(loaded) and step is None else _IN_PLACE
@@ -167,12 +186,13 @@ def _reads_as_words(steps: list[int], step: Value) -> bool:
 
 (
     _EARLY, _FLUSH, _FOLDER, _IN_PLACE, _ONE, _SORT, _OLDEST, _DAMAGED, _DELETES, _AGAIN, _KEEPS, _AT_MOST, _STRICT,
-    _GIVES_UP, _LEFTOVER,
+    _GIVES_UP, _LEFTOVER, _PASSED, _NOT_FOUND, _EMPTY,
 ) = (
     "renamed too early", "not flushed to the disk", "the folder not flushed", "written in place",
     "one file for all", "names that sort like words", "the oldest", "a damaged file ends it",
     "the last good one deleted first", "a crash in mid-checkpoint for ever", "old ones are left",
     "at_most ignored", "at_most itself left out", "gives up at a damaged file", "a leftover taken for a checkpoint",
+    "gives up at a later step", "not found again", "nothing is left",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -232,6 +252,11 @@ EXERCISE = declared(
                 "counts, too: overwrite it, or remove it."),
         Mistake(_AT_MOST, "With at_most, later steps are not looked at."),
         Mistake(_STRICT, "The step at_most itself may be loaded: leave out only those that are greater."),
+        Mistake(_PASSED, "The newest file is of a later step than at_most, and load_checkpoint gave up. Pass it over, "
+                "and look at the one before."),
+        Mistake(_NOT_FOUND, "The save returned and there is a file in the folder, and load_checkpoint finds none. Does "
+                "it look for the names that save_checkpoint gives in the end?"),
+        Mistake(_EMPTY, "The save returned, and the folder is empty: was it written elsewhere, or deleted at once?"),
         Mistake(_GIVES_UP, "The newest file is damaged, and load_checkpoint gave up. Try the one before."),
         Mistake(_LEFTOVER, "What a crash left unfinished is in the folder, too, and its name is no step. Look only at "
                 "the names of finished checkpoints."),

@@ -163,3 +163,8 @@ def load_checkpoint(folder, at_most=None):
                 pass
 """,
 )
+changed("stops at a later step", "gives up at a later step",
+        ("> at_most:\n            continue\n", "> at_most:\n            break\n"))  # fmt: skip
+changed("leaves the unfinished name", "not found again", (RENAME, ""))
+changed("deletes all of them last", "nothing is left", (DELETE, DELETE.replace("[:-2]", "")))
+changed("writes beside the folder", "nothing is left", ('folder / f"{step:012}.pt"', 'Path(f"{step:012}.pt")'))

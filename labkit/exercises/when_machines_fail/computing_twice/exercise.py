@@ -180,9 +180,9 @@ EXERCISE = declared(
     visible=(
         twice_case("4 ranks, all sound", 261, 4),
         twice_case("4 ranks, rank 2 is broken", 262, 4, 2),
-        twice_case("4 ranks, rank 1 was wrong once", 263, 4, 1, "own"),
+        twice_case("4 ranks, rank 3 was wrong once", 263, 4, 3, "own"),
         twice_case("3 ranks, rank 0 is wrong as it checks", 264, 3, 0, "here"),
-        twice_case("5 ranks, rank 4 is broken, its last bit is wrong", 265, 5, 4, bit=0),
+        twice_case("5 ranks, rank 1 is broken, its last bit is wrong", 265, 5, 1, bit=0),
     ),
     distributed=False,
     seconds=60.0,

@@ -86,3 +86,23 @@ WRONG.right("sends whole gradients, and asks all where two differ", WHOLE)
 WRONG.wrong(
     "puts in what the checker sent", "the checker's word", WHOLE.replace("own[one] = right", "own[one] = again[one]")
 )
+WRONG.right(
+    "whole gradients gathered, and the third rank's word in all_gather",
+    """def checked_mean(gradient, compute):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    pair = torch.stack([gradient, compute((rank - 1) % size)])
+    every = [torch.empty_like(pair) for _ in range(size)]
+    dist.all_gather(every, pair)
+    right, broken = [each[0] for each in every], None
+    for one in range(size):
+        checker = (one + 1) % size
+        if torch.equal(every[one][0], every[checker][1]):
+            continue
+        third = (one + 2) % size
+        told = compute(one) if rank == third else torch.zeros_like(gradient)
+        dist.broadcast(told, src=third)
+        broken = checker if torch.equal(told, every[one][0]) else one
+        right[one] = told
+    return torch.stack(right).mean(0), broken
+""",
+)

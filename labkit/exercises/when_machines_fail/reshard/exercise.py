@@ -125,22 +125,33 @@ def _named(case: Case, came: Any, whole: Tensor, rank: int) -> str:
     )  # fmt: skip
     if isinstance(came, Tensor) and came.dtype != whole.dtype:
         return _DTYPE
-    if came.numel() == whole.numel() // num_ranks != -(-whole.numel() // num_ranks):
+    down = whole.numel() // num_ranks
+    if down * num_ranks != whole.numel() and _are(came, whole[rank * down : (rank + 1) * down]):
         return _DOWN
     for name, way in ways:
         wrong = way(whole, saved_ranks, num_ranks, rank)
-        if came.shape == wrong.shape and torch.equal(came, wrong):
+        if _are(came, wrong):
             return name
-    return ""
+    right = _right(whole, saved_ranks, num_ranks, rank)
+    if came.dim() == 1 and len(came) != len(right):
+        return _SHORT if len(came) < len(right) else _LONG
+    some = came[: int(came.count_nonzero())]
+    starts = range(len(whole) - len(some) + 1) if len(some) else ()
+    return _ELSEWHERE if any(_are(some, whole[at : at + len(some)]) for at in starts) else ""
+
+
+def _are(came: Tensor, other: Tensor) -> bool:
+    return came.shape == other.shape and torch.equal(came, other)
 
 
 (
     _NOT_PADDED, _PADDING, _ONE_FILE, _DEALT, _EVERYTHING, _PADDING_READ, _BEYOND, _FORM, _DTYPE, _DOWN, _NOTHING_READ,
-    _SAVED_DOWN,
+    _SAVED_DOWN, _SHORT, _LONG, _ELSEWHERE,
 ) = (
     "not padded", "padding in the middle", "one file each", "dealt out", "everything read", "padding read",
     "beyond the shard", "not a dict of tensors", "another dtype", "rounded down",
     "no piece at all", "saved shards rounded down",
+    "elements are missing", "elements too many", "begins elsewhere",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -169,6 +180,11 @@ EXERCISE = declared(
         Mistake(_SAVED_DOWN, "A saved shard's length was rounded up, too: -(-size // saved_ranks). Rounded down, "
                 "shards seem to begin too early, and the last elements to be on a rank that never was.",
                 says=("is no saved rank",), certain=True),
+        Mistake(_SHORT, "Your pieces are shorter than the part. Where do your part and a saved shard overlap: from the "
+                "later of the two beginnings to the earlier of the two ends?"),
+        Mistake(_LONG, "Your pieces are longer than the part: it ends before rank + 1 begins."),
+        Mistake(_ELSEWHERE, "These are consecutive elements of the tensor, but they begin at another one than this "
+                "rank's part does: all ranks before it have their parts first."),
         Mistake(_NOTHING_READ, "A rank may have no element of a tensor, and torch.cat needs one piece at least: an "
                 "empty read is one.", says=("expected a non-empty list of Tensors",), certain=True),
         Mistake(_FORM, "Return a dict with a flat tensor for each name in sizes."),

@@ -75,3 +75,24 @@ WRONG.right(
     return parts
 """,
 )
+changed("a saved shard ends where it begins", "elements are missing", ("(saved + 1) * length", "saved * length"))
+changed("begins at its rank", "begins elsewhere", ("min(rank * mine, size)", "min(rank, size)"))
+changed("a shard read twice", "elements too many", ("pieces = [read(0, name, 0, 0)]", "pieces = [read(0, name, 0, 1)]"))
+WRONG.right(
+    "a walk along the saved shards",
+    """def load_part(rank, num_ranks, saved_ranks, sizes, read):
+    parts = {}
+    for name, size in sizes.items():
+        mine, length = (size + num_ranks - 1) // num_ranks, (size + saved_ranks - 1) // saved_ranks
+        empty = read(0, name, 0, 0)
+        part, at = empty.new_zeros(mine), rank * mine
+        end = min(at + mine, size)
+        while at < end:
+            saved, begin = divmod(at, length)
+            upto = min(length, begin + end - at)
+            part[at - rank * mine :][: upto - begin] = read(saved, name, begin, upto)
+            at += upto - begin
+        parts[name] = part
+    return parts
+""",
+)

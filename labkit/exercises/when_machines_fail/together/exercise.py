@@ -49,11 +49,17 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             if right and (problem := _problem(steps, loads, place, right)):
                 name, wanted, came = problem
                 more = f" Started again, all saved step {steps[num_saved]}." if place else ""
-                if wanted == _step(0) and "loaded None" in came and each["how"] == "kill":
-                    name = _ZERO
+                if not name and "loaded None" in came and each["how"] == "kill":
+                    name = _ZERO if wanted == _step(0) and _ever_finds(got) else _NOT_FOUND
                 if not name:  # without a power cut nothing is lost but what was deleted
                     name = _RAISES if each["how"] == "kill" and not place else _LOST
                 yield Finding(name, f"{story}{more} {came}", wanted)
+
+
+def _ever_finds(got: tuple[Values, ...]) -> bool:
+    """Return whether after some crash some rank loaded a step that is not 0."""
+    loads = [row for each in records(got[0], "crashes") if isinstance(each["loads"], list) for row in each["loads"]]
+    return any(isinstance(row, list) and any(type(step) is int and step > 0 for step in row[::2]) for row in loads)
 
 
 def _problem(steps: list[int], loads: list[Any], place: int, right: list[int]) -> tuple[str, str, str] | None:
@@ -91,19 +97,25 @@ def _story(steps: list[int], each: dict[str, Value]) -> str:
     return f"While step {steps[min(saved, len(steps) - 1)]} was saved, {each['what']}, {how}."
 
 
+_PYTHONS_OWN = ("TypeError", "AttributeError", "NameError", "IndexError", "KeyError", "UnboundLocalError")
+"""Errors that say what is wrong and on which line."""
+
+
 def _of_problem(text: str) -> str:
     if any(word in text for word in ("invalid literal for int", "EOFError", "JSONDecodeError", "PytorchStreamReader")):
         return _UNSYNCED
     if "Exists" in text or "not empty" in text:
         return _AGAIN
+    if any(error in text for error in _PYTHONS_OWN):
+        return ""
     waits = ("wait", "deadlock", "Watchdog", "called", "did not")
     return _BARRIER if any(word in text for word in waits) else _RAISES
 
 
-_OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY, _ZERO = (
+_OWN, _LOST, _RANK_0, _OTHER, _BARRIER, _AGAIN, _RAISES, _UNSYNCED, _IN_THE_WAY, _ZERO, _NOT_FOUND = (
     "each rank its own latest", "a step is lost", "rank 0's state alone", "another state",
     "a call that some never make", "a crash in mid-checkpoint for ever", "what is not everywhere",
-    "contents not synced", "in each other's way", "step 0 taken for none",
+    "contents not synced", "in each other's way", "step 0 taken for none", "not found again",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -125,6 +137,8 @@ EXERCISE = declared(
                 "Rank 0 saved for all, and each rank's state is its own: a sampler, random numbers, a shard. Every "
                 "rank saves what it has, under a name of its own."),
         Mistake(_ZERO, "A run may save at step 0. Let a number that is no step stand for none: -1."),
+        Mistake(_NOT_FOUND, "No power failed, so all files are as save_together left them, and load_together returns "
+                "None. Is each rank's state saved at all, does it look where they are, and when does it return None?"),
         Mistake(_OTHER, "A rank loaded a state that it has not saved at this step."),
         Mistake(_BARRIER,
                 "Some ranks found a checkpoint and others did not, and only some of them made the call. Whatever the "

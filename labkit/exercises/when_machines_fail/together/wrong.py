@@ -159,3 +159,5 @@ def load_together(folder):
     return None if step < 0 else load_checkpoint(mine, at_most=step)
 """,
 )
+changed("saves nothing", "not found again", ("    save_checkpoint(mine, step, state)\n", ""))
+changed("takes every step for none", "not found again", ("None if newest < 0", "None if newest > 0"))
