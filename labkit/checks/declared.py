@@ -16,7 +16,6 @@ from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.compare import listing, near
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Find, Finding
-from labkit.checks.how_off import of_all_entries
 from labkit.checks.parting import parting
 from labkit.checks.wire import Wire
 from labkit.words import are_wrong, number
@@ -163,10 +162,8 @@ def _wrong(
             f" It is right but for its last digits: something was computed in a narrower dtype than {wanted.dtype}."
         )
     elif not name:
-        name, parts = result.otherwise, parting(pairs, wrong, case.inputs)
-        if not name and not parts and isinstance(came, Tensor) and isinstance(wanted, Tensor):
-            parts = f" {of_all_entries(came.flatten().tolist(), wanted.flatten().tolist())}".rstrip()
-        message += parts
+        name = result.otherwise
+        message += parting(pairs, wrong, case.inputs)
     yield Finding(name, message, shown["wanted"], shown["got"], rank)
 
 
