@@ -252,7 +252,7 @@ labkit.recorded("lost_update")
 # `rank`: whose gradient is lost? `version`: which one did its push read? `cause`: `"its worker is slow"`, `"it is stale"`, `"it
 # came late and was dropped"` or `"another push read before it wrote"`?
 
-# %% tags=["find"] exercise="lost_update" points=0 minutes=4 title="The lost update"
+# %% tags=["find"] exercise="lost_update" points=0 minutes=5 title="The lost update"
 labkit.answer("lost_update", rank=2, version=6, cause="another push read before it wrote")
 
 # %% [markdown] tags=["slide-only"]
@@ -280,12 +280,12 @@ labkit.answer("lost_update", rank=2, version=6, cause="another push read before 
 #
 # ### Exercise [[async_server]]
 #
-# *17 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
+# *17 points, about 5 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # Mend it. The lost update is not its only fault.
 
 
-# %% tags=["exercise"] exercise="async_server" points=17 difficulty=2 importance=5 minutes=6 title="The asynchronous server" provides=["AsyncServer"]
+# %% tags=["exercise"] exercise="async_server" points=17 difficulty=2 importance=5 minutes=5 title="The asynchronous server" provides=["AsyncServer"]
 class AsyncServer(Server):
     """Applies every gradient when it comes, and answers at once."""
 

@@ -465,8 +465,9 @@ class Replica(Server):
     def push(self, worker: int, number: int, gradient: Tensor) -> Future:
         """Subtract lr times this gradient once, however often it is pushed; return a future of the version.
 
-        Gradients are applied in the order in which they arrive; each counts the version up by one. The future brings the
-        version right after this call.
+        Several calls may run at once, each in a thread of its own; self.lock keeps them apart. Gradients are applied in
+        the order in which they arrive; each counts the version up by one. The future brings the version right after
+        this call.
 
         With a backup, every push goes there too, a repeated one as well, by backup.push(worker, number, gradient). Then
         the future is completed only when the backup has answered. If the backup fails, so does the future. The call

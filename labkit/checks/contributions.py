@@ -13,19 +13,20 @@ from torch import Tensor
 from labkit.words import ranks_in_words, times
 
 Shares: TypeAlias = tuple[int, ...] | None
-"""How often each rank's contribution is in one element: (1, 0, 2); None where no small numbers explain it."""
+"""How often each rank's contribution is in one element: (1, 0, 2), -1 where it was subtracted; None where no small
+numbers explain it."""
 
-_MOST = 9
+_MOST, _MOST_SUBTRACTED = 9, 5
 
 
 @cache
-def _combinations(count: int) -> Tensor:
-    table = torch.tensor(list(product(range(3), repeat=count)), dtype=torch.float64)
+def _combinations(count: int, least: int = 0) -> Tensor:
+    table = torch.tensor(list(product(range(least, 3), repeat=count)), dtype=torch.float64)
     return table[torch.argsort((table - 1).abs().sum(1), stable=True)]  # nearest to "each once" first
 
 
 def shares_of(got: Tensor, inputs: Sequence[Tensor]) -> list[Shares]:
-    """Return for each element of `got` how often each input is in it (0, 1 or 2 times).
+    """Return for each element of `got` how often each input is in it (0, 1 or 2 times, or subtracted).
 
     Args:
         got: A sum of some of the inputs, flat, as it came.
@@ -33,7 +34,13 @@ def shares_of(got: Tensor, inputs: Sequence[Tensor]) -> list[Shares]:
     """
     if len(inputs) > _MOST or not len(got):
         return [None] * len(got)
-    table = _combinations(len(inputs))
+    found = _of_table(got, inputs, _combinations(len(inputs)))
+    if found.count(None) == len(found) and len(inputs) <= _MOST_SUBTRACTED:
+        return _of_table(got, inputs, _combinations(len(inputs), -1))
+    return found
+
+
+def _of_table(got: Tensor, inputs: Sequence[Tensor], table: Tensor) -> list[Shares]:
     stack = torch.stack([tensor.double() for tensor in inputs])
     sums = table @ stack
     close = (sums - got.double()).abs() <= 1e-6 * (stack.abs().sum(0) + 1e-30)
@@ -72,4 +79,7 @@ def in_words(share: Shares, ranks: Sequence[int]) -> str:
     elif missing:
         parts.append(f"{ranks_in_words(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     parts += [f"rank {rank} is in it {times(count)}" for rank, count in more.items()]
+    subtracted = [rank for rank, count in zip(ranks, share, strict=True) if count < 0]
+    if subtracted:
+        parts.append(f"{ranks_in_words(subtracted)} {'is' if len(subtracted) == 1 else 'are'} subtracted")
     return ", ".join(parts)

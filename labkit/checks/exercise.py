@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.challenge import Challenge
 from labkit.checks.finding import Blame, Find, Finding, blames_nobody
+from labkit.checks.hanging import never_comes
 from labkit.checks.least_traffic import LeastTraffic, too_little
 from labkit.checks.par import Par
 from labkit.checks.structure import structure_problem
@@ -165,7 +166,7 @@ def _of_design(challenge: Challenge, case: Case, got: tuple[Values, ...]) -> Ver
 
 
 def _of_failure(exercise: Exercise, case: Case, failure: Failure, wire: Wire) -> Verdict:
-    message = "\n".join(filter(None, [_with_group(case, failure.message), failure.detail]))
+    message = "\n".join(filter(None, [_with_group(case, failure.message), failure.detail, never_comes(case, failure)]))
     if failure.kind == "not_implemented":
         return Verdict(False, message, rank=failure.rank, problem=failure.problem)
     plain = speaks_for_itself(failure)

@@ -7,6 +7,7 @@ import re
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure
 from labkit.checks.wire import Wire
+from labkit.deadlock import FINISHED
 from labkit.errors import NoSuchRank
 from labkit.launch.reports import IN_NO_CALL
 
@@ -24,6 +25,33 @@ def waits_in(failure: Failure, operation: str) -> bool:
     if not hangs(failure) or IN_NO_CALL in failure.detail:
         return False
     return bool(operations) and all(operation in each for each in operations)
+
+
+def waits_on_the_finished(case: Case, failure: Failure) -> bool:
+    """Return whether a run hung with a rank that waits for one that has finished."""
+    finished = _finished(case, failure)
+    return any(wait.peer in finished for wait in failure.waits)
+
+
+def never_comes(case: Case, failure: Failure) -> str:
+    """Return, of a run that hung, who waits for itself or for a rank that has finished, in a sentence, or ""."""
+    finished = _finished(case, failure)
+    for wait in failure.waits:
+        if wait.peer == wait.rank:
+            return f"Rank {wait.rank} waits for itself."
+        if wait.peer in finished and "send" in wait.operation:
+            return f"Rank {wait.peer} has finished, so nobody takes what rank {wait.rank} sends it."
+        if wait.peer in finished:
+            return f"Rank {wait.peer} has finished, so what rank {wait.rank} waits for never comes."
+    return ""
+
+
+def _finished(case: Case, failure: Failure) -> set[int]:
+    """Return the ranks that had finished: in a deadlock, all that do not wait."""
+    if not hangs(failure):
+        return set()
+    others = set(range(case.world_size)) - {wait.rank for wait in failure.waits}
+    return {rank for rank in others if failure.kind == "deadlock" or f"rank {rank} {FINISHED}" in failure.detail}
 
 
 def looks_for_a_stranger(case: Case, failure: Failure, wire: Wire) -> bool:

@@ -52,19 +52,34 @@ def how_off_list(came: Sequence[Any], right: Sequence[Any]) -> str:
         return ""
     if len(came) != len(right):
         return f"It has {len(came)} entries where {len(right)} belong."
-    if sorted(came) == sorted(right):
-        backwards = list(came) == list(reversed(right))
-        return "The right numbers, in reverse order." if backwards else "The right numbers, in another order."
-    apart = {round(one - other, 9) for one, other in zip(came, right, strict=True)}
-    if len(apart) == 1 and len(right) > 1:
-        return f"Every entry is {_too(apart.pop())}."
-    factor = _constant([one / other for one, other in zip(came, right, strict=True) if other])
-    if factor and len(right) > 1:
-        return f"Every entry is {_factor(factor)}"
+    shared = of_all_entries(came, right)
+    if shared:
+        return shared
     off = [place for place, (one, other) in enumerate(zip(came, right, strict=True)) if not _close(one, other)]
     total = "" if _close(sum(came), sum(right)) else f" They add up to {sum(came):.7g} instead of {sum(right):.7g}."
     which = f"Entry {off[0]} is the only wrong one." if len(off) == 1 else f"The first wrong entry is entry {off[0]}."
     return which + total
+
+
+def of_all_entries(came: Sequence[float], right: Sequence[float]) -> str:
+    """Return what all entries of a list have in common that is as long as it should be, or ""."""
+    if len(came) != len(right) or not all(map(_is_number, [*came, *right])):
+        return ""
+    if sorted(came) == sorted(right):
+        backwards = list(came) == list(reversed(right))
+        return "The right numbers, in reverse order." if backwards else "The right numbers, in another order."
+    if len(right) < 2:
+        return ""
+    if not any(came):
+        return "Every entry is 0."
+    apart = {round(one - other, 9) for one, other in zip(came, right, strict=True)}
+    if len(apart) == 1 and 0 not in apart:
+        return f"Every entry is {_too(apart.pop())}."
+    matched = all(other or not one for one, other in zip(came, right, strict=True))
+    factor = _constant([one / other for one, other in zip(came, right, strict=True) if other]) if matched else 0.0
+    if factor and not math.isclose(factor, 1, rel_tol=1e-3):
+        return f"Every entry is {_factor(factor)}"
+    return ""
 
 
 def _is_number(value: object) -> bool:
@@ -170,6 +185,8 @@ def _of_parameters(parameters: Sequence[str], calls: Sequence[Called]) -> Iterat
 
 def _from_to(pair: tuple[Called, Called], place: int) -> str:
     one, two = pair
+    if isinstance(one.args[place], list):
+        return ""
     return f" from {one.args[place]:.7g} to {two.args[place]:.7g}"
 
 
@@ -183,7 +200,7 @@ def _pairs(calls: Sequence[Called], place: int) -> Iterator[tuple[Called, Called
             differ = [here for here, (a, b) in enumerate(zip(one.args, other.args, strict=True)) if a != b]
             lost = abs(one.right - other.right) < 1e-9 * max(abs(one.came), abs(other.came))
             if differ == [place] and not _close(one.right, other.right) and not lost:
-                yield (one, other) if one.args[place] < other.args[place] else (other, one)
+                yield (one, other) if bool(one.args[place] < other.args[place]) else (other, one)
 
 
 def _follows(one: Called, two: Called) -> bool:

@@ -85,7 +85,15 @@ def _difference(got: Value, wanted: Value) -> str:
         return " is wrong."
     if abs(ratio - 1) < 1e-6:
         return " is right but for its last digits: something was computed in a narrower dtype than the values have."
-    return f" is {number(ratio)} times what it should be."
+    if wanted.numel() == 1 and not _is_simple(ratio):
+        return " is wrong."
+    return f" is {number(round(ratio, 6))} times what it should be."
+
+
+def _is_simple(ratio: float) -> bool:
+    """Return whether a factor, or one divided by it, is a whole number: of a single number any factor would do."""
+    whole = (abs(each - round(each)) < 1e-6 for each in (ratio, 1 / ratio if ratio else 0.0))
+    return any(whole)
 
 
 def ratio_of(got: Tensor, wanted: Tensor) -> float | None:

@@ -89,6 +89,7 @@ def test_values_near_the_right_ones_are_rounded_on_the_way() -> None:
         ([2, 4, 6], "Every entry is twice what it should be."),
         ([1, 2, 5], "Entry 2 is the only wrong one. They add up to 8 instead of 6."),
         ([2, 1, 2], "The first wrong entry is entry 0. They add up to 5 instead of 6."),
+        ([0, 0, 0], "Every entry is 0."),
         (["a"], ""),
     ],
 )
@@ -104,3 +105,7 @@ def test_arguments_are_called_what_the_learner_calls_them(number: str, counted: 
     right = {name: list(inspect.signature(each).parameters) for name, each in (counted or {}).items()}
     right |= {} if counted else {"overlapped_seconds": list(_PARAMETERS)}
     assert right == {name: list(inspect.signature(names[name]).parameters) for name in right}
+
+
+def test_entries_that_should_be_zero_and_are_not_have_no_factor() -> None:
+    assert how_off_list([2, 4, 1], [1, 2, 0]).startswith("The first wrong entry")

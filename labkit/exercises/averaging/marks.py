@@ -297,6 +297,12 @@ TOO_EARLY = Mistake(
     seen=either(says("NoneType", "Invalid function argument"), says("unsupported operand", "'NoneType' and 'int'")),
     certain=True,
 )
+NO_HANDLE = Mistake(
+    "no handle to wait for",
+    "dist.all_reduce returns a handle only with async_op=True; otherwise it is over when it returns None.",
+    seen=says("NoneType", "'wait'"),
+    certain=True,
+)
 TO_ONE = Mistake(
     "reduced to one rank",
     "dist.reduce gives the sum to one rank only, and every rank needs it: dist.all_reduce.",

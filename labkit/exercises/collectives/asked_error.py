@@ -6,11 +6,17 @@ from collections.abc import Iterator
 
 from labkit.checks import values
 from labkit.checks.case import Case, Values
+from labkit.checks.declared import Mistake
 from labkit.checks.finding import Finding
 from labkit.exercises.sums_over_ranks.sums import base_of, expected_bases
 from labkit.words import ranks_in_words
 
 NO_ERROR = "no error"
+NEEDLESS = Mistake(
+    "an error where none is due",
+    "This world is one that your function must serve. Is the condition of your ValueError right? If the error is not "
+    "yours, its text says what went wrong.",
+)
 
 
 def sums_unless(case: Case, asked: bool) -> list[Values]:
@@ -25,7 +31,7 @@ def wrong_errors(got: tuple[Values, ...], asked: bool, reason: str, needless: st
         got: What came.
         asked: Whether it is asked for.
         reason: Why it is, or is not: "3 is no power of two".
-        needless: The mistake that an error points to where none is asked for.
+        needless: The mistake that an error about sizes points to where none is asked for.
     """
     raised = {rank: values.text(came, "raised") for rank, came in enumerate(got)}
     quiet = [rank for rank, text in raised.items() if not text.startswith("ValueError")]
@@ -34,4 +40,6 @@ def wrong_errors(got: tuple[Values, ...], asked: bool, reason: str, needless: st
         yield Finding(NO_ERROR, text, "ValueError on every rank", f"none on {ranks_in_words(quiet)}", quiet[0])
     for rank, text in raised.items():
         if text and not asked:
-            yield Finding(needless, f"Rank {rank} raised {text}, but {reason}.", rank=rank)
+            of_sizes = any(word in text for word in ("size", "shape", "elements"))
+            mistake = needless if of_sizes and needless else NEEDLESS.name
+            yield Finding(mistake, f"Rank {rank} raised {text.rstrip('.')}, but {reason}.", rank=rank)

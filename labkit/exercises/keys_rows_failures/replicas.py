@@ -14,7 +14,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
-from labkit.checks.values import integer, listed, records, tensor, text
+from labkit.checks.values import integer, listed, records, tensor, text, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.words import plural
@@ -96,7 +96,7 @@ def expected(case: Case) -> list[Values]:
             found.append({"answer": place, "asked": asked})
         return [{"found": found}]
     pushed: list[Value] = [step for step in script_of(case) if step["op"] == "push"]
-    return [{"steps": _steps(case), "backup": pushed if inputs["with_backup"] else []}]
+    return [{"steps": _steps(case), "loose": [], "backup": pushed if inputs["with_backup"] else []}]
 
 
 def structure(case: Case) -> list[Any]:
@@ -114,7 +114,7 @@ def structure(case: Case) -> list[Any]:
     noted = Each({"worker": int, "number": int, "gradient": inputs["weight"]})
     problem = OneOf(({"problem": str, "step": int}, {"problem": str, "step": int, "form": str}))
     step = {"answered": Each({"push": int, "answer": answer}), "version": int, "weight": inputs["weight"]}
-    return [OneOf(({"steps": [step for _ in script_of(case)], "backup": noted}, problem))]
+    return [OneOf(({"steps": [step for _ in script_of(case)], "loose": Each(str), "backup": noted}, problem))]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -175,6 +175,10 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
             yield Finding(whole, f"{story} The weights hold {wrong.got} where {wrong.expected} should be.")
     wanted_calls = [step for step in script_of(case) if step["op"] == "push"] if case.inputs[0]["with_backup"] else []
     yield from _of_calls("The backup", records(came, "backup"), wanted_calls, whole)
+    for words in texts(came, "loose"):
+        method, verb, name = words.split()
+        said = f"{method} {verb} self.{name} without holding self.lock: another push may be halfway through it."
+        yield Finding("without the lock", said)
 
 
 def _mistake_of(case: Case, came: Values) -> str:

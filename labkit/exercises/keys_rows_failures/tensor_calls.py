@@ -15,13 +15,19 @@ from labkit.checks.compare import difference, listing
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Find, Finding
+from labkit.checks.how_off import how_off_list
 from labkit.checks.structure import WRONG_TYPE
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 
 Call: TypeAlias = tuple[str, tuple[Any, ...]]
 Right: TypeAlias = Mapping[str, Callable[..., Tensor]]
+Off: TypeAlias = Callable[[str, Sequence[Any], Tensor, Tensor], str]
 WRONG_KIND = Mistake(WRONG_TYPE, "The result is a tensor of the shape and type that the docstring names.")
+
+
+def _as_numbers(function: str, args: Sequence[Any], came: Tensor, wanted: Tensor) -> str:
+    return how_off_list(came.flatten().tolist(), wanted.flatten().tolist())
 
 
 def calls_case(name: str, calls: Sequence[Call]) -> Case:
@@ -30,24 +36,25 @@ def calls_case(name: str, calls: Sequence[Call]) -> Case:
     return Case(name, 1, ({"calls": asked},))
 
 
-def tensor_formulas(*, right: Right, mistakes: Sequence[Mistake], **about: Any) -> Exercise:
+def tensor_formulas(*, right: Right, mistakes: Sequence[Mistake], off: Off = _as_numbers, **about: Any) -> Exercise:
     """Return the exercise whose functions make tensors of tensors.
 
     Args:
         right: The right ones.
         mistakes: Each gives, under a function's name, the formula that is taken for the right one.
+        off: How a result is off that no formula gives, in a sentence, from arguments, what came and what should have.
         **about: The other fields of Exercise.
     """
     return declared(
         oracle=lambda case: [{"values": [right[each["function"]](*each["args"]) for each in _calls(case)]}],
-        looks=(_where_wrong(right, mistakes),),
+        looks=(_where_wrong(right, mistakes, off),),
         mistakes=mistakes,
         distributed=False,
         **about,
     )
 
 
-def _where_wrong(right: Right, mistakes: Sequence[Mistake]) -> Find:
+def _where_wrong(right: Right, mistakes: Sequence[Mistake], off: Off) -> Find:
     """Return what yields the first wrong element, named by the wrong way that gives all of a function's values."""
 
     def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -62,10 +69,11 @@ def _where_wrong(right: Right, mistakes: Sequence[Mistake]) -> Find:
             tried = [(each.name, partial(_made, way, given)) for each in mistakes for way in each.given(function)]
             name = as_if([value for _, value in mine], tried, _same)
             what = f"element {wrong.index} is" if wrong.index >= 0 else "gave"
+            more = "" if name or not isinstance(came, Tensor) else off(function, args, came, wanted)
             shown = ", ".join(listing(arg) if isinstance(arg, Tensor) else str(arg) for arg in args)
             yield Finding(
                 name,
-                f"{function}({shown}): {what} {wrong.got}, expected {wrong.expected}.",
+                f"{function}({shown}): {what} {wrong.got}, expected {wrong.expected}. {more}".strip(),
                 listing(wanted.flatten(), max(wrong.index, 0)),
                 listing(came.flatten(), max(wrong.index, 0)) if isinstance(came, Tensor) else wrong.got,
             )

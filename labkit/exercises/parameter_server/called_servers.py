@@ -19,8 +19,8 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.checks.values import integer, integers, listed, tensor, text
-from labkit.exercises.parameter_server.watched_server import Watch, WatchedLock
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
+from labkit.exercises.remote_calls.watched_server import Watch, WatchedLock
 from labkit.servers.server import start_rpc
 from labkit.torch_port.futures import AnyFuture
 from labkit.torch_port.rpc import ASYNC_MARK

@@ -24,7 +24,7 @@ from labkit.exercises.parameter_server.scripts import (
     results,
     script_structure,
 )
-from labkit.exercises.parameter_server.watched_server import TAKEN_TWICE
+from labkit.exercises.remote_calls.watched_server import TAKEN_TWICE
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ An exercise takes those that it wants, in the order in which they are looked for
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import torch
@@ -14,7 +15,7 @@ from labkit.checks.blame import Sign
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake
 from labkit.checks.failures import NOBODY_EXPECTED, sizes_differ
-from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
+from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in, waits_on_the_finished
 from labkit.checks.wire import Wire
 from labkit.exercises.sums_over_ranks.came import Came, Mark, came_of, is_complete
 from labkit.exercises.sums_over_ranks.sums import input_of, layout_of, members_of, op_of
@@ -58,6 +59,19 @@ def _lacks_a_chunk(came: Came) -> bool:
     return size > 2 and bool(came.complete) and all(least <= part < 1 for part in came.complete)
 
 
+def _holds_one_each(came: Came) -> bool:
+    """Return whether every element, on every rank the same, is one rank's alone, and not one rank's in all."""
+    rows = [tuple(row) for row in came.shares]
+    lone = bool(rows) and all(share is not None and sum(share) == max(share) == 1 for share in rows[0])
+    return len(came.members) > 1 and lone and len(set(rows)) == 1 and len(set(rows[0])) > 1
+
+
+def _is_another_operation(came: Came) -> bool:
+    stack = torch.stack([each.double() for each in came.inputs])
+    results = {"SUM": stack.sum(0), "MAX": stack.amax(0), "MIN": stack.amin(0), "PRODUCT": stack.prod(0)}
+    return any(came.is_near(each, 1e-6) for op, each in results.items() if op != op_of(came.case))
+
+
 def _lacks_the_tail(came: Came) -> bool:
     """Return whether only the elements beyond the last multiple of the ranks are wrong."""
     keep = len(came.exact) // len(came.members) * len(came.members)
@@ -79,7 +93,8 @@ def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
         return numel < size
     said = failure.message.lower()
     words = ("size", "shape", "divi", "multiple", "chunk")
-    return numel % size != 0 and not sizes_differ(failure) and any(word in said for word in words)
+    named = any(word in said for word in words) and re.search(rf"\b{size}\b|\b{-(-numel // size)}\b", said)
+    return numel % size != 0 and not sizes_differ(failure) and named is not None
 
 
 def _is_wide(case: Case) -> bool:
@@ -127,7 +142,8 @@ _COMMON = (
     sum_mistake("everybody sends first",
                 "Every rank is stuck in send and nobody receives: a blocking send may wait for its receiver. Post "
                 "send and receive together with dist.batch_isend_irecv, or let some ranks receive first.",
-                failed=lambda case, failure, wire: waits_in(failure, "send")),
+                failed=lambda case, failure, wire: waits_in(failure, "send")
+                and not waits_on_the_finished(case, failure)),
     sum_mistake("works on a copy of a non-contiguous tensor",
                 "This tensor is not contiguous: contiguous() makes a copy of it, view(-1) refuses, and reshape(-1) "
                 "gives a copy or, as of x[::2], a view with gaps that cannot be sent. Work on flat = "
@@ -185,7 +201,16 @@ _COMMON = (
     sum_mistake("contributions missing",
                 "Some contributions never arrived. Look at the step where the named rank should have been added: the "
                 "chunk index modulo N, the neighbour, and the number of steps, N-1 in each half.",
-                came=lambda came: any(share and not is_complete(share) for share in came.elements), general=True),
+                came=lambda came: any(share and min(share) == 0 for share in came.elements), general=True),
+    sum_mistake("nothing added up",
+                "Each element holds one rank's number alone. Nothing was added up before the chunks were handed round, "
+                "or the sum is in another tensor than the one that is handed round.", came=_holds_one_each),
+    sum_mistake("another operation",
+                "These are the numbers of another operation: what combines two chunks depends on op.",
+                came=_is_another_operation),
+    sum_mistake("cut to whole numbers",
+                "Every number is cut to a whole one: only averages of integers are rounded.",
+                came=lambda came: came.exact.is_floating_point() and came.is_near(came.exact.trunc(), 1e-9)),
 )  # fmt: skip
 _NAMED = {each.name: each for each in _COMMON}
 

@@ -31,6 +31,9 @@ _ITSELF, _REPLACED, _OWN, _NOTHING, _OWN_INPUTS, _FOR_THEMSELVES, _TOO_MUCH, _UN
     "sends to itself", "puts another tensor into the list", "own piece forgotten", "nothing arrives",
     "own inputs copied", "sends its own piece to everybody", "sends too much", "sizes taken for equal", "wrong order",
 )  # fmt: skip
+_MISSING, _NOT_WAITED, _EMPTY, _EMPTY_BATCH = (
+    "a piece never arrives", "not waited for", "an empty piece is sent", "empty batch",
+)  # fmt: skip
 
 
 def exchange_case(
@@ -110,12 +113,12 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 f"rank {rank}: another tensor in its place",
                 rank,
             )
-    yield from _wrong_pieces(case, got)
+    yield from _wrong_pieces(case, got, wire)
     yield from _traffic(case, wire)
     yield from lost_messages(wire)
 
 
-def _wrong_pieces(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+def _wrong_pieces(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     members = members_of(case)
     for what in ("outputs", "inputs"):
         for rank, should in enumerate(exchanged(case)):
@@ -125,7 +128,7 @@ def _wrong_pieces(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
                     name, came = f"rank {rank}'s {what}[{index}]", listing(piece)
                     whose = f", rank {members[index]}'s piece for it." if what == "outputs" else ": inputs must stay."
                     text = f"R{name[1:]} is {came}, expected {listing(wanted)}{whose}"
-                    yield Finding(_mix_up(case, got), text, f"{name}: {listing(wanted)}", f"{name}: {came}")
+                    yield Finding(_mix_up(case, got, wire), text, f"{name}: {listing(wanted)}", f"{name}: {came}")
 
 
 _Pick = Callable[[Case, int, int], Tensor]
@@ -143,8 +146,10 @@ def _piece(case: Case, source: int, rank: int) -> Tensor:
     return _pieces(case, source)[members_of(case).index(rank)]
 
 
-def _mix_up(case: Case, got: tuple[Values, ...]) -> str:
+def _mix_up(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
     """Return the mistake that all outputs together show."""
+    if wire.problems_of("not_waited"):
+        return _NOT_WAITED
     members = members_of(case)
     ends = [(rank, source) for rank in members for source in members if rank != source]
     came = {(rank, source): piece for rank in members
@@ -157,7 +162,9 @@ def _mix_up(case: Case, got: tuple[Values, ...]) -> str:
         return all(torch.equal(now[each], other[each]) for each in ends)
 
     ways = [(name, others(pick)) for name, pick in _MIX_UPS.items()]
-    return as_if(came, ways if ends else [], same) or _ORDER
+    known = as_if(came, ways if ends else [], same)
+    missing = any(bool((piece == FILL).any()) for piece in came.values())
+    return known or (_MISSING if missing else _ORDER)
 
 
 def _traffic(case: Case, wire: Wire) -> Iterator[Finding]:
@@ -192,6 +199,14 @@ def _takes_sizes_for_equal(case: Case, failure: Failure, wire: Wire) -> bool:
     return len(sizes) > 1 and (sizes_differ(failure) or "size" in failure.message or "shape" in failure.message)
 
 
+def _sends_nothing_to_somebody(case: Case, failure: Failure, wire: Wire) -> bool:
+    return any(not message.bytes for message in wire.messages)
+
+
+def _posted_nothing(case: Case, failure: Failure, wire: Wire) -> bool:
+    return failure.error == "IndexError" and "batch_isend_irecv" in failure.detail.rpartition("\n")[2]
+
+
 def _exchange_on(size: int) -> Case:
     sizes = [[(3 * row + column) % 4 for column in range(size)] for row in range(size)]
     return exchange_case(f"{size} ranks, 0 to 3 elements each", sizes, 100 + size)
@@ -209,6 +224,7 @@ EXERCISE = declared(
         exchange_case("3 ranks, 2 elements each", [[2] * 3] * 3, 81),
         exchange_case("3 ranks, uneven sizes, some empty", [[1, 2, 3], [0, 4, 1], [2, 0, 2]], 82),
         exchange_case("4 ranks, one element each", [[1] * 4] * 4, 83),
+        exchange_case("3 ranks, of which one has nothing for the others", [[2, 0, 1], [0, 3, 0], [1, 0, 2]], 85),
         exchange_case(
             "5 ranks, of which 1, 3 and 4 take part",
             [[1, 2, 1], [2, 1, 3], [1, 1, 2]],
@@ -229,11 +245,17 @@ EXERCISE = declared(
         *in_failures("calls the library"),
         sum_mistake(_ITSELF, "A rank cannot send to itself: copy its own piece, outputs[rank].copy_(inputs[rank]).",
                     failed=_sends_to_itself),
+        sum_mistake(_EMPTY_BATCH,
+                    "dist.batch_isend_irecv does not take an empty list: a rank that has nothing to send or receive "
+                    "leaves the call out.", failed=_posted_nothing, certain=True),
+        sum_mistake(_EMPTY,
+                    "A message of 0 bytes was sent, and nobody receives it: leave a piece out where its size is 0.",
+                    failed=_sends_nothing_to_somebody),
         *in_failures("everybody sends first"),
         sum_mistake(_REPLACED,
                     "The result belongs in the tensors that were passed in: outputs[i].copy_(...) or receive into "
                     "outputs[i]; outputs[i] = tensor only puts another tensor into the list."),
-        sum_mistake(_OWN, "Only the rank's own piece is missing: outputs[rank].copy_(inputs[rank])."),
+        sum_mistake(_OWN, "Only the rank's own piece is wrong: outputs[rank].copy_(inputs[rank])."),
         sum_mistake(_NOTHING,
                     "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts "
                     "another tensor into the list."),
@@ -246,6 +268,11 @@ EXERCISE = declared(
                     "Sizes differ, and some pieces are empty: the receive buffer must have the size of what is sent, "
                     "so use outputs[i].", failed=_takes_sizes_for_equal),
         *in_failures("everybody receives first"),
+        sum_mistake(_NOT_WAITED,
+                    "A piece was read before its message arrived: call wait() on all that batch_isend_irecv returns."),
+        sum_mistake(_MISSING,
+                    "A piece never arrived, and its output is as it was: every rank sends to every other and receives "
+                    "from every other."),
         sum_mistake(_ORDER, "Pieces arrived in the wrong places: outputs[i] is what rank i sent."),
     ),
 )  # fmt: skip

@@ -136,3 +136,7 @@ def all_to_all(outputs, inputs, group=None):
 """,
 )
 wrong("the pieces in reverse", "wrong order", _exchange(out="inputs[-1 - i]"))
+WRONG.changed("the last one left out", "a piece never arrives", ("range(1, world_size)", "range(1, world_size - 1)"))
+WRONG.changed("never waits", "not waited for", ("        work.wait()", "        pass"))
+WRONG.changed("empty pieces are sent", "an empty piece is sent", ("        if inputs[to].numel():", "        if True:"))
+WRONG.changed("an empty batch", "empty batch", (" if batch else []", ""))

@@ -253,7 +253,7 @@ EXERCISE = declared(
                     'AVG of integers is rounded towards zero: torch.div(total, n, rounding_mode="trunc"). Floor '
                     "division, //, rounds down; /= refuses integers; and parts that are divided before they are added "
                     "lose a remainder each.", came=_is_rounded_otherwise, failed=_divides_integers),
-        *common("mean instead of sum"),
+        *common("mean instead of sum", "another operation", "cut to whole numbers"),
         sum_mistake(_EARLY,
                     "The sum of these numbers is beyond float16's range, their average is not: divide while it is "
                     "float32, and round once, after that.", came=_overflowed),
@@ -268,7 +268,9 @@ EXERCISE = declared(
                     "Without async_op the reduction must be finished when the call returns, and it returns None."),
         *common(
             "whole tensor at each step",
+            "not in place",
             "no all-gather",
+            "nothing added up",
             "remainder dropped",
             "group ranks taken for global ranks",
             "needs sizes that divide",

@@ -136,8 +136,29 @@ wrong("the rest is cut off", "remainder dropped",
       _drop_in(call=_HALVES.replace("work.tensor_split(n)", "work[: len(work) // n * n].tensor_split(n)")))  # fmt: skip
 wrong("rows of equal length", "needs sizes that divide",
       _drop_in(call=_HALVES.replace("work.tensor_split(n)", "list(work.view(n, -1))")))  # fmt: skip
-wrong("nothing is reduced", "contributions missing",
+wrong("nothing is reduced", "nothing added up",
       _drop_in(call=_HALVES.replace("reduce_scatter(chunks, members, combine); ", "")))  # fmt: skip
 wrong("clears what it is a view of", "writes beside the view",
       _drop_in(back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
                     "tensor.copy_(result.view(tensor.shape))"))  # fmt: skip
+WRONG.changed("nobody takes part", "not in place", ("if place < 0:", "if place < size:"))
+WRONG.changed("no reduce-scatter", "nothing added up", ("        reduce_scatter(wide, members, combine)\n", ""))
+WRONG.changed(
+    "the sum stays in float32", "nothing added up", ("        narrow[place].copy_(wide[place])", "        pass")
+)
+WRONG.changed(
+    "maximum for add", "another operation", ("dist.ReduceOp.SUM: torch.add", "dist.ReduceOp.SUM: torch.maximum")
+)
+WRONG.changed(
+    "every average cut", "cut to whole numbers", ('None if partial.is_floating_point() else "trunc"', '"trunc"')
+)
+wrong(
+    "the last rank is left out of the sum",
+    "contributions missing",
+    _drop_in(
+        call=_HALVES.replace(
+            "reduce_scatter(chunks, members, combine)",
+            "rank < n - 1 and reduce_scatter(chunks[:-1], members[:-1], combine)",
+        )
+    ),
+)

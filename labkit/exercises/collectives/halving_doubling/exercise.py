@@ -13,11 +13,11 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.collectives.asked_error import NO_ERROR, sums_unless, wrong_errors
+from labkit.exercises.collectives.asked_error import NEEDLESS, NO_ERROR, sums_unless, wrong_errors
 from labkit.exercises.collectives.halving_doubling.driver import drive
 from labkit.exercises.sums_over_ranks.came import came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two
-from labkit.exercises.sums_over_ranks.sum_mistakes import common, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.sums_over_ranks.traffic import (
     EVERYBODY,
@@ -158,6 +158,10 @@ EXERCISE = declared(
         sum_mistake(_UNEVEN,
                     "A part with an odd number of elements has halves of different sizes: the partner must receive "
                     "exactly as many as are sent.", failed=_cut_unevenly),
-        *common("everybody receives first", "contributions missing"),
+        *common("everybody receives first"),
+        reworded("contributions missing",
+                 "Some contributions never arrived: look at the phase in which the ranks that are named should have "
+                 "been added."),
+        NEEDLESS,
     ),
 )  # fmt: skip

@@ -158,3 +158,8 @@ def halving_doubling_all_reduce(tensor):
         dist.send(tensor, peer)
 """,
 )
+WRONG.changed(
+    "the condition turned round",
+    "an error where none is due",
+    ("if world_size & (world_size - 1):", "if world_size & 1 == 0:"),
+)

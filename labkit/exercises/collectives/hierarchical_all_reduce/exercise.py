@@ -14,10 +14,10 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.collectives.asked_error import NO_ERROR, sums_unless, wrong_errors
+from labkit.exercises.collectives.asked_error import NEEDLESS, NO_ERROR, sums_unless, wrong_errors
 from labkit.exercises.collectives.hierarchical_all_reduce.driver import drive
 from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
-from labkit.exercises.sums_over_ranks.sum_mistakes import common, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.sums_over_ranks.traffic import itemsize_of
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
@@ -180,10 +180,10 @@ EXERCISE = declared(
                     "Each rank sends more than its share between the nodes: reduce-scatter inside the node first, so "
                     "that only a piece of 1/ranks_per_node has to travel.", came=_shows(_WHOLE),
                     failed=lambda case, failure, wire: _way(case, wire) == _WHOLE),
-        *common(
-            "a contribution added twice",
-            "needs sizes that divide",
-            "contributions missing",
-        ),
+        *common("a contribution added twice", "needs sizes that divide"),
+        reworded("contributions missing",
+                 "Some contributions never arrived: look at the phase in which the ranks that are named should have "
+                 "been added."),
+        NEEDLESS,
     ),
 )  # fmt: skip

@@ -177,3 +177,8 @@ wrong(
     _nodes(last="reduce_scatter(pieces, inside); all_gather(pieces, inside)"),
 )
 wrong("the nodes do not hand round", "contributions missing", _nodes(middle="pass"))
+WRONG.changed(
+    "the condition turned round",
+    "an error where none is due",
+    ("if world_size % ranks_per_node:", "if world_size // ranks_per_node:"),
+)

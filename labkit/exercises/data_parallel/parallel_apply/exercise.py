@@ -186,8 +186,8 @@ EXERCISE = declared(
                 "Each replica began only when the one before had finished. Start all threads first: a join (or "
                 "result()) in the same loop waits at once."),
         Mistake(_NOT_JOINED,
-                "You returned before the threads were done: starting a thread does not wait for it. Start them all, "
-                "then wait for all."),
+                "You returned before the replicas were done, or never called one: starting a thread does not wait for "
+                "it. Start them all, then wait for all."),
         Mistake(_LOST,
                 "The replicas finished, but their outputs are None: what a Thread's function returns is lost. Store "
                 "each result by number, or use a pool, whose futures keep it."),

@@ -287,8 +287,8 @@ EXERCISE = declared(
                 "With fewer samples than devices some of your pieces are empty: make as many pieces as there are "
                 "samples."),
         Mistake(_LOST,
-                "Some samples are in no piece: sizes of n // N leave a remainder. Give the first pieces one more "
-                "each."),
+                "Some samples are in no piece: the sizes must add up to n, and n // N alone leaves a remainder. Give "
+                "the first pieces one more each."),
         Mistake(_ALL,
                 "Every device got the whole batch. Each should get its own samples, of every tensor in the batch."),
         Mistake(_TURNS,

@@ -24,12 +24,16 @@ def _slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
 COUNTED: Counted = {_SHARES: by_speed, _SECONDS: _slowest}
 
 
-def speeds_case(name: str, calls: Sequence[tuple[int, Sequence[int]]]) -> Case:
-    """Return a case of shares_by_speed: (samples, speeds) of each call."""
+def speeds_case(name: str, calls: Sequence[tuple[int, Sequence[int]]], *, with_doubled: bool = False) -> Case:
+    """Return a case of shares_by_speed: (samples, speeds) of each call; times of doubled shares or speeds, too."""
     found: list[Call] = []
     for num_samples, speeds in calls:
         found.append(("shares_by_speed", (num_samples, list(speeds))))
-        found.append(("slowest_seconds", (by_speed(num_samples, speeds), list(speeds))))
+        shares = by_speed(num_samples, speeds)
+        found.append(("slowest_seconds", (shares, list(speeds))))
+        if with_doubled:
+            found.append(("slowest_seconds", ([2 * share for share in shares], list(speeds))))
+            found.append(("slowest_seconds", (shares, [2 * speed for speed in speeds])))
     return calls_case(name, found)
 
 
@@ -104,7 +108,9 @@ EXERCISE = formulas(
     driver=drive,
     counted=COUNTED,
     visible=(
-        speeds_case("11 samples, speeds 3, 1 and 1; 50 that divide", [(11, [3, 1, 1]), (50, [100, 200, 200])]),
+        speeds_case(
+            "11 samples, speeds 3, 1 and 1; 50 that divide", [(11, [3, 1, 1]), (50, [100, 200, 200])], with_doubled=True
+        ),
         speeds_case("the rest goes to the largest remainders", [(10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9])]),
         speeds_case("equal speeds; fewer samples than devices", [(8, [2, 2, 2]), (2, [1, 1, 1, 1]), (0, [3, 1])]),
         speeds_case("other speeds, equal remainders", [(10, [1, 1, 4]), (6, [2, 2, 5]), (4, [1, 4, 1])]),

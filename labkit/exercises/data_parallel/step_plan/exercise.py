@@ -18,7 +18,7 @@ from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.moves import Arguments, Move, right_plan
 from labkit.exercises.data_parallel.step_plan.driver import drive
-from labkit.words import plural
+from labkit.words import join, plural
 
 
 def plans_case(name: str, calls: Sequence[Arguments]) -> Case:
@@ -69,7 +69,17 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             yield Finding(mistake, f"{shown} has {plural(len(plan), 'move')}, expected {len(right)}.")
         else:
             mine, wanted = _in_words(plan[place]), _in_words(right[place])
-            yield Finding(mistake, f"{shown}: move {place} is {mine}.", wanted, mine)
+            off = "" if mistake else _off(plan[place], right[place])
+            yield Finding(mistake, f"{shown}: move {place} is {mine}. {off}".strip(), wanted, mine)
+
+
+def _off(mine: Move, wanted: Move) -> str:
+    """Return which fields of a move are wrong."""
+    if mine[0] != wanted[0]:
+        return f"A move of {wanted[0]!r} belongs here."
+    wrong = [name for name, one, other in zip(("src", "dst", "num_bytes"), mine[1:], wanted[1:], strict=True)
+             if one != other]  # fmt: skip
+    return f"Its {join(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong."
 
 
 def _of_plans(wrong: Sequence[tuple[list[Any], Any]]) -> str:
@@ -165,7 +175,7 @@ EXERCISE = declared(
     structure=structure,
     looks=(find,),
     visible=(
-        plans_case("2 devices", [([4, 4], 10, 3, 600, 600)]),
+        plans_case("2 devices", [([5, 4], 10, 3, 600, 600)]),
         plans_case("3 devices, uneven, buffers and a frozen layer", [([4, 3, 2], 20, 8, 700, 500)]),
         plans_case("one device; four devices", [([5], 10, 3, 600, 600), ([2, 2, 1, 1], 7, 5, 90, 80)]),
     ),

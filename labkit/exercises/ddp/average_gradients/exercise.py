@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.declared import Mistake, Seen, declared
 from labkit.checks.draws import part_of
 from labkit.checks.finding import Finding
@@ -143,13 +143,43 @@ def _shared_twice(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and model.remix.weight is model.mix.weight and given == once + shared
 
 
+def _own_pairs(case: Case, got: Got) -> Iterator[tuple[Value, Value, Value]]:
+    """Yield what came, what must come and the rank's own, for each gradient of each rank that has one of its own."""
+    ranks = _gradients_of_ranks(case, got)
+    for of_rank, model in zip(ranks, _after_backward(case) if ranks else (), strict=False):
+        own = gradients_of(model)
+        yield from ((*pair, own[name]) for name, pair in of_rank.items() if isinstance(own[name], Tensor))
+
+
+def _divided_only(case: Case, got: Got, wire: Wire) -> bool:
+    found = list(_own_pairs(case, got))
+    return bool(found) and all(isinstance(own, Tensor) and close(came, own / case.world_size) for came, _, own in found)
+
+
+def _some_as_they_were(case: Case, got: Got, wire: Wire) -> bool:
+    wrong = [(came, own) for came, wanted, own in _own_pairs(case, got) if not close(came, wanted)]
+    return bool(wrong) and all(close(came, own) for came, own in wrong)
+
+
+def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a layer is not used by all, and the ranks made different numbers of calls, or came to no end."""
+    counts = {sum(call.rank == rank for call in wire.collectives) for rank in range(case.world_size)}
+    return any(inputs.get("spare") for inputs in case.inputs) and (isinstance(got, Failure) or len(counts) > 1)
+
+
 MISTAKES = (
     Mistake("sum for mean", marks.SUM.hint, seen=_ratio("N")),
     Mistake("divided twice", marks.TWICE.hint, seen=_ratio("1/N")),
     Mistake("divided by a constant", marks.CONSTANT.hint, seen=_ratio("N/c")),
     Mistake("never averaged", "Every rank still has its own gradients: write the result into parameter.grad.",
             seen=_own),
+    Mistake("divided, never added up",
+            "Every gradient is the rank's own, divided by the number of ranks: the others' were never added.",
+            seen=_divided_only),
     Mistake("biases left out", marks.BIASES.hint, seen=_biases_left_out),
+    Mistake("some are left out",
+            "Some gradients are averaged and others are as they were: the loop must go through all that are trained.",
+            seen=_some_as_they_were),
     Mistake("the shared weight counted twice", marks.TIED.hint, seen=_shared_twice),
     Mistake("frozen parameters get zeros",
             "A frozen parameter (requires_grad=False) needs no gradient and must keep grad None: leave it out before "
@@ -160,7 +190,7 @@ MISTAKES = (
     Mistake("a missing gradient is skipped",
             "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
             "calls no longer fit together. Put zeros first, on every rank.",
-            seen=lambda case, got, wire: any(inputs.get("spare") for inputs in case.inputs)),
+            seen=_calls_differ),
     Mistake("None is reduced", "A frozen parameter's grad is None: leave out what has requires_grad=False.",
             seen=marks.says("NoneType"), certain=True),
     Mistake("ranks call different things", marks.BRANCH.hint, seen=marks.hangs, general=True),

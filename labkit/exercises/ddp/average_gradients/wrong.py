@@ -119,3 +119,5 @@ wrong(
         body="if dist.get_rank() == 0: dist.all_reduce(parameter.grad); parameter.grad /= dist.get_world_size()"
     ),
 )
+wrong("divides alone", "divided, never added up", LOOP.format(body="parameter.grad /= dist.get_world_size()"))
+WRONG.changed("stops at a frozen one", "some are left out", ("            continue", "            break"))

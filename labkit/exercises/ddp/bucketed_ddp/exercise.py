@@ -57,6 +57,7 @@ MISTAKES = (
             "stores it right away.",
             seen=_none_in_a_lambda,
             certain=True),
+    marks.NO_HANDLE,
     Mistake("packed too early",
             "A bucket was packed before all its gradients were ready: count down the bucket of the parameter whose "
             "hook was called, and pack at zero.", seen=marks.says("NoneType", kind="exception"), certain=True),

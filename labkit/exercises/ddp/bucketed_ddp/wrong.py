@@ -237,3 +237,4 @@ bucketed(
     "buffers not broadcast",
     ("broadcast_module(module)", "[dist.broadcast(p.detach(), src=0) for p in module.parameters()]"),
 )
+WRONG.changed("not asynchronous", "no handle to wait for", (", async_op=True", ""))

@@ -20,7 +20,15 @@ def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, *
     )  # fmt: skip
 
 
-MISTAKES = (*COMMON, marks.TOO_EARLY, marks.AFTER_BACKWARD, marks.IN_FLIGHT, marks.BRANCH, marks.BLOCKING)
+MISTAKES = (
+    *COMMON,
+    marks.NO_HANDLE,
+    marks.TOO_EARLY,
+    marks.AFTER_BACKWARD,
+    marks.IN_FLIGHT,
+    marks.BRANCH,
+    marks.BLOCKING,
+)
 
 EXERCISE = declared(
     id="overlapped_ddp",

@@ -138,3 +138,4 @@ class OverlappedDDP(nn.parallel.DistributedDataParallel):
         pass
 """,
 )
+WRONG.changed("not asynchronous", "no handle to wait for", (", async_op=True", ""))

@@ -118,6 +118,7 @@ def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
 MISTAKES = (
     PASSES,
     marks.TORCH,
+    marks.OWN,
     Mistake("an unused parameter gets zeros",
             "A parameter that no rank used must keep grad None: with zeros an optimizer with momentum or weight decay "
             "would move it.", seen=_unused_got_zeros),
@@ -135,7 +136,7 @@ MISTAKES = (
             "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch "
             "what has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used "
             "none of it.",
-            seen=either(marks.hangs, marks.says("NoneType"), left_behind),
+            seen=either(marks.hangs, marks.says("NoneType", "'wait'"), left_behind),
             certain=True),
     Mistake("buffers drift apart",
             "After a forward pass the buffers differ from rank 0's. Before each forward in training every rank takes "

@@ -97,3 +97,8 @@ class MiniDDP(nn.parallel.DistributedDataParallel):
         pass
 """,
 )
+WRONG.changed(
+    "the means are not handed back",
+    "never averaged",
+    ("                p.grad = torch.empty_like(p).copy_(mean.view_as(p))", "                pass"),
+)

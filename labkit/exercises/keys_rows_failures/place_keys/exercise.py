@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from labkit.checks.case import Case
 from labkit.checks.declared import Mistake
 from labkit.exercises.keys_rows_failures.place_keys.driver import drive
 from labkit.exercises.keys_rows_failures.tensor_calls import WRONG_KIND, Right, calls_case, tensor_formulas
+from labkit.words import join
 
 
 def _by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
@@ -112,11 +114,30 @@ def _not_cut(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
     return owners[torch.searchsorted(points, keys * 2654435761) % len(points)]
 
 
+def _places_off(function: str, args: Sequence[Any], came: Tensor, wanted: Tensor) -> str:
+    """Return which servers do not exist, or how many keys each gets, in a sentence."""
+    if function == "place_on_circle" or came.dtype != torch.int64:
+        return ""
+    num_servers = int(args[-1])
+    outside = sorted({*came.flatten().tolist()} - {*range(num_servers)})
+    if outside:
+        return f"There is no server {outside[0]}: they count from 0 to {num_servers - 1}."
+    each = (torch.bincount(places.flatten(), minlength=num_servers).tolist() for places in (came, wanted))
+    mine, right = (join(counts) for counts in each)
+    return "" if mine == right else f"The servers get {mine} of these keys instead of {right}."
+
+
+def _bound_left_behind(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    firsts = [int((_by_range(torch.arange(num_keys), num_keys, num_servers) < s).sum()) for s in range(1, num_servers)]
+    return torch.bucketize(keys, torch.tensor(firsts, dtype=torch.int64))
+
+
 EXERCISE = tensor_formulas(
     id="place_keys",
     functions=("place_by_range", "place_by_hash", "place_on_circle"),
     driver=drive,
     right=PLACES,
+    off=_places_off,
     visible=(
         range_case("12 keys on 3 servers, 10 on 4", 71, [(12, 3), (10, 4)]),
         range_case("11 keys on 3 servers, 2 on 3, 5 on 1", 72, [(11, 3), (2, 3), (5, 1)]),
@@ -139,9 +160,8 @@ EXERCISE = tensor_formulas(
                 "Each stretch is as long as the longest, so the last server gets what "
                 "is left, or nothing. Lengths differ by at most one.", {"place_by_range": _ceiling}),
         Mistake("the first of a stretch in the one before",
-                "The first key of a stretch is counted with the stretch before it, "
-                "and key 0 with none. bucketize and searchsorted take the bound "
-                "itself to the right with right=True.", {"place_by_range": _one_before}),
+                "The first key of a stretch is counted with the stretch before it. bucketize and searchsorted take the "
+                "bound itself to the right with right=True.", {"place_by_range": (_one_before, _bound_left_behind)}),
         Mistake("longer stretches last",
                 "The stretches with one more key come first, not last.", {"place_by_range": _longer_last}),
         Mistake("proportional",

@@ -49,3 +49,4 @@ changed("the nearest", "the nearest point",
         (CIRCLE, "apart = (points - (keys * 2654435761 % 2**32).unsqueeze(-1)).abs()\n    return owners[torch.minimum(apart, 2**32 - apart).argmin(-1)]"))  # fmt: skip
 changed("forgets the cut on the circle", "not cut to 32 bits",
         (CIRCLE, "return owners[torch.searchsorted(points, keys * 2654435761) % len(points)]"))  # fmt: skip
+WRONG.changed("a bound to the left", "the first of a stretch in the one before", (", right=True", ""))

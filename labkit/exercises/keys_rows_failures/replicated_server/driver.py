@@ -12,6 +12,7 @@ from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
 from labkit.checks.values import listed, tensor
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
+from labkit.exercises.remote_calls.watched_server import Watch, WatchedLock
 from labkit.servers.replicas import survive
 from labkit.torch_port.futures import AnyFuture
 
@@ -57,6 +58,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
 def _drive(functions: Functions, inputs: Values) -> Values:
     backup = kind_for(StandIn, inputs)() if inputs["with_backup"] else None
     server = functions["Replica"](tensor(inputs, "weight").clone(), 3, inputs["lr"], backup)
+    watch = Watch(server, kind_for(WatchedLock, inputs))
     pushes: list[Any] = []
     told: list[int] = []
     steps: list[Value] = []
@@ -64,7 +66,8 @@ def _drive(functions: Functions, inputs: Values) -> Values:
         if step["op"] == "push":
             arguments = (step["worker"], step["number"], step["gradient"].clone())
             try:
-                answer = call(lambda arguments=arguments: server.push(*arguments))  # type: ignore[misc]
+                with watch.calling("push"):
+                    answer = call(lambda arguments=arguments: server.push(*arguments))  # type: ignore[misc]
             except Blocked:
                 return {"problem": "blocked", "step": number}
             if not isinstance(answer, AnyFuture):
@@ -83,7 +86,7 @@ def _drive(functions: Functions, inputs: Values) -> Values:
                 news.append({"push": place, "answer": _outcome(future)})
         version, weight = server.pull()
         steps.append({"answered": news, "version": version, "weight": weight})
-    return {"steps": steps, "backup": [] if backup is None else backup.noted()}
+    return {"steps": steps, "loose": list(watch.loose), "backup": [] if backup is None else backup.noted()}
 
 
 def _outcome(future: Future[Any]) -> Value:

@@ -81,6 +81,9 @@ EXERCISE = declared(
                 "If no replica answers, raise a RuntimeError: the gradient was not acknowledged."),
         Mistake("another number for the retry",
                 "The retry must carry the same number, or the backup cannot know that it has this gradient already."),
+        Mistake("without the lock",
+                "Two pushes may come at the same time, each in a thread: look, apply and note under self.lock, all in "
+                "one."),
         Mistake("version not counted", "The answer is the version: one up for each gradient that was applied."),
     ),
 )  # fmt: skip

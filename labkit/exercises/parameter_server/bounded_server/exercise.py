@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import torch
+
 from labkit.checks.case import Case, Got
 from labkit.checks.declared import Mistake, Seen
 from labkit.checks.values import listed
@@ -15,6 +17,7 @@ from labkit.exercises.parameter_server.scripts import (
     leave,
     more_of,
     push,
+    results,
     script_case,
     script_of,
     workers_of,
@@ -156,8 +159,12 @@ def _nobody_after_leaving(case: Case, now: int, came: set[int], right: set[int])
 
 
 def _answers_in_time(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all are answered when they must be, and what is answered first has the right weights."""
     steps = list(_steps(case, got))
-    return bool(steps) and all(came == right for _, came, right in steps)
+    if not steps or not isinstance(got, tuple) or any(came != right for _, came, right in steps):
+        return False
+    first = [next(filter(None, listed(each, "steps"))) for each in (got[0], results(case, course(case)))]
+    return bool(torch.allclose(*(each[0]["weight"].double() for each in first)))
 
 
 MISTAKES = (

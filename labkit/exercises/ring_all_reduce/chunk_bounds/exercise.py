@@ -13,9 +13,9 @@ from labkit.checks.formulas import Counted, calls_case, formulas
 from labkit.exercises.ring_all_reduce.chunk_bounds.driver import drive
 
 Bounds = list[list[int]]
-_REST, _NUMBER, _APART, _LAST, _BEYOND = (
-    "remainder dropped", "wrong number of chunks", "sizes differ by more than one", "longer chunks last",
-    "beyond the end",
+_NUMBER, _BACKWARDS, _GAP, _REST, _SHORT, _BEYOND, _APART, _LAST = (
+    "wrong number of chunks", "a chunk ends before it starts", "gap or overlap", "remainder dropped",
+    "elements left out", "beyond the end", "sizes differ by more than one", "longer chunks last",
 )  # fmt: skip
 
 
@@ -38,18 +38,25 @@ RIGHT: Counted = {"chunk_bounds": _as_torch_cuts}
 def _of_sizes(calls: Sequence[tuple[Sequence[Any], Any]]) -> str:
     """Return the mistake that the sizes of the chunks show, or ""; what some calls show goes before what others do."""
     shown = {_of_one(numel, num_chunks, bounds) for (numel, num_chunks), bounds in calls}
-    return next((name for name in (_REST, _NUMBER, _APART, _LAST, _BEYOND) if name in shown), "")
+    return next((name for name in _TRIED if name in shown), "")
+
+
+_TRIED = (_NUMBER, _BACKWARDS, _GAP, _SHORT, _REST, _BEYOND, _APART, _LAST)
 
 
 def _of_one(numel: int, num_chunks: int, bounds: Any) -> str:
-    sizes = [end - start for start, end in bounds]
-    if len(sizes) != num_chunks:
+    if len(bounds) != num_chunks:
         return _NUMBER
-    if min(sizes) >= 0 and sum(sizes) < numel:
-        return _REST
-    if sum(sizes) == numel and max(sizes) > min(sizes):
-        return _APART if max(sizes) - min(sizes) > 1 else _LAST
-    return _BEYOND if max(end for _, end in bounds) > numel or sum(sizes) > numel else ""
+    sizes = [end - start for start, end in bounds]
+    if min(sizes) < 0:
+        return _BACKWARDS
+    if [start for start, _ in bounds] != [0, *(end for _, end in bounds[:-1])]:
+        return _GAP
+    if sum(sizes) < numel:
+        return _REST if set(sizes) == {numel // num_chunks} else _SHORT
+    if sum(sizes) > numel:
+        return _BEYOND
+    return _APART if max(sizes) - min(sizes) > 1 else _LAST
 
 
 def _in_pairs(value: Any) -> str:
@@ -82,12 +89,16 @@ EXERCISE = formulas(
                 {"chunk_bounds": lambda n, k: [[start, end - 1] for start, end in _as_torch_cuts(n, k)]}),
         Mistake("size instead of end", "The second number is the chunk's size; it must be its end.",
                 {"chunk_bounds": lambda n, k: [[start, end - start] for start, end in _as_torch_cuts(n, k)]}),
+        Mistake(_BACKWARDS, "A pair is (start, end), and a chunk does not end before it starts."),
+        Mistake(_GAP, "The first chunk starts at 0, and every other one where the chunk before it ends."),
+        Mistake(_SHORT, "The chunks do not reach the end of the tensor: their sizes must add up to numel."),
         Mistake(_REST, "The chunks do not reach the end of the tensor: numel // num_chunks loses the remainder."),
         Mistake(_NUMBER, "There must be exactly num_chunks pairs, empty ones included: (start, start)."),
         Mistake(_APART,
                 "Sizes may differ by one at most: give each of the first numel % num_chunks chunks one element more."),
         Mistake(_LAST, "The sizes are right but in the wrong order: the longer chunks come first."),
         Mistake(_BEYOND,
-                "A chunk reaches past the end of the tensor: with numel < num_chunks the last chunks are empty."),
+                "A chunk reaches past the end of the tensor: their sizes must add up to numel. With numel < num_chunks "
+                "the last chunks are empty."),
     ),
 )  # fmt: skip

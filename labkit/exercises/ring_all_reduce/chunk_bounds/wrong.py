@@ -92,3 +92,6 @@ WRONG.changed(
     "wrong number of chunks",
     ("        bounds.append((start, end))\n", "        if end > start:\n            bounds.append((start, end))\n"),
 )
+WRONG.changed("pairs turned round", "a chunk ends before it starts", ("(start, end)", "(end, start)"))
+WRONG.changed("every chunk from the start", "gap or overlap", ("        start = end\n", ""))
+WRONG.changed("the last of the longer chunks is short", "elements left out", ("< remainder", "< remainder - 1"))

@@ -9,7 +9,7 @@ import torch
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.declared import declared
 from labkit.checks.finding import Finding
-from labkit.checks.hanging import looks_for_a_stranger, waits_in
+from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
@@ -20,9 +20,10 @@ from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic,
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
-_UNHEARD, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
-    "nobody receives the total", "rank 0 binds the total to a new name", "the total is sent too early",
-    "rank 0 overwrites its own part", "only one rank is added", "a peer that is not there",
+_UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
+    "nobody receives the total", "somebody is not heard", "rank 0 binds the total to a new name",
+    "the total is sent too early", "rank 0 overwrites its own part", "only one rank is added",
+    "a peer that is not there",
 )  # fmt: skip
 
 
@@ -56,6 +57,12 @@ def _waits_with_the_total(case: Case, failure: Failure, wire: Wire) -> bool:
     return waits_in(failure, "send") and {wait.rank for wait in failure.waits} == {0}
 
 
+def _goes_on_too_early(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether rank 0 sends while some, not all, of the others still want to be heard."""
+    sending = {wait.rank for wait in failure.waits if "send" in wait.operation}
+    return hangs(failure) and 0 in sending and 0 < len(sending) - 1 < case.world_size - 1
+
+
 EXERCISE = declared(
     id="naive_all_reduce",
     functions=("naive_all_reduce",),
@@ -83,6 +90,9 @@ EXERCISE = declared(
         sum_mistake(_UNHEARD,
                     "Rank 0 is stuck in send with the total: every other rank must receive it, dist.recv(tensor, "
                     "src=0).", failed=_waits_with_the_total),
+        sum_mistake(_LEFT_OUT,
+                    "Rank 0 sends the total before it has received from every other rank: the loop that adds must run "
+                    "over all peers, 1 to N-1.", failed=_goes_on_too_early),
         reworded("everybody sends first", "Every rank is stuck in send: rank 0 must receive while the others send."),
         reworded("everybody receives first",
                  "Every waiting rank is stuck in a receive: the others must send their tensor before they wait for the "
@@ -98,13 +108,15 @@ EXERCISE = declared(
         sum_mistake(_OVERWRITTEN,
                     "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",
                     came=lambda came: any(share and not share[0] and any(share) for share in came.shares[0])),
-        sum_mistake(_ONLY_ONE, "Rank 0 added only one other rank's tensor: do it for every peer from 1 to N-1.",
-                    came=_adds_one_only),
+        sum_mistake(_ONLY_ONE,
+                    "Rank 0 added only one other rank's tensor: for every peer from 1 to N-1, first receive, then add "
+                    "what came.", came=_adds_one_only),
         *common("a contribution added twice", "everything to everyone"),
         sum_mistake(NOT_THROUGH_ROOT,
                     "Some messages have rank 0 at neither end. Here every rank sends to rank 0 and gets the total "
                     "from it."),
-        sum_mistake(_NOT_THERE, "The number of ranks seems to be written into the code: ask dist.get_world_size().",
-                    failed=_names_nobody),
+        sum_mistake(_NOT_THERE,
+                    "There is no such rank: they count from 0 to dist.get_world_size() - 1. Is the number of ranks "
+                    "written into the code, or a range one too long?", failed=_names_nobody),
     ),
 )  # fmt: skip

@@ -216,3 +216,12 @@ def naive_all_reduce(tensor):
         dist.recv(tensor, src=0)
 """,
 )
+WRONG.changed(
+    "rank 0 listens to all but the last",
+    "somebody is not heard",
+    (
+        "for peer in range(1, world_size):\n            dist.recv",
+        "for peer in range(1, world_size - 1):\n            dist.recv",
+    ),
+)
+WRONG.changed("one rank too many", "a peer that is not there", ("range(1, world_size)", "range(1, world_size + 1)"))

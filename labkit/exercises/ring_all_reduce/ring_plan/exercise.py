@@ -14,21 +14,25 @@ from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.ring_plan.driver import drive
 from labkit.plans.all_reduce import execute
 from labkit.plans.all_reduce_plan import Record, Recv, Reduce, Send, read_plan
-from labkit.words import plural
+from labkit.words import join, plural
 
-_NO_PLAN, _MIXED, _LEFTWARD, _SAME_CHUNK, _NO_GATHER, _SHORT, _LONG, _REDUCES, _NEVER, _AGAIN = (
+_NO_PLAN, _MIXED, _LEFTWARD, _SAME_CHUNK, _NO_GATHER, _SHORT, _LONG, _REDUCES, _NEVER, _STEPS, _UNEVEN = (
     "not a list of records", "right and left mixed up", "the other way round", "sends the chunk it is receiving",
-    "no all-gather", "one step too few", "one step too many", "reduces in the all-gather", "never reduces",
-    "steps of the all-gather start at 0 again",
+    "no all-gather", "too few steps", "too many steps", "reduces in the all-gather", "never reduces",
+    "steps numbered wrongly", "ranks take different numbers of steps",
 )  # fmt: skip
-_MODULO, _CHUNKS, _ORDER = (
-    "modulo forgotten", "sender and receiver name different chunks", "complete chunks are sent in the wrong order",
+_MODULO, _ITSELF, _CHUNKS, _ORDER, _ALONE, _NOTHING = (
+    "modulo forgotten", "a message to itself", "sender and receiver name different chunks",
+    "complete chunks are sent in the wrong order", "a Send without its Recv", "a Reduce without its Recv",
 )  # fmt: skip
 _OF_FAULT = {
-    "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _MODULO, "backwards": _AGAIN, "race": _SAME_CHUNK,
-    "chunk_mismatch": _CHUNKS, "missing": _ORDER, "twice": _ORDER,
+    "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _ITSELF, "backwards": _STEPS, "race": _SAME_CHUNK,
+    "chunk_mismatch": _CHUNKS, "missing": _ORDER, "twice": _ORDER, "unmatched": _ALONE, "deadlock": _ALONE,
+    "nothing_to_reduce": _NOTHING,
 }  # fmt: skip
 """Kind of the first fault in the execution: the mistake it points to where the plans themselves show none."""
+_CERTAIN = frozenset({"no_plan", "outside", "itself", "nothing_to_reduce"})
+"""Kinds of faults that say all there is to say, whatever else the plans show."""
 
 
 def plan_case(name: str, world_sizes: Sequence[int]) -> Case:
@@ -66,9 +70,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     shown = next(filter(None, map(_shown_by, records)), "")
     for (size, plans), read in zip(worlds, records, strict=True):
         for fault in execute(plans, size).faults:
-            yield Finding(shown or _OF_FAULT.get(fault.kind, ""), f"{size} ranks: {fault.text}")
+            of_fault = _OF_FAULT.get(fault.kind, "")
+            mistake = of_fault if fault.kind in _CERTAIN else shown or of_fault
+            yield Finding(mistake, f"{size} ranks: {fault.text}")
         for text in _unlike_a_ring(size, read):
-            yield Finding(shown, f"{size} ranks: {text}")
+            yield Finding(shown or _STEPS, f"{size} ranks: {text}")
 
 
 def _unlike_a_ring(size: int, plans: list[list[Record]]) -> Iterator[str]:
@@ -82,8 +88,9 @@ def _unlike_a_ring(size: int, plans: list[list[Record]]) -> Iterator[str]:
                 yield f"rank {rank} has a {kind} with peer {record.peer} in step {record.step}; {ring}."
         steps, sends = {record.step for record in plan}, sum(isinstance(record, Send) for record in plan)
         if not len(steps) == sends == 2 * (size - 1) or steps != set(range(sends)):
+            numbered = "" if steps == set(range(len(steps))) else f" numbered {join(sorted(steps))}"
             yield (
-                f"rank {rank} has {plural(sends, 'Send')} in {plural(len(steps), 'step')}; the ring takes "
+                f"rank {rank} has {plural(sends, 'Send')} in {plural(len(steps), 'step')}{numbered}; the ring takes "
                 f"{2 * (size - 1)} steps, numbered from 0, with one Send and one Recv each."
             )
 
@@ -101,15 +108,17 @@ def _shown_by(plans: list[list[Record]]) -> str:
     num_sends, num_steps = len(sends[0]), len({record.step for record in plans[0]})
     num_reduces = sum(isinstance(record, Reduce) for record in plans[0])
     marks = {
-        _MIXED: any({each.peer for each in out} == {each.peer for each in into} for out, into in both),
+        _MIXED: len(both) == size and all({e.peer for e in out} == {e.peer for e in into} for out, into in both),
         _LEFTWARD: all(each.peer == (rank - 1) % size for rank, out in enumerate(sends) for each in out),
-        _SAME_CHUNK: any(out[0].chunk == into[0].chunk for out, into in both),
-        _NO_GATHER: num_sends == size - 1,
-        _SHORT: num_sends == 2 * size - 3,
+        _STEPS: num_sends == 2 * size - 2 and num_steps < num_sends,
+        _SAME_CHUNK: any(out[0].step == into[0].step and out[0].chunk == into[0].chunk for out, into in both),
+        _ALONE: any(len(out) != len(into) for out, into in zip(sends, recvs, strict=True)),
+        _UNEVEN: len({len(plan) for plan in plans}) > 1,
+        _NEVER: num_reduces == 0,
+        _NO_GATHER: num_sends == num_reduces == size - 1,
+        _SHORT: num_sends < 2 * size - 2,
         _LONG: num_sends > 2 * size - 2,
         _REDUCES: num_reduces > size - 1,
-        _NEVER: num_reduces == 0,
-        _AGAIN: num_sends == 2 * size - 2 and num_steps == size - 1,
     }
     return next((name for name, seen in marks.items() if seen), "")
 
@@ -143,27 +152,36 @@ EXERCISE = declared(
                 "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) "
                 "% N."),
         Mistake(_LEFTWARD, "The ring turns to the left: rank r sends to (r + 1) % N and receives from (r - 1) % N."),
+        Mistake(_STEPS,
+                "The reduce-scatter has the steps 0 to N-2, the all-gather N-1 to 2N-3, each with a number of its own; "
+                "the records of a plan stand in the order of their steps."),
         Mistake(_SAME_CHUNK,
                 "A step sends the very chunk that it receives. Send on in the next step what arrived in this one: in "
                 "step 0 rank r sends its own chunk r and receives chunk (r - 1) mod N."),
+        Mistake(_ALONE,
+                "Every Send needs a Recv in the same step, on the rank it goes to, that names the sender; and every "
+                "Recv a Send. Rank r sends to its right neighbour and receives from its left one in every step."),
+        Mistake(_UNEVEN, "The number of steps depends on N alone; here it differs from rank to rank."),
+        Mistake(_NEVER,
+                "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the rank's own "
+                "part is lost."),
         Mistake(_NO_GATHER,
                 "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
                 "round in N-1 more steps."),
-        Mistake(_SHORT,
-                "The plan is one step short: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all."),
+        Mistake(_SHORT, "There are too few steps: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all."),
         Mistake(_LONG, "There are too many steps: each half takes N-1 steps, range(N - 1)."),
         Mistake(_REDUCES,
                 "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the "
                 "second half."),
-        Mistake(_NEVER,
-                "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the rank's own "
-                "part is lost."),
-        Mistake(_AGAIN, "The step numbers start again: number the all-gather's steps on, N-1 to 2N-3."),
         Mistake(_MODULO,
                 "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1)."),
+        Mistake(_ITSELF,
+                "A rank names itself as its neighbour. Its neighbours are the ranks before and after it, and the last "
+                "rank is followed by rank 0."),
         Mistake(_CHUNKS,
                 "What a rank receives must be what its left neighbour sends in that step: put r - 1 in place of r "
                 "into the formula of the chunk that is sent."),
+        Mistake(_NOTHING, "A Reduce adds what a Recv of the same step and chunk has brought: that Recv is not there."),
         Mistake(_ORDER,
                 "The number of messages is right but the chunks are wrong. After the reduce-scatter, the chunk that "
                 "is complete on a rank is the one it received last: the all-gather must start with that one."),

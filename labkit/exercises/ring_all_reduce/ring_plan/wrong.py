@@ -39,9 +39,9 @@ wrong(
     "sends the chunk it is receiving",
     _plan(scatter="Send(s, (rank + s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"),
 )
-wrong("the last step of the all-gather is missing", "one step too few", _plan(steps=("n - 1", "n - 2")))
+wrong("the last step of the all-gather is missing", "too few steps", _plan(steps=("n - 1", "n - 2")))
 wrong("no all-gather", "no all-gather", _plan(steps=("n - 1", "0")))
-wrong("N steps in each half", "one step too many", _plan(steps=("n", "n")))
+wrong("N steps in each half", "too many steps", _plan(steps=("n", "n")))
 wrong(
     "the all-gather reduces",
     "reduces in the all-gather",
@@ -73,7 +73,7 @@ wrong(
 )
 wrong(
     "steps of the all-gather from 0",
-    "steps of the all-gather start at 0 again",
+    "steps numbered wrongly",
     _plan(gather="Send(s, (rank + 1 - s) % n, right), Recv(s, (rank - s) % n, left)"),
 )
 wrong("words", "not a list of records", 'def ring_plan(rank, world_size):\n    return "Send, Recv, Reduce"\n')
@@ -82,4 +82,35 @@ wrong(
     "receives one chunk further back",
     "sender and receiver name different chunks",
     _plan(scatter="Send(s, (rank - s) % n, right), Recv(s, (rank - s - 2) % n, left), Reduce(s, (rank - s - 2) % n)"),
+)
+wrong("steps up to the rank", "ranks take different numbers of steps", _plan(steps=("rank", "rank")))
+wrong("sends to itself", "a message to itself", _plan(neighbours=("rank", "(rank - 1) % n")))
+wrong(
+    "a step left out",
+    "steps numbered wrongly",
+    _plan(gather="Send(n + s, (rank + 1 - s) % n, right), Recv(n + s, (rank - s) % n, left)"),
+)
+wrong(
+    "nobody receives in the all-gather",
+    "a Send without its Recv",
+    _plan(gather="Send(n - 1 + s, (rank + 1 - s) % n, right)"),
+)
+wrong(
+    "reduces without receiving",
+    "a Reduce without its Recv",
+    _plan(scatter="Send(s, (rank - s) % n, right), Reduce(s, (rank - s - 1) % n)"),
+)
+wrong(
+    "the records of a step in front",
+    "steps numbered wrongly",
+    """
+def ring_plan(rank, world_size):
+    n, plan = world_size, []
+    right, left = (rank + 1) % n, (rank - 1) % n
+    for s in range(n - 1):
+        plan = [Send(s, (rank - s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)] + plan
+    for s in range(n - 1):
+        plan += [Send(n - 1 + s, (rank + 1 - s) % n, right), Recv(n - 1 + s, (rank - s) % n, left)]
+    return plan
+""",
 )

@@ -50,3 +50,4 @@ wrong(
     "what all_reduce returns",
     "tensor = dist.all_reduce(tensor) / dist.get_world_size()",
 )
+wrong("divides alone", "divided, never added up", "tensor /= dist.get_world_size()")
