@@ -10,8 +10,10 @@ from torch import Tensor
 
 from labkit.checks.outcome import _constants
 from labkit.checks.parting import parting
+from labkit.exercises.planner.costs import step_parts, step_seconds
 from labkit.exercises.planner.looks import in_common
-from labkit.plans.planned_step import Plan
+from labkit.exercises.planner.parted import off_by_a_part
+from labkit.plans.planned_step import Plan, job_of
 
 RIGHT = [torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64), torch.tensor([3.0, 5.0, 7.0, 9.0]).double()]
 GIVEN = [{"x": torch.tensor([0.5, 1.5, 2.5, 0.0])}, {"x": torch.tensor([1.0, 1.0, 2.0, 3.0])}]
@@ -116,3 +118,26 @@ def test_wrong_numbers_of_plans_say_what_their_plans_have_in_common() -> None:
     pairs = in_common([[1.0, 5.0], [2.0, 5.0], [1.0, 3.0]], [[1.0, 2.0], [2.0, 3.0], [1.0, 1.0]], [0, 1, 2], plans)
     assert pairs == " Every wrong number is too large. Only the last entry is wrong."
     assert in_common([1.0, 9.0], [3.0, 2.0], [0, 1], plans[:2]) == ""
+
+
+def test_the_part_of_a_formula_that_is_off_is_told_with_its_factor() -> None:
+    job, plans = job_of(2048, 16, 16, 64), [Plan(2, 4, 2), Plan(2, 4, 2, 2, True), Plan(8, 2, 1, 4)]
+
+    def told(came: list[float]) -> str:
+        parts = {name: [step_parts(job, plan)[name] for plan in plans] for name in step_parts(job, plans[0])}
+        return off_by_a_part(came, right, parts, job, plans)
+
+    right = [step_seconds(job, plan) for plan in plans]
+    assert told([step_seconds(job, plan, hops=0.0) for plan in plans]) == (
+        " It comes out like this with the messages left out."
+    )
+    slowest = [step_parts(job, plan)["the slowest stage, for each microbatch but one,"] for plan in plans]
+    assert told([one - other / 2 for one, other in zip(right, slowest, strict=True)]) == (
+        " It comes out like this with the slowest stage, for each microbatch but one, counted half."
+    )
+    head = [step_parts(job, plan)["the head"] for plan in plans]
+    assert told([one + other * (plan.data - 1) for one, other, plan in zip(right, head, plans, strict=True)]) == (
+        " It comes out like this with the head multiplied by plan.data."
+    )
+    assert told([1.3 * right[0], right[1], 7 * right[2]]) == ""
+    assert told(right) == ""
