@@ -50,7 +50,8 @@ def layer_seconds(
         other: "columns" or "rows" where all four products are cut so, "swapped" where the wrong two are, "piece" where
             a piece of the activation travels, "no tokens" where a sequence is one row, "stage" where all layers of a
             stage count, "replicas" where these sum the activation, "one product" where all four are timed as one,
-            "sequence" where one sequence's activation travels, "one byte" where a number takes one, "q alone" where the first product has h columns.
+            "sequence" where one sequence's activation travels, "one byte" where a number of it takes one, "q alone" where
+            the first product has h columns.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and not at_once else 1
@@ -73,14 +74,12 @@ def layer_seconds(
         pieces = ((h, 12 * h // t),)
     products = sum(product_seconds(job, rows, *piece) for piece in pieces)
     products /= plan.tensor if at_once else 1
+    smaller = {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2}.get(other, 1)
     reduce = halves * scatter_seconds(
         job,
         plan,
         "data" if other == "replicas" else "tensor",
-        (4 if fp32 else 2)
-        * rows
-        * h
-        / {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2}.get(other, 1),
+        (4 if fp32 else 2) * rows * h / smaller,
     )
     forward = products + sums[0] * reduce
     repeated = products + (sums[0] * reduce if sums_again else 0.0) if plan.recompute and again else 0.0

@@ -81,7 +81,8 @@ MISTAKES = (
     Mistake("half the traffic",
             "A layer has two all-reduces in each direction, after attention and after the MLP; each is a "
             "reduce-scatter and an all-gather.", {"layers": _layers(halves=1)}),
-    Mistake("not two bytes", "Activations travel in bfloat16: two bytes a number.", {"layers": (_layers(fp32=True), _layers(other="one byte"))}),
+    Mistake("not two bytes", "Activations travel in bfloat16: two bytes a number.",
+            {"layers": (_layers(fp32=True), _layers(other="one byte"))}),
     Mistake("backward once", "For each product forward there are two in backward: one for the input's gradient, one "
             "for the weight's.", {"layers": _layers(backward=1)}),
     Mistake("nothing again", "With plan.recompute, backward starts with the layer's whole forward.",
