@@ -50,8 +50,8 @@ def layer_seconds(
         other: "columns" or "rows" where all four products are cut so, "swapped" where the wrong two are, "piece" where
             a piece of the activation travels, "no tokens" where a sequence is one row, "stage" where all layers of a
             stage count, "replicas" where these sum the activation, "one product" where all four are timed as one,
-            "sequence" where one sequence's activation travels, "one byte" where a number of it takes one, "q alone" where
-            the first product has h columns.
+            "sequence" where one sequence's activation travels, "one byte" where a number of it takes one, "q alone"
+            where the first product has h columns.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and not at_once else 1
