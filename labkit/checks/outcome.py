@@ -9,6 +9,7 @@ from types import CodeType, FunctionType
 from labkit.checks.case import Case, Got
 from labkit.checks.exercise import Exercise
 from labkit.checks.first_look import FirstLook
+from labkit.checks.groups import in_groups
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.checks.wire import Wire
 from labkit.words import join
@@ -50,8 +51,8 @@ def explained(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcom
 def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: Iterable[object] = ()) -> str:
     """Return a hint that the pattern of passed and failed cases gives, or "".
 
-    It names a world size that is written into the code, and says where two ranks are too few to show a mistake. It is
-    silent where the mistake has been recognised for sure.
+    It names a group that is not asked for and a world size that is written into the code, and says where two ranks are
+    too few to show a mistake. It is silent where the mistake has been recognised for sure.
 
     Args:
         exercise: What was checked.
@@ -59,12 +60,20 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
         functions: The learner's.
     """
     shown = explained(exercise, outcomes)
-    if shown is None or shown.verdict is None or shown.verdict.mistake == PLAIN_ERROR:
+    if shown is None or shown.verdict is None:
         return ""
     if shown.verdict.mistake in exercise.mistakes and shown.verdict.mistake not in exercise.general:
         return ""
     # A case that asks for an error says nothing of the numbers of ranks for which the sums are right.
     ran = [each for each in outcomes if each.verdict is not None and "Error" not in each.case.name]
+    alone = [each for each in ran if not in_groups(each.case)]
+    if alone and all(each.passed for each in alone):
+        return (
+            "It works wherever all ranks are one group, and fails where a group has only some of them. Ask the group "
+            "for ranks, sizes and parts, and send and reduce in it."
+        )
+    if shown.verdict.mistake == PLAIN_ERROR:
+        return ""
     right = {outcome.case.world_size for outcome in ran if outcome.passed}
     wrong = {outcome.case.world_size for outcome in ran if not outcome.passed}
     if len(right) != 1 or right & wrong or right == {1}:

@@ -8,8 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from labkit.checks.outcome import _constants
+from labkit.checks.case import Case, Failure
+from labkit.checks.exercise import speaks_for_itself
+from labkit.checks.outcome import CaseOutcome, _constants, hint_across
 from labkit.checks.parting import parting
+from labkit.checks.rooms import find
+from labkit.checks.verdict import Verdict
 from labkit.exercises.planner.costs import step_parts, step_seconds
 from labkit.exercises.planner.looks import in_common
 from labkit.exercises.planner.parted import off_by_a_part
@@ -141,3 +145,25 @@ def test_the_part_of_a_formula_that_is_off_is_told_with_its_factor() -> None:
     )
     assert told([1.3 * right[0], right[1], 7 * right[2]]) == ""
     assert told(right) == ""
+
+
+def test_what_fails_only_in_a_group_of_some_ranks_is_asked_after_the_group() -> None:
+    def outcome(world: int, passed: bool, **inputs: Any) -> CaseOutcome:
+        case = Case(f"{world} ranks", world, tuple({"x": 1, **inputs} for _ in range(world)))
+        return CaseOutcome(case, Verdict(passed))
+
+    exercise = find("two_operators")
+    grouped = outcome(4, False, groups=[[0, 1], [2, 3]])
+    assert "Ask the group" in hint_across(exercise, [outcome(2, True), outcome(3, True), grouped])
+    assert "Ask the group" not in hint_across(exercise, [outcome(2, True), outcome(3, False), grouped])
+    assert "Ask the group" not in hint_across(exercise, [outcome(2, True), outcome(4, False, groups=[[0, 1, 2, 3]])])
+    one = outcome(4, False, group=[1, 3])
+    assert "Ask the group" in hint_across(exercise, [outcome(2, True), one])
+
+
+def test_a_shape_that_does_not_fit_speaks_for_itself() -> None:
+    def failure(message: str) -> Failure:
+        return Failure("exception", 0, message, error="RuntimeError")
+
+    assert speaks_for_itself(failure("Rank 0 raised RuntimeError: shape '[4, 6]' is invalid for input of size 20."))
+    assert not speaks_for_itself(failure("Rank 0 raised RuntimeError: reduce_scatter got 4 tensors on 2 ranks."))
