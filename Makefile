@@ -7,8 +7,10 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 STAMP := $(VENV)/.installed
 ARGS ?=
+# Of the tests that take turns: those of the commit, or those of a number (tests/sampling.py).
+TURN ?= commit
 # What is written by hand; both tools are wheels that need no node.
-JAVASCRIPT := labkit/widgets/js labkit/board/page.js labkit/board/page.css labkit/lessons/slides.js labkit/lessons/slides.css labkit/lessons/played.js tests/widgets/in_page
+JAVASCRIPT := labkit/widgets/js labkit/board/page.js labkit/board/guesses.js labkit/board/page.css labkit/lessons/slides.js labkit/lessons/slides.css labkit/lessons/played.js tests/widgets/in_page
 # Three at a time on two cores: tests wait for processes of their own, and each worker pays for collecting all
 # (half a minute of CPU), a kernel, two preloaded processes and a browser; a file's tests stay together,
 # in the order of tests/conftest.py: the files that take longest first.
@@ -86,7 +88,7 @@ check: setup  ## Prove that notebooks and slides are what their sources say
 unit notebooks test-all test-elsewhere: export OMP_NUM_THREADS := 1
 
 unit: setup  ## pytest and the solutions' cells: everything that is neither long nor in need of a GPU; prints the slowest
-	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not long and not gpu1 and not gpu2" $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not long and not gpu1 and not gpu2" --turn=$(TURN) $(ARGS)
 
 notebooks: setup  ## Execute solutions/*.ipynb whole and compare each output with the stored one
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) solutions

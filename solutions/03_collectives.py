@@ -575,15 +575,15 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # Of 50 GB/s, headers leave 48 for the payload: 1,333 µs. The best that we found takes 1,429.
 
 # %% [markdown] tags=["slide-only"]
-# ## Two levels: let the card carry the tensor once
+# ## The card sets the floor: 1,333 µs
 #
-# 1. reduce-scatter **inside** each machine
-# 2. all-reduce of each piece **between** machines
-# 3. all-gather **inside**
+# * Each machine needs 64 MB from the other.
+# * Its card carries 48 GB/s of payload.
+# * The best plan that we found takes 1,429 µs.
 #
-# **To the room:** what if two GPUs of a machine share a slow link?
+# **To the room:** which of your messages cross the card, and what is NVLink doing then?
 #
-# <!-- notes: Then the order of the ring inside matters. And slices: while one is on the card, the next is inside. Show the class board. -->
+# <!-- notes: Show the class board. Two levels (inside, between, inside) keep the card busy with one tensor; the order of the ring inside matters where a link is slow. And slices: while one is on the card, the next is inside. -->
 
 # %% [markdown]
 # ## 7 What NCCL does beyond this

@@ -56,6 +56,16 @@ from labkit.timeline.metrics import hidden_communication_share
 #
 # Then they stay equal, and no step has to send a parameter.
 
+# %% [markdown] tags=["slide-only"]
+# ## Two rules
+#
+# | | when | what travels |
+# |---|---|---|
+# | begin equal | once | parameters and buffers |
+# | take equal steps | every step | **gradients, averaged** |
+#
+# <!-- notes: Three lines keep the first rule; the second is yours to write. Adam hides a wrong factor. -->
+
 # %% tags=["figure"]
 labkit.figure("batch")
 
@@ -110,16 +120,6 @@ labkit.check("average_gradients", average_gradients)
 # That is a complete data-parallel trainer. The check compares it in float64, so that a wrong factor has nowhere to hide.
 # In a training run, a gradient that is eight times too large would hide well. Clipping cuts it back to the same norm. And
 # Adam divides by the gradient's usual size, which is eight times too large as well.
-
-# %% [markdown] tags=["slide-only"]
-# ## Two rules
-#
-# | | when | what travels |
-# |---|---|---|
-# | begin equal | once | parameters and buffers |
-# | take equal steps | every step | **gradients, averaged** |
-#
-# <!-- notes: Four lines after backward keep the second rule. What is left is speed. Adam hides a wrong factor. -->
 
 # %% [markdown]
 # ## 2 Taking turns

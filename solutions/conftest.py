@@ -15,9 +15,9 @@ import pytest
 from nbval.plugin import IPyNbCell
 
 WHOLE = ("00_start_here.ipynb",)
-"""Solutions that run whole every time: here a check or a measured cell shows that it raises in a notebook."""
+"""Solutions that run whole: here a check or a measured cell shows that it raises in a notebook."""
 SAMPLE = (*WHOLE, "08_pipeline.ipynb")
-"""The solutions of which cells run every time; between them real and virtual ranks, the find, the design and the question."""
+"""The solutions of which cells take turns; between them real and virtual ranks, the find, the design and the question."""
 _SAID_ELSEWHERE = {"check", "nbval-ignore-output"}
 
 
@@ -33,7 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, IPyNbCell) and item.path.name not in SAMPLE:
             item.add_marker("long")
-        elif isinstance(item, IPyNbCell) and item.path.name not in WHOLE:
+            continue
+        if isinstance(item, IPyNbCell) and not item.parent.get_closest_marker("in_turn"):
+            item.parent.add_marker("in_turn")  # all cells at once
+        if isinstance(item, IPyNbCell) and item.path.name not in WHOLE:
             notebooks.setdefault(item.path.name, []).append(item)
     for cells in notebooks.values():
         needed: set[str] = set()

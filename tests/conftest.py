@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from labkit.launch import preloaded
-from tests import chromium
+from tests import chromium, sampling
 from tests.cost import Cost
 from tests.submissions.making import write
 
@@ -141,8 +141,19 @@ NOT_LONG = "not long"
 """How a run that leaves long tests out begins to say so: then they are not even made."""
 
 
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--turn", help="whose turn it is of the tests that take turns: a number, or that of the `commit`")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cost(), "labkit-cost")
+    if config.option.turn is not None and not hasattr(config, "workerinput"):  # workers are told what is found here
+        commit = config.option.turn == "commit"
+        config.option.turn = sampling.turn_of_commit(ROOT) if commit else int(config.option.turn) % sampling.TURNS
+        config.option.touched = sampling.touched(ROOT)
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         _rewrite_asserts(config)
     else:
@@ -175,7 +186,16 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    turn = config.option.turn
+    return [] if turn is None else [f"turn: {turn} of 0 to {sampling.TURNS - 1}; `make test TURN={turn}` runs the same"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.turn is not None:
+        wait = set(sampling.waiting(items, config.option.turn, config.option.touched))
+        config.hook.pytest_deselected(items=list(wait))
+        items[:] = [each for each in items if each not in wait]
     places = {file: place for place, file in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 

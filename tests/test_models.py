@@ -75,6 +75,7 @@ def test_gradients_are_clipped_by_their_global_norm() -> None:
     assert sum(float(each.grad.norm()) ** 2 for each in model.parameters() if each.grad is not None) ** 0.5 <= 0.2501
 
 
+@pytest.mark.in_turn
 def test_it_begins_as_a_guess_and_learns_in_a_hundred_steps() -> None:
     model, task = GPT(), Addition()
     tokens, targets = task.batch(-1, 128)

@@ -2,6 +2,7 @@
 const address = location.pathname.replace(/\/$/, "");
 const instructors = location.pathname.startsWith("/i/");
 const SPACE = document.querySelector("svg").namespaceURI;
+document.documentElement.classList.toggle("instructor", instructors);
 let standing = null;
 let chosen = null;
 
@@ -67,9 +68,9 @@ function drawSay(say) {
     said.push(on + (held.minutes ? `, for ${held.minutes} min.` : "."));
   } else if (hasBegun()) said.push("Nobody is in the middle of an exercise.");
   else said.push(learners ? `${many(learners, "learner is", "learners are")} here.` : "Nobody has joined yet.");
-  if (standing.help) said.push(`${many(standing.help, "wants", "want")} help.`);
-  if (standing.done) said.push(`${many(standing.done, "is", "are")} done.`);
   say.textContent = said.join(" ");
+  if (standing.help) say.append(" ", element("span", `${many(standing.help, "wants", "want")} help.`, "asks"));
+  if (standing.done) say.append(` ${many(standing.done, "is", "are")} done.`);
 }
 
 const FOOT = 60; // pixels
@@ -95,17 +96,17 @@ function drawLobby(lobby) {
 /** Each learner stands in the lane of what they are on, and right in every lane that they have passed. */
 function drawLanes(section) {
   const lanes = new Map([...section.children].map((lane) => [lane.dataset.id, lane]));
-  const shown = exercisesShown().map((each) => {
+  const shown = [...notBegun(), ...exercisesShown()].map((each) => {
     const lane = lanes.get(each.id) ?? newLane(each.id);
     lane.classList.toggle("held", each.id === standing.holdup);
-    const [title, , count] = lane.children;
-    title.replaceChildren(element("b", each.number), each.title);
+    const [title, , count, wrong] = lane.children;
+    title.replaceChildren(...(each.number ? [element("b", each.number)] : []), each.title);
     if (each.on_it) {
-      title.append(element("small", `${each.on_it} on it${each.minutes ? `, for ${each.minutes} min` : ""}`));
+      const on = each.id ? "on it" : "here";
+      title.append(element("small", `${each.on_it} ${on}${each.minutes ? `, for ${each.minutes} min` : ""}`));
     }
-    const mistakes = (standing.mistakes ?? {})[each.id];
-    if (mistakes) title.append(element("em", kinds(mistakes)));
-    count.textContent = `${each.passed} ✓`;
+    wrong.replaceChildren(...kinds((standing.mistakes ?? {})[each.id] ?? []));
+    count.textContent = each.id ? `${each.passed} ✓` : "";
     return [lane, each];
   });
   section.replaceChildren(...shown.map(([lane]) => lane));
@@ -118,16 +119,28 @@ function drawLanes(section) {
   );
 }
 
-/** The two commonest mistakes; all of them where the pointer rests. */
+/** Who has joined and not checked anything yet, as a lane above all others; none where nobody has. */
+function notBegun() {
+  const names = Object.keys(standing.learners).filter(isNew);
+  return names.length ? [{ id: "", number: "", title: "Not begun", on_it: names.length, passed: 0 }] : [];
+}
+
+const isNew = (name) => !standing.where[name] && !Object.keys(standing.learners[name]).length;
+
+/** The two commonest mistakes in words; how many others there are, and which, where the pointer rests. */
 function kinds(mistakes) {
   const told = mistakes.map(([name, times]) => `${times}× ${inWords(name)}`);
-  return told.slice(0, 2).join(", ") + (told.length > 2 ? `, ${told.length - 2} more` : "");
+  const more = element("span", told.length > 2 ? `${told.length - 2} more` : "");
+  more.title = told.slice(2).join(", ");
+  return [...told.slice(0, 2).map((words) => element("span", words)), more];
 }
 
 function newLane(id) {
   const lane = element("div", undefined, "lane");
   lane.dataset.id = id;
-  lane.append(element("div", undefined, "title"), shape("svg", { role: "img" }), element("div", undefined, "count"));
+  const people = shape("svg", { role: "img" });
+  lane.append(element("div", undefined, "title"), people, element("div", undefined, "count"));
+  lane.append(element("div", undefined, "wrong"));
   return lane;
 }
 
@@ -149,16 +162,23 @@ function drawPeople(svg, each, rows, step, top) {
       const place = { cx: isHere ? along : wide - along, cy: top + ((at % rows) + 0.5) * step, r: step * 0.4 };
       for (const [key, value] of Object.entries(place)) dot.setAttribute(key, value);
       dot.dataset.name = name;
-      dot.setAttribute("class", isHere ? "here" : "");
+      dot.setAttribute("class", classOf(name, isHere));
       const tries = results[each.id]?.[1] ?? 0;
       const checks = tries ? `${isHere ? "not yet" : "passed"}, ${many(tries, "check", "checks")}` : "no check yet";
       dot.replaceChildren(shape("title", {}, `${name}: ${checks}`));
       return dot;
     });
-  const here = learners.filter(([name]) => standing.where[name] === each.id);
+  const here = learners.filter(([name]) => (each.id ? standing.where[name] === each.id : isNew(name)));
   const passed = learners.filter(([, results]) => results[each.id]?.[0]);
   svg.replaceChildren(...crowd(here, true), ...crowd(passed, false));
   svg.setAttribute("aria-label", `${each.number}: ${here.length} on it, ${passed.length} passed`);
+}
+
+/** Where a learner is, and to the instructor whether they want help there. */
+function classOf(name, isHere) {
+  if (!isHere) return "";
+  const asks = (standing.helped ?? []).some(([who]) => who === name);
+  return `here${isNew(name) ? " new" : ""}${asks ? " asks" : ""}`;
 }
 
 function drawRanked(ranked) {
@@ -177,66 +197,11 @@ function drawRanked(ranked) {
   ranked.replaceChildren(...sections);
 }
 
-/** Everybody's guesses without names: numbers first, in up to 12 bins, then the 12 commonest words and flags. */
-function bars(values) {
-  const numbers = numbersOf(values);
-  const words = counted(values.filter((each) => typeof each !== "number")).sort((one, other) => other[1] - one[1]);
-  const rest = words.splice(MOST_BARS).reduce((sum, [, count]) => sum + count, 0);
-  return [...binned(numbers), ...words, ...(rest ? [["other words", rest]] : [])];
-}
-
-function counted(values) {
-  const counts = new Map();
-  for (const each of values) counts.set(each, (counts.get(each) ?? 0) + 1);
-  return [...counts].map(([value, count]) => [String(value), count]);
-}
-
-const MOST_BARS = 12;
-const numbersOf = (values) => values.filter((each) => typeof each === "number").sort((one, other) => one - other);
-
-/** The bins of numbers in order: on a logarithmic axis where they spread over more than two decades. */
-function axis(numbers) {
-  const isSpread = numbers[0] > 0 && numbers.at(-1) / numbers[0] > 100;
-  const to = isSpread ? (x) => (x > 0 ? Math.log10(x) : -Infinity) : (x) => x;
-  const low = to(numbers[0]);
-  const width = (to(numbers.at(-1)) - low) / MOST_BARS;
-  const begins = Array.from({ length: MOST_BARS }, (_, at) => low + at * width);
-  return {
-    begins: isSpread ? begins.map((begin) => 10 ** begin) : begins,
-    bins: (value) => Math.max(0, Math.min(MOST_BARS, (to(value) - low) / width)),
-  };
-}
-
-function binned(numbers) {
-  if (new Set(numbers).size <= MOST_BARS) return counted(numbers);
-  const { begins, bins } = axis(numbers);
-  const made = begins.map((begin) => [Number(begin.toPrecision(2)).toLocaleString("en"), 0]);
-  for (const each of numbers) made[Math.min(MOST_BARS - 1, Math.floor(bins(each)) || 0)][1] += 1;
-  return made;
-}
-
-/** Where the value that came out falls: between the bars of numbers, on the bar of a word; null where there is none. */
-function fallsAt(value, values, made) {
-  if (typeof value !== "number") {
-    const at = made.findIndex(([label]) => label === String(value));
-    return at < 0 ? null : at + 0.5;
-  }
-  const numbers = numbersOf(values);
-  const distinct = [...new Set(numbers)];
-  if (!distinct.length) return null;
-  if (distinct.length > MOST_BARS) return axis(numbers).bins(value);
-  const exact = distinct.indexOf(value);
-  return exact >= 0 ? exact + 0.5 : distinct.filter((each) => each < value).length;
-}
-
-const readable = (value) =>
-  typeof value === "number" ? Number(value.toPrecision(3)).toLocaleString("en") : String(value);
-
 function drawPoll(section) {
   const poll = standing.poll;
   section.hidden = !poll;
   if (!poll) return;
-  const made = bars(poll.values);
+  const made = globalThis.guesses.bars(poll.values);
   const most = Math.max(...made.map(([, count]) => count));
   const step = 620 / made.length;
   const unit = poll.unit ? ` (${poll.unit})` : "";
@@ -259,9 +224,9 @@ function drawPoll(section) {
     .map(([label, count]) => `${label}: ${count}`)
     .join(", ");
   if (poll.came_out !== null) {
-    const at = fallsAt(poll.came_out, poll.values, made);
+    const at = globalThis.guesses.fallsAt(poll.came_out, poll.values, made);
     const x = at === null ? 320 : 10 + at * step;
-    const text = `it is ${readable(poll.came_out)} ${poll.unit}`.trim();
+    const text = `it is ${globalThis.guesses.readable(poll.came_out)} ${poll.unit}`.trim();
     if (at !== null) drawn.push(shape("line", { x1: x, x2: x, y1: 36, y2: floor, class: "out" }));
     drawn.push(shape("text", { x: Math.max(120, Math.min(520, x)), y: 28, class: "out" }, text));
     said += `; ${text}`;
@@ -274,7 +239,7 @@ function drawPoll(section) {
 function drawReveal(reveal, poll) {
   reveal.hidden = !instructors || poll.came_out !== null;
   reveal.disabled = standing.came_out === null;
-  reveal.title = reveal.disabled ? "nobody's machine has measured it yet" : "shows the room what came out";
+  reveal.textContent = reveal.disabled ? "Reveal: nobody's machine has measured it yet" : "Reveal what came out";
   reveal.onclick = () => change("reveal", { guess: poll.guess });
 }
 
@@ -289,21 +254,25 @@ async function change(what, body) {
 function drawHelp(section) {
   section.hidden = !instructors;
   if (!instructors) return;
-  const items = standing.helped.map(([name, minutes, on, mistake]) => {
+  section.classList.toggle("asked", standing.helped.length > 0);
+  const rows = standing.helped.map(([name, minutes, on, mistake]) => {
     const at = exercise(on);
-    const what = [since(minutes), at ? `${at.number} ${at.title}` : "", mistake ? inWords(mistake) : ""].filter(
-      Boolean,
-    );
-    return element("li", `${name}: ${what.join(", ")}`, "wants");
+    const row = element("li", undefined, "wants");
+    const what = element("div", at ? `${at.number} ${at.title}` : "has not begun");
+    if (mistake) what.append(": ", element("b", inWords(mistake)));
+    row.append(element("b", name), " ", element("span", since(minutes), "asks"), what);
+    return row;
   });
-  const list = element("ul");
-  list.append(...items);
-  const title = items.length ? `${many(items.length, "wants", "want")} help` : "Nobody wants help";
+  const list = element("ol");
+  list.append(...rows);
+  const order = rows.length > 1 ? ", longest wait first" : "";
+  const title = rows.length ? `${many(rows.length, "wants", "want")} help${order}` : "Nobody wants help";
   section.replaceChildren(element("h2", title), list);
 }
 
 function drawAside(aside) {
-  aside.hidden = document.querySelector("#poll").hidden && !document.querySelector("#ranked").children.length;
+  aside.hidden = ["#poll", "#help"].every((each) => document.querySelector(each).hidden);
+  aside.hidden &&= !document.querySelector("#ranked").children.length;
   document.querySelector("main").classList.toggle("alone", aside.hidden);
 }
 
@@ -380,7 +349,8 @@ async function once() {
       refresh.last = text;
     }
     const knows = "nicknames, results, kinds of mistake and guesses; no code";
-    note.textContent = `Left in a lane: who is on it; right: who has passed. The board knows ${knows}.${refresh.wrong}`;
+    const where = "Left in a lane: who is on it; right: who has passed";
+    note.textContent = `${where}; a ring: who has not begun. The board knows ${knows}.${refresh.wrong}`;
   } catch (error) {
     note.textContent = `The board does not answer (${error.message}); the page shows what was there.`;
   }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, Way, declared
 from labkit.checks.exercise import Exercise, Oracle
 from labkit.checks.finding import Find, Finding
+from labkit.checks.how_off import Called, how_off, how_off_list
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.words import number
@@ -110,13 +112,23 @@ def where_wrong(
                 mistake = RETURNS_NOTHING.name
             elif not mistake:
                 mistake = otherwise([each for each in mine if not right(counted[function](*each[0]), each[1])])
+            elsewise = "" if mistake else _how_off(counted[function], mine, (expected, value))
             call = f"{function}({', '.join(map(number, args))})"
             fits = value is not None and type(value) in (type(expected), int, float)
             came = shown(value) if fits else f"{value!r:.60} ({type(value).__name__})"
-            text = f"{call} gave {came}, expected {shown(expected)}."
+            text = f"{call} gave {came}, expected {shown(expected)}. {elsewise}".strip()
             yield Finding(mistake, text, shown(expected), came)
 
     return find
+
+
+def _how_off(right_one: Callable[..., Any], calls: Sequence[tuple[Sequence[Any], Any]], first: tuple[Any, Any]) -> str:
+    """Return how values are off that no mistake gives, in a sentence, or ""."""
+    expected, value = first
+    if isinstance(expected, list):
+        return how_off_list(value, expected) if isinstance(value, list) else ""
+    parameters = list(inspect.signature(right_one).parameters)
+    return how_off(parameters, [Called(args, came, right_one(*args)) for args, came in calls])
 
 
 def _same(came: Any, other: Any) -> bool:

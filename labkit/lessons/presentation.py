@@ -168,7 +168,7 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
         if not sentence:  # no figure waited for this guess
             return None
         # The guess in the executed lesson is its author's; a room has its own.
-        answer = f"It is {with_unit(about['result'], about.get('unit', ''))}."
+        answer = f"It is {_came_out(about['result'], about.get('unit', ''))}."
         question = asked.get(about["prediction"], "")
         said = guesses.get(about["prediction"])
         room = histogram(said, about["result"]) if said else ""
@@ -187,6 +187,13 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
             html = f'<p class="words">{_attribute(sentence)}</p>'
         return Slide("figure", html, title=title, question=question, answer=answer, room=room, runs=runs, notes=notes)
     return None
+
+
+def _came_out(result: Any, unit: str) -> str:
+    """Return what came out as a room reads it: a factor with the digits that the title of a comparison has."""
+    if unit == "times" and isinstance(result, float) and abs(result) >= 1.95:
+        result = float(f"{result:.2g}")
+    return with_unit(result, unit)
 
 
 def _claim(runs: str, sentence: str) -> str:

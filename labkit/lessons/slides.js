@@ -88,6 +88,7 @@ async function fit(live) {
     scale = Math.min(scale, height / live.scrollHeight);
   }
   live.style.transform = `scale(${scale})`;
+  timeline?.resize(); // as many pixels as it now covers
   live.style.marginTop = `${Math.max(0, height - live.scrollHeight * scale) / 2}px`;
   live.dataset.fitted = scale.toFixed(2);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.errors import ConfigError
@@ -21,6 +22,9 @@ _SIZES = (384 * 384 * 4, 384 * 4) * 40
 _CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 25, 50, 100)
 _MOST_PARAMETERS = 400
 _BACKWARD_S = 10e-3
+
+_More = tuple[list[tuple[str, Row]], str, dict[str, Any]]
+"""Rows that are drawn too, what is said of them, and their numbers."""
 
 
 def bucket_explorer(
@@ -82,89 +86,164 @@ def bucket_explorer(
     """
     ranks = None if gradients is None else as_ranks(gradients)
     own = sizes is None and ranks is None
-    if sizes is None:
-        sizes = _SIZES if ranks is None else [each.nbytes for each in ranks[0]]
-    sizes = [int(size) for size in sizes]
+    sizes = [int(size) for size in _bytes_of(sizes, ranks)]
     _refuse(sizes, ranks, used, hook, graph, compare)
     rows = [] if run is None else [measured(run, each) for each in run_steps]
+    link, phases = _times(rows, forward_s, backward_s, optimizer_s, (num_ranks, latency_s, bandwidth_Bps, skew_s, hook))
+    searched = measured_hooks.SEARCH_S * len(sizes) if search_s is None else search_s
+    model = _Model(sizes, used, graph, step, round(first_mb * 2**20), link, phases, searched, _hooks(sizes, ranks, own))
+    return _Figure(model, cap_mb, compare, rows, run_steps, repr(run)).explorer(plan)
+
+
+def _bytes_of(sizes: Sequence[int] | None, ranks: Sequence[Sequence[Any]] | None) -> Sequence[int]:
+    if sizes is not None:
+        return sizes
+    return _SIZES if ranks is None else [each.nbytes for each in ranks[0]]
+
+
+def _times(
+    rows: Sequence[Sequence[Row]],
+    forward_s: float | None,
+    backward_s: float | None,
+    optimizer_s: float | None,
+    rest: tuple[int, float, float, float, str],
+) -> tuple[Link, tuple[float, float]]:
+    """Return backward and the link, and the times of forward and optimizer: as given, as the run's, else shares."""
     lasted = {letter: end - start for letter, start, end in rows[-1][0].compute} if rows else {}
     backward_s = backward_s or lasted.get("B") or _BACKWARD_S
     forward_s = lasted.get("F", backward_s / 2) if forward_s is None else forward_s
     optimizer_s = lasted.get("O", 0.0 if rows else backward_s / 10) if optimizer_s is None else optimizer_s
-    search_s = measured_hooks.SEARCH_S * len(sizes) if search_s is None else search_s
-    caps = sorted({cap_mb, *_CAPS_MB, *(cap for cap in compare if cap < math.inf)})
-    link = Link(backward_s, num_ranks, latency_s, bandwidth_Bps, skew_s, hook)
-    hooks = _hooks(sizes, ranks, own)
-    data: dict[str, Any] = {"sizes": sizes, "caps": [round(cap * 2**20) for cap in caps], "cap": round(cap_mb * 2**20)}
-    data |= {"first": round(first_mb * 2**20), "hook": hook, "late": min(skew_s / backward_s, 1), **hooks}
-    data |= {"forward": forward_s, "backward": backward_s, "optimizer": optimizer_s, "search": search_s}
-    data |= {"ranks": num_ranks, "latency": latency_s, "bandwidth": bandwidth_Bps, "graph": graph, "turn": step}
-    stack = [None if cap == math.inf else round(cap * 2**20) for cap in compare or (1, 25, math.inf)]
-    data |= {"compare": stack, "compared": "caps" if compare else "nothing"}
-    if used is not None:
-        data["used"] = list(used)
-    order = list(range(len(sizes)) if used is None else used)
-    data["source"] = f"{sum(sizes) / 1e6:.4g} MB of gradients"
-    problem, packed = "", hooks["hooks"][hook].get("bytes")
-    made: dict[float, tuple[list[list[int]], str]] = {}
-    if plan is not None:
-        name = getattr(plan, "__name__", "plan")
-        data["source"] += f", plan: {name}"
-        made = {cap: checked(plan(list(sizes), round(cap * 2**20)), len(sizes)) for cap in caps}
-        if all(made[cap] == (bucket_plan(sizes, cap * 2**20), "") for cap in caps):
-            made = {}
-        else:
-            data |= {"plans": [made[cap][0] for cap in caps], "faults": [made[cap][1] for cap in caps]}
-            problem = made[cap_mb][1]
+    return Link(backward_s, *rest), (forward_s, optimizer_s)
 
-    def modelled_at(cap: float) -> tuple[list[list[int]], list[Row]]:
-        if made:
-            shown = made[cap][0] if cap in made else [list(range(len(sizes)))]
-        else:
-            shown = ddp_plan(sizes, cap * 2**20, data["first"], order, graph, step)
-        times = sent(sizes, shown, link, order, packed)
-        searched = search_s if graph == "find_unused_parameters" and not made else 0.0
-        whose = (0, 1) if skew_s else (0,)
-        return shown, [modelled(times, link, forward_s, optimizer_s, rank, searched) for rank in whose]
 
-    shown, model = modelled_at(cap_mb)
-    comm, exposed, waits = communication(model[0]), bucket_steps.exposed(model[0]), bucket_steps.waiting(model[0])
-    num_buckets = sum(map(bool, shown))
-    numbers: dict[str, Any] = {"buckets": num_buckets, "step_s": model[0].end, "communication_s": comm}
-    numbers |= {
-        "exposed_s": exposed,
-        "waiting_s": waits,
-        "overlapped": 1 - exposed / comm if comm else 0.0,
-        "skew_s": skew_s,
-    }
-    if "norms" in hooks:
-        numbers["errors"] = {name: total_error(each["errors"], hooks["norms"]) for name, each in _lossy(hooks)}
-    sentence = (
-        f"{num_buckets} buckets of at most {cap_mb:g} MiB: {1e3 * comm:.3g} ms of communication, "
-        f"{1e3 * exposed:.3g} ms of it exposed after {1e3 * backward_s:.3g} ms of backward."
-    )
-    sentence += f" Rank 0 waits {1e3 * waits:.3g} ms for the slowest rank." if waits else ""
-    drawn = [("model" if row is model[0] else "slowest", row) for row in model]
-    if compare:
-        stacked = {cap: modelled_at(cap)[1][0] for cap in compare}
-        numbers["compared"] = {cap: row.end for cap, row in stacked.items()}
-        named = {cap: "one bucket" if cap == math.inf else f"{cap:g} MiB" for cap in compare}
-        drawn += [(named[cap], row) for cap, row in stacked.items()]
-        sentence += (
-            " A step with " + ", ".join(f"{named[c]}: {1e3 * row.end:.3g} ms" for c, row in stacked.items()) + "."
+@dataclass
+class _Model:
+    """A step as it is computed: the arguments of bucket_explorer, completed.
+
+    Attributes:
+        phases: Seconds of forward and of the optimizer; backward's are the link's.
+        made: The buckets and the fault of a plan of somebody's own, by cap; empty where it is the rule of lesson 04.
+    """
+
+    sizes: list[int]
+    used: Sequence[int] | None
+    graph: str
+    step: int
+    first: int
+    link: Link
+    phases: tuple[float, float]
+    search_s: float
+    hooks: Mapping[str, Any]
+    made: dict[float, tuple[list[list[int]], str]] = field(default_factory=dict)
+
+    @property
+    def order(self) -> list[int]:
+        """Indices of the parameters as forward uses them."""
+        return list(range(len(self.sizes)) if self.used is None else self.used)
+
+    def take(self, plan: Callable[[list[int], int], Any], caps: Sequence[float]) -> None:
+        """Have the buckets made by `plan`, if they differ from the rule's."""
+        made = {cap: checked(plan(list(self.sizes), round(cap * 2**20)), len(self.sizes)) for cap in caps}
+        if any(made[cap] != (bucket_plan(self.sizes, cap * 2**20), "") for cap in caps):
+            self.made = made
+
+    def at(self, cap: float) -> tuple[list[list[int]], list[Row]]:
+        """Return the buckets under a cap in MiB, and the rows of rank 0 and, where one is late, of the slowest."""
+        if self.made:
+            shown = self.made[cap][0] if cap in self.made else [list(range(len(self.sizes)))]
+        else:
+            shown = ddp_plan(self.sizes, cap * 2**20, self.first, self.order, self.graph, self.step)
+        times = sent(self.sizes, shown, self.link, self.order, self.hooks["hooks"][self.link.hook].get("bytes"))
+        searched = self.search_s if self.graph == "find_unused_parameters" and not self.made else 0.0
+        whose = (0, 1) if self.link.skew_s else (0,)
+        return shown, [modelled(times, self.link, *self.phases, rank, searched) for rank in whose]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return what the page computes with."""
+        link, (forward_s, optimizer_s) = self.link, self.phases
+        data: dict[str, Any] = {"first": self.first, "hook": link.hook, "late": min(link.skew_s / link.backward_s, 1)}
+        data |= {**self.hooks, "forward": forward_s, "backward": link.backward_s, "optimizer": optimizer_s}
+        data |= {"search": self.search_s, "ranks": link.num_ranks, "latency": link.latency_s}
+        data |= {"bandwidth": link.bandwidth_Bps, "graph": self.graph, "turn": self.step}
+        return data if self.used is None else data | {"used": list(self.used)}
+
+
+@dataclass
+class _Figure:
+    """What is drawn of a model and of a run, and the sentences about it."""
+
+    model: _Model
+    cap_mb: float
+    compare: Sequence[float]
+    rows: Sequence[Sequence[Row]]
+    run_steps: Sequence[int]
+    whose_run: str
+
+    def explorer(self, plan: Callable[[list[int], int], Any] | None) -> Explorer:
+        """Return the figure, its buckets made by `plan` where there is one."""
+        model = self.model
+        caps = sorted({self.cap_mb, *_CAPS_MB, *(cap for cap in self.compare if cap < math.inf)})
+        source = f"{sum(model.sizes) / 1e6:.4g} MB of gradients"
+        if plan is not None:
+            source += f", plan: {getattr(plan, '__name__', 'plan')}"
+            model.take(plan, caps)
+        stack = [None if cap == math.inf else round(cap * 2**20) for cap in self.compare or (1, 25, math.inf)]
+        data: dict[str, Any] = {"sizes": model.sizes, "caps": [round(cap * 2**20) for cap in caps]}
+        data |= {"cap": round(self.cap_mb * 2**20), **model.as_data(), "compare": stack}
+        data |= {"compared": "caps" if self.compare else "nothing", "source": source}
+        if model.made:
+            data |= {"plans": [model.made[cap][0] for cap in caps], "faults": [model.made[cap][1] for cap in caps]}
+        shown, modelled_rows = model.at(self.cap_mb)
+        numbers, sentence = self._told(shown, modelled_rows[0])
+        drawn = [("model" if row is modelled_rows[0] else "slowest", row) for row in modelled_rows]
+        for more, words, told in (self._stacked(), self._measured(data)):
+            drawn += more
+            numbers |= told
+            sentence += words
+        if self.rows:
+            steps = "steps" if len(self.rows) > 1 else "the last step"
+            data["source"] += f"; below: {steps} of {self.whose_run}"
+        problem = model.made[self.cap_mb][1] if model.made else ""
+        scene = still(model.sizes, shown, model.order, drawn, sentence, problem)
+        words = f"{sentence} {problem}".strip()
+        return Explorer(words, numbers, "bucket_explorer.js", "bucketExplorer", data, scene)
+
+    def _told(self, shown: Sequence[Sequence[int]], row: Row) -> tuple[dict[str, Any], str]:
+        """Return the numbers of the model, and what they say."""
+        comm, exposed, waits = communication(row), bucket_steps.exposed(row), bucket_steps.waiting(row)
+        link, hooks, num_buckets = self.model.link, self.model.hooks, sum(map(bool, shown))
+        numbers: dict[str, Any] = {"buckets": num_buckets, "step_s": row.end, "communication_s": comm}
+        numbers |= {"exposed_s": exposed, "waiting_s": waits, "skew_s": link.skew_s}
+        numbers["overlapped"] = 1 - exposed / comm if comm else 0.0
+        if "norms" in hooks:
+            numbers["errors"] = {name: total_error(each["errors"], hooks["norms"]) for name, each in _lossy(hooks)}
+        sentence = (
+            f"{num_buckets} buckets of at most {self.cap_mb:g} MiB: {1e3 * comm:.3g} ms of communication, "
+            f"{1e3 * exposed:.3g} ms of it exposed after {1e3 * link.backward_s:.3g} ms of backward."
         )
-    if rows:
-        numbers["run"] = run_numbers(rows[-1])
-        worth = [(number, row) for number, each in zip(run_steps, rows, strict=True) for row in worth_showing(each)]
-        labels = [_label(number, row, len(rows) > 1) for number, row in worth]
+        return numbers, sentence + (f" Rank 0 waits {1e3 * waits:.3g} ms for the slowest rank." if waits else "")
+
+    def _stacked(self) -> _More:
+        """Return the rows of the caps that are compared, what is said of them, and their numbers."""
+        if not self.compare:
+            return [], "", {}
+        stacked = {cap: self.model.at(cap)[1][0] for cap in self.compare}
+        named = {cap: "one bucket" if cap == math.inf else f"{cap:g} MiB" for cap in self.compare}
+        told = ", ".join(f"{named[cap]}: {1e3 * row.end:.3g} ms" for cap, row in stacked.items())
+        compared = {"compared": {cap: row.end for cap, row in stacked.items()}}
+        return [(named[cap], row) for cap, row in stacked.items()], f" A step with {told}.", compared
+
+    def _measured(self, data: dict[str, Any]) -> _More:
+        """Return the rows of the run, what is said of it, and its numbers; tell the page of it."""
+        if not self.rows:
+            return [], "", {}
+        told = run_numbers(self.rows[-1])
+        worth = [(at, row) for at, each in zip(self.run_steps, self.rows, strict=True) for row in worth_showing(each)]
+        labels = [_label(number, row, len(self.rows) > 1) for number, row in worth]
         data["run"] = [[label, *_as_data(row)] for label, (_, row) in zip(labels, worth, strict=True)]
-        drawn += [(f"run, {label}", row) for label, (_, row) in zip(labels, worth, strict=True)]
-        data["measured"] = {word.removesuffix("_s").replace("_", " "): value for word, value in numbers["run"].items()}
-        data["source"] += f"; below: {'steps' if len(rows) > 1 else 'the last step'} of {run!r}"
-        told = numbers["run"]
-        sentence += f" This run: a step of {1e3 * told['step_s']:.3g} ms, {1e3 * told['exposed_s']:.3g} ms exposed."
-    scene = still(sizes, shown, order, drawn, sentence, problem)
-    return Explorer(f"{sentence} {problem}".strip(), numbers, "bucket_explorer.js", "bucketExplorer", data, scene)
+        data["measured"] = {word.removesuffix("_s").replace("_", " "): value for word, value in told.items()}
+        words = f" This run: a step of {1e3 * told['step_s']:.3g} ms, {1e3 * told['exposed_s']:.3g} ms exposed."
+        return [(f"run, {label}", row) for label, (_, row) in zip(labels, worth, strict=True)], words, {"run": told}
 
 
 def _refuse(

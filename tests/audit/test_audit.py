@@ -29,6 +29,7 @@ while True:
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by hand", "DDP"])
 def test_a_right_program_is_left_alone(wrapped: bool) -> None:
     found = labkit.audit(train, "", wrapped, on=FOUR)
@@ -39,6 +40,7 @@ def test_a_right_program_is_left_alone(wrapped: bool) -> None:
     assert found.not_looked_at["parts-from-one-process"] == "run again on one process with --against 1"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_by_its_rule_and_no_other(mistake: str) -> None:
     found = labkit.audit(train, mistake, on=FOUR)

@@ -43,6 +43,7 @@ def test_every_program_says_what_is_wrong_and_marks_the_place() -> None:
         assert not program.num_changed and not program.places, program.name
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore")  # programs are as their users wrote them
 @pytest.mark.parametrize("bug", _cases(BUGS))
 def test_a_bug_shows_as_declared_and_its_twin_does_not(

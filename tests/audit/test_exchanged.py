@@ -17,6 +17,7 @@ RULES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore")  # programs are as their users wrote them
 @pytest.mark.parametrize("name", RULES)
 def test_what_is_lost_on_the_way_is_found_on_its_line_and_not_in_the_twin(

@@ -79,6 +79,7 @@ def _rules(found: Audit) -> list[str]:
     return [one.rule for one in found.findings if one.severity != "slow"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("mistake", "kind"), [("places", "input"), ("targets", "target")])
 def test_values_that_part_from_one_process_are_named_by_module_rank_and_step(mistake: str, kind: str) -> None:
     found = labkit.audit(sequence, mistake, on=TWO, against=1)
@@ -93,6 +94,7 @@ def test_values_that_part_from_one_process_are_named_by_module_rank_and_step(mis
         assert line.strip().startswith("places =")
 
 
+@pytest.mark.in_turn
 def test_what_agrees_up_to_rounding_holds() -> None:
     found = labkit.audit(sequence, on=TWO, against=1)
     assert PARTS in found.held and not _rules(found), found
@@ -147,6 +149,7 @@ def test_a_run_that_one_process_cannot_repeat_is_not_judged() -> None:
     assert not _rules(found)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("whole", [False, True], ids=["without the optimizer", "whole"])
 def test_a_resumed_run_is_held_against_one_that_was_not_stopped(
     whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -196,6 +199,7 @@ def stop(told: bool = False) -> None:
             break
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("fn", "rule"), [(collect, "ends-otherwise-when-late"), (stop, "fails-when-late")])
 def test_what_hangs_on_who_is_late_is_found_with_one_delay_that_shows_it(
     fn: Callable[..., None], rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -46,6 +46,7 @@ TELLS = ("check", "predict", "reveal", "answer", "challenge", "hint", "figure")
 QUICK = "failures/programs/trainer.py"
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore")  # programs are as their users wrote them
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=() if one == QUICK else pytest.mark.long) for one in PROGRAMS]

@@ -22,6 +22,7 @@ PROGRAMS: dict[str, tuple[Callable[[], None], str, str, dict[str, str]]] = {
 """Lesson -> the program, the rule that finds its mistake, how the line begins that is named, and the hardware."""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("number", PROGRAMS)
 def test_an_audit_in_a_lesson_names_the_mistake_and_its_line(number: str) -> None:
     program, rule, begins, hardware = PROGRAMS[number]

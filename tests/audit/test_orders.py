@@ -87,6 +87,7 @@ def _late(fn: Callable[..., None], world: VirtualWorld, *args: object) -> list[F
     return list(labkit.audit(fn, *args, on=world, late=True).findings)
 
 
+@pytest.mark.in_turn
 def test_two_ranks_that_must_both_be_late_are_named_with_a_delay_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +99,7 @@ def test_two_ranks_that_must_both_be_late_are_named_with_a_delay_each(
     assert not _late(either, FOUR, True)
 
 
+@pytest.mark.in_turn
 def test_a_result_that_the_order_of_remote_calls_decides_is_found_at_the_line_that_keeps_them() -> None:
     (one,) = _late(collect, THREE)
     assert (one.rule, one.severity) == ("ends-otherwise-when-late", "suspected")
@@ -106,6 +108,7 @@ def test_a_result_that_the_order_of_remote_calls_decides_is_found_at_the_line_th
     assert not _late(collect, THREE, True)
 
 
+@pytest.mark.in_turn
 def test_a_server_that_answers_each_call_as_it_comes_is_asynchronous_on_purpose() -> None:
     found = labkit.audit(asynchronous, on=THREE, late=True)
     assert not found.findings

@@ -75,6 +75,7 @@ def test_a_right_program_has_no_finding() -> None:
     assert {one for one, _ in MISTAKES.values()} - {"parameters-wrong-mean"} <= {*found.held}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_between_backward_and_the_step_is_found_where_it_is(mistake: str) -> None:
     found = labkit.audit(train, mistake, on=TWO)

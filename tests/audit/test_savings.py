@@ -25,6 +25,7 @@ SAVES = {
 QUICK = "waited_for_at_once"
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore")  # programs are as their users wrote them
 @pytest.mark.parametrize("name", [pytest.param(one, marks=() if one == QUICK else pytest.mark.long) for one in SAVES])
 def test_a_saving_is_that_of_the_change_itself(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""What the virtual cluster predicts beside what papers and others' measurements say; nothing here is timed."""
+"""What the virtual cluster predicts beside what papers and others' measurements say; nothing here is timed.
+
+With --quick four of the forty whole steps are simulated; all of them take some minutes of a processor.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from torch import nn
 from labkit.hardware import Link
 from labkit.simulator.cluster import describe
 from labkit.simulator.run import simulate
-from tests.benchmarks import megatron
+from tests.benchmarks import megatron, published_steps
 from tests.benchmarks.table import Bar, table
 
 FORWARDS_S, BACKWARDS_S = 0.1, 0.2
@@ -313,4 +316,6 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
         bars.append(Bar(f"{title}: {len(held)} figures compared; outside their limits", float(missed), 0.0))
         figures[title] = [{"what": row.what, "predicted": row.predicted, "published": row.published,
                            "within": row.within, "source": row.source, "why": row.remark} for row in rows]  # fmt: skip
-    return "\n".join(text), bars, {"rows": figures}
+    told, more, rows_of_steps = published_steps.compared(2 if quick else published_steps.OF_EACH)
+    tables = published_steps.published_table(rows_of_steps)
+    return "\n".join([*text, told]), [*bars, *more], {"rows": figures, "tables": tables}

@@ -38,4 +38,6 @@ def _section(topic: str, record: dict[str, Any]) -> str:
         limit = f"{'at least' if bar['at_least'] else 'at most'} {bar['limit']:g}"
         verdict = {True: "met", False: "**missed**", None: ""}[bar["met"]]
         lines.append(f"| {bar['says'].replace('|', '/')} | {measured} | {limit} | {verdict} |")
+    for title, (head, *rows) in record.get("tables", {}).items():
+        lines += ["", f"{title}:", "", *(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))]
     return "\n".join(lines) + "\n"

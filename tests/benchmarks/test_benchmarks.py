@@ -64,6 +64,7 @@ def test_a_launcher_that_hangs_is_ended_and_said_so(monkeypatch: pytest.MonkeyPa
     assert one.problem == "no answer to call 1 in 0 s"
 
 
+@pytest.mark.in_turn
 def test_a_launcher_that_fails_says_its_last_words() -> None:
     one = launch.Launcher("no such launcher", 2)
     one.call()
@@ -76,6 +77,7 @@ def test_the_solutions_ring_is_what_the_benchmark_holds_against_gloo() -> None:
     assert ring.solution("ring_all_reduce").__name__ == "ring_all_reduce"
 
 
+@pytest.mark.in_turn
 def test_an_unknown_topic_is_answered_with_those_there_are() -> None:
     command = [sys.executable, "-m", "tests.benchmarks", "rings"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

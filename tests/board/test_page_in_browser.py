@@ -16,6 +16,9 @@ from tests.sampling import one_in
 pytestmark = pytest.mark.browser
 GUESSES = [2.3, 1, 2, 4, 8, 10.5, "twice", 7, 3, True, 5, 6, "half", 9, 11, "twice", 12, 13.25, 100, -1, 1e308, -1e308]
 
+SMALLEST = """() => Math.min(...[...document.querySelectorAll("p, h2, .lane *, nav button")]
+  .filter((each) => each.checkVisibility() && each.textContent.trim() && !each.closest("svg"))
+  .map((each) => parseFloat(getComputedStyle(each).fontSize)))"""
 OUT_OF_LANES = """() => [...document.querySelectorAll(".lane")].flatMap((lane) => {
   const { top, bottom } = lane.getBoundingClientRect();
   const dots = [...lane.querySelectorAll("circle")].map((each) => each.getBoundingClientRect());
@@ -49,6 +52,7 @@ def opened(board: Running, browser: Any, wrong: list[str]) -> Any:
     return page
 
 
+@pytest.mark.in_turn
 def test_guesses_stand_in_the_order_of_numbers_and_words_behind_them(board: Running, browser: Any) -> None:
     guessed(board, [2.3, 1, 2, "twice", 4, 8, 10, 1.0, True])
     wrong: list[str] = []
@@ -59,13 +63,14 @@ def test_guesses_stand_in_the_order_of_numbers_and_words_behind_them(board: Runn
     assert not wrong
 
 
+@pytest.mark.in_turn
 def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board: Running, browser: Any) -> None:
     guessed(board, GUESSES)
     post(board, "say", "learner 3", what="help")
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     expect(page.locator("#help .wants")).to_have_count(1, timeout=60_000)
-    assert page.inner_text("#help .wants") == "learner 3: just now"
+    assert page.inner_text("#help .wants").split("\n")[0] == "learner 3 just now"
     said = page.get_attribute("#poll svg", "aria-label")
     assert said.endswith("twice: 2, true: 1, half: 1")
     assert sum(int(bar.rpartition(": ")[2]) for bar in said.split(", ")) == len(GUESSES) == 22
@@ -74,6 +79,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     assert not wrong
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "broken",
     one_in(
@@ -101,7 +107,7 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     expect(page.locator("#note")).to_contain_text("Not drawn", timeout=60_000)
     assert f"{where}: " in page.inner_text("#note")
     if where not in ("help", "nav"):
-        assert page.inner_text("#help .wants") == "learner 3: just now"
+        assert page.inner_text("#help .wants").split("\n")[0] == "learner 3 just now"
     if where not in ("nav", "names"):
         assert page.locator("#names tr").count() >= 9
     page.unroute("**/standing")
@@ -116,6 +122,7 @@ def own_board(tmp_path: Path) -> Iterator[Running]:
     stop(running)
 
 
+@pytest.mark.in_turn
 def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> None:
     """The lobby's link, everybody as a dot where they are, what came out once revealed: nothing below the fold."""
     board = own_board
@@ -142,6 +149,7 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     told("measured", 3, guess="ring_speedup", value=3.5)
     expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(60, timeout=60_000)
     expect(page.locator("[data-id=chunk_bounds] circle.here")).to_have_count(10)
+    expect(page.locator("[data-id=''] circle.new")).to_have_count(140)  # nobody who has joined is missing
     assert page.locator("[data-id=naive_all_reduce].held circle.here").count() == 50
     assert page.inner_text("#say") == "50 of 200 are on 2.1 Reduce to rank 0, then send back."
     assert page.locator("#lobby").is_hidden() and page.locator("#poll line").count() == 0
@@ -151,9 +159,15 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     line = float(page.get_attribute("#poll line", "x1"))
     assert float(bars.nth(2).get_attribute("x")) < line < float(bars.nth(3).get_attribute("x")) + 1
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    assert page.evaluate(SMALLEST) >= 20
     page.close()
+    told("say", 70, what="help")  # has not begun
+    told("say", 7, what="help")
     page = opened(board, browser, wrong)  # who wants help and the names take room from the lanes
     expect(page.locator("[data-id=naive_all_reduce] circle")).to_have_count(60, timeout=60_000)
+    expect(page.locator("#help .wants > b")).to_have_text(["learner 70", "learner 7"])  # the longest wait first
+    asking = page.locator("circle.asks").evaluate_all("(all) => all.map((each) => each.dataset.name)")
+    assert sorted(asking) == ["learner 7", "learner 70"]
     assert page.evaluate(OUT_OF_LANES) == []
     page.close()
     assert not wrong

@@ -62,6 +62,7 @@ STOPPERS: dict[str, Callable[[Path], object]] = {
 GARBAGE = (b"x" * (5 << 20), b"\xff\xfe{}", b"[1]", b"5", b"null", b'{"what":"result","body":null}')
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("what", STOPPERS)
 def test_no_file_stops_anybody_else(folder: Path, what: str) -> None:
     for name in ("000.jsonl", "zzz.jsonl"):

@@ -95,6 +95,7 @@ def test_a_nickname_belongs_to_the_key_it_came_with(results: Results) -> None:
     assert results.standing(COURSE)["learners"] == {"ada": {"naive_all_reduce": [1, 1]}}
 
 
+@pytest.mark.in_turn
 def test_a_full_board_says_so(results: Results) -> None:
     for number in range(MOST_LEARNERS):
         results.record(Reported(f"learner {number}", f"{KEY} {number}", "naive_all_reduce", True))
@@ -109,6 +110,7 @@ def test_a_key_has_one_seat_wherever_it_comes_from(results: Results) -> None:
     results.record(Reported("ada", KEY, "count_bytes", True), "10.0.0.9")
 
 
+@pytest.mark.in_turn
 def test_seats_that_one_machine_fills_are_given_to_who_comes(tmp_path: Path) -> None:
     room = Room(tmp_path / "class.sqlite")
     room.record(Reported("ada", KEY, "naive_all_reduce", False), "10.0.0.7")

@@ -103,6 +103,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "labkit" / "class.json"
 
 
+@pytest.mark.in_turn
 def test_a_check_of_a_learner_who_joined_is_on_the_board(board: Running, own_home: Path) -> None:
     def root_bytes(num_bytes: int, world_size: int) -> float:
         return 0.0
@@ -121,6 +122,7 @@ def test_a_check_of_a_learner_who_joined_is_on_the_board(board: Running, own_hom
     assert board.standing()["learners"] == {"ada": {"count_bytes": [0, 1]}}
 
 
+@pytest.mark.in_turn
 def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_later(
     own_home: Path, tmp_path: Path
 ) -> None:
@@ -241,6 +243,7 @@ def test_the_instructor_renames_and_removes_and_nobody_else_does(board: Running,
     assert board.call("POST", f"{board.instructors}/remove", b"[]")[0] == 400
 
 
+@pytest.mark.in_turn
 def test_a_folder_relays_where_machines_cannot_reach_each_other(tmp_path: Path, own_home: Path) -> None:
     with pytest.raises(ConfigError, match=r"is not a class's relay folder"):
         labkit.join_class(str(tmp_path), "ada")
@@ -287,6 +290,7 @@ def test_two_hundred_learners_at_once_lose_nothing(board: Running) -> None:
     assert standing["holdup"] == "chunk_bounds"
 
 
+@pytest.mark.in_turn
 def test_a_killed_board_goes_on_where_it_was(board: Running, tmp_path: Path) -> None:
     assert board.send("ada", "naive_all_reduce", True)[0] == 204
     assert stop(board, signal.SIGKILL) == -signal.SIGKILL
@@ -319,11 +323,13 @@ def test_strangers_and_what_is_too_large_are_refused(board: Running) -> None:
     assert board.standing()["learners"] == {}
 
 
+@pytest.mark.in_turn
 def test_the_page_asks_nobody_but_the_board(board: Running) -> None:
     page = board.call("GET", urlsplit(board.link).path)[1]
     assert not re.findall(r"(?:https?:)?//[a-z]", page.replace("<!doctype html>", ""))
 
 
+@pytest.mark.in_turn
 def test_a_taken_port_is_told_with_its_cure(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

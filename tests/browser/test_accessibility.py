@@ -70,6 +70,7 @@ def _hex(colour: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("view", "theme", "ground"),
     [
@@ -104,6 +105,7 @@ UNNAMED = """() => [...document.querySelectorAll("input, select")].filter((each)
 }).map((each) => each.outerHTML)"""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("view", one_in(2, VIEWS))
 def test_what_is_set_has_a_name_beside_its_value(opened: Callable[..., Any], view: str) -> None:
     page = opened(view)
@@ -112,6 +114,7 @@ def test_what_is_set_has_a_name_beside_its_value(opened: Callable[..., Any], vie
         assert page.locator(".labkit-figure").last.get_by_role("slider", name="step", exact=True).count() == 1
 
 
+@pytest.mark.in_turn
 def test_a_timeline_s_page_is_all_main_part_and_its_title_the_one_heading(opened: Callable[..., Any]) -> None:
     page = opened("timeline")
     assert page.locator("main h1").inner_text() == page.title()
@@ -126,6 +129,7 @@ OUTSIDE = """() => [...document.querySelectorAll("svg[role=img] text, button, la
 }).map((each) => each.textContent || each.tagName)"""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("view", one_in(2, reversed(VIEWS)))
 def test_at_320_pixels_which_are_640_at_200_percent_nothing_is_outside(opened: Callable[..., Any], view: str) -> None:
     page = opened(view, width=320)

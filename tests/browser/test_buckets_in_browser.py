@@ -23,6 +23,7 @@ def sent_in(page: Any, row: str) -> list[float]:
     return list(map(float, found))
 
 
+@pytest.mark.in_turn
 def test_caps_stand_under_each_other_on_one_axis_and_answer_the_sliders(show: Open) -> None:
     figure = bucket_explorer([2**20] * 32, cap_mb=4, compare=(1, 25, math.inf), **LINK)
     page = show(figure)
@@ -122,6 +123,7 @@ def test_the_compression_explorer_counts_hooks_on_real_gradients(show: Open) -> 
     assert not page.failed
 
 
+@pytest.mark.in_turn
 def test_the_edge_of_a_bucket_is_dragged_and_the_cap_its_slider_and_the_step_follow_at_once(show: Open) -> None:
     page = show(bucket_explorer())
     before = page.inner_text('label:has([data-key="cap"]) output'), page.get_attribute(".labkit-figure", "data-buckets")
@@ -134,6 +136,7 @@ def test_the_edge_of_a_bucket_is_dragged_and_the_cap_its_slider_and_the_step_fol
     assert not page.failed
 
 
+@pytest.mark.in_turn
 def test_the_speed_of_the_link_is_dragged_along_its_curve(show: Open) -> None:
     page = show(compression_explorer(gradients=[np.ones((64, 64), dtype=np.float32)]))
     take(page, "[data-pick=speed]", 0)  # its middle: 3.16 GB/s

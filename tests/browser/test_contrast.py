@@ -82,6 +82,7 @@ def _faint(texts: list[Any], canvas: Colour) -> list[str]:
     return sorted(set(found))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("theme", "ground"), [pytest.param("light", "#ffffff", marks=pytest.mark.long), ("dark", "#121212")]
 )
@@ -104,6 +105,7 @@ def test_every_word_of_the_explorers_stands_out(show: Open, theme: str, ground: 
     assert _faint(texts, canvas) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_every_word_of_the_timeline_stands_out(open_timeline: Open, tmp_path: Path, theme: str) -> None:
     exchange().to_html(tmp_path / "page.html")

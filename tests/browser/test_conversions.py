@@ -25,7 +25,7 @@ from tests.browser.views_notebook import EXPLORERS, NUM_PICTURES, NUM_TIMELINES,
 if TYPE_CHECKING:
     pass
 
-pytestmark = [pytest.mark.browser]
+pytestmark = [pytest.mark.browser, pytest.mark.in_turn]
 
 # Without what nbconvert's own pages load, so that every request is ours.
 CONVERT = """

@@ -83,6 +83,7 @@ def opened(browser: Any) -> Any:
     page.close()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", one_in(len(LESSONS) + len(WORKSHOPS), [*LESSONS, *WORKSHOPS]))
 def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened: Any, folder: Path, name: str) -> None:
     opened.goto(deck(name, folder))
@@ -102,6 +103,7 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened
     assert opened.evaluate("document.querySelectorAll('aside.notes').length") >= 3
 
 
+@pytest.mark.in_turn
 def test_an_exercise_counts_its_minutes_down_from_a_click(opened: Any, folder: Path) -> None:
     opened.goto(deck("00_start_here", folder))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")

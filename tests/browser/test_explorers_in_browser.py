@@ -36,6 +36,7 @@ def wrong_plan(rank: int, size: int) -> list[Record]:
     ]
 
 
+@pytest.mark.in_turn
 def test_the_step_slider_and_the_buttons_say_where_each_chunk_is(show: Open) -> None:
     page = show(ring_player(ring_plan))
     counts = "cells => cells.map(cell => +cell.dataset.count)"
@@ -75,6 +76,7 @@ def test_keys_step_and_reach_the_ends(show: Open) -> None:
     assert "space plays" in page.inner_text("[data-part=help]")
 
 
+@pytest.mark.in_turn
 def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Open) -> None:
     page = show(ring_player(ring_plan, num_ranks=2))
     page.click("summary")
@@ -90,6 +92,7 @@ def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Op
     assert still.get_attribute(".labkit-figure", "data-step") == "4"
 
 
+@pytest.mark.in_turn
 def test_under_reduced_motion_a_figure_is_a_filmstrip_that_marks_where_its_reader_stands(show: Open) -> None:
     page = show(labkit.figure("ring"), reduced_motion="reduce")
     told = "texts => texts.map(each => each.textContent).filter(words => /^[0-9]+[.] /.test(words))"
@@ -134,6 +137,7 @@ def test_a_real_ring_that_sends_the_wrong_chunk_is_red_at_that_message(show: Ope
     assert page.locator('[data-send="1>2:1"].bad').count() == 0
 
 
+@pytest.mark.in_turn
 def test_the_picture_stands_where_scripts_do_not_run(show: Open) -> None:
     figure = ring_player(ring_plan)
     page = show(figure, java_script_enabled=False)
@@ -167,6 +171,7 @@ def further_views() -> list[Explorer]:
     return [*rings, *schedules, *rest]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("made", "width", "theme"),
     [
@@ -279,6 +284,7 @@ def test_the_compression_explorer_names_the_fastest_at_each_speed(show: Open) ->
     assert "faster below 20.3 GB/s" in number(page, "top 1 %")
 
 
+@pytest.mark.in_turn
 def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> None:
     figure = ring_player(ring_plan)
     data = {**figure._repr_mimebundle_()[0], "image/png": ""}

@@ -56,6 +56,7 @@ _DRAWN = """() => new Promise((drawn) => {
 """Waits until a figure is drawn no more: each drawing is another element, and one may still follow a change of size."""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("name", "theme"),
     [

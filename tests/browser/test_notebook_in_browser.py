@@ -47,6 +47,7 @@ def left_the_machine(lab: Lab) -> list[str]:
     ]
 
 
+@pytest.mark.in_turn
 def test_ranks_print_results_come_back_and_the_timeline_is_a_picture(lab: Lab) -> None:
     lab.open("exchange.ipynb", _cells(EXCHANGE, "run.timeline"))
     lab.run_all(timeout_s=60)

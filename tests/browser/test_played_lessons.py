@@ -47,6 +47,7 @@ def opened(browser: Any, folder: Path) -> Iterator[Any]:
 SEEN = [(number, *how) for how in ((400, "dark"), (1440, "light")) for number in LESSONS]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("seen", one_in(len(LESSONS) + 1, SEEN, lambda each: "-".join(map(str, each))))
 def test_it_fits_its_width_and_shows_what_came_out_after_a_guess(opened: Any, seen: tuple[str, int, str]) -> None:
     number, width, scheme = seen
@@ -62,6 +63,7 @@ def test_it_fits_its_width_and_shows_what_came_out_after_a_guess(opened: Any, se
     assert page.locator("canvas").count() or page.locator("svg").count()
 
 
+@pytest.mark.in_turn
 def test_a_guess_is_compared_in_the_words_of_the_notebook_and_no_number_is_asked_again(opened: Any) -> None:
     page = opened("00")
     form = page.locator('form[data-guess="all_reduce_ms"]')
@@ -73,6 +75,7 @@ def test_a_guess_is_compared_in_the_words_of_the_notebook_and_no_number_is_asked
     assert form.locator(".said").inner_text() == "It is 0.448 ms. Your guess: too high by a factor of 22."
 
 
+@pytest.mark.in_turn
 def test_a_find_gives_its_hint_then_its_reason(opened: Any) -> None:
     page = opened("00")
     form = page.locator("form[data-question]")

@@ -13,11 +13,12 @@ from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider, 
 pytestmark = [pytest.mark.browser]
 
 
+@pytest.mark.in_turn
 def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show: Open) -> None:
     page = show(schedule_explorer())
     shares = "each => each.map(words => +words.dataset.bubble)"
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
-    title = "GPipe idles 27.3 %, holds 8 microbatches; 1F1B idles 27.3 %, holds 4 microbatches"
+    title = "Same bubble, 27.3 %, half the memory: 1F1B holds 4 microbatches, GPipe 8"
     assert page.inner_text("header b") == title
     set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
@@ -43,6 +44,7 @@ def test_scrubbing_a_schedule_and_following_a_microbatch_fade_the_rest(show: Ope
     assert page.eval_on_selector_all("[data-op]", clear) == ["0:F1", "0:B1", "1:F1", "1:B1"] * 2
 
 
+@pytest.mark.in_turn
 def test_an_illegal_order_is_red_with_the_dependency_it_breaks(show: Open) -> None:
     page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
     names = "each => each.map(cell => cell.dataset.stuck)"
@@ -59,6 +61,7 @@ def _order(page: Any, stage: int) -> list[str]:
     return list(page.eval_on_selector_all(cells, f"{script}.map(cell => cell.dataset.op.split(':')[1])"))
 
 
+@pytest.mark.in_turn
 def test_an_operation_dragged_to_another_place_is_checked_at_once(show: Open) -> None:
     page = show(schedule_explorer([["F0", "F1", "B0", "B1"], ["F0", "B0", "F1", "B1"]], num_stages=2))
     assert number(page, "schedule 0: bubble") == "33.3 %"
@@ -117,6 +120,7 @@ def test_a_large_schedule_is_drawn_as_few_shapes_and_each_operation_is_found_and
     assert not page.failed
 
 
+@pytest.mark.in_turn
 def test_a_deadlock_made_with_the_keys_is_named(show: Open) -> None:
     page = show(schedule_explorer([["F0", "B0", "F1", "B1"], ["F0", "B0", "F1", "B1"]], num_stages=2))
     page.focus("[data-part=stage]")

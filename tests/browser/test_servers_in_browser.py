@@ -70,6 +70,7 @@ def test_bytes_versions_held_and_the_law_of_times_follow_step_and_sliders(show: 
     assert not page.inner_text("[data-part=say]").startswith("Update 2: worker 0")
 
 
+@pytest.mark.in_turn
 def test_the_number_of_chunks_changes_steps_time_and_what_is_sent(show: Open) -> None:
     page = show(ring_player(num_ranks=4, num_bytes=16e6, latency_s=1e-3, bandwidth_Bps=1e9))
     assert number(page, "time, model") == number(page, "2(N−1)(α + B/Nβ)") == "30 ms"
@@ -87,6 +88,7 @@ def test_the_number_of_chunks_changes_steps_time_and_what_is_sent(show: Open) ->
     assert not page.failed
 
 
+@pytest.mark.in_turn
 def test_a_real_ring_that_is_wrong_fails_the_invariant_in_red(show: Open) -> None:
     page = show(ring_player(ring_programs.sends_the_next_chunk_on_rank_2, on=labkit.virtual(4)))
     set_slider(page, "step", 6)

@@ -57,6 +57,7 @@ def _words(page: Any, path: Path) -> list[str | None]:
     return [each.text for each in ElementTree.fromstring(path.read_bytes()).iter(f"{SVG}text")]
 
 
+@pytest.mark.in_turn
 def test_two_runs_are_told_apart_in_numbers_strip_cursor_table_and_files(opened: Any, tmp_path: Path) -> None:
     page = opened(step(4, 4, 2), step(6, 2, 1), names=("before", "after"))
     numbers = _numbers(page)

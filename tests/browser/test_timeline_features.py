@@ -145,6 +145,7 @@ def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened:
     assert "clock ± 200 µs" in said
 
 
+@pytest.mark.in_turn
 def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     page = opened(steps())
     columns = """[...Array(v.canvas.width - 178).keys()].map((x) =>
@@ -165,6 +166,7 @@ def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     assert _of(page, columns) == plain
 
 
+@pytest.mark.in_turn
 def test_the_table_lists_the_events_in_view_for_a_screen_reader(opened: Any) -> None:
     page = opened(steps())
     assert not page.is_visible(".labkit-table")
@@ -270,6 +272,7 @@ def cluster(num_ranks: int = 64, steps: int = 52) -> Timeline:
     return Timeline(ranks, lane, *whole, name, kind, tables={"call": calls})
 
 
+@pytest.mark.in_turn
 def test_many_ranks_are_a_cluster_the_slowest_and_outliers_first_and_all_on_the_first_screen(opened: Any) -> None:
     timeline = cluster()
     page = opened(timeline)
@@ -293,6 +296,7 @@ def test_many_ranks_are_a_cluster_the_slowest_and_outliers_first_and_all_on_the_
     assert _of(page, "v.state.layout.heads") == []
 
 
+@pytest.mark.in_turn
 def test_the_collective_under_the_pointer_lights_up_on_every_rank_and_is_told_beside_it(opened: Any) -> None:
     page = opened(cluster(4, 3))
     row = "v.state.layout.rows.find(({ row }) => row.rank === 2 && row.lane === 1)"

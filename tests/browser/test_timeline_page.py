@@ -25,6 +25,7 @@ def _export(page: Any, kind: str, path: Path) -> str:
     return path.read_text(errors="replace")
 
 
+@pytest.mark.in_turn
 def test_it_exports_pictures_a_trace_and_itself(open_timeline: Open, tmp_path: Path) -> None:
     exchange().to_html(tmp_path / "page.html")
     page = open_timeline(tmp_path / "page.html")
@@ -58,6 +59,7 @@ FIRST = """async () => {
 }"""
 
 
+@pytest.mark.in_turn
 def test_the_picture_is_seen_before_its_numbers_are_counted_and_no_other_timer_is_cleared(
     open_timeline: Open, tmp_path: Path
 ) -> None:
@@ -71,6 +73,7 @@ def test_the_picture_is_seen_before_its_numbers_are_counted_and_no_other_timer_i
     page.wait_for_function("() => window.fired === 9")
 
 
+@pytest.mark.in_turn
 def test_it_opens_with_zoom_and_path_and_a_key_shows_the_rest_under_more(open_timeline: Open, tmp_path: Path) -> None:
     exchange().to_html(tmp_path / "page.html")
     page = open_timeline(tmp_path / "page.html")
@@ -100,6 +103,7 @@ def test_it_follows_a_change_of_scheme_and_leaves_f5_to_the_browser(open_timelin
     assert left == ["F5"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("scheme", "theme"), [pytest.param("light", "light", marks=pytest.mark.long), ("dark", "dark")]
 )

@@ -64,6 +64,7 @@ def test_what_was_measured_becomes_a_device_and_a_link() -> None:
     assert "20 µs" not in as_text(host) and "100 µs to post" in as_text(host)
 
 
+@pytest.mark.in_turn
 def test_what_a_collective_takes_beyond_its_messages_is_measured_and_predicted() -> None:
     one = replace(_rank(), reduced={2**20: 5e-3, 2**16: 3e-3, 8: 2e-3})
     plain = assemble(Measures(2, [_rank()], [_rank()], [_rank()] * 2))
@@ -158,6 +159,7 @@ def _burn() -> float:
     return time.perf_counter() - begin
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("num_ranks", "times"), [(1, 1), (2, 1), (4, 2), (6, 3)])
 def test_ranks_beyond_the_cores_wait_for_one(num_ranks: int, times: int) -> None:
     link = Link("free", 1e15, 0, "made up", "made up")

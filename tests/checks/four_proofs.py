@@ -50,6 +50,8 @@ def styles(number: str) -> dict[str, dict[str, str]]:
 class FourProofs:
     """The proofs of one lesson; what starts processes and is not named here runs with `make test-all`.
 
+    What is named takes turns with that of other lessons.
+
     On processes each lesson runs one of two things every time: a main exercise's answer where its number is even, its
     sample of wrong ones where it is odd. What needs no ranks runs in milliseconds, and of wrong answers, of styles
     and of stubs one does: the first of each exercise, of a lesson's stubs the first.
@@ -58,9 +60,9 @@ class FourProofs:
         number: The lesson's.
         main: Its main exercises, which meet at least six wrong answers and two legal variants (the others three and
             one); the one with most points is among them.
-        sample: Wrong answers on processes or of slow exercises that run every time: exercise and name.
-        style_sample: Legal variants on processes that run every time: style and exercise.
-        stub_sample: Exercises on processes whose stubs run every time, too.
+        sample: Wrong answers on processes or of slow exercises that take turns: exercise and name.
+        style_sample: Legal variants on processes that take turns: style and exercise.
+        stub_sample: Exercises on processes whose stubs take turns, too.
         exact_par: Whether a par's time and memory are met to the unit, or to 2 and 10 %.
         slow: Exercises without ranks that take seconds all the same: threads, training.
     """
@@ -77,8 +79,9 @@ class FourProofs:
         known = _known(self.number)
         quick = [each for each in known if not known[each].distributed and each not in self.slow]
 
-        def case(values: Any, name: str, often: bool) -> Any:
-            return pytest.param(*values, id=name, marks=[] if often else [pytest.mark.long])
+        def case(values: Any, name: str, often: bool, exercise_id: str) -> Any:
+            marks = [pytest.mark.in_turn] if exercise_id not in quick else []
+            return pytest.param(*values, id=name, marks=marks if often else [pytest.mark.long])
 
         if "answer" in metafunc.fixturenames:
             answers = wrong_answers(slug_of(self.number))
@@ -86,22 +89,28 @@ class FourProofs:
             sample = {each for each in self.sample if not (self._even and known[each[0]].distributed)}
             named = {(each.exercise, each.name) for each in first} | sample
             wanted: Iterable[Any] = [
-                case((each,), f"{each.exercise} {each.name}", (each.exercise, each.name) in named) for each in answers
+                case((each,), f"{each.exercise} {each.name}", (each.exercise, each.name) in named, each.exercise)
+                for each in answers
             ]
             metafunc.parametrize("answer", wanted)
         elif "style" in metafunc.fixturenames:
             both = [(style, each) for style, cells in styles(self.number).items() for each in cells]
             often = {each: (style, each) for style, each in reversed(both) if each in quick}.values()
-            wanted = [case(pair, f"{pair[1]} {pair[0]}", pair in often or pair in self.style_sample) for pair in both]
-            metafunc.parametrize(("style", "exercise_id"), wanted)
+            metafunc.parametrize(
+                ("style", "exercise_id"),
+                [
+                    case(pair, f"{pair[1]} {pair[0]}", pair in often or pair in self.style_sample, pair[1])
+                    for pair in both
+                ],
+            )
         elif "stub_id" in metafunc.fixturenames:
             stubs = {*quick[:1], *self.stub_sample}
-            metafunc.parametrize("stub_id", [case((each,), each, each in stubs) for each in known])
+            metafunc.parametrize("stub_id", [case((each,), each, each in stubs, each) for each in known])
         elif "exercise_id" in metafunc.fixturenames:
             often = self._on_processes()
             metafunc.parametrize(
                 "exercise_id",
-                [case((each,), each, each in often or not known[each].distributed) for each in known],
+                [case((each,), each, each in often or not known[each].distributed, each) for each in known],
             )
 
     @property
@@ -118,6 +127,7 @@ class FourProofs:
         result = check(exercise_id, namespace(number=self.number))
         assert result.passed, result
 
+    @pytest.mark.in_turn
     def test_the_lessons_answers_are_right_on_virtual_ranks(self) -> None:
         """Where a case takes milliseconds; on processes runs one main exercise of each lesson with an even number."""
         names = namespace(number=self.number)

@@ -19,6 +19,7 @@ QUESTIONS = sorted((ROOT / "labkit" / "exercises").glob(f"*/*/{QUESTION}"))
 RIGHT: dict[str, Any] = {"rank": 5, "waits_in": "all_reduce", "cause": "loads its data late"}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", QUESTIONS, ids=lambda path: path.parent.name)
 def test_every_question_has_a_key_that_answers_it(path: Path) -> None:
     question, keys = read_question(path), [path.with_name(KEY)]

@@ -89,6 +89,7 @@ def test_a_new_record_is_told(place_jobs: Exercise) -> None:
     assert said == "6 min (naive 12, the paper's 9, best known 7): better than the best known! Send us the plan."
 
 
+@pytest.mark.in_turn
 def test_a_challenge_with_a_reference_weighs_its_hidden_cases() -> None:
     for lesson in lessons():
         for each in exercises(lesson).values():

@@ -30,6 +30,7 @@ def _hidden(slug: str, exercise: Exercise, secret: int) -> list[Case]:
     return hidden_cases(LABKIT, slug, exercise.id, secret)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("each", one_in(3, EVERY, lambda each: str(each.id)))
 def test_who_knows_the_visible_cases_by_heart_does_not_know_the_hidden_ones(each: Any) -> None:
     slug, exercise = each.values

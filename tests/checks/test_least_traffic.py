@@ -16,6 +16,7 @@ from tests.checks.lesson_cells import NUMBERS, slug_of
 ON_RANKS = [each for number in NUMBERS for each in exercises(slug_of(number)).values() if each.distributed]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("exercise", ON_RANKS, ids=lambda exercise: exercise.id)
 def test_every_exercise_on_ranks_says_what_must_travel(exercise: Exercise) -> None:
     bounds = [exercise.least(case) for case in exercise.visible if case.world_size > 1]

@@ -47,6 +47,7 @@ def _asked() -> list[object]:
     ]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("number", "exercise"), _asked())
 def test_no_malformed_result_passes(number: str, exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
     results, wire = _results(exercise, number, monkeypatch)

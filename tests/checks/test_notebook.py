@@ -124,6 +124,7 @@ def test_another_exercises_function_is_told_where_it_belongs() -> None:
     assert "ring_sum is what exercise ring_sum asks for; exercise ring_plan is about ring_plan" in text
 
 
+@pytest.mark.in_turn
 def test_what_ranks_print_in_the_failing_case_is_shown_with_their_numbers_and_cut() -> None:
     source = """
 def naive_all_reduce(tensor):
@@ -148,6 +149,7 @@ def test_a_notebook_cells_lines_are_shown_with_the_cells_number() -> None:
     assert learners_lines(report) == "Cell In[7], line 4, in ring_sum:  tensor.foo()"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("exercise_id", "name"), [("naive_all_reduce", "naive_all_reduce"), ("tree_all_reduce", "tree_all_reduce")]
 )

@@ -73,6 +73,7 @@ def recorded(post: Any, num_ranks: int) -> labkit.Timeline:
     return timeline
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("post", [one_by_one, receives_early])
 def test_a_ring_posted_one_by_one_is_told_with_its_line_although_the_cpu_forgives_it(post: Any) -> None:
     said = would_hang(recorded(post, 3))
@@ -91,6 +92,7 @@ def test_of_two_ranks_that_both_send_first_both_are_told() -> None:
     assert "rank 0 in isend to rank 1" in said and "rank 1 in isend to rank 0" in said and "rank 2" not in said
 
 
+@pytest.mark.in_turn
 def test_a_check_that_passes_on_the_cpu_says_what_gpus_would_not_forgive() -> None:
     names = namespace()
     source = """

@@ -115,6 +115,7 @@ def test_an_id_that_is_none_is_answered_with_the_right_form(identity: Any) -> No
     assert 'labkit.reveal("root_megabytes", ...)' in repr(labkit.reveal(identity, 1))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
 def test_every_call_of_predict_in_a_lesson_is_revealed_below_it(path: Path) -> None:
     below: list[str] = []

@@ -55,6 +55,7 @@ def test_no_lesson_is_left_out() -> None:
     assert set(LESSONS) == set(lessons())
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # a wrong answer's own thread
 @pytest.mark.parametrize(("lesson", "answer"), list(_params()))
 def test_the_right_recogniser_is_the_first_to_see_a_wrong_answer(lesson: str, answer: WrongAnswer) -> None:

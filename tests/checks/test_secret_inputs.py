@@ -43,6 +43,7 @@ def _private(value: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
         yield where, value
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", one_in(4, ROOMS, lambda path: path.name))
 def test_what_only_one_rank_has_follows_from_nothing_another_has(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, real = _cases(path), generators._bytes
@@ -65,6 +66,7 @@ def test_what_only_one_rank_has_follows_from_nothing_another_has(path: Path, mon
                     assert shared or not same(value, now[where]), (before.name, rank, where)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", ROOMS, ids=lambda path: path.name)
 def test_no_two_ranks_of_a_hidden_case_are_given_the_same(path: Path) -> None:
     for case in _cases(path):

@@ -88,6 +88,7 @@ def test_a_buffer_read_before_its_wait_is_told_with_the_line() -> None:
     assert "read" in verdict.message and "line 12" in verdict.message
 
 
+@pytest.mark.in_turn
 def test_a_ring_that_waits_for_its_own_sends_last_is_right() -> None:
     assert swept("ring_sum", REUSES.replace("WAIT", "receiving.wait()")).passed
 
@@ -142,6 +143,7 @@ def test_a_loop_without_end_is_ended_and_named() -> None:
     assert "did not finish in time: an endless loop" in verdict_of(outcome).message
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("exercise_id", SWEPT)
 def test_a_stub_fails_in_the_sweep_with_its_own_message(exercise_id: str) -> None:
     number = LESSONS[lesson_of(exercise_id)]

@@ -16,6 +16,7 @@ from labkit.checks.wire_format import Limits, WireFormatError, decode, encode
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
 def test_tensors_come_back_bit_for_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
@@ -40,6 +41,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.in_turn
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_plain_values_come_back_equal(values: dict[str, object]) -> None:
     deep = Limits(max_depth=20)

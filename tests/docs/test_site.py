@@ -18,6 +18,8 @@ from labkit.errors import ConfigError
 from labkit.hardware import DEVICES, LINKS
 from tests.sampling import one_in
 
+pytestmark = pytest.mark.in_turn
+
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
 

@@ -40,6 +40,7 @@ def _crash(name: str, *kinds: str) -> CrashReport:
     return labkit.crash_points(script, on=labkit.virtual(2, cuda=False), kinds=kinds or ("step", "call", "file"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.long) for name in PLANTED]
 )
@@ -105,6 +106,7 @@ def steps(saves: bool) -> float:
     return float(value.detach().sum())
 
 
+@pytest.mark.in_turn
 def test_a_function_that_starts_over_survives_and_one_that_writes_in_place_cannot_start() -> None:
     alone = labkit.virtual(1)
     over = labkit.crash_points(steps, False, on=alone)
@@ -153,6 +155,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         labkit.crash_points(nothing, on=alone, kinds=("steps",))
 
 
+@pytest.mark.in_turn
 def test_the_command_writes_each_verdict_and_ends_with_1_where_one_is_bad(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +180,7 @@ def test_the_command_writes_each_verdict_and_ends_with_1_where_one_is_bad(
     assert verdicts == {"survived", "wrong"} and "wrong" in ended.output
 
 
+@pytest.mark.in_turn
 def test_launch_kills_and_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = str(PROGRAMS / "trainer.py")
@@ -225,6 +229,7 @@ def saves_each_step(sync: str, *, in_background: bool = False) -> float:
     return float(value.detach().sum())
 
 
+@pytest.mark.in_turn
 def test_a_save_that_a_power_cut_takes_back_is_lost_work() -> None:
     report = labkit.crash_points(saves_each_step, "file", on=labkit.virtual(1), kinds=("file",), limit=24)
     assert report.failing and report.only_lost_work and len(report.points) == 24

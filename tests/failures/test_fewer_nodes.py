@@ -33,6 +33,7 @@ def _run(failures: list[Failure], **how: Any) -> labkit.Run[Any]:
     return labkit.run(begins, on=labkit.virtual(4, gpus_per_node=2, failures=failures, restarts=restarts), echo=False)
 
 
+@pytest.mark.in_turn
 def test_a_lost_node_is_waited_for_replaced_or_gone_on_without_until_it_is_back() -> None:
     lost = PowerCut(node=1, call=2)
     assert _run([lost]).results == [(4, pytest.approx(63.1))] * 4

@@ -13,6 +13,7 @@ import labkit
 from labkit.failures import Disk
 
 
+@pytest.mark.in_turn
 def test_ranks_wait_in_virtual_time_for_a_lock_that_a_library_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def _both(num_ranks: int, num_steps: int, mean_s: float, seed: int) -> tuple[flo
     return num_steps * SMALL.step_s / (run.elapsed_ns / 1e9), alone.goodput
 
 
+@pytest.mark.in_turn
 def test_ranks_and_policy_agree_on_goodput() -> None:
     for seed in (0, 2, 3):
         ranks, policy = _both(2, 40, 30.0, seed)
@@ -82,6 +83,7 @@ def _goodput(policy: Policy, mean_s: float = LLAMA.mean_s) -> float:
     return sum(replay_policy(policy, interruptions(mean_s, seed), days=54).goodput for seed in range(8)) / 8
 
 
+@pytest.mark.in_turn
 def test_goodput_moves_the_right_way() -> None:
     base = _goodput(LARGE)
     assert _goodput(LARGE, LLAMA.mean_s / 2) < base < _goodput(LARGE, LLAMA.mean_s * 2)
@@ -91,6 +93,7 @@ def test_goodput_moves_the_right_way() -> None:
     assert repairs[0] < repairs[1] < repairs[2] and repairs[2] == pytest.approx(base, abs=1e-9)
 
 
+@pytest.mark.in_turn
 def test_copies_fewer_nodes_and_lost_nodes_move_goodput_the_right_way() -> None:
     often = replace(LARGE, save_every=400)
     copies = replace(often, copy_every=40, copy_s=2.0, copy_reload_s=10.0)
@@ -144,6 +147,7 @@ def test_a_policy_that_cannot_be_is_refused(change: dict[str, float]) -> None:
         replay_policy(SMALL, iter(()))
 
 
+@pytest.mark.in_turn
 def test_the_table_of_published_figures_says_what_the_replay_gives() -> None:
     def share(policy: Policy, mean_s: float, days: float) -> str:
         found = [replay_policy(policy, interruptions(mean_s, seed), days=days).goodput for seed in range(20)]

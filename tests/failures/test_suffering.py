@@ -98,6 +98,7 @@ def test_a_cut_link_stops_what_goes_over_it_and_nothing_else() -> None:
         _run(Cut(2, 3, at_s=0.0), in_pairs, ranks=4)
 
 
+@pytest.mark.in_turn
 def test_a_slow_rank_takes_so_many_times_longer_from_then_on() -> None:
     def multiplies() -> float:
         value, began = torch.ones(512, 512), time.monotonic()
@@ -149,6 +150,7 @@ def writes() -> str:
     return " ".join(f"{path.name}={path.read_text()}" for path in sorted(Path().iterdir()))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("keeps", "left"),
     [

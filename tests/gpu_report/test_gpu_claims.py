@@ -20,6 +20,7 @@ def of(num_gpus: int) -> list[str]:
     return [name for name, claim in CLAIMS.items() if claim.num_gpus == num_gpus]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", ON_THE_CPU)
 def test_a_claim_that_is_not_about_cuda_holds_on_the_cpu(name: str) -> None:
     CLAIMS[name].check(Place("cpu", 2))

@@ -127,6 +127,7 @@ def test_both_files_are_there_after_every_finding(tmp_path: Path) -> None:
     assert counts == [1, 2]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("parts", ["timelines,all-reduce", pytest.param("gpt", marks=pytest.mark.long)])
 def test_a_rehearsal_measures_and_forecasts_and_names_nobody(tmp_path: Path, parts: str) -> None:
     out = tmp_path / "r"
@@ -173,6 +174,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
     return made
 
 
+@pytest.mark.in_turn
 def test_lessons_say_on_which_backend_they_ran_and_where_they_failed(course: Any) -> None:
     course("total", "raise ValueError('no such card')")
     found: list[dict[str, Any]] = []

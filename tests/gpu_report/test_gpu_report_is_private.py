@@ -21,6 +21,7 @@ SECRETS = (
 )  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("sentence", ["{}", "it says: {}.", "'{}' (twice: {})", "a\n{}\nb", "x={};", '{{"at": "{}"}}'])
 def test_no_name_path_address_or_serial_number_stays(secret: str, sentence: str) -> None:
@@ -55,6 +56,7 @@ def test_what_a_report_is_about_stays(text: str) -> None:
     assert without_names(text, NAMES) == text
 
 
+@pytest.mark.in_turn
 @given(st.text(alphabet="ab/.:\\ -_0123456789", max_size=40))
 def test_cleaning_twice_is_cleaning_once_for_folders(text: str) -> None:
     once = without_names(f"{text} /data/ada/x.py", ("ada",))

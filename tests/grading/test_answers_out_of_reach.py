@@ -27,6 +27,7 @@ def program(rank):
 """
 
 
+@pytest.mark.in_turn
 @needs_sandbox
 def test_a_rank_reads_of_labkit_what_the_list_names_and_no_file_beside(probe: Probe) -> None:
     outcome = probe("program", {"program": LISTS.format(package=str(PACKAGE))}, case=1)
@@ -45,6 +46,7 @@ def test_the_list_names_no_room_of_judges_answers_or_pictures() -> None:
     assert not named & {"checks", "exercises", "plans", "widgets", "lessons", "grading", "board"}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("number", NUMBERS)
 def test_what_a_lessons_cells_import_of_labkit_is_there_where_points_are_earned(number: str) -> None:
     sources = [each.source for each in lesson(number).cells if each.role == "given" or each.is_code_exercise]

@@ -117,6 +117,7 @@ os.wait()
 """
 
 
+@pytest.mark.in_turn
 def test_two_processes_outside_sandboxes_tell_each_other_by_every_means() -> None:
     told: set[str] = set()
     for _ in range(3):  # other work starts threads and opens files, too
@@ -230,6 +231,7 @@ def in_a_sandbox(program: str, names: list[Any]) -> str:
     return subprocess.run(run, input=json.dumps(names), capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.in_turn
 def test_two_ranks_tell_each_other_nothing_by_any_of_them(probe: Callable[..., Outcome]) -> None:
     outcome = probe("program", {"program": SOURCE + IN_RANKS}, case=1)
     assert outcome.failure is None, outcome.failure

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from grading.small_lesson import write_submission
 from labkit.grading.reports.class_report import ClassReport
 from labkit.grading.reports.github import failure_commands, job_summary
@@ -37,6 +39,7 @@ def test_github_shows_ten_annotations_so_the_tenth_says_how_many_more_there_are(
     assert len(failure_commands(report(result("a", *["failed"] * 10)), tmp_path)) == 10
 
 
+@pytest.mark.in_turn
 def test_the_summary_holds_every_exercise_and_no_markup_of_a_students(tmp_path: Path) -> None:
     said = "Came back: </pre><img src=x> | ![x](y) ``` <script>"
     text = job_summary(report(result("a", "passed", "failed", "not_done", said=said)))

@@ -60,6 +60,7 @@ def assert_told_to_github(ended: Ended, summary: str) -> None:
     assert "2 of 10 points" in summary and "<details><summary>90.3 Total" in summary
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("job", [on_github, pytest.param(on_gitlab, marks=pytest.mark.long)])
 def test_a_hostile_repository_is_graded_and_nothing_of_it_runs_or_is_followed(
     job: Job, pushed: Path, theirs: Path, tmp_path: Path
@@ -86,6 +87,7 @@ def test_a_hostile_repository_is_graded_and_nothing_of_it_runs_or_is_followed(
         assert [each.split()[0] for each in ended.called] == ["sudo", "sudo", "sudo", "make"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("job", "link"),
     [

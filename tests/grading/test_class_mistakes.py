@@ -70,6 +70,7 @@ def _add(file: Path, name: str = NAME, hint: str = HINT) -> tuple[int, str]:
     return done.exit_code, done.output + done.stderr
 
 
+@pytest.mark.in_turn
 def test_a_mistake_that_was_added_is_named_however_it_is_written_and_no_other_one(room: Path, tmp_path: Path) -> None:
     code, said = _add(_handed_in(tmp_path / "anna.ipynb", {"tree_all_reduce": ONE_WAY}))
     assert code == 0 and str(room / MISTAKES) in said, said

@@ -87,6 +87,7 @@ def test_a_class_of_one_that_nobody_could_read_has_a_page() -> None:
     assert "1 submission, 1 could not be graded" in page and "None beyond what the task" in page
 
 
+@pytest.mark.in_turn
 def test_a_renamed_copy_in_a_class_is_found_and_nobody_else() -> None:
     made = made_answers([f"student {number}" for number in range(120)])
     made["copy"] = renamed(made["student 7"])
@@ -143,6 +144,7 @@ def test_texts_and_comments_do_not_count_and_what_follows_them_does() -> None:
     assert shingles(plain) == shingles(commented) != shingles(plain.replace("sum", "mean"))
 
 
+@pytest.mark.in_turn
 def test_huge_answers_are_compared_by_a_bounded_part_that_is_the_same_in_whoever_copies() -> None:
     def huge(seed: int) -> dict[str, str]:
         draw = random.Random(seed)

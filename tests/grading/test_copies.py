@@ -47,6 +47,7 @@ def edited(cells: dict[str, str], seed: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.in_turn
 def test_nine_identical_of_twenty_four_are_one_case() -> None:
     made = class_of(24)
     nine = [f"student {number:03}" for number in range(3, 12)]
@@ -78,6 +79,7 @@ def book_with_a_team(tmp_path: Path) -> Path:
     return tmp_path / "book.db"
 
 
+@pytest.mark.in_turn
 def test_nine_of_twenty_four_who_edited_one_text_are_told_in_pairs() -> None:
     made = class_of(24)
     nine = [f"student {number:03}" for number in range(3, 12)]
@@ -99,6 +101,7 @@ def test_an_untouched_notebook_is_nobodys_copy() -> None:
     assert copies([Work("a", {}, "x"), Work("b", {}, "x")], {"1.1": "def f(): ..."}).cases == ()
 
 
+@pytest.mark.in_turn
 def test_short_answers_that_many_find_make_nobody_alike() -> None:
     made = class_of(24)
     for cells in made.values():
@@ -142,6 +145,7 @@ def test_the_page_shows_both_sides_of_each_exercise_and_escapes_them() -> None:
     assert line in unescape(text) and renamed(made["student 001"])["1.3"].splitlines()[5] in unescape(text)
 
 
+@pytest.mark.in_turn
 def test_a_case_is_the_same_until_a_file_changes() -> None:
     made = class_of(6)
     made["copy"] = dict(made["student 001"])
@@ -161,6 +165,7 @@ def test_three_hundred_notebooks_take_less_than_a_minute_and_little_memory() -> 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000, "kB"
 
 
+@pytest.mark.in_turn
 def test_copies_on_the_command_line_and_a_case_is_closed_with_a_note(course: Course, tmp_path: Path) -> None:
     long = {name: STUBS[name].split("raise")[0] + answer for name, answer in LONG.items()}
     for name in ("ada", "grace"):

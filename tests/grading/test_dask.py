@@ -185,6 +185,7 @@ def test_without_a_scheduler_or_workers_grading_ends_in_words_keeps_what_is_writ
     assert {path: path.stat().st_mtime_ns for path in written} == written
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_another_service_at_the_address_is_told(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: bytes

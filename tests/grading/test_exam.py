@@ -15,6 +15,8 @@ from labkit.errors import ConfigError
 from labkit.grading.exam.incidents import KINDS, RANKS, Incident, incident
 from labkit.grading.exam.papers import ANSWER, KEYS, MARKS, PAPERS, mark_papers, write_papers
 
+pytestmark = pytest.mark.in_turn
+
 CLASS = ("Ada", "Bo", "Cy", "Di")
 
 

@@ -45,6 +45,7 @@ def states(found: NotebookRun) -> list[str]:
     return [cell.state for cell in found.cells]
 
 
+@pytest.mark.in_turn
 def test_an_error_does_not_stop_the_later_cells(tmp_path: Path) -> None:
     found = run(tmp_path, "a = 1", "1 / 0", "def f(:", "print(a + 1)", "import sys; sys.exit(0)", "print('still here')")
     assert states(found) == ["ok", "error", "error", "ok", "error", "ok"]
@@ -53,6 +54,7 @@ def test_an_error_does_not_stop_the_later_cells(tmp_path: Path) -> None:
     assert found.summary == "3 of 6 cells ran without an error." and found.finished
 
 
+@pytest.mark.in_turn
 def test_a_kernel_that_dies_is_told_with_its_cell(tmp_path: Path) -> None:
     found = run(tmp_path, "a = 1", "import os; os._exit(3)", "print(a)")
     assert states(found) == ["ok", "died", "not_run"]
@@ -61,6 +63,7 @@ def test_a_kernel_that_dies_is_told_with_its_cell(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.in_turn
 def test_a_loop_is_interrupted_and_the_next_cell_runs(tmp_path: Path) -> None:
     found = run(tmp_path, "while True: pass", "print('next')", limits=SHORT)
     assert states(found) == ["timeout", "ok"]
@@ -74,6 +77,7 @@ def test_a_loop_that_ignores_the_interrupt_ends_its_kernel(tmp_path: Path) -> No
     assert "did not end within 2 s, nor when it was interrupted" in found.summary
 
 
+@pytest.mark.in_turn
 def test_a_flood_is_cut_and_interrupted(tmp_path: Path) -> None:
     limits = Limits(cell_output_bytes=2000, flood_bytes=200_000, grace_seconds=60.0)
     found = run(tmp_path, "while True: print('x' * 1000)", "print('next')", limits=limits)
@@ -89,6 +93,7 @@ def test_the_whole_notebook_has_a_time_too(tmp_path: Path) -> None:
     assert found.summary == "The notebook used up its 3 s; the cells after that were not run."
 
 
+@pytest.mark.in_turn
 def test_the_kernel_gets_a_clean_environment_and_its_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +102,7 @@ def test_the_kernel_gets_a_clean_environment_and_its_own_folder(
     assert found.cells[0].text == f"None {tmp_path / 'w'} True\n"
 
 
+@pytest.mark.in_turn
 def test_what_a_cell_prints_past_the_kernel_does_not_reach_our_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +122,7 @@ LEAVES = (
 )
 
 
+@pytest.mark.in_turn
 def test_no_process_is_left(tmp_path: Path, there_before: list[int]) -> None:
     run(tmp_path, LEAVES.format(file=str(tmp_path / "pid")))
     left = int((tmp_path / "pid").read_text())

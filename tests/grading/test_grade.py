@@ -35,6 +35,8 @@ from labkit.grading.sandbox import bubblewrap
 from labkit.grading.score import submission_secret
 from labkit.grading.submission import Submission, read_submission
 
+pytestmark = pytest.mark.in_turn
+
 LIMITS = Limits(cell_seconds=60.0, notebook_seconds=120.0, case_seconds=10.0, retry_seconds=20.0)
 
 SQUARED = {"double": "def double(x):\n    return x * x\n"}

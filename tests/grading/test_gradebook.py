@@ -69,6 +69,7 @@ def handed_in(student: str, points: float, file: str = "a", bonus: float = 0.0) 
     return GradedSubmission(student, LESSON, file * 64, "c" * 64, exercises)
 
 
+@pytest.mark.in_turn
 def test_points_come_back_as_recorded_and_a_bonus_counts_beyond_full_marks(book: Gradebook) -> None:
     recorded = book.record([handed_in("ada", 8, bonus=8), handed_in("grace", 0)])
     assert (recorded.new_attempts, recorded.regraded, recorded.unchanged) == (2, (), 0)
@@ -152,6 +153,7 @@ def test_an_adjustment_needs_a_reason_and_a_student(book: Gradebook) -> None:
         book.adjust(LESSON, "adda", 1, "x")
 
 
+@pytest.mark.in_turn
 def test_graders_that_record_at_once_record_each_file_once(url: str) -> None:
     Gradebook(url).close()
     failed: list[BaseException] = []
@@ -312,6 +314,7 @@ def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
 # ---- the commands
 
 
+@pytest.mark.in_turn
 def test_a_class_from_results_to_sheet_on_the_command_line(tmp_path: Path) -> None:
     graded = StudentResult(
         "ada",

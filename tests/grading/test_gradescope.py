@@ -85,6 +85,7 @@ def graded(root: Path, submission: dict[str, str] | None) -> tuple[dict[str, Any
     return content, done.stdout
 
 
+@pytest.mark.in_turn
 def test_the_zip_holds_labkit_and_hidden_cases_and_no_solution(unpacked: Path) -> None:
     with zipfile.ZipFile(unpacked / "a.zip") as archive:
         names = set(archive.namelist())
@@ -103,6 +104,7 @@ def test_the_zip_holds_labkit_and_hidden_cases_and_no_solution(unpacked: Path) -
     assert os.access(unpacked / "run_autograder", os.X_OK) and os.access(unpacked / "source" / "setup.sh", os.X_OK)
 
 
+@pytest.mark.in_turn
 def test_a_submission_of_any_name_is_graded_where_gradescope_puts_it(unpacked: Path) -> None:
     content, _ = graded(unpacked, {"double": RIGHT["double"], "shift": RIGHT["total"].replace("total", "shift")})
     assert (content["score"], [test["score"] for test in content["tests"]]) == (2, [2, 0, 0])

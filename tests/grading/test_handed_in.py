@@ -273,6 +273,7 @@ def test_lateness_is_said_in_days_and_hours() -> None:
 # ---- the commands
 
 
+@pytest.mark.in_turn
 def test_lateness_is_previewed_then_recorded_then_corrected(tmp_path: Path) -> None:
     ring = ExerciseResult(Exercise("ring", "Ring", ("f",), 12, 1, 1, 1), "passed")
     for name in (LATE, IN_TIME):

@@ -38,6 +38,7 @@ def rebuilt_from(content: dict[str, Any], folder: Path) -> Rebuilt:
     return rebuild(read.cells, notebook())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", habits())
 def test_a_habit_costs_nothing(name: str, template: Template, oracle: Oracle, tmp_path: Path) -> None:
     content = notebook(RIGHT)
@@ -85,6 +86,7 @@ def _using(use: str, cell: str) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.in_turn
 def test_it_stands_in_the_problem_column_where_the_answer_fails(
     grader: Callable[[Setting], Grader], course: Course, tmp_path: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_two_helpers_of_one_name_serve_the_exercise_they_stand_above(tmp_path: P
         assert eval(f"{name}(1)", namespace) == name
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")), ids=lambda path: path.stem[:2])
 def test_a_notebook_as_handed_out_has_no_answer_anywhere(path: Path) -> None:
     handed_out = nbformat.read(path, as_version=4)

@@ -115,6 +115,7 @@ def leave_what_grading_leaves(folder: Path, made_from: dict[str, str]) -> None:
     (folder / "build" / "grades" / "gradebook.csv").write_bytes(class_csv(entries, told))
 
 
+@pytest.mark.in_turn
 def test_the_guides_commands_say_what_it_shows_once_a_class_is_graded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from labkit.grading.reports.student_report import write_whole
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "command",
     [

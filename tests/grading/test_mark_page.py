@@ -171,6 +171,7 @@ def test_moodles_zip_has_a_page_for_each_of_a_team_under_the_members_own_number(
     assert told == {"Ada": "1", "Grace": "2", "Emmy": "3"}
 
 
+@pytest.mark.in_turn
 def test_a_request_comes_from_the_page_and_its_answer_stands_there(book: Gradebook, tmp_path: Path) -> None:
     leave_run(tmp_path / "run", "ada", False, "a")
     record(book, tmp_path / "run", {})
@@ -214,6 +215,7 @@ def test_what_a_roster_lacks_is_told_in_one_line_a_platform(book: Gradebook, tmp
     assert "submission_7 and 2 more are not in the roster" in gradescope and "Download Grades" in gradescope
 
 
+@pytest.mark.in_turn
 @pytest.mark.browser
 def test_the_class_page_is_searched_filtered_and_sorted_at_three_hundred(browser: Any, tmp_path: Path) -> None:
     def result(points: float) -> GradedSubmission:
@@ -251,6 +253,7 @@ def test_the_class_page_is_searched_filtered_and_sorted_at_three_hundred(browser
     assert not refused
 
 
+@pytest.mark.in_turn
 @pytest.mark.browser
 def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book: Gradebook, tmp_path: Path) -> None:
     book.import_roster([Entry("Ada Lovelace", frozenset({"ada"})), Entry("Nora", frozenset({"nora"}))])

@@ -42,6 +42,7 @@ def cells(path: Path) -> dict[str, Any]:
     return {cell["id"]: cell for cell in json.loads(path.read_text())["cells"]}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_every_lesson_has_a_solution_region_in_each_exercise_and_its_points_on_each_check(path: Path) -> None:
     lesson = load(path)

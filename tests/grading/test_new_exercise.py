@@ -109,6 +109,7 @@ def test_a_right_answer_in_another_style_passes(course: Path) -> None:
     assert all(verdict(exercise, exercise.visible[0], source).passed for source in variants.values())
 
 
+@pytest.mark.in_turn
 def test_a_right_submission_gets_the_points_and_a_wrong_one_is_told_its_mistake(course: Path) -> None:
     handed_in = course / "in"
     handed_in.mkdir()
@@ -124,6 +125,7 @@ def test_a_right_submission_gets_the_points_and_a_wrong_one_is_told_its_mistake(
     assert "That is the mean. Do not divide." in (out / "wrong" / "feedback.html").read_text()
 
 
+@pytest.mark.in_turn
 def test_an_exercise_on_ranks_is_judged_by_what_they_send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "labkit" / "exercises"
     own.mkdir(parents=True)
@@ -152,6 +154,7 @@ def test_an_exercise_on_ranks_is_judged_by_what_they_send(tmp_path: Path, monkey
     assert all(set(exercise.least(case)) == set(range(case.world_size)) for case in cases)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("on_ranks", [False, True])
 def test_what_it_writes_is_as_ruff_would_have_it(tmp_path: Path, on_ranks: bool) -> None:
     """Whatever the title's length: a lesson's own checkout is linted, the exercise as well."""

@@ -39,6 +39,7 @@ def is_nobody(pid: int, capabilities: int) -> bool:
     return "0" not in users and not status(pid, "Groups") and rights == [capabilities, capabilities, 0, 0] and apart
 
 
+@pytest.mark.in_turn
 @ROOT_ALONE
 def test_the_oracle_is_nobody_who_can_read(oracle: Oracle) -> None:
     assert oracle.exercises  # it has loaded the lesson: what comes from students comes afterwards
@@ -83,6 +84,7 @@ def test_a_pipe_and_a_file_that_is_not_there_are_told(files: FileReader, tmp_pat
     assert "could not be read" in files.read(Submission("ada", tmp_path / "none.ipynb")).problem
 
 
+@pytest.mark.in_turn
 @ROOT_ALONE
 def test_a_file_that_swells_ends_the_reading_process_and_costs_nobody_else_anything(tmp_path: Path) -> None:
     with FileReader() as files:

@@ -54,6 +54,7 @@ def test_a_cell_that_says_there_is_none_is_nobodys_number(tmp_path: Path) -> Non
             assert not one.keys & other.keys and not one.team, (form, nothing, one.keys & other.keys)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", FORMS)
 def test_three_people_with_one_placeholder_are_three(book: Gradebook, tmp_path: Path, form: str) -> None:
     found = add(book, tmp_path / "r.csv", FORMS[form].format("N/A"))
@@ -100,6 +101,7 @@ def test_a_group_of_moodle_is_a_section_and_a_team_when_asked(book: Gradebook, t
 JANS = "Name,Email\nJan Schmidt,jan1@u.example\nJan Schmidt,jan2@u.example\nAda,ada@u.example\n"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "words",
     [

@@ -17,6 +17,7 @@ from labkit.grading.reports.results import GradedExercise, GradedSubmission
 AT_ONCE = 6
 
 
+@pytest.mark.in_turn
 def test_first_recordings_on_a_new_gradebook_wait_for_each_other(tmp_path: Path) -> None:
     for attempt in range(5):
         together = threading.Barrier(AT_ONCE)

@@ -91,6 +91,7 @@ def test_two_packs_that_disagree_are_refused(tmp_path: Path) -> None:
     assert read_packs(paths, "02_ring_all_reduce") == ()
 
 
+@pytest.mark.in_turn
 def test_a_class_is_graded_with_its_packs_and_again_when_they_change(course: Course, tmp_path: Path) -> None:
     marked = {"double": MARK + RIGHT["double"], "shift": RIGHT["shift"]}
     write_submission(tmp_path / "in" / "ada.ipynb", marked)

@@ -56,6 +56,7 @@ def _read(course: Path, sources: list[Path], folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.suffix in (".ipynb", ".html")]
 
 
+@pytest.mark.in_turn
 def test_the_search_would_find_what_the_executed_solutions_say() -> None:
     found = [line for source in SOURCES for line in tells(source.with_suffix(".ipynb"))]
     reasons = {read_key(path).reason for path in KEYS if path.is_relative_to(ROOT / "labkit")}
@@ -63,6 +64,7 @@ def test_the_search_would_find_what_the_executed_solutions_say() -> None:
     assert len(reasons) == len(said) == 47 and any(line.startswith("Right.") for line in found)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "which",
     [
@@ -95,6 +97,7 @@ def test_the_slides_that_are_handed_out_hold_no_answer_and_no_verdict() -> None:
     assert not {path.name: told for path in (ROOT / "slides").glob("*.md") if (told := tells(path))}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "slug", [pytest.param(each, marks=[] if _source(each) in FIRST else [pytest.mark.long]) for each in FINDS]
 )

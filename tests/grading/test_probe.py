@@ -22,6 +22,7 @@ from labkit.grading.sandbox.view import shown_in_scratch
 Probe = Callable[..., Outcome]
 
 
+@pytest.mark.in_turn
 def test_the_grading_process_loads_no_torch() -> None:
     code = "import labkit.grading.grade, labkit.grading.workers.worker, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
@@ -31,6 +32,7 @@ def test_the_template_has_one_thread_when_it_forks(template: Template) -> None:
     assert template.num_threads == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("exercise_id", ["double", "shift", "total"])
 def test_right_answers_pass_every_hidden_case(exercise_id: str, probe: Probe, oracle: Oracle) -> None:
     for case in oracle.cases(exercise_id, 7):
@@ -78,6 +80,7 @@ def test_what_communication_refuses_is_no_plain_python_error(probe: Probe) -> No
     assert not speaks_for_itself(Failure(**failure)), "its hint comes from the table of mistakes"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", FAILURES)
 def test_each_way_to_fail_comes_back_in_words(name: str, probe: Probe) -> None:
     import re
@@ -89,6 +92,7 @@ def test_each_way_to_fail_comes_back_in_words(name: str, probe: Probe) -> None:
     assert re.search(words, failure["message"]), failure
 
 
+@pytest.mark.in_turn
 def test_an_endless_loop_that_ignores_signals_ends_at_its_time(probe: Probe, template: Template) -> None:
     source = """
 import signal
@@ -168,6 +172,7 @@ def test_a_rank_sees_neither_our_environment_nor_our_files(probe: Probe, monkeyp
     assert num_open == 6  # in, out, err, relay, result, and the listing itself
 
 
+@pytest.mark.in_turn
 def test_a_template_that_is_killed_is_noticed_where_there_is_no_sandbox(oracle: Oracle, tmp_path: Path) -> None:
     from labkit.grading.hidden_cases.probe import CaseRun
 

@@ -226,6 +226,7 @@ def test_a_line_for_the_shell_is_told_and_costs_nothing(tmp_path: Path, line: st
     assert rebuilt_from(notebook(RIGHT | {"double": text}), tmp_path).notes == ()
 
 
+@pytest.mark.in_turn
 def test_a_file_of_millions_of_statements_is_read_in_bounds_and_its_marked_cells_count() -> None:
     content = notebook(RIGHT)
     long = [code_cell(f"long-{number}", "a=1\n" * 5_000, []) for number in range(12)]

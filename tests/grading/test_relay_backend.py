@@ -108,6 +108,7 @@ def relay_results(outcome: Outcome) -> list[Any]:
     return [wire_format.decode(result)["y"] for result in outcome.results]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("case", "world_size"), [(0, 2), (1, 3), pytest.param(2, 5, marks=pytest.mark.long)])
 def test_random_programs_bring_the_same_numbers_as_gloo(case: int, world_size: int, probe: Probe) -> None:
     import torch
@@ -142,6 +143,7 @@ def program(rank):
 """
 
 
+@pytest.mark.in_turn
 def test_a_buffer_reused_while_isend_is_in_flight_is_wrong_every_time(probe: Probe) -> None:
     right = relay_results(probe("program", {"program": REUSED.format(between="pass")}, case=1))
     assert [float(t[0]) for t in right] == [2.0, 0.0, 1.0]

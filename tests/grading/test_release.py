@@ -23,6 +23,8 @@ from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.release import release
 from labkit.grading.handout.release_search import Secrets, search, secrets_of
 
+pytestmark = pytest.mark.in_turn
+
 ROOT = Path(__file__).parents[2]
 ANSWER = "    # BEGIN SOLUTION count_bytes\n"
 

@@ -169,6 +169,7 @@ def link(out: Path) -> Iterator[str]:
         yield link
 
 
+@pytest.mark.in_turn
 def test_strangers_and_nonsense_are_refused(link: str) -> None:
     own = urlsplit(link)
 
@@ -187,6 +188,7 @@ def test_strangers_and_nonsense_are_refused(link: str) -> None:
         assert call(f"{own.path}/give", body) == 400, body
 
 
+@pytest.mark.in_turn
 def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link: str) -> None:
     page = browser.new_page()
     page.goto(link)

@@ -153,6 +153,7 @@ def test_adjusting_works_without_an_attempt_and_nobody_is_an_error(book: Gradebo
             wrong()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "form",
     [
@@ -189,6 +190,7 @@ def test_a_file_that_is_no_roster_is_named(tmp_path: Path) -> None:
         read_roster(tmp_path / "x.csv")
 
 
+@pytest.mark.in_turn
 def test_from_roster_to_sheets_on_the_command_line(tmp_path: Path) -> None:
     ring = ExerciseResult(Exercise("ring", "Ring", ("f",), 12, 1, 1, 1), "passed")
     late = "lovelaceada_LATE_12345_67890_02_ring_all_reduce-1"

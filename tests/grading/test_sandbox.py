@@ -43,6 +43,7 @@ def run(tmp_path: Path, course: Course, *sources: str, limits: Limits | None = N
     return execute(nbformat.from_dict(content), work, limits, course.secrets)
 
 
+@pytest.mark.in_turn
 def test_a_notebook_sees_python_labkit_and_nothing_else(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_notebook_sees_python_labkit_and_nothing_else(
     assert uid != 0
 
 
+@pytest.mark.in_turn
 def test_ranks_rpc_and_virtual_ranks_run_in_a_notebook(course: Course, tmp_path: Path) -> None:
     found = run(
         tmp_path,
@@ -91,6 +93,7 @@ def test_ranks_rpc_and_virtual_ranks_run_in_a_notebook(course: Course, tmp_path:
     assert found.cells[3].text.strip() == str([[4.0, 4.0]] * 4)
 
 
+@pytest.mark.in_turn
 def test_a_loop_in_a_sandbox_is_interrupted_and_the_next_cell_runs(course: Course, tmp_path: Path) -> None:
     limits = Limits(cell_seconds=2.0, grace_seconds=60.0)
     found = run(tmp_path, course, "while True: pass", "print('next')", limits=limits)
@@ -115,6 +118,7 @@ def test_memory_is_that_of_the_whole_tree(course: Course, tmp_path: Path) -> Non
 Probe = Callable[..., Outcome]
 
 
+@pytest.mark.in_turn
 def test_a_rank_is_alone_and_sees_no_judge(probe: Probe) -> None:
     source = (
         "import os, importlib.util, sys\n"
@@ -236,6 +240,7 @@ def test_a_forked_kernel_is_held_exactly_as_one_that_was_started_anew(
         assert told["forked"][name] == told["new"][name] == told["forked again"][name], name
 
 
+@pytest.mark.in_turn
 def test_the_process_that_forks_kernels_reads_nothing_of_them(course: Course, tmp_path: Path) -> None:
     left = "import builtins, torch, sys\nbuiltins.left = torch.left = sys.left = 'for the next'"
     look = "import builtins, torch, sys\nprint([hasattr(each, 'left') for each in (builtins, torch, sys)])"
@@ -264,6 +269,7 @@ for name in ("hidden", "wrong"):
 """
 
 
+@pytest.mark.in_turn
 def test_a_kernel_sees_labkits_exercises_without_what_is_kept_back(course: Course, tmp_path: Path) -> None:
     content = notebook()
     content["cells"] = [code_cell("cell", KEPT_BACK, [])]
@@ -295,6 +301,7 @@ CUT = dict.fromkeys(("unshare", "ptrace", "keyctl", "bpf", "clone"), "EPERM") | 
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of the calls are those of x86-64")
 def test_calls_no_lesson_needs_are_cut_in_kernel_and_rank(course: Course, tmp_path: Path, probe: Probe) -> None:
     found = run(tmp_path, course, CALLS + "import json\nprint(json.dumps(answers))")
@@ -331,6 +338,7 @@ def test_a_namespace_whose_first_process_has_gone_is_made_again() -> None:
     assert (ran.stdout, ran.stderr) == ("2 7\n2 7\n", "")
 
 
+@pytest.mark.in_turn
 def test_what_ranks_can_read_of_labkit_imports_nothing_that_they_cannot() -> None:
     there = runtime()
     files = [path for each in there for path in ([each] if each.is_file() else sorted(each.rglob("*.py")))]

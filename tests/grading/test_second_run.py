@@ -25,6 +25,8 @@ from labkit.grading.turns import CASES, KERNELS, SECOND_RUN
 from labkit.grading.workers.local_class import LocalClass
 from labkit.lessons.manifest import Manifest, from_metadata
 
+pytestmark = pytest.mark.in_turn
+
 WRONG = {"double": "def double(x):\n    return x + 1\n"}
 ON_DOUBLE = RIGHT["shift"].replace("return out", "return double(out) / 2")
 MARKED = RIGHT["double"].replace("return", "# reference-answer-42\n    return")

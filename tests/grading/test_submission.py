@@ -169,6 +169,7 @@ BAD_FILES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_each_bad_file_has_its_own_sentence(name: str, tmp_path: Path) -> None:
     data, words = BAD_FILES[name]

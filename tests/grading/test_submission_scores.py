@@ -50,6 +50,7 @@ def test_the_post_is_told_that_all_reduce_does_not_divide(feedback: Feedback) ->
     assert "all_reduce adds and does not divide" in page and "as they do to the post" in page
 
 
+@pytest.mark.in_turn
 def test_a_sample_of_rings_gets_its_scores(feedback: Feedback) -> None:
     pages = feedback("02", "reuses_a_buffer_in_flight", "blocking_sends_everywhere", "truncated")
     assert "isend" in pages["reuses_a_buffer_in_flight"]

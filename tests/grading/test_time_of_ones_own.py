@@ -27,6 +27,7 @@ class _Clock:
         return self.now
 
 
+@pytest.mark.in_turn
 def test_waiting_for_the_retries_of_others_takes_no_points(
     course: Course, grader: Callable[[Setting], Grader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def _begins(folder: Path, of: str) -> Iterator[Callable[[], bool]]:
             child.kill()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("of", "beside"), [(KERNELS, [KERNELS]), (CASES, [CASES]), (SECOND_RUN, [])])
 def test_kernels_are_beside_kernels_cases_beside_cases_and_a_second_run_is_alone(
     of: str, beside: list[str], tmp_path: Path
@@ -78,6 +79,7 @@ def test_who_waits_is_not_overtaken_and_comes_when_the_last_of_the_others_has_en
     assert could_begin(tmp_path, CASES)
 
 
+@pytest.mark.in_turn
 def test_dask_workers_of_one_machine_share_the_turns_and_other_folders_are_refused(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

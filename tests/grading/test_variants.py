@@ -50,6 +50,7 @@ def drawing(course: Path, *slugs: str) -> Path:
     return course
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("slug", FINDS)
 def test_an_own_answer_earns_all_and_a_neighbours_nothing(slug: str, written: Path) -> None:
     course = find_course(FINDS[slug], ROOT)
@@ -71,6 +72,7 @@ def test_a_file_that_is_nobodys_is_not_judged_and_told(written: Path) -> None:
     assert judged.state == "failed" and judged.cases[0].message == NOT_YOURS
 
 
+@pytest.mark.in_turn
 def test_what_students_get_holds_runs_and_no_key_and_keys_are_read_by_one_alone(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

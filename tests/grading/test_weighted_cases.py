@@ -67,6 +67,7 @@ def weighted_course(folder: Path, weights: list[int]) -> Path:
     return course
 
 
+@pytest.mark.in_turn
 def test_a_submission_earns_part_of_its_points(tmp_path: Path) -> None:
     first_alone = RIGHT["shift"].replace("    out =", "    x = x if n == 3 else x + 1\n    out =")
     write_submission(tmp_path / "in" / "ada.ipynb", {"double": RIGHT["double"], "shift": first_alone})

@@ -156,6 +156,7 @@ def test_another_programs_database_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.in_turn
 def test_graders_who_begin_a_gradebook_together_all_record_into_it(tmp_path: Path) -> None:
     """Each waits until all are ready; without a lock one finds a table that another is just making."""
     program = f"""

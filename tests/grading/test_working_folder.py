@@ -64,6 +64,7 @@ def ran(theirs: Path) -> str:
     return told.read_text() if told.exists() else ""
 
 
+@pytest.mark.in_turn
 def test_the_namesakes_do_run_where_python_is_started_as_usual(theirs: Path) -> None:
     run([sys.executable, "-m", "labkit.grading.workers.worker", "0"], theirs)
     assert "labkit, a package" in ran(theirs)
@@ -74,6 +75,7 @@ def grading(course: Course, folder: Path, *paths: str) -> list[str]:
     return ["labkit", "grade", *paths, "--lesson", "90", *told, "--sandbox", SANDBOX]
 
 
+@pytest.mark.in_turn
 def test_grading_in_a_students_folder_runs_nothing_of_theirs(theirs: Path, course: Course, tmp_path: Path) -> None:
     done = run([str(LABKIT), *grading(course, tmp_path, "notebooks")[1:]], theirs)
     assert done.returncode == 0 and "1 submission graded" in done.stderr, done.stderr
@@ -103,6 +105,7 @@ def test_looking_for_copies_in_a_students_folder_runs_nothing_of_theirs(
     assert ran(theirs) == ""
 
 
+@pytest.mark.in_turn
 def test_jupyterlab_starts_in_a_students_folder_without_anything_of_theirs(theirs: Path) -> None:
     """Neither a module nor a configuration, which is a program too."""
     (theirs / ".jupyter").mkdir()

@@ -40,6 +40,7 @@ def _shutdown_on_one_rank() -> None:
         rpc.shutdown()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("program", "call"),
     [

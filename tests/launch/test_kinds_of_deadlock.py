@@ -134,6 +134,7 @@ def _is_told(kind: Kind, error: LabkitError) -> None:
     assert {code for line, code in told if " waits in " in line} <= kind.codes()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in OFTEN else pytest.mark.long) for x in KINDS])
 def test_each_kind_of_deadlock_is_told_here_in_the_words_of_all_worlds(name: str) -> None:
     error = _told(KINDS[name].function(), labkit.local(3, device="cpu"))
@@ -142,6 +143,7 @@ def test_each_kind_of_deadlock_is_told_here_in_the_words_of_all_worlds(name: str
     assert "Every rank that has not finished waits, and none has moved for " in str(error), "the time limit told it"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_of_deadlock_is_told_of_virtual_ranks_in_the_words_of_all_worlds(name: str) -> None:
     _is_told(KINDS[name], _told(KINDS[name].function(), labkit.virtual(3)))
@@ -155,6 +157,7 @@ def test_what_only_ranks_of_this_host_wait_for_is_told_with_the_ranks_and_what_e
         assert words in str(error)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", [each for each, own in OWN.items() if own.virtual])
 def test_what_virtual_ranks_refuse_or_wait_for_in_its_place_is_told(name: str) -> None:
     error = _told(lambda: OWN[name].work(dist.get_rank()), labkit.virtual(3))

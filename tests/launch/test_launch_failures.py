@@ -160,6 +160,7 @@ def _one_asks_the_store() -> None:
         dist.distributed_c10d._get_default_store().wait(["nothing"])
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("work", "says"),
     [
@@ -211,6 +212,7 @@ def test_a_slow_sender_is_no_deadlock() -> None:
     assert labkit.run(work, on=labkit.local(2), stall=0.3).results == [1.0, 0.0]
 
 
+@pytest.mark.in_turn
 @forks
 def test_the_time_limit_finds_a_rank_that_spins_and_one_that_is_blocked_in_native_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -368,6 +370,7 @@ def test_a_cause_and_its_context_stay_in_the_traceback() -> None:
         labkit.run(work, on=labkit.local(1))
 
 
+@pytest.mark.in_turn
 @forks
 def test_when_the_preloaded_process_dies_the_run_says_so_and_the_next_one_works(tmp_path: Path) -> None:
     def work() -> None:
@@ -384,6 +387,7 @@ def test_when_the_preloaded_process_dies_the_run_says_so_and_the_next_one_works(
     assert labkit.run(dist.get_rank, on=labkit.local(2)).results == [0, 1]
 
 
+@pytest.mark.in_turn
 def test_receives_nobody_waits_for_hide_no_deadlock() -> None:
     """Gloo's thread spins at messages that came and found no buffer, and unwaited receives look as if on their way."""
 
@@ -401,6 +405,7 @@ def test_receives_nobody_waits_for_hide_no_deadlock() -> None:
     assert caught.value.rank is None
 
 
+@pytest.mark.in_turn
 def test_the_thread_that_moves_messages_is_no_work_of_the_learners() -> None:
     def work() -> tuple[float, float]:
         begun = cpu_seconds(os.getpid())

@@ -20,6 +20,7 @@ def cell(notebook: Notebook, code: str) -> str:
     return reply.text
 
 
+@pytest.mark.in_turn
 def test_functions_closures_and_classes_of_cells_run_on_ranks(notebook: Notebook) -> None:
     """Cells define, a later cell runs; arguments and results travel by value, tensors and instances included."""
     cells = [
@@ -137,6 +138,7 @@ def load():
 """
 
 
+@pytest.mark.in_turn
 @forks
 def test_interrupting_the_cell_leaves_no_process_and_a_usable_kernel(notebook: Notebook) -> None:
     cell(notebook, LOADER)
@@ -187,6 +189,7 @@ def test_the_zygote_has_one_thread_and_never_loads_cuda(notebook: Notebook) -> N
     assert not [m.path for m in zygote.memory_maps() if "libcuda.so" in m.path]
 
 
+@pytest.mark.in_turn
 @forks
 def test_the_zygote_starts_when_worlds_is_imported_in_a_kernel() -> None:
     kernel = Notebook.__new__(Notebook)
@@ -205,6 +208,7 @@ def test_the_zygote_starts_when_worlds_is_imported_in_a_kernel() -> None:
         kernel.stop()
 
 
+@pytest.mark.in_turn
 def test_two_runs_at_the_same_time_do_not_meet(notebook: Notebook) -> None:
     shown = cell(
         notebook,

@@ -32,6 +32,7 @@ def test_every_run_has_fresh_processes_that_import_nothing_heavy() -> None:
     assert all(not imported for _, imported in first + second)
 
 
+@pytest.mark.in_turn
 def test_sixteen_ranks_run_on_two_cores() -> None:
     def work() -> float:
         tensor = torch.ones(1000)
@@ -43,6 +44,7 @@ def test_sixteen_ranks_run_on_two_cores() -> None:
     assert run.timeline is not None and run.timeline.num_ranks == 16
 
 
+@pytest.mark.in_turn
 def test_ranks_are_seeded_apart_and_the_seed_can_be_chosen() -> None:
     def draw() -> tuple[float, float, float]:
         return torch.rand(1).item(), float(np.random.rand()), random.random()
@@ -179,6 +181,7 @@ def test_without_echo_nothing_is_shown_and_all_is_kept(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.in_turn
 def test_descriptors_are_given_back() -> None:
     labkit.run(lambda: None, on=labkit.local(2))
 

@@ -24,6 +24,7 @@ from labkit.launch import spawn, supervisor
 SPAWNED = {"start_method": "spawn"}
 
 
+@pytest.mark.in_turn
 def test_spawned_ranks_return_values_output_and_a_timeline(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +86,7 @@ def test_spawned_ranks_name_exception_exit_and_signal() -> None:
     assert "ctypes.string_at(0)" in caught.value.reports[1]
 
 
+@pytest.mark.in_turn
 def test_what_a_spawned_rank_printed_last_is_kept_however_late_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes when the ranks were ended and the run has looked once for what they left."""
     ended, looked = threading.Event(), threading.Event()

@@ -89,6 +89,7 @@ def test_inside_torchrun_rank_0_gets_the_run_and_the_others_their_own_result(tmp
     assert {"all_reduce", "span"} <= set(found[1][3])
 
 
+@pytest.mark.in_turn
 def test_a_plain_script_under_torchrun_writes_the_timeline_of_all_ranks(tmp_path: Path) -> None:
     script, record = tmp_path / "train.py", tmp_path / "run.npz"
     script.write_text(PLAIN)

@@ -10,6 +10,8 @@ from labkit.lessons.budget import Budget, budget
 from labkit.lessons.build import build, check
 from labkit.lessons.source import Lesson, parse
 
+pytestmark = pytest.mark.in_turn
+
 PATH = "solutions/03_words.py"
 
 

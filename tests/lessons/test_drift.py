@@ -36,6 +36,7 @@ def cell(notebook: Any, identity: str) -> Any:
     return next(each for each in notebook["cells"] if each["id"] == identity)
 
 
+@pytest.mark.in_turn
 def test_an_edited_source_shows_in_every_file_until_it_is_built(course: Path) -> None:
     edit(course / "solutions" / f"{NAME}.py", "total = 0.0", "total = float(0)")
     drifted = check(course)
@@ -205,6 +206,7 @@ def test_an_exercise_without_a_check_is_named(course: Path) -> None:
     assert f"solutions/{NAME}.py: exercise mean_over_ranks has no check cell" in "\n".join(map(str, check(course)))
 
 
+@pytest.mark.in_turn
 def test_the_command_prints_each_drift_and_exits_one(course: Path) -> None:
     command = [sys.executable, "-c", "from labkit.cli import main; main()", "build", "--check", "--course", str(course)]
     clean = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)

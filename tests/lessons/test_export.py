@@ -19,6 +19,8 @@ from labkit.errors import LessonError
 from labkit.lessons.export import export
 from labkit.lessons.script import script
 
+pytestmark = pytest.mark.in_turn
+
 NAME = "03_mean_over_ranks"
 COURSE = Path(__file__).parents[2]
 

@@ -65,6 +65,7 @@ def guesses(path: Path) -> Iterator[Guess]:
                 yield Guess(about["prediction"], about["result"], between, beside)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("path", LESSONS, ids=[path.stem for path in LESSONS])
 def test_nothing_tells_the_number_between_the_question_and_the_guess(path: Path) -> None:
     found = list(guesses(path))

@@ -19,6 +19,8 @@ from labkit.lessons.presentation import lesson_slides
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load
 
+pytestmark = pytest.mark.in_turn
+
 SOURCE = Path(__file__).parent / "fixtures" / "05_kinds.py"
 NOTEBOOK = "notebooks/05_kinds.ipynb"
 

@@ -113,6 +113,7 @@ def test_a_plan_takes_as_long_as_its_run_on_the_virtual_cluster(name: str, nodes
     assert plan_ns([ring_plan(rank, 8) for rank in range(8)], world.cluster, 8 * 10**6) == run.timeline.makespan_ns
 
 
+@pytest.mark.in_turn
 def test_the_pars_of_the_design_are_what_ring_and_two_levels_take() -> None:
     pars = runpy.run_path(str(ROOMS / "sums_over_ranks" / "hidden_two_levels.py"))["pars"]
     for case in find("unequal_links").visible:

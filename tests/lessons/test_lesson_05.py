@@ -115,6 +115,7 @@ def _train(wrapper: Any, steps: int) -> list[torch.Tensor]:
     return [tensor.clone() for tensor in model.state_dict().values()]
 
 
+@pytest.mark.in_turn
 def test_mini_ddp_trains_the_torture_model_as_torchs_ddp_does(answers: types.SimpleNamespace) -> None:
     torchs = partial(nn.parallel.DistributedDataParallel, find_unused_parameters=True)
     world = labkit.local(3, device="cpu")

@@ -86,6 +86,7 @@ def test_the_slide_of_server_or_ring_says_what_the_function_returns(lesson: Less
         assert milliseconds == round(1e3 * answers["server_seconds"](1e8, 8, int(row.split()[0]), *numbers))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("bound", [0, 1, 3])
 def test_under_a_bound_no_worker_runs_further_ahead(answers: dict[str, Any], bound: int) -> None:
     pace = Pace(slow=((2, 4.0),), stalls=0.2)

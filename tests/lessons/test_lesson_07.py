@@ -120,6 +120,7 @@ def test_the_recommender_trains_as_one_process_does(answers: dict[str, Any]) -> 
     torch.testing.assert_close(together, torch.tensor(train_alone(range(2, 4), 4)), rtol=0, atol=1e-4)
 
 
+@pytest.mark.in_turn
 def test_only_a_hasty_replica_loses_what_it_acknowledged(answers: dict[str, Any]) -> None:
     ones = [[row] * 12 for row in torch.eye(2)]
     lost = {}
@@ -135,6 +136,7 @@ def test_only_a_hasty_replica_loses_what_it_acknowledged(answers: dict[str, Any]
     assert lost["Hasty"] > 0
 
 
+@pytest.mark.in_turn
 def test_a_killed_process_loses_nothing_that_was_acknowledged(answers: dict[str, Any]) -> None:
     world, ones = labkit.local(4, device="cpu"), [[row] * 30 for row in torch.eye(2)]
     run = labkit.run(

@@ -108,6 +108,7 @@ def _large_step(names: dict[str, Any], orders: list[list[Any]]) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_the_bubble_is_the_predicted_one_and_memory_that_of_the_schedule(answers: dict[str, Any]) -> None:
     schedules = _orders(answers, 4, 8), answers["fill_stages"](4, 8, 4)
     runs = [labkit.run(partial(_large_step, answers), each, on=labkit.virtual(4)).timeline for each in schedules]
@@ -138,6 +139,7 @@ def _gradients(names: dict[str, Any], sizes: list[int]) -> bool:
     return all(torch.allclose(one.grad, other.grad, rtol=1e-12, atol=1e-15) for one, other in pairs)
 
 
+@pytest.mark.in_turn
 def test_gradients_are_those_of_the_whole_batch_on_eight_virtual_stages(answers: dict[str, Any]) -> None:
     run = labkit.run(partial(_gradients, answers), [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], on=labkit.virtual(8))
     assert run.results == [True] * 8

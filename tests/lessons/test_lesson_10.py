@@ -69,6 +69,7 @@ def test_the_core_takes_no_more_than_an_hour_and_a_quarter(lesson: Lesson) -> No
     assert budget(lesson).promise <= 75
 
 
+@pytest.mark.in_turn
 def test_the_recorded_run_is_what_the_ranks_wrote_down() -> None:
     made = runpy.run_path(str(SOURCE.parent / "hidden" / "gradient_compression" / "diverging_run" / "record.py"))
     log = labkit.recorded("diverging_run").tables["norms"]
@@ -215,6 +216,7 @@ def test_a_steps_time_is_what_the_cell_printed() -> None:
     assert f"(random 1 %) takes {rows['random 1 %'][1]} ms" in text
 
 
+@pytest.mark.in_turn
 def test_deep_compression_sends_nearly_twice_the_bytes_of_top_1(answers: dict[str, Any]) -> None:
     gradient, sent = torch.randn(226_560), []
     compressors = answers["DeepCompression"](num_ranks=4, warmup=5), answers["ErrorFeedback"](answers["TopK"](0.01))

@@ -68,6 +68,7 @@ def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:
     assert not list(budget(lesson).excesses())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("num_ranks", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_training_on_virtual_ranks_has_the_losses_of_one_process(
     answers: dict[str, Any], alone: list[float], num_ranks: int
@@ -77,6 +78,7 @@ def test_training_on_virtual_ranks_has_the_losses_of_one_process(
         assert losses == pytest.approx(alone, rel=1e-5)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("sequence", [pytest.param(False, marks=pytest.mark.long), True])
 def test_training_has_the_losses_of_torchs_own_plan(alone: list[float], sequence: bool) -> None:
     found = labkit.run(train_torchs, STEPS, sequence, on=labkit.virtual(2), echo=False)
@@ -95,6 +97,7 @@ def test_training_on_local_ranks_has_the_losses_of_torchs_own_plan_there(
         assert losses == pytest.approx(alone, rel=1e-5)
 
 
+@pytest.mark.in_turn
 def test_every_gradient_is_that_of_one_process(answers: dict[str, Any]) -> None:
     def gradients() -> list[list[torch.Tensor]]:
         model = answers["ParallelGPT"](GPT().double())

@@ -160,6 +160,7 @@ def sent(timeline: labkit.Timeline) -> float:
     return sum(FACTOR[each.kind] * each.bytes for each in calls) / (4 * NUM_PARAMS) / 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("kind", "units"), [("DDP", 2.0), ("ZeRO-1 behind DDP", 3.0), ("ZeRO-2", 2.0)])
 def test_the_bytes_sent_are_those_of_the_formulas(timelines: dict[str, Any], kind: str, units: float) -> None:
     assert sent(timelines[kind]) == pytest.approx(units, rel=0.001)
@@ -250,6 +251,7 @@ def trained(stage: int, names: dict[str, Any], size: int) -> dict[str, torch.Ten
     return {name: each.detach().clone() for name, each in model.named_parameters()}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("stage", "ranks"), [(3, 2), *(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 3), (2, 4), (3, 5)))]
 )

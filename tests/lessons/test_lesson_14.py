@@ -83,6 +83,7 @@ def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:
     assert not list(budget(lesson).excesses())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -96,6 +97,7 @@ def test_on_a_mesh_the_losses_are_those_of_one_process(answers: dict[str, Any], 
     assert together(answers, 4, labkit.virtual(ranks), sizes) == pytest.approx(alone(4), abs=2e-4)
 
 
+@pytest.mark.in_turn
 def test_without_the_clip_the_third_loss_is_another(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
     def no_clip(weights: list[Weight], *more: object) -> None:
         assert {each.tensor for each in weights} == {"cut", "whole"}, "the lesson says that none is tokens"
@@ -197,6 +199,7 @@ def test_with_eight_on_each_axis_partial_sums_cost_most_and_messages_least() -> 
         assert found.tensor > found.gradients > found.exchange
 
 
+@pytest.mark.in_turn
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
     room = SOURCE.parent / "hidden" / "hybrid_parallelism" / "wrong_order"
     made = runpy.run_path(str(room / "record.py"))
@@ -221,6 +224,7 @@ def test_the_two_orders_with_tensor_last_are_fast_and_those_with_data_last_slowe
     assert 2 * max(fast) < min(middle) <= max(middle) < min(slow)
 
 
+@pytest.mark.in_turn
 def test_some_best_plans_have_layers_unlike_and_the_36_b_jobs_computes_nothing_again() -> None:
     seven, thirty = (
         fastest_dealt(job, fastest(job, adapted)) for name, job in JOBS.items() if name.startswith(("7 B", "36 B"))

@@ -92,6 +92,7 @@ def test_a_recorded_run_is_what_the_virtual_cluster_does(plan: Plan) -> None:
     assert step_of(plan).seconds == pytest.approx(runs_of()["0.8 B on 16 H100s"].seconds[plan], abs=1e-6)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("runs", [NARROW, pytest.param(HIDDEN_NARROW, marks=pytest.mark.long)])
 def test_where_messages_count_most_one_microbatch_pays_them(runs: Runs) -> None:
     for plan, took in runs.seconds.items():

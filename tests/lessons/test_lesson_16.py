@@ -93,6 +93,7 @@ def test_young_and_daly_lose_less_than_the_naive_plan_and_more_than_copies() -> 
     assert lost(llama, Recovery(33, background=True, when_short="shrink")) < 10  # what Meta reports
 
 
+@pytest.mark.in_turn
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
     room = SOURCE.parent / "hidden" / "when_machines_fail" / "lost_time"
     made = runpy.run_path(str(room / "record.py"))
@@ -116,6 +117,7 @@ def answers() -> dict[str, Any]:
     return namespace(number="16")
 
 
+@pytest.mark.in_turn
 def test_a_training_from_the_answers_survives_crashes(answers: dict[str, Any]) -> None:
     report = labkit.crash_points(answers["train"], on=labkit.virtual(2, cuda=False), kinds=("file",), limit=4)
     assert len(report.points) == 4 and not report.failing, report

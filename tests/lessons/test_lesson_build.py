@@ -14,6 +14,8 @@ from labkit.lessons.course import find_course
 from labkit.lessons.executed import execute
 from labkit.lessons.source import Lesson, load, parse
 
+pytestmark = pytest.mark.in_turn
+
 NAME = "03_mean_over_ranks"
 MADE = (f"notebooks/{NAME}.ipynb", f"slides/{NAME}.md", f"solutions/{NAME}.ipynb")
 

@@ -191,6 +191,7 @@ WRONG = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_mistake_is_named_by_file_and_line_with_a_cure(mistake: str) -> None:
     cells, message = WRONG[mistake]
@@ -217,6 +218,7 @@ def test_a_text_without_a_file_needs_no_number() -> None:
     assert parse("# %% [markdown]\n# # Title\n" + "\n" + exercise_cell()).exercises[0].id == "halve"
 
 
+@pytest.mark.in_turn
 def test_a_learner_writes_every_guess_where_none_stands() -> None:
     sources = {
         'labkit.predict("step_ms", 0.5, unit="ms")': 'labkit.predict("step_ms", None, unit="ms")',

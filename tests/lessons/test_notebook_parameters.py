@@ -33,6 +33,7 @@ def test_a_notebook_without_parameters_takes_none(source_text: str) -> None:
         refuse_undeclared(unexecuted(parse(text, PATH)), {"shift": 2})
 
 
+@pytest.mark.in_turn
 def test_a_declared_parameter_changes_the_run(source_text: str, tmp_path: Path) -> None:
     notebook = execute(parse(source_text, PATH), tmp_path, parameters={"num_values": 2, "shift": 40})
     assert any("40.5" in str(cell.get("outputs")) for cell in notebook["cells"])

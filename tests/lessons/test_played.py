@@ -21,6 +21,7 @@ def made(request: pytest.FixtureRequest) -> tuple[Path, str]:
     return request.param, played_page(request.param)
 
 
+@pytest.mark.in_turn
 def test_a_page_is_small_and_loads_nothing(made: tuple[Path, str]) -> None:
     page = made[1]
     assert len(page.encode()) < MOST_BYTES

@@ -105,6 +105,7 @@ def test_a_picture_is_titled_by_what_it_shows_and_the_last_comparison_has_a_slid
     assert re.search(r'"timeline-\d+"\), .*, true\);', deck_html(ring[1], "Ring"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("source", sorted(SOLUTIONS.glob("[0-9][0-9]_*.py")), ids=lambda path: path.stem)
 def test_hardly_a_slide_leaves_its_speaker_without_a_word(source: Path) -> None:
     lesson = load(source)
@@ -179,6 +180,7 @@ labkit.reveal("slow_steps", 3)
 """
 
 
+@pytest.mark.in_turn
 def test_a_figure_behind_a_guess_is_a_question_first_and_comes_with_what_was_found() -> None:
     lesson = parse(ASKING, "solutions/04_small.py")
     predictions._written.clear()

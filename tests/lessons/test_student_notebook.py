@@ -100,6 +100,7 @@ def test_the_notebook_is_valid_has_no_outputs_and_a_fixed_kernel(source_text: st
     )
 
 
+@pytest.mark.in_turn
 def test_bytes_are_the_same_in_two_processes(source_text: str) -> None:
     program = (
         "import sys; from labkit.lessons.source import parse; from labkit.lessons.student import student_text; "
@@ -138,6 +139,7 @@ def test_a_damaged_manifest_is_refused(source_text: str, tmp_path: Path, break_i
         manifest.read(path)
 
 
+@pytest.mark.in_turn
 def test_lessons_load_no_torch_in_their_own_process(course: Path) -> None:
     program = (
         "import sys; from pathlib import Path; import labkit.lessons.build as b, labkit.lessons.export; "

@@ -206,6 +206,7 @@ def waiting_cells(of: Lesson, unsolved: set[str], lent: bool = False) -> dict[st
     return found
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("number", "exercise"), EXERCISES[:: len(EXERCISES) // 8])
 def test_only_what_needs_an_exercise_waits_for_it(number: str, exercise: str) -> None:
     only_dependent_cells_wait(number, exercise)
@@ -226,6 +227,7 @@ def only_dependent_cells_wait(number: str, exercise: str) -> None:
     assert waiting_cells(of, {exercise}, lent=True) == {}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("number", LESSONS)
 def test_a_notebook_as_handed_out_waits_for_no_cell_that_another_needs(number: str) -> None:
     of = lesson(number)
@@ -255,6 +257,7 @@ def with_loans(notebook: Any) -> Any:
     return notebook
 
 
+@pytest.mark.in_turn
 def test_a_notebook_as_handed_out_runs_to_its_end(tmp_path: Path) -> None:
     found = outputs(student_notebook(load(FIXTURE)), tmp_path)
     assert not [each for each in found if each.output_type == "error"]

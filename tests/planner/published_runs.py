@@ -144,8 +144,8 @@ _MPT = {
 
 
 @cache
-def foundry() -> tuple[tuple[str, int, float], ...]:
-    """Return (GPU, sequence, error of step time) of llm-foundry's runs in bfloat16, whose processes FSDP shards."""
+def foundry_runs() -> tuple[Run, ...]:
+    """Return llm-foundry's runs in bfloat16, whose processes FSDP shards; of their memory nothing is published."""
     found = []
     with (_HERE / "llm_foundry.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -165,9 +165,18 @@ def foundry() -> tuple[tuple[str, int, float], ...]:
             again = "full" if row["Activation Checkpointing"] == "True" else "none"
             zero = 3 if row["Sharding Strategy"] == "FULL_SHARD" else 2
             split = Layout(size, 1, 1, int(row["MicroBatchSize"]), int(row["GradAccum"]), zero, again)
-            plan = planned(Job(model, size, split.batch, machines), split)
-            took = split.batch * sequence / float(row["Throughput (T/s)"])
-            found.append((row["GPU"], sequence, plan.seconds / took - 1))
+            plan, rate = planned(Job(model, size, split.batch, machines), split), float(row["Throughput (T/s)"])
+            found.append(Run(row["Model"], size // 8, plan, split.batch * sequence / rate, rate, None))
+    return tuple(found)
+
+
+@cache
+def foundry() -> tuple[tuple[str, int, float], ...]:
+    """Return (GPU, sequence, error of step time) of llm-foundry's runs in bfloat16."""
+    found = []
+    for run in foundry_runs():
+        device = run.plan.job.machines.device
+        found.append((f"{device.name}_{device.memory_bytes // 10**9}gb", run.plan.job.model.sequence, run.error))
     return tuple(found)
 
 

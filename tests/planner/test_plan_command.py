@@ -20,6 +20,7 @@ def said(*words: str, code: int = 0) -> str:
     return result.output
 
 
+@pytest.mark.in_turn
 def test_plans_are_told_with_time_memory_and_reasons(tmp_path: Path) -> None:
     words = (
         "--model",
@@ -53,6 +54,7 @@ def test_plans_are_told_with_time_memory_and_reasons(tmp_path: Path) -> None:
     assert plans[0]["memory_bytes"]["total"] < 80e9
 
 
+@pytest.mark.in_turn
 def test_a_table_keeps_its_columns_and_gets_four(tmp_path: Path) -> None:
     said("--table", str(PUBLISHED), "--out", str(tmp_path / "predicted.csv"))
     with (tmp_path / "predicted.csv").open(newline="", encoding="utf-8") as file:
@@ -77,6 +79,7 @@ def test_a_table_of_another_model_names_its_sizes(tmp_path: Path) -> None:
     assert float(row["predicted_tokens_per_s"]) > 0
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
@@ -143,6 +146,7 @@ def test_a_row_that_cannot_be_predicted_says_why_and_the_others_are(tmp_path: Pa
         assert bool(row["predicted_tokens_per_s"]) == bool(row["fits"]) == (not problem)
 
 
+@pytest.mark.in_turn
 def test_a_table_of_which_nothing_can_be_predicted_is_refused(tmp_path: Path) -> None:
     table, head = tmp_path / "runs.csv", "model,microbatch,grad_acc,dp,pp,tp,zero\n"
     for text, answer in (

@@ -28,6 +28,7 @@ def tiny(layout: Layout) -> Plan:
     return planned(Job(TINY, layout.world_size, layout.batch, H100S), layout)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("number", [7, pytest.param(18, marks=pytest.mark.long)])
 def test_a_drawn_plan_is_within_ten_percent_of_its_step(number: int) -> None:
     found = verify(drawn()[number])
@@ -50,11 +51,13 @@ def test_each_part_of_a_step_is_told_where_it_is_off() -> None:
     assert "too short" in told[0]
 
 
+@pytest.mark.in_turn
 def test_a_step_of_many_microbatches_is_as_long_as_two_with_few_say() -> None:
     plan = tiny(Layout(1, 2, 1, 1, 14))
     assert simulate(plan).seconds == pytest.approx(simulate_whole(plan).seconds, rel=1e-3)
 
 
+@pytest.mark.in_turn
 def test_a_step_of_many_layers_is_as_long_and_holds_as_much_as_two_with_few_say() -> None:
     plan = planned(Job(replace(TINY, layers=9), 2, 2, H100S), Layout(2, 1, 1, 1, 1, 3))
     folded, whole = simulate(plan), simulate_whole(plan)
@@ -77,6 +80,7 @@ def test_the_command_runs_a_step_of_the_best_plans() -> None:
     assert "Fastest there, planned and simulated: plan 1." in result.output
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.distributed.optim, when it is imported
 @pytest.mark.parametrize("zero", one_in(3, [0, 1, 2, 3]))
 def test_the_device_mesh_of_a_plan_runs(zero: int) -> None:

@@ -14,6 +14,7 @@ from tests.widgets import bucket_programs
 from tests.widgets.in_page import Evaluate
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_torchs_ddp_makes_these_buckets_step_by_step(graph: str) -> None:
     """A model registered backwards: one bucket at first, rebuilt from then on; found ones never."""
@@ -52,6 +53,7 @@ def test_the_search_lies_between_forward_and_backward_and_costs_its_time() -> No
     assert searched.numbers["exposed_s"] - plain.numbers["exposed_s"] == pytest.approx(more - 1e-3)
 
 
+@pytest.mark.in_turn
 def test_javascript_makes_the_same_plans_and_times(evaluate: Evaluate) -> None:
     draw = random.Random(2)
     for graph in GRAPHS:

@@ -66,6 +66,7 @@ def played(job: Job, plan: MeshPlan) -> float:
     return timeline.makespan_ns / 1e9
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -135,6 +136,7 @@ def test_what_a_stage_holds_is_counted_in_bytes() -> None:
     )
 
 
+@pytest.mark.in_turn
 def test_memory_forbids_the_fastest_plan_of_two_jobs_and_stages_that_are_alike_do_not_reach_the_reference() -> None:
     bound = 0
     for job in JOBS.values():

@@ -47,6 +47,7 @@ def play(plan: list[str]) -> None:
         gather(CHAIN[-1].outputs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("plan", PLANS, ids="-".join)
 def test_the_model_takes_as_long_as_virtual_ranks(plan: list[str]) -> None:
     link = Link("plain", MACHINE.bytes_per_second, round(MACHINE.latency_s * 1e9), "a test's", "a test's")

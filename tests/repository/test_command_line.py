@@ -125,6 +125,7 @@ def test_what_cannot_work_is_refused_at_once_and_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} == {"here", "text"}
 
 
+@pytest.mark.in_turn
 def test_no_color_leaves_no_colour_even_where_it_is_forced() -> None:
     forced = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     plain, coloured = (
@@ -185,6 +186,7 @@ def test_a_student_release_says_that_it_cannot_grade(monkeypatch: pytest.MonkeyP
     assert "part of the full repository, not of a student release" in ended.stderr
 
 
+@pytest.mark.in_turn
 def test_doctor_looks_at_this_machine_and_says_that_labs_can_run() -> None:
     shown = _labkit("doctor")
     assert shown.returncode == 0, shown.stdout + shown.stderr

@@ -15,7 +15,6 @@ STILL_LONG = {
     "grading/grade.py grade": 98,
     "simulator/port_calls.py _collective": 101,
     "virtual_world.py virtual": 99,
-    "widgets/bucket_explorer.py bucket_explorer": 142,
 }
 STILL_WIDE = {
     "commands/auditing.py audit": 14,

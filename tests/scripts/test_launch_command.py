@@ -35,6 +35,7 @@ def test_a_local_run_says_what_it_knows() -> None:
     assert code == 0 and "median of 3 steps" in shown and "peak memory" not in shown
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -21,6 +21,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("world", "said"),
     [

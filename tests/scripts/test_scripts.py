@@ -130,6 +130,7 @@ def sums(port: int, another: int) -> list[float]:
     return found
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_program_that_names_a_port_of_its_own_meets_there_with_init_false(world: str) -> None:
     ports = lasting_port(), lasting_port()

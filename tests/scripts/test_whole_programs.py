@@ -35,6 +35,7 @@ def _hold_equal(local: list[dict[str, Any]], virtual: list[dict[str, Any]], rel:
             assert there[name] == (value if name in ("place", "rank", "main") else pytest.approx(value, rel=rel)), name
 
 
+@pytest.mark.in_turn
 def test_a_trainer_with_a_snapshot_learns_the_same_and_goes_on_from_it(tmp_path: Path) -> None:
     found = {}
     for world in ("local", "virtual"):
@@ -48,6 +49,7 @@ def test_a_trainer_with_a_snapshot_learns_the_same_and_goes_on_from_it(tmp_path:
         _hold_equal(local, virtual)
 
 
+@pytest.mark.in_turn
 def test_a_gpt_of_two_files_with_accumulation_and_clipping_learns_the_same(tmp_path: Path) -> None:
     local, virtual, run = _on_both("gpt/train.py", f"--out_dir={tmp_path}", size=2)
     _hold_equal(local, virtual)
@@ -56,6 +58,7 @@ def test_a_gpt_of_two_files_with_accumulation_and_clipping_learns_the_same(tmp_p
     assert (run.timeline.spans(rank=0).kind == "all_reduce").sum() <= 6
 
 
+@pytest.mark.in_turn
 def test_a_gpt_on_virtual_devices_in_half_precision_compiled_with_workers_runs_and_says_what_it_is_without(
     tmp_path: Path,
 ) -> None:
@@ -67,6 +70,7 @@ def test_a_gpt_on_virtual_devices_in_half_precision_compiled_with_workers_runs_a
     assert len(again["losses"]) == 1
 
 
+@pytest.mark.in_turn
 def test_tensor_pipeline_and_data_parallelism_by_hand_learn_the_same() -> None:
     local, virtual, _ = _on_both("three_axes/train.py", "--dp", 1, "--steps", 2, size=4)
     _hold_equal(local, virtual)

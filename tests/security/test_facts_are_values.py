@@ -130,6 +130,7 @@ def _overlapped(needed: bool) -> Case:
     return exchanging([case])[0] if needed else case
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("exercise_id", "number", "cheat", "made"),
     [

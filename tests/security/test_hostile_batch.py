@@ -13,7 +13,10 @@ from labkit.grading.sandbox import bubblewrap
 from security.attacks import Places, attacks
 from security.batch import HONEST, LIMITS, PATIENT, Batch, run_batch
 
-pytestmark = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
+pytestmark = [
+    pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}"),
+    pytest.mark.in_turn,
+]
 
 PARTS = 8
 """All attacks, in parts of a few minutes: ``-m long -k part3of8``; ``-k broken`` for the broken files."""

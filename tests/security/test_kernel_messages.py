@@ -73,6 +73,7 @@ def _most_bytes(reader: NotebookReader, stop: threading.Event, most: list[int]) 
             continue
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "enames" else pytest.mark.long) for name in FORGED]
 )

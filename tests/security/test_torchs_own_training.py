@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from labkit.checks.rooms import exercises
 from labkit.grading.hidden_cases import rank_exercise
 from tests.checks.lesson_cells import NUMBERS, slug_of
@@ -14,6 +16,7 @@ from tests.security.disguises import DISGUISES
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.in_turn
 def test_no_disguise_of_torchs_own_training_comes_as_far_as_a_message() -> None:
     run = [sys.executable, "-m", "tests.security.disguises"]
     ended = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
@@ -25,6 +28,7 @@ def test_no_disguise_of_torchs_own_training_comes_as_far_as_a_message() -> None:
     assert [name for name, words in said.items() if not any(each in words for each in known)] == []
 
 
+@pytest.mark.in_turn
 def test_only_a_driver_that_trains_with_torchs_own_lets_it_run() -> None:
     for number in NUMBERS:
         for exercise in exercises(slug_of(number)).values():

@@ -223,6 +223,7 @@ def _backends() -> None:
     dist.new_group([0, 1], backend="gloo" if dist.get_rank() else "nccl")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("program", [_pairs, _order, _subgroups, _enumerated, _mesh, _backends])
 def test_groups_that_ranks_make_otherwise_are_refused_with_both_lines(program: Callable[[], None]) -> None:
     with pytest.raises(RankFailed) as failed:
@@ -291,6 +292,7 @@ def test_a_group_of_nccl_is_split_where_a_device_is_bound_and_everybody_splits_a
 # ---- DDP's mixed precision
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"static_graph": True}])
 def test_gradients_of_ddp_in_mixed_precision_are_the_mean_from_the_first_step_on(options: dict[str, Any]) -> None:
     def program() -> list[Any]:

@@ -151,6 +151,7 @@ def test_an_average_and_a_sum_of_scaled_values() -> None:
     assert _results(scaled) == [6.0] * 3
 
 
+@pytest.mark.in_turn
 def test_a_slow_link_and_jitter_show_in_a_run() -> None:
     def step() -> None:
         dist.all_reduce(torch.ones(1_000_000))
@@ -166,6 +167,7 @@ def test_a_slow_link_and_jitter_show_in_a_run() -> None:
     assert makespan(link="pcie4") > 3 * plain
 
 
+@pytest.mark.in_turn
 def test_a_world_with_more_ranks_than_processes_could_be_had_runs() -> None:
     def everybody() -> float:
         value = torch.ones(1)

@@ -10,6 +10,8 @@ import pytest
 
 import labkit
 
+pytestmark = pytest.mark.in_turn
+
 PROGRAM = """
 import gc, hashlib, sys
 seed = int(sys.argv[1])

@@ -22,11 +22,13 @@ def _compare(fn: object, args: tuple[object, ...], world_size: int) -> None:
             assert same(a, b), f"rank {rank}, program {number}: gloo {a}, virtual {b}"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_each_kind_of_call_gives_what_gloo_gives(world_size: int) -> None:
     _compare(run_each_step, (world_size,), world_size)
 
 
+@pytest.mark.in_turn
 def test_random_programs_give_what_gloo_gives() -> None:
     _compare(run_programs, (list(range(20)), 8), 4)
 

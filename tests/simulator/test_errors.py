@@ -206,6 +206,7 @@ def test_a_loop_that_never_ends_is_ended_when_the_time_is_up() -> None:
         _run(spin, 2, timeout=0.5)
 
 
+@pytest.mark.in_turn
 def test_polling_for_what_never_comes_is_ended_when_the_time_is_up() -> None:
     def poll() -> None:
         work = dist.irecv(torch.ones(1), (dist.get_rank() + 1) % 2)

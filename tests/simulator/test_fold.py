@@ -54,6 +54,7 @@ def _of(timeline: Any, rank: int) -> list[tuple[Any, ...]]:
     return list(zip(*(column[timeline.rank == rank].tolist() for column in columns), strict=True))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("program", "fold"), [pytest.param(sharded, 1, marks=pytest.mark.long), (both, 2)])
 def test_a_folded_run_has_the_timeline_of_a_run_of_all(program: Any, fold: int) -> None:
     every, folded = (_run(program, one) for one in (None, fold))

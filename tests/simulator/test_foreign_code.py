@@ -194,6 +194,7 @@ def _every() -> list[Any]:
     return found
 
 
+@pytest.mark.in_turn
 def test_rarer_parts_of_torch_give_what_they_give_in_processes() -> None:
     virtual = _virtual(_every)
     local = labkit.run(_every, on=labkit.local(2, device="cpu"), echo=False).results
@@ -225,6 +226,7 @@ def test_a_collective_that_cannot_be_computed_fails_on_all_its_ranks() -> None:
     assert "all_reduce BAND of 2 x float32" in first[1] and "cannot be computed, on any rank" in first[1]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("call", [lambda sparse: dist.broadcast(sparse, 0), lambda sparse: dist.send(sparse, 1)])
 def test_a_sparse_tensor_is_refused_where_there_is_no_such_collective(call: Any) -> None:
     def send() -> None:
@@ -243,6 +245,7 @@ def test_torchs_profiler_is_refused_and_the_timeline_named() -> None:
         _virtual(profile)
 
 
+@pytest.mark.in_turn
 def test_a_rank_that_waits_for_real_is_named_within_seconds_and_others_go_on_after(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +287,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.in_turn
 def test_a_rank_that_waits_inside_cpp_ends_the_run_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text(_STUCK)
     ran = subprocess.run([sys.executable, "stuck.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
@@ -291,6 +295,7 @@ def test_a_rank_that_waits_inside_cpp_ends_the_run_and_is_named(tmp_path: Path) 
     assert "stuck.py, line " in ran.stdout and "waits inside a library's C++" in ran.stdout
 
 
+@pytest.mark.in_turn
 def test_a_key_that_nobody_sets_is_a_deadlock_known_at_once() -> None:
     with pytest.raises(RunTimeout, match=r"store\.get\('never'\), which nobody has set"):
         _virtual(lambda: dist.HashStore().get("never"))

@@ -186,6 +186,7 @@ PROGRAMS = (
 )  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: str(one.__name__))
 def test_results_spans_and_memory_are_those_of_torchs_own_linear(
     program: Callable[[], object], monkeypatch: pytest.MonkeyPatch

@@ -18,10 +18,12 @@ def test_bubbles_of_torchs_schedules_follow_their_closed_forms() -> None:
     _hold(list(literature.bubbles()))
 
 
+@pytest.mark.in_turn
 def test_ring_and_tree_take_their_closed_forms() -> None:
     _hold(list(literature.latencies()))
 
 
+@pytest.mark.in_turn
 def test_large_all_reduces_reach_the_bus_bandwidth_that_nccl_tests_report() -> None:
     _hold(list(literature.bandwidths()))
 
@@ -30,6 +32,7 @@ def _off_on_average(rows: list[literature.Row]) -> float:
     return sum(abs(row.off) for row in rows) / len(rows)
 
 
+@pytest.mark.in_turn
 def test_megatrons_throughput_is_within_a_fifth_of_what_was_published_and_a_tenth_on_average() -> None:
     rows = list(literature.throughputs(only=(1.7, 7.5, 39.1)))
     _hold(rows)

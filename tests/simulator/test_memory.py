@@ -166,6 +166,7 @@ def pipeline(schedule: str, microbatches: int) -> None:
         sending.pop().wait()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("stages", "microbatches"), [(4, 8), (3, 2)])
 def test_gpipe_holds_every_microbatch_and_1f1b_as_many_as_stages_follow(stages: int, microbatches: int) -> None:
     gpipe, one = (_run(pipeline, schedule, microbatches, ranks=stages) for schedule in ("gpipe", "1f1b"))
@@ -218,6 +219,7 @@ def redundant(zero: bool) -> None:
         stepper.step()
 
 
+@pytest.mark.in_turn
 def test_the_zero_redundancy_optimizer_holds_a_share_of_the_state() -> None:
     plain, zero = (_run(redundant, kind, ranks=4) for kind in (False, True))
     assert _peak(plain, "optimizer state") == 2 * 8 * WEIGHT + 4 * 8
@@ -267,6 +269,7 @@ def one_step(name: str) -> None:
     stepper.step()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", PEERS)
 def test_peaks_are_those_of_torchs_own_tracker(name: str) -> None:
     from torch.distributed._tools.mem_tracker import MemTracker
@@ -310,6 +313,7 @@ def cycles() -> None:
         node.itself, node.tensor = node, torch.ones(100)
 
 
+@pytest.mark.in_turn
 def test_tensors_in_reference_cycles_are_freed_at_the_same_points_of_every_run() -> None:
     curves = []
     for number in range(3):

@@ -111,6 +111,7 @@ def _sharded(reshard: bool) -> list[float]:
     return _steps(model)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("reshard", [True, False])
 def test_fully_shard_gathers_ahead_and_scatters_behind(reshard: bool) -> None:
     """
@@ -180,6 +181,7 @@ def test_gpipe_sends_behind_the_next_microbatch_and_receives_after_the_one_befor
     assert products[1][0] == pytest.approx(products[0][1], abs=30)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", [ScheduleGPipe, Schedule1F1B])
 def test_a_pipeline_has_the_gradients_it_has_without_streams(kind: type[Any]) -> None:
     run, serial = _run(_pipeline, kind), _run(_pipeline, kind, stream=False)

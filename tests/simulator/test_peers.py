@@ -144,6 +144,7 @@ def _compare(fn: Callable[..., list[torch.Tensor]], *args: object) -> labkit.Run
     return virtual
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", ["plain", "hook", "no_sync"])
 def test_distributed_data_parallel(kind: str) -> None:
     _compare(ddp, kind)
@@ -169,6 +170,7 @@ def test_sharded_layers_and_optimizers(fn: Callable[[], list[torch.Tensor]]) -> 
     _compare(fn)
 
 
+@pytest.mark.in_turn
 def test_fully_shard() -> None:
     _compare(sharded)
 
@@ -190,6 +192,7 @@ def _big_steps(bucket_cap_mb: int) -> None:
         wrapped(torch.ones(256, 512)).sum().backward()
 
 
+@pytest.mark.in_turn
 def test_ddp_hides_its_communication_behind_backward_and_one_bucket_at_the_end_cannot() -> None:
     world = labkit.virtual(4, gpu="l4", link="nvlink4")
     small, one = (labkit.run(_big_steps, cap, on=world, echo=False).timeline for cap in (1, 1000))

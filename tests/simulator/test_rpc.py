@@ -45,6 +45,7 @@ def every_program() -> list[Any]:
     return [program() for program in PROGRAMS.values()]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_gives_what_it_gives_between_processes(name: str) -> None:
     real = labkit.run(PROGRAMS[name], on=labkit.local(3, device="cpu"), init=False, echo=False).results
@@ -398,6 +399,7 @@ def test_meta_tensors_go_by_their_size() -> None:
     assert next(span for span in run.timeline.rows() if span.kind == "rpc_sync").bytes > 1 << 30
 
 
+@pytest.mark.in_turn
 def test_a_real_run_shows_calls_and_executions_too() -> None:
     timeline = labkit.run(PROGRAMS["remote_objects"], on=labkit.local(3, device="cpu"), init=False, echo=False).timeline
     spans = list(timeline.rows())

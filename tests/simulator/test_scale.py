@@ -28,6 +28,7 @@ def _step(shape: Shape, **world: Any) -> labkit.Run:
     return labkit.run(train_step, shape, on=labkit.virtual(num_ranks, join_operators=True, **world), echo=False)
 
 
+@pytest.mark.in_turn
 def test_a_pipeline_of_meta_tensors_has_the_bubble_of_the_closed_form() -> None:
     few, many = (_step(replace(SMALL, num_microbatches=number)).results[0] for number in (8, 16))
     microbatch = (many - few) / 8  # each further one costs the slowest stage's time
@@ -36,6 +37,7 @@ def test_a_pipeline_of_meta_tensors_has_the_bubble_of_the_closed_form() -> None:
     assert 0.75 * 3 * microbatch < rest < 1.1 * 3 * microbatch
 
 
+@pytest.mark.in_turn
 def test_a_step_takes_at_least_what_its_arithmetic_takes_and_not_twice_that() -> None:
     device = labkit.virtual(1).cluster.device
     shape = replace(SMALL, num_microbatches=16)
@@ -45,6 +47,7 @@ def test_a_step_takes_at_least_what_its_arithmetic_takes_and_not_twice_that() ->
     assert with_bubble < _step(shape).results[0] < 2 * with_bubble
 
 
+@pytest.mark.in_turn
 def test_three_ways_of_splitting_compute_the_same_model() -> None:
     whole = Shape(2, 64, 4, 2, 128, 96, 16, 1, 1, 1, 2)
     losses = [labkit.run(_losses, shape, on=labkit.virtual(n), echo=False).results for shape, n in (
@@ -84,6 +87,7 @@ def _losses(shape: Shape) -> list[float]:
     return found
 
 
+@pytest.mark.in_turn
 def test_joined_operators_change_no_time_and_no_byte() -> None:
     shape = Shape(2, 256, 4, 2, 512, 512, 128, 2, 1, 2, 4)
     each = labkit.run(train_step, shape, on=labkit.virtual(4), echo=False)
@@ -222,6 +226,7 @@ def test_a_rank_draws_its_own_numbers_however_ranks_take_turns() -> None:
         assert numbers == [first, second, second, kept]
 
 
+@pytest.mark.in_turn
 def test_512_ranks_communicate_and_leave_no_thread() -> None:
     def ring_step() -> float:
         rank, size = dist.get_rank(), dist.get_world_size()
@@ -241,6 +246,7 @@ def test_512_ranks_communicate_and_leave_no_thread() -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.in_turn
 def test_a_deadlock_of_512_ranks_is_told_in_a_few_lines() -> None:
     def circle() -> None:
         rank, size = dist.get_rank(), dist.get_world_size()

@@ -111,6 +111,7 @@ def _record(timeline: Any) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "program",
     [

@@ -76,6 +76,7 @@ def _ns(timeline: Timeline, name: str) -> list[int]:
     return [span.end_ns - span.start_ns for span in timeline.rows() if span.name == name]
 
 
+@pytest.mark.in_turn
 def test_a_library_that_is_not_installed_computes_what_it_should_in_the_stated_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_library_that_is_not_installed_computes_what_it_should_in_the_stated_t
     assert "flash_attn" not in sys.modules
 
 
+@pytest.mark.in_turn
 def test_with_shapes_only_it_takes_as_long(tmp_path: Path) -> None:
     with_values, _ = _launched(tmp_path)
     shapes, _ = _launched(tmp_path, shapes=True)

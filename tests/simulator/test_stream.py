@@ -96,6 +96,7 @@ def _events() -> tuple[float, bool, bool, int, int]:
     return start.elapsed_time(end), before, end.query(), asked, time.perf_counter_ns()
 
 
+@pytest.mark.in_turn
 def test_events_tell_the_devices_time_and_synchronize_waits_for_it() -> None:
     took_ms, before, after, asked, synchronized = _run(_events, cuda=True).results[0]
     assert took_ms == pytest.approx(9 * 2 * 1024**3 / (67e12 * DEVICE.compute_share) * 1e3, rel=0.05)

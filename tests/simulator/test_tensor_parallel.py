@@ -29,6 +29,7 @@ def _gradients(sequence: bool) -> dict[str, Any]:
     return {key: each.full_tensor() if isinstance(each, DTensor) else each for key, each in found.items()}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("num_ranks", "sequence"), [(2, False), (4, True), (4, False)])
 def test_torchs_plan_has_the_gradients_of_one_process(num_ranks: int, sequence: bool) -> None:
     whole = GPT().double()
@@ -44,6 +45,7 @@ def test_torchs_plan_has_the_gradients_of_one_process(num_ranks: int, sequence: 
         torch.testing.assert_close(found["norm"], named["norm.weight"].grad, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.in_turn
 def test_what_loss_parallel_puts_into_torchs_tables_is_gone_after_the_run() -> None:
     before = dict(DTensor._op_dispatcher._custom_op_handlers)
     labkit.run(_gradients, False, on=labkit.virtual(2), echo=False)

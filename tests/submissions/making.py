@@ -1,10 +1,12 @@
 """Write the submissions that grading is tested with: ``python -m tests.submissions.making 02 --into build/made``.
 
-Each file in answers_NN/ is a submission: a docstring that says what it is, then cells headed ``# %% ring_sum``. A first
-line ``# base: solution`` fills the other exercises with the lesson's own answers, ``# base: student`` leaves them as
-they are handed out. answers_NN/lost.toml says which exercises' points each loses, and names the files that cannot be
-read. The notebooks hold the lesson's given, exercise, predict and check cells as the student notebook has them, so they
-follow when the lesson changes; none is committed. Tests ask the fixture ``submissions`` for a lesson's folder.
+Each file in answers_NN/ is a submission: a docstring that says what it is, then cells headed ``# %% ring_sum``. A
+first line ``# base: solution`` fills the other exercises with the lesson's own answers, ``# base: student`` leaves
+them as they are handed out, and then they earn nothing. A second line ``# loses: ring_sum, run_plan`` names the filled
+ones that earn nothing: what stands on a mistake made elsewhere keeps its points, because it passes with the reference
+answer there (the second run). Lesson 02 also has files that are no notebooks. The notebooks hold the lesson's given,
+exercise, predict and check cells as the student notebook has them, so they follow when the lesson changes; none is
+committed. Tests ask the fixture ``submissions`` for a lesson's folder.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import argparse
 import json
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from labkit.lessons.source import load
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LESSONS = tuple(sorted(path.name.removeprefix("answers_") for path in HERE.glob("answers_*")))
+UNREADABLE = {"02": ("truncated", "not_a_notebook", "empty_file")}
 KEPT = ("given", *TASKS, "predict", "check", "parameters")
 
 
@@ -125,19 +127,18 @@ def lost(number: str) -> dict[str, frozenset[str] | None]:
     """Return the exercises whose points each submission loses, None for a file that cannot be read.
 
     Raises:
-        AssertionError: If lost.toml names an exercise that the lesson does not have.
+        AssertionError: If a submission's second line names an exercise that it does not fill.
     """
-    exercises = frozenset(exercise.id for exercise in load(lesson_source(number)).exercises)
-    table = tomllib.loads((HERE / f"answers_{number}" / "lost.toml").read_text(encoding="utf-8"))
+    lesson = load(lesson_source(number))
     result: dict[str, frozenset[str] | None] = {}
-    for name, said in table.items():
-        if isinstance(said, str):
-            assert said in ("everything", "unreadable"), f"answers_{number}/lost.toml: {name} = {said!r}"
-            result[name] = exercises if said == "everything" else None
-        else:
-            assert exercises.issuperset(said), f"answers_{number}/lost.toml: {name} names what is no exercise"
-            result[name] = frozenset(said)
-    return result
+    for path in sorted((HERE / f"answers_{number}").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        filled = answers(text, lesson).keys()
+        said = re.match(r"# base: \w+\n# loses: (.+)\n", text)
+        named = frozenset(said[1].split(", ")) if said else frozenset()
+        assert named <= filled, f"{path.name}: loses {', '.join(sorted(named - filled))}, which it does not fill"
+        result[path.stem] = named | {exercise.id for exercise in lesson.exercises if exercise.id not in filled}
+    return result | dict.fromkeys(UNREADABLE.get(number, ()))
 
 
 def graded_points(lesson: Lesson) -> dict[str, int]:

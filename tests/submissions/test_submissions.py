@@ -27,6 +27,7 @@ def test_every_lesson_has_submissions() -> None:
     assert {path.name[:2] for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py")} == set(LESSONS)
 
 
+@pytest.mark.in_turn
 def test_every_submission_has_a_score_and_every_score_a_submission(number: str, folder: Path) -> None:
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     assert set(scores) == set(lost(number)) == {path.stem for path in folder.glob("*.ipynb")}
@@ -34,6 +35,7 @@ def test_every_submission_has_a_score_and_every_score_a_submission(number: str, 
     assert {path.stem for path in (HERE / f"answers_{number}").glob("*.py")} == readable
 
 
+@pytest.mark.in_turn
 def test_scores_add_up_to_the_points_of_the_lesson(number: str, folder: Path) -> None:
     scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
     points = graded_points(load(lesson_source(number)))
@@ -42,6 +44,7 @@ def test_scores_add_up_to_the_points_of_the_lesson(number: str, folder: Path) ->
         assert entry["score"] == sum(entry["exercises"].values())
 
 
+@pytest.mark.in_turn
 def test_what_can_be_read_is_a_valid_notebook(number: str, folder: Path) -> None:
     for name, exercises in lost(number).items():
         if exercises is not None:

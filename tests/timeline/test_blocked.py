@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -153,6 +154,7 @@ def late_sender(named: bool) -> None:
             dist.recv(tensor, src=1)
 
 
+@pytest.mark.in_turn
 def test_real_calls_are_blocked_until_the_one_they_meet_is_made(tmp_path: Path) -> None:
     timeline = labkit.run(late_sender, True, on=labkit.local(2)).timeline
     (receive,) = np.flatnonzero(timeline.kind == "recv").tolist()

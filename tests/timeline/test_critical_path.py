@@ -93,6 +93,7 @@ def _program(num_ranks: int) -> st.SearchStrategy[list[Operation]]:
     return st.lists(operation, min_size=1, max_size=14).map(lambda some: begun + some + ended)
 
 
+@pytest.mark.in_turn
 @given(st.integers(2, 4).flatmap(lambda n: st.tuples(st.just(n), _program(n))))
 def test_what_lies_on_the_path_made_longer_makes_the_run_longer(drawn: tuple[int, list[Operation]]) -> None:
     num_ranks, operations = drawn

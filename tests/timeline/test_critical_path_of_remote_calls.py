@@ -121,6 +121,7 @@ def test_calls_that_take_no_time_do_not_go_round_in_circles(num_ranks: int) -> N
     assert critical_path(_timeline(*calls, *served)) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("seed", range(50))
 def test_pieces_add_up_and_time_goes_backwards_whatever_was_recorded(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ from recorded_ranks import record_of, run_ranks
 from labkit.timeline import COMMUNICATION, HOST, REGION
 
 
+@pytest.mark.in_turn
 def test_every_collective_is_recorded_once_in_order_with_the_size_nccl_tests_prints(tmp_path: Path) -> None:
     order = run_ranks(programs.every_collective, 2, tmp_path)[0]
     timeline = record_of(tmp_path, 2)
@@ -93,6 +94,7 @@ def test_a_buffer_written_before_wait_is_noted_and_one_written_after_is_not(tmp_
     assert problem.text.endswith(") before wait() returned.")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("numel", [0, 1, 1000, 100_003])
 def test_writing_beside_the_buffer_in_flight_is_right_and_into_it_is_wrong(tmp_path: Path, numel: int) -> None:
     run_ranks(programs.chunks_of_one_storage, 2, tmp_path, numel, False)

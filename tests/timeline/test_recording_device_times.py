@@ -105,6 +105,7 @@ def test_a_call_that_the_device_has_not_reached_is_no_wait(recorder: Recorder, t
     assert read_log(tmp_path / "log").waiting is None
 
 
+@pytest.mark.in_turn
 def test_a_temporary_lives_until_the_device_is_done_with_it_and_no_longer(recorder: Recorder) -> None:
     tensor = torch.ones(10)
     alive = weakref.ref(tensor)

@@ -17,6 +17,8 @@ from labkit.timeline import Timeline
 from labkit.torch_port.operations import OPERATIONS
 from labkit.torch_port.wrapped_group import OWN, PlainGroup, wrapping_class
 
+pytestmark = pytest.mark.in_turn
+
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]], Timeline]:

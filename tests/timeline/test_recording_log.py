@@ -26,6 +26,7 @@ def _until_waiting(path: Path) -> RankLog:
     raise TimeoutError("the rank never waited")
 
 
+@pytest.mark.in_turn
 def test_a_rank_blocked_in_cpp_says_what_it_waits_for_and_a_killed_one_keeps_its_record(tmp_path: Path) -> None:
     started = start_ranks(programs.blocked_and_killed, 2, tmp_path, tmp_path)
     try:

@@ -171,6 +171,7 @@ def test_remote_calls_give_the_same_recorded_or_not(plain: list[Any], tmp_path: 
     assert run_ranks(remote_calls, 2, tmp_path) == plain
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("unrecorded", [0, 1])
 def test_a_rank_that_is_not_recorded_calls_and_serves_as_ever(
     plain: list[Any], tmp_path: Path, unrecorded: int
@@ -178,6 +179,7 @@ def test_a_rank_that_is_not_recorded_calls_and_serves_as_ever(
     assert run_ranks(remote_calls, 2, tmp_path, unrecorded) == plain
 
 
+@pytest.mark.in_turn
 def test_a_call_and_its_serving_share_a_flow_at_either_end(tmp_path: Path) -> None:
     run_ranks(remote_calls, 2, tmp_path)
     timeline = record_of(tmp_path, 2)

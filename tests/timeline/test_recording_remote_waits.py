@@ -229,6 +229,7 @@ def stuck(rank: int, num_ranks: int) -> None:
         Future().wait()  # type: ignore[var-annotated]
 
 
+@pytest.mark.in_turn
 def test_who_waits_for_whose_answer_is_said_while_they_wait(tmp_path: Path) -> None:
     wanted = [
         "rank 0 waits in rpc_async held() on rank 1",

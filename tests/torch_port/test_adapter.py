@@ -78,6 +78,7 @@ ARGUMENTS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("method", "name"), [(each.method, name) for each in OPERATIONS for name in each.methods])
 def test_under_each_of_its_names_an_entry_point_becomes_the_same_operation(method: str, name: str) -> None:
     operation, arguments = ARGUMENTS[method]
@@ -86,6 +87,7 @@ def test_under_each_of_its_names_an_entry_point_becomes_the_same_operation(metho
     assert [each[0] for each in noted] == [operation]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda each: each.method)
 def test_a_collective_is_told_by_its_kind(collective: Any) -> None:
     group, noted = group_of_two()

@@ -51,6 +51,7 @@ NEEDED = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", NEEDED)
 def test_torch_still_has(name: str) -> None:
     try:

@@ -41,6 +41,7 @@ def test_every_parameter_is_in_one_bucket_and_none_goes_over_the_cap_with_compan
         assert all(len(bucket) == 1 or sum(sizes[index] for index in bucket) <= cap for bucket in plan)
 
 
+@pytest.mark.in_turn
 def test_javascript_sends_the_same_buckets_at_the_same_times(evaluate: Evaluate) -> None:
     draw = random.Random(1)
     cases: list[Any] = []

@@ -40,6 +40,7 @@ def test_what_sends_more_in_fewer_steps_pays_above_a_speed() -> None:
     assert gathered.step_s(0, 64, 10e-6, low / 2) > PLAIN.step_s(0, 64, 10e-6, low / 2)
 
 
+@pytest.mark.in_turn
 def test_javascript_finds_the_same_times_and_borders(evaluate: Evaluate) -> None:
     methods = compression_explorer().data["methods"]
     for ranks in (2, 8, 64):

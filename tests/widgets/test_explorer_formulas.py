@@ -94,6 +94,7 @@ def test_a_schedules_makespan_is_the_longest_way_and_its_bubble_what_is_left_in_
         assert peaks == pytest.approx(held)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("p", [1, 2, 4, 8])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_schedules_take_what_their_papers_say(p: int, groups: int) -> None:

@@ -26,11 +26,13 @@ FIGURES: dict[str, Callable[[], Explorer]] = {
 DRAWN = "((view) => view.draw(Object.fromEntries(view.sliders.map((s) => [s.key, s.value])), 2, 700))"
 
 
+@pytest.mark.in_turn
 def test_what_the_explorers_functions_claim_holds(modules: Modules) -> None:
     found = modules.run("explorer_claims.js")
     assert not found["failed"] and found["passed"] > 20
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("folder", FIGURES)
 def test_what_is_sent_draws_and_says_what_the_source_does(evaluate: Evaluate, folder: str) -> None:
     figure = FIGURES[folder]()

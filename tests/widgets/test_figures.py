@@ -110,6 +110,7 @@ def test_what_cannot_be_drawn_is_said_with_what_can(name: str, sizes: dict[str, 
         labkit.figure(name, **sizes)
 
 
+@pytest.mark.in_turn
 def test_the_page_draws_every_frame(evaluate: Evaluate) -> None:
     data = json.loads(json.dumps(labkit.figure("ring").data))
     expression = "storyboard(data).draw({}, 2, 680)"

@@ -24,6 +24,7 @@ def _said(known: Known, seeds: Sequence[int]) -> list[str]:
     return [finding(timeline_of(known, seed)) for seed in seeds]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", WRONG)
 def test_the_sentence_over_a_run_of_known_kind_is_right(kind: str) -> None:
     """Of each program, on the fewest ranks; noise may excuse one in ten, and here is one."""

@@ -51,6 +51,7 @@ def test_a_guess_reads_how_far_off_it_is(guess: float, result: float, words: str
     assert words in [text.get_text() for text in draw(guess, result, "s").texts]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("guess", "result"), [(0, 0), (-3, -2), (1e30, 1e-30), (1e-30, 0), (-1e30, 1e30)])
 def test_any_two_numbers_give_a_small_picture(guess: float, result: float) -> None:
     png = to_png(guess, result, "")

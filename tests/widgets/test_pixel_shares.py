@@ -24,6 +24,7 @@ def _owner(rows: list[tuple[int, int, int]], tick: int) -> int | None:
     return rows[max(active)[2]][2] if active else None
 
 
+@pytest.mark.in_turn
 @given(spans, st.integers(1, 12))
 def test_every_column_holds_the_ticks_of_each_category(rows: list[tuple[int, int, int]], num_columns: int) -> None:
     ticks_per_column = 5

@@ -183,6 +183,7 @@ def test_tags_tell_chunk_and_contributions_of_any_sum() -> None:
     assert [read_tag(value, 8) for value in (0.0, 0.5, -16.0, float("nan"), float("inf"))] == [None] * 5
 
 
+@pytest.mark.in_turn
 def test_a_real_ring_is_seen_to_send_what_its_plan_says() -> None:
     figure = ring_player(ring_programs.ring_sum, on=labkit.virtual(4))
     assert (figure.numbers["steps"], figure.numbers["complete"], figure.numbers["faults"]) == (6, 16, 0)
@@ -192,6 +193,7 @@ def test_a_real_ring_is_seen_to_send_what_its_plan_says() -> None:
     assert figure.to_html() == ring_player(ring_programs.ring_sum, on=labkit.virtual(4)).to_html()
 
 
+@pytest.mark.in_turn
 def test_a_real_ring_on_processes_is_seen_too() -> None:
     figure = ring_player(ring_programs.ring_sum, on=labkit.local(2))
     assert figure.numbers["complete_chunks"] == [[[1], [0]], [[0, 1], [0, 1]]]
@@ -210,6 +212,7 @@ def test_what_is_no_ring_is_refused_in_words() -> None:
         ring_player(ring_programs.ring_sum, on=labkit.virtual(9))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("figure", [ring_player(), ring_player(ring_plan), ring_player(num_ranks=8)], ids=str)
 def test_a_figure_is_small_and_the_same_every_time(figure: Any) -> None:
     bundle, _ = figure._repr_mimebundle_()

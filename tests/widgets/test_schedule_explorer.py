@@ -63,6 +63,7 @@ def test_two_chunks_divide_the_bubble_as_the_closed_form_says(stages: int, count
     assert closed_form(schedule) == pytest.approx(schedule.bubble())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 16])
 def test_every_form_can_be_carried_out_for_any_numbers(stages: int, count: int) -> None:
@@ -299,6 +300,7 @@ def test_numbers_out_of_range_are_refused() -> None:
         schedule_explorer(num_stages=17)
 
 
+@pytest.mark.in_turn
 def test_a_figure_is_small_and_the_same_every_time() -> None:
     bundle, size = schedule_explorer(gpipe, zero_bubble)._repr_mimebundle_()
     assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 100_000

@@ -57,6 +57,7 @@ def _near(found: Any, wanted: Any) -> bool:
     return bool(found == pytest.approx(wanted)) if isinstance(wanted, float) else bool(found == wanted)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("rule", JAVASCRIPT)
 def test_javascript_holds_the_rule(evaluate: Evaluate, rule: str) -> None:
     folder, function = JAVASCRIPT[rule]

@@ -167,6 +167,7 @@ def test_of_a_bounded_server_a_gradient_misses_at_most_2s_plus_1_pushes_of_each_
         assert max(update.staleness for update in made) <= (workers - 1) * (2 * bound + 1)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("law", ["equal", "±25 %", "exponential"])
 def test_under_bounded_delay_no_gradient_begins_while_an_older_one_than_the_delay_is_out(law: str) -> None:
     """Li et al. 2014; so none is staler than d + min(d, N - 1), whoever the straggler is and however slow."""
@@ -200,6 +201,7 @@ def test_norms_of_compressed_gradients_come_with_their_updates(evaluate: Evaluat
     assert drawn.count('data-norm="') == 2 and "norms of each gradient" in drawn
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("drop", [0, 1, 2, 4])
 def test_what_is_staler_than_the_server_takes_is_dropped_and_makes_no_version(drop: int) -> None:
     made = simulate(4, "async", 4.0, 0.1, 3, drop=drop)
@@ -282,6 +284,7 @@ def test_bounds_of_the_simulation_are_checked() -> None:
         staleness_view(drop=3, law="equal")
 
 
+@pytest.mark.in_turn
 def test_a_figure_is_small_and_the_same_every_time() -> None:
     bundle, size = staleness_view()._repr_mimebundle_()
     assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 82_000

@@ -74,6 +74,7 @@ def test_rows_are_ranks_by_lane_and_lanes_nobody_uses_take_no_room() -> None:
     assert picture_rows(timeline) == [(rank, lane) for rank in range(3) for lane in (COMPUTE, HOST)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("num_ranks", [1, 8, 64, 256])
 def test_a_picture_of_any_size_is_at_most_60_kilobytes(num_ranks: int) -> None:
     random = np.random.default_rng(0)

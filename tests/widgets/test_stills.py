@@ -60,6 +60,7 @@ def test_bars_of_a_still_stand_out_on_both_grounds_and_from_each_other() -> None
         assert contrast(ink_on(colour), colour) >= 4.5, name
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", VIEWS)
 def test_words_of_a_view_are_read_where_they_stand_and_fills_stand_out_or_have_an_edge(name: str) -> None:
     rects: list[Rect] = []
@@ -81,6 +82,7 @@ def test_words_of_a_view_are_read_where_they_stand_and_fills_stand_out_or_have_a
             assert contrast(ink, under[-1]) >= 4.0 if under else _least(ink) >= 4.0, mark
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", one_in(4, VIEWS))
 def test_a_view_has_no_slab_and_says_the_same_on_both_grounds(name: str) -> None:
     png = _view(name).to_png()
@@ -99,6 +101,7 @@ def _timeline(num_spans: int) -> Timeline:
     return Timeline(np.arange(num_spans) % 3, lanes, start, start + 250, kind, kind)
 
 
+@pytest.mark.in_turn
 def test_a_timeline_and_two_beside_each_other_have_no_slab() -> None:
     few = _timeline(20)
     for png in (to_png(few), to_png(few, event=3, note="here"), labkit.compare(few, few).to_png(), to_png(Timeline())):

@@ -161,6 +161,7 @@ GROW = """((read) => {
 })((packed) => decode({ ...packed, columns: fromBase64(packed.columns) }))"""
 
 
+@pytest.mark.in_turn
 def test_a_run_grown_piece_by_piece_is_the_run_read_at_once(evaluate: Evaluate) -> None:
     asked = []
     for seed in range(SEEDS):

@@ -18,6 +18,7 @@ from tests.timeline.small_timelines import exchange
 from tests.widgets.in_page import Evaluate, Modules
 
 
+@pytest.mark.in_turn
 def test_what_the_timelines_functions_claim_holds(modules: Modules) -> None:
     found = modules.run("timeline_claims.js")
     assert not found["failed"] and found["passed"] > 15
@@ -71,6 +72,7 @@ def test_it_reads_the_critical_path(evaluate: Evaluate) -> None:
     assert ends[-1] == 2_000_000 and ranks[-1] in (0, 1) and text == packed["text"]
 
 
+@pytest.mark.in_turn
 def test_its_shares_and_numbers_are_those_of_the_static_picture(evaluate: Evaluate) -> None:
     timelines = [random_timeline(seed, nested=seed % 2 == 1) for seed in range(6)]
     asked = [_asked(timeline) for timeline in timelines]

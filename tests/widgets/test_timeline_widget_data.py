@@ -240,6 +240,7 @@ timeline
 """
 
 
+@pytest.mark.in_turn
 def test_an_executed_notebook_holds_pictures_and_the_same_bytes_every_time(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SHOWN, id="shown")])
     notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -17,14 +17,16 @@ def ring_bytes(num_bytes: float, world_size: int) -> float:
     return math.fsum(num_bytes / world_size for _half in range(2) for _step in range(1, world_size))
 
 
-def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth: float) -> float:
+def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:  # noqa: N803
     """Return how long a ring takes."""
-    return math.fsum(latency_s + num_bytes / world_size / bandwidth for _half in range(2) for _ in range(1, world_size))
+    return math.fsum(
+        latency_s + num_bytes / world_size / bandwidth_Bps for _half in range(2) for _ in range(1, world_size)
+    )
 
 
-def tree_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth: float) -> float:
+def tree_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:  # noqa: N803
     """Return how long a tree takes."""
-    return math.fsum(latency_s + num_bytes / bandwidth for _way in range(2) for _ in range(doublings(world_size)))
+    return math.fsum(latency_s + num_bytes / bandwidth_Bps for _way in range(2) for _ in range(doublings(world_size)))
 
 
 def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:

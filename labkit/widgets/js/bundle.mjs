@@ -31,6 +31,7 @@ async function bundle(name) {
     absWorkingDir: folder,
     bundle: true,
     minify: true,
+    lineLimit: 120,
     format: "iife",
     globalName: name === `${SHARED}.js` ? SHARED : "labkit",
     charset: "utf8",

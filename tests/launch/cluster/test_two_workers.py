@@ -35,6 +35,7 @@ def reduced(scale: float) -> tuple[float, dict[str, str]]:
     return tensor[0].item(), {name: os.environ[name] for name in names}
 
 
+@pytest.mark.in_turn
 def test_two_workers_reduce_together_and_the_timeline_has_all_ranks(loopback: Any, capfd: Any) -> None:
     world = labkit.cluster(loopback, ranks_per_host=2)
     run = labkit.run(reduced, 2.0, on=world)

@@ -1,4 +1,5 @@
 # base: student
+# loses: average, never_heard, who_am_i, damaged
 """Repeats each fault of the post: sums, defaults, magnitudes, a position taken for nothing."""
 
 # %% average

@@ -1,4 +1,5 @@
 # base: solution
+# loses: average
 """Rank 0 leaves before the all_reduce: a deadlock."""
 
 # %% average

@@ -1,4 +1,5 @@
 # base: solution
+# loses: average, who_am_i
 """Right for the world shown first: divides by four, and knows one machine only."""
 
 # %% average

@@ -1,4 +1,5 @@
 # base: solution
+# loses: replicate
 """Replicas are bare deep copies: everything runs, nothing is trained."""
 
 

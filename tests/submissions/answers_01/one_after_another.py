@@ -1,4 +1,5 @@
 # base: solution
+# loses: parallel_apply
 """Threads that are joined as soon as they are started, and errors that only print."""
 
 

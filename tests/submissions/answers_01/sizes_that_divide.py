@@ -1,4 +1,5 @@
 # base: solution
+# loses: scatter_and_gather, step_plan, shares_by_speed
 """Right when the batch divides by the number of devices: what is left over is dropped."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_sum
 """ring_sum gives the mean where the sum was asked for."""
 
 # %% ring_sum

@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_sum
 """Every rank calls a blocking send before anybody receives, in ring_sum."""
 
 # %% ring_sum

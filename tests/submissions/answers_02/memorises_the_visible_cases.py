@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_sum
 """ring_sum does its work for worlds and shapes of the visible cases and for no others."""
 
 # %% ring_sum

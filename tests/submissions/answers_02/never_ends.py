@@ -1,4 +1,5 @@
 # base: solution
+# loses: naive_all_reduce
 """In naive_all_reduce, rank 0 forgets to go on to the next peer."""
 
 # %% naive_all_reduce

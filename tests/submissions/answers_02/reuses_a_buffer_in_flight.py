@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_sum
 """ring_sum copies what it sends into one buffer, and fills that again before the last isend was waited for."""
 
 # %% ring_sum

@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_plan
 """The first step already sends the chunk that it receives."""
 
 # %% ring_plan

@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_sum
 """All is right but for a forgotten bracket in ring_sum; nothing else leans on that cell."""
 
 # %% ring_sum

@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_sum
 """ring_sum sends the whole tensor round the ring N-1 times: right sums, N/2 times the bytes."""
 
 # %% ring_sum

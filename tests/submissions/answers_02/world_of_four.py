@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_sum
 """ring_sum was tried with four ranks, and that number stands in the code."""
 
 # %% ring_sum

@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_plan
 """Neighbours are taken modulo one rank too few."""
 
 # %% ring_plan

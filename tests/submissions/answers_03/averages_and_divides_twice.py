@@ -1,4 +1,5 @@
 # base: solution
+# loses: drop_in_all_reduce
 """drop_in_all_reduce divides twice for AVG."""
 
 # %% drop_in_all_reduce

@@ -1,4 +1,5 @@
 # base: solution
+# loses: all_to_all
 """Every rank calls a blocking send before anybody receives, in all_to_all."""
 
 # %% all_to_all

@@ -1,4 +1,5 @@
 # base: solution
+# loses: drop_in_all_reduce, tree_all_reduce, all_to_all, halving_doubling, hierarchical_all_reduce
 """Every collective that was to be built is the library's."""
 
 # %% drop_in_all_reduce

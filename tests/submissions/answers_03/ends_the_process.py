@@ -1,4 +1,5 @@
 # base: solution
+# loses: halving_doubling
 """halving_doubling leaves the process where it should raise an error, and where it should return."""
 
 # %% halving_doubling

@@ -1,4 +1,5 @@
 # base: solution
+# loses: tree_all_reduce
 """The loop of tree_all_reduce forgets to double its distance."""
 
 # %% tree_all_reduce

@@ -1,4 +1,5 @@
 # base: solution
+# loses: ring_cost, unequal_links
 """The design is the plain ring in the order of ranks, which is right and wins nothing; the tree's cost forgets to round up."""
 
 # %% ring_cost

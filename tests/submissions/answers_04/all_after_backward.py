@@ -1,4 +1,5 @@
 # base: solution
+# loses: overlapped_ddp, bucketed_ddp
 """Right gradients, and nothing overlaps: all communication begins in finish_gradient_synchronization."""
 
 

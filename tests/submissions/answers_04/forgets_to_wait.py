@@ -1,4 +1,5 @@
 # base: solution
+# loses: overlapped_ddp, bucketed_ddp
 """The handles are thrown away: what is read afterwards may be old."""
 
 

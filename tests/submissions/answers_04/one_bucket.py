@@ -1,4 +1,5 @@
 # base: solution
+# loses: bucket_design
 """One bucket for all gradients: it leaves when backward is over, and nothing overlaps."""
 
 

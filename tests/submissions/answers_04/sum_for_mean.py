@@ -1,4 +1,5 @@
 # base: solution
+# loses: average_gradients, overlapped_ddp, bucketed_ddp
 """Nobody divides."""
 
 

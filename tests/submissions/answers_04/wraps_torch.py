@@ -1,4 +1,5 @@
 # base: solution
+# loses: bucketed_ddp
 """BucketedDDP is torch's own DistributedDataParallel in a box."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: mini_ddp
 """Every rank keeps its own running statistics."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: accumulating_ddp
 """Passes are averaged, not added up; a rank without any divides by zero, and all that stands on it fails with it."""
 
 

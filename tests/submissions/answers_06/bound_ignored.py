@@ -1,4 +1,5 @@
 # base: solution
+# loses: bounded_server
 """A bounded server that answers everybody at once."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: sync_server, async_server
 """Servers that read, compute and write back without a lock."""
 
 

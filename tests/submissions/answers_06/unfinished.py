@@ -1,4 +1,5 @@
 # base: student
+# loses: server_or_ring
 """Somebody who came as far as 6.3, and tried 6.6."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: sync_server
 """A synchronous server whose push waits in a Condition instead of returning a future."""
 
 

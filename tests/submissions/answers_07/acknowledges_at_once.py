@@ -1,4 +1,5 @@
 # base: solution
+# loses: sparse_rows, replicated_server
 """A primary that does not wait for its backup, and rows pushed without a sum."""
 
 

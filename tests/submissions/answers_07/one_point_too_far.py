@@ -1,4 +1,5 @@
 # base: solution
+# loses: place_keys, server_hybrid
 """The last point of the circle is its end, and a server that fails ends the pushing."""
 
 

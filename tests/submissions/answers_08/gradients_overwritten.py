@@ -1,4 +1,5 @@
 # base: solution
+# loses: run_schedule
 """Gradients are set to zero before each backward."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: run_schedule
 """The microbatches' means are added up."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: run_schedule
 """Every microbatch counts 1/M."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: run_schedule
 """Sends block until somebody receives."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: bubble
 """The overhead is paid once, not for each microbatch: the more microbatches, the better, and never is that the best."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: run_schedule
 """Each microbatch goes through all stages and back before the next one enters."""
 
 

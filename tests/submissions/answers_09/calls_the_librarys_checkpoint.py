@@ -1,4 +1,5 @@
 # base: solution
+# loses: recompute
 """recompute hands the work to torch.utils.checkpoint."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: one_f_one_b
 """All forwards before all backwards, under another name."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: find_deadlock, shortest_step
 """The shortest step is 1F1B once more, which beats nobody; sends never wait in find_stuck."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: data_and_pipeline
 """The gradients of the pipelines' means are added, not weighed."""
 
 

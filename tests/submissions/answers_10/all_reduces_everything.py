@@ -1,4 +1,5 @@
 # base: solution
+# loses: compression_hook
 """An all_reduce of whatever is in the packet."""
 
 

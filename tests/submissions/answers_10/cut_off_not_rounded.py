@@ -1,4 +1,5 @@
 # base: solution
+# loses: fewer_bits
 """Eight bits are cut off, not rounded: twice the error, here and in all that compresses with it."""
 
 

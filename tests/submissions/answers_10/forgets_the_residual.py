@@ -1,4 +1,5 @@
 # base: solution
+# loses: error_feedback, compression_hook
 """Error feedback without feedback, and a hook that goes around it."""
 
 

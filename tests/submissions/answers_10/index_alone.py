@@ -1,4 +1,5 @@
 # base: solution
+# loses: compression_hook
 """Residuals under the bucket's number, which another bucket has after the first step; and everything is gathered."""
 
 

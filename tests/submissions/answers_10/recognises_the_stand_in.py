@@ -1,4 +1,5 @@
 # base: solution
+# loses: compression_hook
 """The hook is right for the compressors that the visible cases bring, and keeps its own packet with any other."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: diverging_run, compression_plan
 """The naive plan for the design, and a run that was looked at too late."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: few_entries
 """Every rank draws for itself in random-k."""
 
 

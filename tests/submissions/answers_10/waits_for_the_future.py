@@ -1,4 +1,5 @@
 # base: solution
+# loses: compression_hook
 """A hook that starts everything and then waits for its own future, as the documentation's examples do: no overlap."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: compression_hook
 """A hook whose gradients are right, and behind which backward stands still: it waits for each work by itself."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: prefetching_loader, recompute_plan, loss_scaling
 """A loader that has no end, steps that are never skipped, and a plan that keeps everything."""
 
 

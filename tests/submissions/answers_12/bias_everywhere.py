@@ -1,4 +1,5 @@
 # base: solution
+# loses: parallel_block
 """The second layer's bias is added on every rank, before the sum."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: parallel_vocabulary, sequence_parallel
 """The loss is right and gathers logits; dropout is the same on every rank."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: two_operators
 """enter is the identity in both directions; everything else is right and stands on it."""
 
 

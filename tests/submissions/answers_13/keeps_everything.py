@@ -1,4 +1,5 @@
 # base: solution
+# loses: sharded_optimizer, memory_plan
 """The optimizer keeps all state on every rank."""
 
 

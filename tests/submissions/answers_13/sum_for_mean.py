@@ -1,4 +1,5 @@
 # base: solution
+# loses: flat_shards
 """Gradients are added up, not averaged: what stands on it still passes with the reference answer."""
 
 

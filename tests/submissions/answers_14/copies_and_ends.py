@@ -1,4 +1,5 @@
 # base: solution
+# loses: mesh_groups, combine_gradients, clip_whole, context_ring, expert_parallel
 """Sums every copy, counts both ends; the mesh is read column by column."""
 
 

@@ -1,4 +1,5 @@
 # base: solution
+# loses: layer_time, stage_memory, exposed_gradients, step_time, choose_plan
 """Whole products, one microbatch in flight, gradients added up, and last lesson's formula for the step and the plan."""
 
 

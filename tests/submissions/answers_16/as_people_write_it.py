@@ -1,4 +1,5 @@
 # base: solution
+# loses: checkpoints, exact_resume, together, reshard
 """A rename without a sync, a resume without the sampler, each rank its own latest, a whole checkpoint read by everybody."""
 
 

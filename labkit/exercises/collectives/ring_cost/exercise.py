@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake
 from labkit.checks.formulas import Call, Counted, calls_case, formulas
+from labkit.checks.how_off import one_at_a_time
 from labkit.exercises.collectives.ring_cost.driver import drive
 from labkit.exercises.sums_over_ranks.costs import bus_bandwidth, ring_seconds, tree_seconds
 from labkit.exercises.sums_over_ranks.rounds import doublings
@@ -27,13 +28,19 @@ def seconds_case(name: str, worlds: Sequence[tuple[float, int, float, float]], s
     return calls_case(name, calls)
 
 
+def _doubled_case(name: str, num_bytes: float, world_size: int, latency: float, bandwidth: float, busy: float) -> Case:
+    calls: list[Call] = [("ring_seconds", each) for each in one_at_a_time(num_bytes, world_size, latency, bandwidth)]
+    calls += [("tree_seconds", args) for _, args in calls]
+    return calls_case(name, calls + [("bus_bandwidth", each) for each in one_at_a_time(num_bytes, busy, world_size)])
+
+
 EXERCISE = formulas(
     id="ring_cost",
     functions=("ring_seconds", "tree_seconds", "bus_bandwidth"),
     driver=drive,
     counted=RIGHT,
     visible=(
-        seconds_case("4 ranks, 1 GB over 10 GB/s", [(1e9, 4, 1e-5, 1e10)], 0.25),
+        _doubled_case("4 ranks, 1 GB over 10 GB/s; then each number doubled", 1e9, 4, 1e-5, 1e10, 0.25),
         seconds_case("5 and 2 ranks, 1 KB, latency counts", [(1000, 5, 2e-5, 1e9), (1000, 2, 1e-4, 1e9)], 0.001),
     ),
     hints=(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
+from labkit.checks.formulas import RETURNS_NOTHING
+from labkit.checks.how_off import Called, how_off, one_at_a_time
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.ddp.overlap_gain.driver import drive
@@ -17,6 +20,7 @@ from labkit.words import number
 
 World = tuple[float, float, int, float, float]
 """backward_s, num_bytes, world_size, latency_s, bandwidth_Bps."""
+_PARAMETERS = ("backward_s", "num_bytes", "num_buckets", "world_size", "latency_s", "bandwidth_Bps")
 
 
 def cost_case(name: str, worlds: Sequence[World], counts: Sequence[int], most: int = 64) -> Case:
@@ -26,6 +30,12 @@ def cost_case(name: str, worlds: Sequence[World], counts: Sequence[int], most: i
         for count in counts:
             calls.append({"function": "overlapped_seconds", "args": [backward, size, count, ranks, latency, bandwidth]})
         calls.append({"function": "best_num_buckets", "args": [backward, size, ranks, latency, bandwidth, most]})
+    return Case(name, 1, ({"calls": calls},))
+
+
+def _doubled_case(name: str, *args: float) -> Case:
+    """Return a case of overlapped_seconds: with these arguments, and with each of them doubled."""
+    calls: list[Value] = [{"function": "overlapped_seconds", "args": list(each)} for each in one_at_a_time(*args)]
     return Case(name, 1, ({"calls": calls},))
 
 
@@ -82,10 +92,17 @@ def _wrong(case: Case, got: Got) -> list[tuple[str, list[Any], Value, Value]]:
 
 def wrong_times(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield each call that gave something else than stepping through the buckets gives."""
+    timed = [
+        Called(args, came, event_by_event(*args))
+        for (function, args), came in zip(_calls(case), listed(got[0], "values"), strict=True)
+        if function == "overlapped_seconds"
+    ]
     for function, args, right, mine in _wrong(case, got):
         call = f"{function}({', '.join(map(number, args))})"
         came = number(mine) if isinstance(mine, int | float) else f"{mine!r:.40}"
-        yield Finding("", f"{call} gave {came}, expected {number(right)}.", number(right), came)
+        named = any(each.marks(case, got, wire) for each in MISTAKES)
+        off = how_off(_PARAMETERS, timed) if function == "overlapped_seconds" and not named else ""
+        yield Finding("", f"{call} gave {came}, expected {number(right)}. {off}".strip(), number(right), came)
 
 
 def _as_if(wrong: Callable[..., float]) -> Any:
@@ -107,10 +124,16 @@ def _latency_paid_once(t: float, b: float, k: int, n: int, a: float, w: float) -
 
 
 def _only_the_best(case: Case, got: Got, wire: Wire) -> bool:
-    return {function for function, *_ in _wrong(case, got)} == {"best_num_buckets"}
+    wrong = _wrong(case, got)
+    return {function for function, *_ in wrong} == {"best_num_buckets"} and all(type(came) is int for *_, came in wrong)
+
+
+def _nothing(case: Case, got: Got, wire: Wire) -> bool:
+    return any(came is None for *_, came in _wrong(case, got))
 
 
 MISTAKES = (
+    replace(RETURNS_NOTHING, seen=_nothing),
     Mistake("no overlap",
             "This adds all of the communication to backward, but what runs while backward computes is hidden.",
             seen=_as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w))),
@@ -135,6 +158,8 @@ EXERCISE = declared(
     driver=drive,
     oracle=expected,
     visible=(
+        _doubled_case("compute takes longer, 2 buckets; then each number doubled", 0.30, 1e8, 2, 8, 1e-5, 1e10),
+        _doubled_case("the network takes longer, 4 buckets; then each number doubled", 0.004, 1e8, 4, 8, 1e-4, 1e10),
         cost_case("8 ranks, compute takes longer", [(0.030, 1e8, 8, 1e-5, 1e10)], [1, 2, 5]),
         cost_case("8 ranks, the network takes longer", [(0.005, 1e8, 8, 1e-5, 1e10)], [1, 4]),
         cost_case("4 ranks, latency counts", [(0.001, 1e5, 4, 1e-4, 1e9)], [1, 3, 10]),

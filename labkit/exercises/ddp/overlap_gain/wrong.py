@@ -40,3 +40,4 @@ cost(
     "(lambda latency: latency + max(backward_s + bucket - latency, backward_s / num_buckets + num_buckets * "
     "(bucket - latency)))(2 * (world_size - 1) * latency_s)",
 )
+cost("prints", "returns nothing", f"print({RIGHT})")

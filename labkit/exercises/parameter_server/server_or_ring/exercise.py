@@ -8,6 +8,7 @@ from fractions import Fraction
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake
 from labkit.checks.formulas import Call, Counted, calls_case, formulas
+from labkit.checks.how_off import one_at_a_time
 from labkit.exercises.parameter_server.server_or_ring.driver import drive
 
 
@@ -21,8 +22,14 @@ def _busiest(num_workers: int, num_servers: int) -> Fraction:
     return max(loads.values())
 
 
-def _seconds(num_bytes: float, num_workers: int, num_servers: int, latency_s: float, bandwidth: float) -> float:
-    half = latency_s + float(_busiest(num_workers, num_servers)) * num_bytes / bandwidth
+def _seconds(
+    num_bytes: float,
+    num_workers: int,
+    num_servers: int,
+    latency_s: float,
+    bandwidth_Bps: float,  # noqa: N803
+) -> float:
+    half = latency_s + float(_busiest(num_workers, num_servers)) * num_bytes / bandwidth_Bps
     return half + half
 
 
@@ -47,12 +54,19 @@ def server_case(
     return calls_case(name, calls)
 
 
+def _doubled_case(name: str, num_bytes: float, workers: int, servers: int, latency: float, bandwidth: float) -> Case:
+    worlds = one_at_a_time(num_bytes, workers, servers, latency, bandwidth)
+    calls: list[Call] = [("server_seconds", world) for world in worlds]
+    return calls_case(name, calls + [("largest_share", each) for each in one_at_a_time(workers, servers)])
+
+
 EXERCISE = formulas(
     id="server_or_ring",
     functions=("server_seconds", "largest_share"),
     driver=drive,
     counted=COUNTED,
     visible=(
+        _doubled_case("8 workers on 2 servers; then each number doubled", 1e8, 8, 2, 1e-5, 1e10),
         server_case("one server: 8 workers, 2 workers", [(8, 1), (2, 1)], 1e8, 1e-5, 1e10),
         server_case("several servers", [(8, 2), (6, 4), (4, 4)], 4e6, 5e-5, 1e9),
         server_case("more servers than workers", [(2, 8), (3, 5)], 1e7, 1e-4, 2e9),
@@ -89,8 +103,8 @@ EXERCISE = formulas(
                 "The ring's 2 (N-1)/N B is all it sends; a server's link carries the share once in, for pushes, and "
                 "once out. Compare both directions with both: share times the busiest equals (N-1)/N.",
                 {"largest_share": lambda n, s: min(1.0, 2 * (n - 1) / n / max(1, n / s))}),
-        Mistake("the share upside down",
-                "The share is the ring's link divided by the server's busiest, not the other way round.",
-                {"largest_share": lambda n, s: min(1.0, 1 / _share(n, s)) if _share(n, s) else 0.0}),
+        Mistake("all of them in every world",
+                "Every share is 1. Is the ring's link divided by the server's busiest, and not the other way round? Is "
+                "the smaller of the two taken?", {"largest_share": lambda n, s: 1.0}),
     ),
 )  # fmt: skip

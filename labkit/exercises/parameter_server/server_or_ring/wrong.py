@@ -37,6 +37,6 @@ changed("more than all", "more than all",
 changed("the ring both ways", "one direction set against two", ("min(1.0, ring", "min(1.0, 2 * ring"))
 changed(
     "the other way round",
-    "the share upside down",
+    "all of them in every world",
     ("ring / max(1, num_workers / num_servers)", "max(1, num_workers / num_servers) / ring"),
 )

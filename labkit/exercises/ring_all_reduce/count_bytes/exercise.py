@@ -24,7 +24,7 @@ EXERCISE = formulas(
     driver=drive,
     counted=RIGHT,
     visible=(
-        bytes_case("2 and 4 ranks, 1 MB", [(1_000_000, 2), (1_000_000, 4)]),
+        bytes_case("2 and 4 ranks, 1 and 3 MB", [(1_000_000, 2), (1_000_000, 4), (3_000_000, 4)]),
         bytes_case("3 ranks, 100 bytes; one rank", [(100, 3), (100, 1)]),
     ),
     hints=(
@@ -53,7 +53,7 @@ EXERCISE = formulas(
                 "ring_bytes counts what a rank sends and what it receives; count only what it sends.",
                 {"ring_bytes": lambda b, n: 4 * (n - 1) / n * b}),
         Mistake("the two functions swapped",
-                "The two values are swapped: give the functions in the order root_bytes, ring_bytes.",
+                "root_bytes returns what a rank of the ring sends: are the two functions swapped?",
                 {"root_bytes": lambda b, n: 2 * (n - 1) / n * b}),
     ),
 )  # fmt: skip

@@ -30,4 +30,9 @@ wrong(
     "sent and received added up",
     "def ring_bytes(num_bytes, world_size):\n    return 4 * (world_size - 1) / world_size * num_bytes\n" + _ROOT_BYTES,
 )
-wrong("swapped", "the two functions swapped", "root_bytes, ring_bytes = ring_bytes, root_bytes\n")
+wrong(
+    "swapped",
+    "the two functions swapped",
+    "def root_bytes(num_bytes, world_size):\n    return 2 * (world_size - 1) / world_size * num_bytes\n\n\n"
+    "def ring_bytes(num_bytes, world_size):\n    return 2 * (world_size - 1) * num_bytes\n",
+)

@@ -1,7 +1,7 @@
 // The bucket explorer's picture, from top to bottom.
 
 import { hue, strokeOf } from "../figure/colours.js";
-import { bar, stripes, text } from "../figure/markup.js";
+import { bar, stripes, tag, text } from "../figure/markup.js";
 import { least, most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
@@ -110,22 +110,32 @@ class Sheet {
     this.y += 112;
   }
 
-  /** Step time for each cap, the best in bold. */
+  /** Step time over the cap; a dot is a cap that can be chosen, and the best says so. */
   caps(caps, curve, at) {
-    const points = curve.map((time, k) => [k, time]);
-    const best = curve.indexOf(least(curve));
-    const line = [points, strokeOf(0), {}, [at, curve[at]]];
+    const points = curve.map((time, k) => [caps[k] / MIB, time]);
+    const [from, to] = [points[0][0], points.at(-1)[0]];
     const scales = [
-      [0, caps.length - 1, () => ""],
+      [from, to, (cap) => String(Number(cap.toPrecision(2))), true],
       [0, most(curve), seconds],
     ];
-    this.svg += plot(LEFT, this.y, this.wide, 90, "step time at each cap in MiB; ◯ this one", [line], ...scales);
-    const names = caps.map((cap, k) => {
-      const x = LEFT + (k / (caps.length - 1)) * this.wide;
-      const kind = `small middle${k === best ? " bold" : ""}`;
-      return text(x, this.y + 106, Number((cap / MIB).toPrecision(2)), kind, { "data-cap": cap });
-    });
-    this.svg += names.join("");
+    const line = [points, strokeOf(0), {}, points[at]];
+    this.svg += plot(
+      LEFT,
+      this.y,
+      this.wide,
+      90,
+      "step time over the bucket cap in MiB; ◯ this cap",
+      [line],
+      ...scales,
+    );
+    const best = curve.indexOf(least(curve));
+    for (const [k, [cap, time]] of points.entries()) {
+      const cx = LEFT + this.wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
+      const cy = this.y + 90 * (1 - time / most(curve));
+      const told = { "data-cap": caps[k], "data-tip": `${Number(cap.toPrecision(3))} MiB: ${seconds(time)}` };
+      if (k !== at) this.svg += tag("circle", { cx, cy, r: 2.5, fill: "currentColor", ...told });
+      if (k === best) this.svg += text(cx, cy + 18, `best: ${seconds(time)}`, "small middle bold");
+    }
   }
 }
 

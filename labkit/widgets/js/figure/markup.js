@@ -35,7 +35,7 @@ export const holds = (width, words) => width > 6.5 * String(words).length + 4;
 
 /** A bar with words in it where they have room. */
 export function bar(x, y, width, height, fill, words = "", more = {}, title = "") {
-  const box = rect(x, y, width, height, { fill, class: "edge", ...more }, title);
+  const box = rect(x, y, width, height, { fill, rx: 2, class: "edge", ...more }, title);
   if (!holds(width, words)) return box;
   return box + text(x + width / 2, y + height / 2 + 4, words, "small middle", ink(fill));
 }

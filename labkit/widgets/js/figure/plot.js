@@ -6,6 +6,10 @@ import { range } from "./numbers.js";
 import { ticks } from "./units.js";
 
 const APART = 13; // pixels from one name to the next
+const PATCH = 14; // pixels of a legend's patch
+
+/** A number beside an axis; nothing needs no unit. */
+const onAxis = (value, format) => (value ? format(value) : "0");
 
 /**
  * @typedef {[from: number, to: number, format: (value: number) => string, logarithmic?: boolean]} Scale
@@ -17,7 +21,7 @@ const APART = 13; // pixels from one name to the next
 export function axis(x, y, width, end, format) {
   const marks = ticks(end, Math.max(2, Math.floor(width / 90))).map((tick) => {
     const at = x + (tick / end) * width;
-    return line(at, y, at, y + 4) + text(at, y + 16, format(tick), "small middle");
+    return line(at, y, at, y + 4) + text(at, y + 16, onAxis(tick, format), "small middle");
   });
   return line(x, y, x + width, y) + marks.join("");
 }
@@ -60,10 +64,10 @@ export function plot(x, y, width, height, title, curves, across, up) {
   });
   const levels = marksOn(up, width).map((value) => {
     const at = place([across[0], value])[1];
-    return line(x, at, x + width, at, "soft") + text(x - 6, at + 4, up[2](value), "small end");
+    return line(x, at, x + width, at, "soft") + text(x - 6, at + 4, onAxis(value, up[2]), "small end");
   });
   const columns = marksOn(across, width).map((value) =>
-    text(place([value, up[0]])[0], y + height + 16, across[2](value), "small middle"),
+    text(place([value, up[0]])[0], y + height + 16, onAxis(value, across[2]), "small middle"),
   );
   const ends = curves.flatMap(([points, style, , , name]) => {
     const last = points.findLast(([u]) => u <= across[1] * 1.001);
@@ -112,4 +116,25 @@ export function legend(names, y, width) {
     return piece + text(at + 33, y + down + 12, name);
   });
   return [entries.join(""), down + 22];
+}
+
+/**
+ * Words beside what they name, from x = 0 on: [markup, height].
+ *
+ * @param {Array<[words: string, patch: (x: number, y: number, wide: number, tall: number) => string]>} entries
+ */
+export function key(entries, y, width) {
+  let x = 0;
+  let down = 0;
+  const drawn = entries.map(([words, patch]) => {
+    const wide = PATCH + 24 + 6.2 * words.length;
+    if (x && x + wide > width) {
+      x = 0;
+      down += 18;
+    }
+    const at = x;
+    x += wide;
+    return patch(at, y + down, PATCH, 11) + text(at + PATCH + 6, y + down + 10, words, "small grey");
+  });
+  return [drawn.join(""), down + 20];
 }

@@ -1,20 +1,17 @@
 // The schedule explorer: pipeline schedules under each other, placed, edited and compared.
 
-import { ARROW, DOTS, stripes, wrapped } from "../figure/markup.js";
+import { ARROW, DOTS, stripes } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice, slider } from "../figure/sliders.js";
 import { percent } from "../figure/units.js";
 import { Editor } from "./editor.js";
 import { proseOf } from "./operations.js";
+import { legendOf } from "./legend.js";
 import { drawSchedule, layOut, longestOf } from "./picture.js";
-import { claim, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
+import { headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
 const LEFT = 58;
 const RIGHT = 62;
-const LEGEND =
-  "F: forward; B: backward, split into I and W. Stripes: bubble, leaning right in the warm-up, upright in between, " +
-  "leaning left in the drain. Grey curve: " +
-  "activations held, dot: peak; red line: memory limit. Dots: W. Dark foot: odd chunk.";
 
 function slidersOf(data, forms, isFree) {
   const sliders = [];
@@ -68,8 +65,9 @@ function draw(editor, values, step, width) {
   const all = shown.map((schedule, which) => layOut(schedule, which, scene));
   editor.seen = all;
   scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
-  let y = 0;
-  let svg = ARROW + DOTS + range(3).map(stripes).join("");
+  const [legend, below] = values.room ? ["", 0] : legendOf(all, limit, width);
+  let y = below;
+  let svg = ARROW + DOTS + range(3).map(stripes).join("") + legend;
   const numbers = [];
   const said = [];
   const when = [];
@@ -83,12 +81,11 @@ function draw(editor, values, step, width) {
   }
   const picked = editor.operationAt(shown, editor.chosen);
   if (picked ?? scene.lit) said.push(litSentence(picked ?? scene.lit, Boolean(picked), shown, when));
-  const [words, more] = values.room ? ["", 0] : wrapped(LEGEND, y + 4, width);
   return {
-    svg: svg + words,
-    height: y + more,
+    svg,
+    height: y,
     numbers,
-    title: all.map(claim).join("; "),
+    title: headline(all),
     say: said.join(" "),
     table: [["schedule", "stage", "order", "peak held"], ...all.flatMap(tableRows)],
     data: { faults: shown.flatMap(({ faults }) => faults).length, chosen: editor.chosen ?? "" },

@@ -44,8 +44,21 @@ export function tableRows({ name, table, peaks }) {
   return table.map((order, s) => [name, s, order, peaks[s]]);
 }
 
+/** What the schedules cost; what two of them have in common is said once. */
+export function headline(all) {
+  const [one, other] = all;
+  const isPair = all.length === 2 && !one.isStuck && !other.isStuck;
+  if (!isPair || percent(one.bubble) !== percent(other.bubble)) return all.map(claim).join("; ");
+  const [less, more] = most(one.peaks) < most(other.peaks) ? [one, other] : [other, one];
+  const [few, many] = [most(less.peaks), most(more.peaks)];
+  const bubble = `Same bubble, ${percent(one.bubble)}`;
+  if (few === many) return `${bubble}, and both hold ${many} microbatches`;
+  const share = 2 * few === many ? ", half the memory" : "";
+  return `${bubble}${share}: ${less.name} holds ${few} microbatches, ${more.name} ${many}`;
+}
+
 /** What a schedule costs, in a few words. */
-export function claim({ name, isStuck, bubble, peaks }) {
+function claim({ name, isStuck, bubble, peaks }) {
   return isStuck ? `${name} cannot run` : `${name} idles ${percent(bubble)}, holds ${most(peaks)} microbatches`;
 }
 

@@ -12,7 +12,7 @@ export function paintOverview(context, state) {
   const [a, b] = state.view.map((time) => xOf(wholeOf(state), time));
   context.fillStyle = theme.selection;
   context.fillRect(a, 0, Math.max(b - a, 2), STRIP);
-  context.strokeStyle = theme.ink;
+  context.strokeStyle = theme.quiet;
   context.strokeRect(a + 0.5, 0.5, Math.max(b - a - 1, 2), STRIP - 1);
   context.fillStyle = theme.quiet;
   context.textAlign = "right";

@@ -24,6 +24,14 @@ const SLACK = 0.01; // of the whole, by which the view may go beyond it
 const NARROWEST = 240;
 const WIDEST_UNSEEN = 900; // pixels, of a view that has no width yet
 
+const MOST_ENLARGED = 4; // pixels of a canvas for one that it is laid out with
+
+/** By how much a page around enlarges a view, as a slide does: it would be blurred without as many pixels. */
+function enlargedBy(root) {
+  const factor = root.getBoundingClientRect().width / root.offsetWidth;
+  return factor > 1.02 ? Math.min(factor, MOST_ENLARGED) : 1;
+}
+
 const isSameView = ([a, b], [c, d]) => a === c && b === d;
 
 export class TimelineView {
@@ -203,7 +211,7 @@ export class TimelineView {
   /** Take the width of the page around. */
   resize() {
     const { state, plot } = this;
-    state.ratio = window.devicePixelRatio || 1;
+    state.ratio = (window.devicePixelRatio || 1) * enlargedBy(this.root);
     state.room = roomOf(this.root);
     state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
     state.layout = layOut(state);
