@@ -43,6 +43,7 @@ def _same(one: Any, other: Any) -> bool:
         (lambda right: right + 1.5, "Each number is 1.5 too large."),
         (lambda right: right.square(), "All numbers are the square of what should be there."),
         (lambda right: right.sqrt(), "All numbers are the root of what should be there."),
+        (lambda right: 1 / right, "All numbers are upside down: one divided by what should be there."),
         (lambda right: right.flip(0), "The numbers are the right ones, in reverse order."),
         (lambda right: right.roll(1), "The numbers are the right ones, each 1 place too far on."),
         (lambda right: right.roll(-1), "The numbers are the right ones, each 1 place too far back."),

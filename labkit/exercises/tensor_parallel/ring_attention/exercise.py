@@ -142,16 +142,16 @@ def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
     if not _asks_for_places(case):
         return
     places = [values.tensor(came, "places") for came in got]
-    for rank, mine in enumerate(places):
-        if not torch.equal(mine, mine.sort().values):
-            yield Finding(_SHARED, f"Rank {rank} holds {mine.tolist()}, which is not ascending.", rank=rank)
     count = values.integer(case.inputs[0], "num_tokens")
-    for rank, mine in enumerate(places):
-        if len(mine) and not 0 <= int(mine.min()) <= int(mine.max()) < count:
-            yield Finding(_LAST, f"Rank {rank} holds {mine.tolist()}; tokens are 0 to {count - 1}.", rank=rank)
     size = count // (2 * case.world_size)
     if places[0].tolist() == [*range(size)] * 2:
         yield Finding(_LAST, f"Rank 0 holds its first piece twice: {places[0].tolist()}.", rank=0)
+    for rank, mine in enumerate(places):
+        if not torch.equal(mine, mine.sort().values):
+            yield Finding(_SHARED, f"Rank {rank} holds {mine.tolist()}, which is not ascending.", rank=rank)
+    for rank, mine in enumerate(places):
+        if len(mine) and not 0 <= int(mine.min()) <= int(mine.max()) < count:
+            yield Finding(_LAST, f"Rank {rank} holds {mine.tolist()}; tokens are 0 to {count - 1}.", rank=rank)
     if not torch.equal(torch.cat(places).sort().values, torch.arange(count)):
         held = ", ".join(str(each.tolist()) for each in places)
         yield Finding(_SHARED, f"The ranks hold {held}; together they must hold each of {count} tokens once.")
