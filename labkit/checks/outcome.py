@@ -14,6 +14,8 @@ from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.checks.wire import Wire
 from labkit.words import join
 
+_COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "all_to_all_single"})
+
 
 @dataclass(frozen=True)
 class CaseOutcome:
@@ -80,6 +82,8 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
         return ""
     (size,) = right
     if size == 2:
+        if _only_collectives(functions):
+            return ""
         return (
             "It works with 2 ranks but with no other number: with two ranks, left and right are the same, and one "
             "step is all steps. Think it through with three."
@@ -94,7 +98,18 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
 
 def _constants(functions: Iterable[object]) -> set[object]:
     """Return the numbers that functions and classes have in their code, and in that of the functions they call."""
-    found: set[object] = set()
+    return {one for code in _codes(functions) for one in code.co_consts if isinstance(one, int)}
+
+
+def _only_collectives(functions: Iterable[object]) -> bool:
+    """Return whether functions call collectives and send nothing: none of them has a left or a right."""
+    names = {name for code in _codes(functions) for name in code.co_names}
+    return bool(names & _COLLECTIVES) and not any("send" in name or "recv" in name for name in names)
+
+
+def _codes(functions: Iterable[object]) -> list[CodeType]:
+    """Return the code of functions and classes, and of the functions of the same module that they call."""
+    found: list[CodeType] = []
     waiting, seen = list(functions), set[int]()
     while waiting:
         each = waiting.pop()
@@ -102,7 +117,7 @@ def _constants(functions: Iterable[object]) -> set[object]:
             continue
         seen.add(id(each))
         if isinstance(each, CodeType):
-            found |= {one for one in each.co_consts if isinstance(one, int)}
+            found.append(each)
             waiting += [one for one in each.co_consts if isinstance(one, CodeType)]
         elif isinstance(each, FunctionType):
             called = (each.__globals__.get(name) for name in each.__code__.co_names)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import speaks_for_itself
-from labkit.checks.outcome import CaseOutcome, _constants, hint_across
+from labkit.checks.outcome import CaseOutcome, _constants, _only_collectives, hint_across
 from labkit.checks.parting import parting
 from labkit.checks.rooms import find
 from labkit.checks.verdict import Verdict
@@ -111,6 +112,14 @@ def test_a_number_of_ranks_is_asked_after_only_where_it_stands_in_the_code() -> 
     def asked(values: list[int]) -> int:
         return sum(values)
 
+    def summed(values: torch.Tensor) -> None:
+        dist.all_reduce(values)
+
+    def sent(values: torch.Tensor) -> None:
+        dist.all_reduce(values)
+        dist.isend(values, 0)
+
+    assert _only_collectives([summed]) and not _only_collectives([sent]) and not _only_collectives([asked])
     assert 3 in _constants([written, helper]) and 3 not in _constants([asked])
     assert 7 in _constants([type("Built", (), {"step": staticmethod(lambda: 7)})])
 

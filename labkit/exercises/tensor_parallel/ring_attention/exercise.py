@@ -236,6 +236,9 @@ EXERCISE = declared(
         Mistake("not causal",
                 "Queries see later keys. Where a key's place is later than the query's, the score is -inf.",
                 {"out": (lambda case, rank: _attention(case, rank, None), _masked_at_home)}),
+        Mistake("causal the other way", "You hide earlier keys. Hide those whose place is later than the query's.",
+                {"out": lambda case, rank: _attention(
+                    case, rank, _all(case, "places", 0) >= _places(case, rank))}),
         Mistake("causal by index",
                 "The mask compares positions in the pieces. Compare places: they travel with k and v.",
                 {"out": (_by_index, _by_index_of_piece)}),

@@ -167,3 +167,6 @@ changed("counts the last piece from 1", "the last piece is 2N - 1",
 changed(
     "forgets that -0 is 0", "the last piece is 2N - 1", ("pieces[-1 - dist.get_rank()]", "pieces[-dist.get_rank()]")
 )
+changed("hides earlier keys", "causal the other way",
+        ("where[None, :] > places[:, None]", "where[None, :] < places[:, None]"),
+        ("if where[0] > places[-1]:", "if where[-1] < places[0]:"))  # fmt: skip
