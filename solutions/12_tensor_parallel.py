@@ -122,7 +122,7 @@ labkit.answer("gelu_of_parts", "columns, rows")
 # *25 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=10 title="Two operators" provides=["enter", "leave"]
+# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=8 title="Two operators" provides=["enter", "leave"]
 # BEGIN SOLUTION two_operators
 class Enter(torch.autograd.Function):
     @staticmethod
