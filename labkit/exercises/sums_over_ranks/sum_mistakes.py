@@ -181,7 +181,7 @@ _COMMON = (
     sum_mistake("needs sizes that divide",
                 "The tensor's length does not divide by the number of ranks (it may even be shorter, or empty). "
                 "Sender and receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
-                failed=_is_short_of_elements, general=True),
+                failed=_is_short_of_elements, general=True, certain=True),
     sum_mistake("contributions missing",
                 "Some contributions never arrived. Look at the step where the named rank should have been added: the "
                 "chunk index modulo N, the neighbour, and the number of steps, N-1 in each half.",
