@@ -9,6 +9,7 @@ from torch import Tensor
 
 from labkit.checks.case import Value
 from labkit.checks.finding import Finding
+from labkit.checks.parting import parting
 from labkit.words import number
 
 _MANTISSA_BITS = {torch.bfloat16: 7, torch.float16: 10}
@@ -102,4 +103,5 @@ def wrong_value(mistake: str, what: str, came: Tensor, wanted: Tensor, rank: int
     apart = torch.nan_to_num((came.double() - wanted.double()).abs(), nan=float("inf")).flatten()
     at = int(apart.argmax())
     message = f"{what} is wrong; entry {at} is furthest off."
+    message += "" if mistake else parting({0: (came, wanted)}, [0])
     return Finding(mistake, message, listing(wanted, at), listing(came, at), rank)

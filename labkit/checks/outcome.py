@@ -9,9 +9,12 @@ from types import CodeType, FunctionType
 from labkit.checks.case import Case, Got
 from labkit.checks.exercise import Exercise
 from labkit.checks.first_look import FirstLook
+from labkit.checks.groups import in_groups
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.checks.wire import Wire
 from labkit.words import join
+
+_COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "all_to_all_single"})
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ def explained(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcom
 def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: Iterable[object] = ()) -> str:
     """Return a hint that the pattern of passed and failed cases gives, or "".
 
-    It names a world size that is written into the code, and says where two ranks are too few to show a mistake. It is
-    silent where the mistake has been recognised for sure.
+    It names a group that is not asked for and a world size that is written into the code, and says where two ranks are
+    too few to show a mistake. It is silent where the mistake has been recognised for sure.
 
     Args:
         exercise: What was checked.
@@ -59,18 +62,28 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
         functions: The learner's.
     """
     shown = explained(exercise, outcomes)
-    if shown is None or shown.verdict is None or shown.verdict.mistake == PLAIN_ERROR:
+    if shown is None or shown.verdict is None:
         return ""
     if shown.verdict.mistake in exercise.mistakes and shown.verdict.mistake not in exercise.general:
         return ""
     # A case that asks for an error says nothing of the numbers of ranks for which the sums are right.
     ran = [each for each in outcomes if each.verdict is not None and "Error" not in each.case.name]
+    alone = [each for each in ran if not in_groups(each.case)]
+    if alone and all(each.passed for each in alone):
+        return (
+            "It works wherever all ranks are one group, and fails where a group has only some of them. Ask the group "
+            "for ranks, sizes and parts, and send and reduce in it."
+        )
+    if shown.verdict.mistake == PLAIN_ERROR:
+        return ""
     right = {outcome.case.world_size for outcome in ran if outcome.passed}
     wrong = {outcome.case.world_size for outcome in ran if not outcome.passed}
     if len(right) != 1 or right & wrong or right == {1}:
         return ""
     (size,) = right
     if size == 2:
+        if _only_collectives(functions):
+            return ""
         return (
             "It works with 2 ranks but with no other number: with two ranks, left and right are the same, and one "
             "step is all steps. Think it through with three."
@@ -85,7 +98,18 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
 
 def _constants(functions: Iterable[object]) -> set[object]:
     """Return the numbers that functions and classes have in their code, and in that of the functions they call."""
-    found: set[object] = set()
+    return {one for code in _codes(functions) for one in code.co_consts if isinstance(one, int)}
+
+
+def _only_collectives(functions: Iterable[object]) -> bool:
+    """Return whether functions call collectives and send nothing: none of them has a left or a right."""
+    names = {name for code in _codes(functions) for name in code.co_names}
+    return bool(names & _COLLECTIVES) and not any("send" in name or "recv" in name for name in names)
+
+
+def _codes(functions: Iterable[object]) -> list[CodeType]:
+    """Return the code of functions and classes, and of the functions of the same module that they call."""
+    found: list[CodeType] = []
     waiting, seen = list(functions), set[int]()
     while waiting:
         each = waiting.pop()
@@ -93,7 +117,7 @@ def _constants(functions: Iterable[object]) -> set[object]:
             continue
         seen.add(id(each))
         if isinstance(each, CodeType):
-            found |= {one for one in each.co_consts if isinstance(one, int)}
+            found.append(each)
             waiting += [one for one in each.co_consts if isinstance(one, CodeType)]
         elif isinstance(each, FunctionType):
             called = (each.__globals__.get(name) for name in each.__code__.co_names)

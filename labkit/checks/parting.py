@@ -93,6 +93,8 @@ def _of_tensors(
         yield f"{whose} {_are(wanted)} rounded down to {'whole ones' if len(wanted) > 1 else 'a whole one'}."
     if all_are(lambda right, _: right.square()):
         yield f"{whose} {_are(wanted)} the square of what should be there."
+    if bool((wanted != 0).all()) and all_are(lambda right, _: 1 / right):
+        yield f"{whose} {_are(wanted)} upside down: one divided by what should be there."
     if all_are(lambda right, _: right.abs().sqrt()) and bool((wanted >= 0).all()):
         yield f"{whose} {_are(wanted)} the root of what should be there."
     if len(wanted) > 2 and len(set(wanted.tolist())) > 2:

@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from labkit.checks.outcome import _constants
+from labkit.checks.case import Case, Failure
+from labkit.checks.exercise import speaks_for_itself
+from labkit.checks.outcome import CaseOutcome, _constants, _only_collectives, hint_across
 from labkit.checks.parting import parting
+from labkit.checks.rooms import find
+from labkit.checks.verdict import Verdict
+from labkit.exercises.planner.costs import step_parts, step_seconds
 from labkit.exercises.planner.looks import in_common
-from labkit.plans.planned_step import Plan
+from labkit.exercises.planner.parted import off_by_a_part
+from labkit.plans.planned_step import Plan, job_of
 
 RIGHT = [torch.tensor([1.0, 2.0, 4.0, 8.0], dtype=torch.float64), torch.tensor([3.0, 5.0, 7.0, 9.0]).double()]
 GIVEN = [{"x": torch.tensor([0.5, 1.5, 2.5, 0.0])}, {"x": torch.tensor([1.0, 1.0, 2.0, 3.0])}]
@@ -37,6 +44,7 @@ def _same(one: Any, other: Any) -> bool:
         (lambda right: right + 1.5, "Each number is 1.5 too large."),
         (lambda right: right.square(), "All numbers are the square of what should be there."),
         (lambda right: right.sqrt(), "All numbers are the root of what should be there."),
+        (lambda right: 1 / right, "All numbers are upside down: one divided by what should be there."),
         (lambda right: right.flip(0), "The numbers are the right ones, in reverse order."),
         (lambda right: right.roll(1), "The numbers are the right ones, each 1 place too far on."),
         (lambda right: right.roll(-1), "The numbers are the right ones, each 1 place too far back."),
@@ -104,6 +112,14 @@ def test_a_number_of_ranks_is_asked_after_only_where_it_stands_in_the_code() -> 
     def asked(values: list[int]) -> int:
         return sum(values)
 
+    def summed(values: torch.Tensor) -> None:
+        dist.all_reduce(values)
+
+    def sent(values: torch.Tensor) -> None:
+        dist.all_reduce(values)
+        dist.isend(values, 0)
+
+    assert _only_collectives([summed]) and not _only_collectives([sent]) and not _only_collectives([asked])
     assert 3 in _constants([written, helper]) and 3 not in _constants([asked])
     assert 7 in _constants([type("Built", (), {"step": staticmethod(lambda: 7)})])
 
@@ -116,3 +132,48 @@ def test_wrong_numbers_of_plans_say_what_their_plans_have_in_common() -> None:
     pairs = in_common([[1.0, 5.0], [2.0, 5.0], [1.0, 3.0]], [[1.0, 2.0], [2.0, 3.0], [1.0, 1.0]], [0, 1, 2], plans)
     assert pairs == " Every wrong number is too large. Only the last entry is wrong."
     assert in_common([1.0, 9.0], [3.0, 2.0], [0, 1], plans[:2]) == ""
+
+
+def test_the_part_of_a_formula_that_is_off_is_told_with_its_factor() -> None:
+    job, plans = job_of(2048, 16, 16, 64), [Plan(2, 4, 2), Plan(2, 4, 2, 2, True), Plan(8, 2, 1, 4)]
+
+    def told(came: list[float]) -> str:
+        parts = {name: [step_parts(job, plan)[name] for plan in plans] for name in step_parts(job, plans[0])}
+        return off_by_a_part(came, right, parts, job, plans)
+
+    right = [step_seconds(job, plan) for plan in plans]
+    assert told([step_seconds(job, plan, hops=0.0) for plan in plans]) == (
+        " It comes out like this with the messages left out."
+    )
+    slowest = [step_parts(job, plan)["the slowest stage, for each microbatch but one,"] for plan in plans]
+    assert told([one - other / 2 for one, other in zip(right, slowest, strict=True)]) == (
+        " It comes out like this with the slowest stage, for each microbatch but one, counted half."
+    )
+    head = [step_parts(job, plan)["the head"] for plan in plans]
+    assert told([one + other * (plan.data - 1) for one, other, plan in zip(right, head, plans, strict=True)]) == (
+        " It comes out like this with the head multiplied by plan.data."
+    )
+    assert told([1.3 * right[0], right[1], 7 * right[2]]) == ""
+    assert told(right) == ""
+
+
+def test_what_fails_only_in_a_group_of_some_ranks_is_asked_after_the_group() -> None:
+    def outcome(world: int, passed: bool, **inputs: Any) -> CaseOutcome:
+        case = Case(f"{world} ranks", world, tuple({"x": 1, **inputs} for _ in range(world)))
+        return CaseOutcome(case, Verdict(passed))
+
+    exercise = find("two_operators")
+    grouped = outcome(4, False, groups=[[0, 1], [2, 3]])
+    assert "Ask the group" in hint_across(exercise, [outcome(2, True), outcome(3, True), grouped])
+    assert "Ask the group" not in hint_across(exercise, [outcome(2, True), outcome(3, False), grouped])
+    assert "Ask the group" not in hint_across(exercise, [outcome(2, True), outcome(4, False, groups=[[0, 1, 2, 3]])])
+    one = outcome(4, False, group=[1, 3])
+    assert "Ask the group" in hint_across(exercise, [outcome(2, True), one])
+
+
+def test_a_shape_that_does_not_fit_speaks_for_itself() -> None:
+    def failure(message: str) -> Failure:
+        return Failure("exception", 0, message, error="RuntimeError")
+
+    assert speaks_for_itself(failure("Rank 0 raised RuntimeError: shape '[4, 6]' is invalid for input of size 20."))
+    assert not speaks_for_itself(failure("Rank 0 raised RuntimeError: reduce_scatter got 4 tensors on 2 ranks."))

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.declared import Mistake
+from labkit.checks.declared import Mistake, failed_in
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, WRONG_DTYPE, WRONG_SHAPE, Each
 from labkit.checks.values import integer, listed, record, records, tensor, tensors, text
@@ -142,5 +142,6 @@ GAPS = Mistake("taken for contiguous",
                says=("view size is not compatible",), certain=True)  # fmt: skip
 LEFT = Mistake(LEFT_BEHIND,
                "decompress runs on another rank, which never compressed this gradient: it has the packet and what the "
-               "compressor was made with, nothing else.", says=("has no attribute",), certain=True)  # fmt: skip
+               "compressor was made with, nothing else.", seen=failed_in("decompress", "AttributeError"),
+               certain=True)  # fmt: skip
 """Mistakes that any compressor can have; the last stands behind NO_PACKET, whose words it has."""

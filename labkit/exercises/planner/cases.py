@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.values import listed
+from labkit.exercises.planner.parted import Numbers, off_by_a_part
 from labkit.plans.planned_step import Job, Plan
 
 
@@ -57,6 +58,16 @@ def job_in(inputs: Values) -> Job:
 def plans_in(inputs: Values) -> list[Plan]:
     """Return the plans of a case."""
     return [plan_of(row) for row in listed(inputs, "plans")]
+
+
+def in_parts(
+    case: Case, came: Numbers, exact: Callable[[Job, Plan], Any], parts: Callable[[Job, Plan], Mapping[str, Any]]
+) -> str:
+    """Return which part of a formula is off in all that came for a case's plans, or ""."""
+    job, plans = asked(case)
+    of_plans = [parts(job, plan) for plan in plans]
+    by_name = {name: [each[name] for each in of_plans] for name in of_plans[0]}
+    return off_by_a_part(came, [exact(job, plan) for plan in plans], by_name, job, plans)
 
 
 def asked(case: Case) -> tuple[Job, list[Plan]]:

@@ -51,7 +51,8 @@ def layer_seconds(
         other: "columns" or "rows" where all four products are cut so, "swapped" where the wrong two are, "piece" where
             a piece of the activation travels, "no tokens" where a sequence is one row, "stage" where all layers of a
             stage count, "replicas" where these sum the activation, "one product" where all four are timed as one,
-            "sequence" where one sequence's activation travels, "q alone" where the first product has h columns.
+            "sequence" where one sequence's activation travels, "one byte" where a number of it takes one, "q alone"
+            where the first product has h columns.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and not at_once else 1
@@ -74,11 +75,12 @@ def layer_seconds(
         pieces = ((h, 12 * h // t),)
     products = sum(product_seconds(job, rows, *piece) for piece in pieces)
     products /= plan.tensor if at_once else 1
+    smaller = {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2}.get(other, 1)
     reduce = halves * scatter_seconds(
         job,
         plan,
         "data" if other == "replicas" else "tensor",
-        (4 if fp32 else 2) * rows * h / {"piece": plan.tensor, "sequence": plan.microbatch}.get(other, 1),
+        (4 if fp32 else 2) * rows * h / smaller,
     )
     forward = products + sums[0] * reduce
     repeated = products + (sums[0] * reduce if sums_again else 0.0) if plan.recompute and again else 0.0
@@ -206,6 +208,66 @@ def step_seconds(
         rest = gradient_seconds(job, plan, layers * backward if hides == "stage" else forward + backward)
     rest += sum(of_head) if head_pass == "once" else 0.0
     return pipe + hops * (p - 1) * hop * (count if each == "hop" else 1) + rest
+
+
+def layer_parts(job: Job, plan: Plan) -> dict[str, tuple[float, float]]:
+    """Return what a layer's two times are added up of, by name."""
+    again, rows, h, t = 1 if plan.recompute else 0, plan.microbatch * job.num_tokens, job.width, plan.tensor
+    shapes = {"first": (h, 3 * h // t), "second": (h // t, h), "third": (h, 4 * h // t), "fourth": (4 * h // t, h)}
+    takes = {name: product_seconds(job, rows, *shape) for name, shape in shapes.items()}
+    products, sums = sum(takes.values()), 4 * scatter_seconds(job, plan, "tensor", 2 * rows * h)
+    return {
+        **{f"the {name} product": (each, (2 + again) * each) for name, each in takes.items()},
+        "what is computed": (products, (2 + again) * products),
+        "what is computed forward": (products, again * products),
+        "what is computed in forward alone": (products, 0.0),
+        "what is computed in backward": (0.0, 2 * products),
+        "what is computed again": (0.0, again * products),
+        "the all-reduces": (sums, (1 + again) * sums),
+        "those of forward": (sums, 0.0),
+        "those of backward": (0.0, sums),
+        "what runs again": (0.0, again * (products + sums)),
+    }
+
+
+def stage_parts(job: Job, plan: Plan) -> dict[str, list[float]]:
+    """Return what a stage's activations are added up of, by name, stage by stage."""
+    layers, p = job.num_layers // plan.pipeline, plan.pipeline
+    numbers = plan.microbatch * job.num_tokens * job.width / plan.tensor
+    flying = [min(p - stage, plan.num_microbatches(job)) for stage in range(p)]
+    kept = [num * layers * (INPUT if plan.recompute else KEPT) * numbers for num in flying]
+    again = [KEPT * numbers if plan.recompute else 0.0] * p
+    return {
+        "all that activations take": [one + other for one, other in zip(kept, again, strict=True)],
+        "what layers keep": kept,
+        "the layer that is computed again": again,
+        "what one microbatch's layers keep": [layers * (INPUT if plan.recompute else KEPT) * numbers] * p,
+        "what one layer keeps": [num * (INPUT if plan.recompute else KEPT) * numbers for num in flying],
+    }
+
+
+def step_parts(job: Job, plan: Plan) -> dict[str, float]:
+    """Return what a step's time is added up of, by name."""
+    forward, backward, of_head, of_gradients, hop = _parts(job, plan)
+    layers, p, count = job.num_layers // plan.pipeline, plan.pipeline, plan.num_microbatches(job)
+    stage, way = layers * (forward + backward), 2 * (p - 1) * hop
+    slowest = stage + sum(of_head)
+    return {
+        "the slowest stage, for each microbatch but one,": (count - 1) * slowest,
+        "the first microbatch's way through all stages": p * stage + sum(of_head),
+        "the messages": way,
+        "one message": hop if p > 1 else 0.0,
+        "what is left of the gradients": of_gradients,
+        "the head": count * sum(of_head),
+        "the head's forward": count * of_head[0],
+        "the head's backward": count * of_head[1],
+        "what a stage's layers take": (count - 1 + p) * stage,
+        "forward of a stage's layers": (count - 1 + p) * layers * forward,
+        "backward of a stage's layers": (count - 1 + p) * layers * backward,
+        "the slowest stage for a single microbatch": slowest,
+        "all but the gradients": (count - 1) * slowest + p * stage + sum(of_head) + way,
+        "all that stages take": (count - 1) * slowest + p * stage + sum(of_head),
+    }
 
 
 @lru_cache(maxsize=4096)

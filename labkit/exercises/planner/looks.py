@@ -43,6 +43,7 @@ def numbers_look(
     unit: float = 1e3,
     sign: str = "ms",
     plans: Callable[[Case], Sequence[Plan]] = lambda case: (),
+    more: Callable[[Case, Numbers], str] = lambda case, came: "",
 ) -> Find:
     """Return the find that yields a number that is wrong; a mistake is named that gives all of a case's.
 
@@ -57,6 +58,7 @@ def numbers_look(
         unit: What numbers are multiplied by to be shown.
         sign: Its name.
         plans: The plan of each number, where there is one: what the wrong ones have in common is said.
+        more: What else is said of numbers that no mistake gives, as a sentence that begins with a space; (case, came).
     """
 
     def shown(value: Any) -> str:
@@ -79,7 +81,7 @@ def numbers_look(
         name = as_if(came, ways, same_numbers) or ("" if _alike(mine, theirs) else NO_NUMBER.name)
         text = f"{function}, {named(case, place)}: {shown(mine)}, expected {shown(theirs)}."
         text += f" It is the furthest off of {len(wrong)} wrong ones, of {len(came)}." if of_all else ""
-        text += "" if name else in_common(came, wanted, wrong, plans(case))
+        text += "" if name else more(case, came) or in_common(came, wanted, wrong, plans(case))
         yield Finding(name, text, shown(theirs), shown(mine))
 
     return find
@@ -111,7 +113,9 @@ def in_common(came: Numbers, wanted: Numbers, wrong: Sequence[int], plans: Seque
     if not off or not all(is_number(one) and other for one, other in off):
         return "".join(f" {each}" for each in said)
     factors = [one / other for one, other in off]
-    if len(off) > 1 and all(math.isclose(each, factors[0], rel_tol=1e-6) for each in factors):
+    if all(one == 0 for one, _ in off):
+        said.append("Every wrong number is 0.")
+    elif len(off) > 1 and all(math.isclose(each, factors[0], rel_tol=1e-6) for each in factors):
         said.append(f"Each wrong number is {factors[0]:.4g} times what it should be.")
     elif len(off) > 1 and (max(factors) < 1 or min(factors) > 1):
         said.append(f"Every wrong number is too {'small' if max(factors) < 1 else 'large'}.")

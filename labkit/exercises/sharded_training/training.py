@@ -142,10 +142,13 @@ def _equal(came: Sequence[Parameters], right: Sequence[Parameters]) -> bool:
 def _first_wrong(came: Sequence[Parameters], right: Sequence[Parameters]) -> Mapping[str, object]:
     step, names = next((at, wrong_names(*pair)) for at, pair in enumerate(zip(came, right, strict=True))
                        if wrong_names(*pair))  # fmt: skip
-    return {"step": step, "names": join(names), "got": "", "wanted": ""}
+    before = " The steps before are right: what does a step leave behind, or find, that is of another?" if step else ""
+    return {"step": step, "names": join(names), "before": before, "got": "", "wanted": ""}
 
 
-STEPS = Result("steps", "After step {step} rank {rank} has wrong values in {names}.", same=_equal, shown=_first_wrong)
+STEPS = Result(
+    "steps", "After step {step} rank {rank} has wrong values in {names}.{before}", same=_equal, shown=_first_wrong
+)
 """The parameters after each step, by name."""
 
 

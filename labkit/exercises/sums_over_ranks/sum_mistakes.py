@@ -91,6 +91,8 @@ def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
     size, numel = len(members_of(case)), input_of(case, members_of(case)[0]).numel()
     if hangs(failure):
         return numel < size
+    if failure.kind == "exception" and failure.error not in ("RuntimeError", "ValueError", "DistBackendError"):
+        return False  # Python's own error: it may speak of a name such as chunk_size
     said = failure.message.lower()
     words = ("size", "shape", "divi", "multiple", "chunk")
     named = any(word in said for word in words) and re.search(rf"\b{size}\b|\b{-(-numel // size)}\b", said)
@@ -197,7 +199,7 @@ _COMMON = (
     sum_mistake("needs sizes that divide",
                 "The tensor's length does not divide by the number of ranks (it may even be shorter, or empty). "
                 "Sender and receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
-                failed=_is_short_of_elements, general=True),
+                failed=_is_short_of_elements, general=True, certain=True),
     sum_mistake("contributions missing",
                 "Some contributions never arrived. Look at the step where the named rank should have been added: the "
                 "chunk index modulo N, the neighbour, and the number of steps, N-1 in each half.",

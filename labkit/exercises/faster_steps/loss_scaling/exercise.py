@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.as_if import as_if
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import near, wrong_value
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal
@@ -131,11 +131,16 @@ def _wrong_scale(where: str, right: Values, mine: Values, bad_before: bool) -> I
         return
     if not flag(right, "said"):
         name = "the scale is not halved"
-    elif came < wanted:
+    elif came < wanted or wanted > number(right, "asked"):
         name = "the scale never grows" if math.isclose(came, number(right, "asked")) else "another scale"
     else:
         name = "good steps are counted across a bad one" if bad_before else "the scale grows too early"
     yield Finding(name, f"{where}: the scale is {came:g} afterwards.", f"{wanted:g}", f"{came:g}")
+
+
+def _fails_on_none(got: Got) -> bool:
+    """Return whether a loss of None was to be used, outside of step."""
+    return isinstance(got, Failure) and "'NoneType'" in got.message and ", in step" not in got.detail
 
 
 EXERCISE = declared(
@@ -145,6 +150,8 @@ EXERCISE = declared(
     oracle=expected,
     looks=(find,),
     mistakes=(
+        Mistake("nothing is scaled", "scaled returned None: return loss times self.scale.",
+                seen=lambda case, got, wire: _fails_on_none(got), certain=True),
         Mistake("a parameter without a gradient",
                 "An unused parameter has the gradient None: leave it out.",
                 says=("NoneType",), certain=True),
@@ -167,6 +174,8 @@ EXERCISE = declared(
         Mistake("the scale is not halved", "After a step that overflowed the scale must be half of what it was."),
         Mistake("the scale never grows", "After growth_interval good steps in a row the scale doubles."),
         Mistake("the scale grows too early", "The scale grows before growth_interval good steps in a row."),
+        Mistake("another scale", "The scale doubles after growth_interval good steps in a row, and after a bad one it "
+                "is halved: no other factors."),
         Mistake("good steps are counted across a bad one",
                 "Only good steps in a row count: after a bad one, start from 0 again."),
         Mistake("does not say it", "step returns whether the optimizer took its step: True or False."),

@@ -53,3 +53,5 @@ changed(
     ("for scaled in gradients", "for scaled in gradients[:1]"),
 )
 changed("the test turned round", "a good step is skipped", (FINITE, f"not {FINITE}"))
+changed("scales and returns nothing", "nothing is scaled", ("return loss * self.scale", "loss * self.scale"))
+changed("trebles", "another scale", ("self.scale *= 2", "self.scale *= 3"))

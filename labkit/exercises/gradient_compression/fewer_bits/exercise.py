@@ -107,6 +107,10 @@ def _int8(one: Compressed) -> Iterator[Finding]:
     yield from too_small(one, one.gradient.numel())
 
 
+_SMALL = 1e-3
+"""Below it a gradient is a small one, for which what keeps a scale above 0 may be too large."""
+
+
 def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
     gradient, back = one.gradient.double(), one.unpacked.double()
     top, entry = int(gradient.abs().argmax()), float(gradient.max())
@@ -119,9 +123,11 @@ def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
         return "scale forgotten"
     if bool((off <= 2 * half).all()) and bool((back.abs() <= gradient.abs() + half * 0.01).all()):
         return "cut off instead of rounded"
-    if int(one.parts[0].abs().max()) < 120:
+    if scales and largest < _SMALL and float(scales[0]) > 1.01 * largest / 127:
         return "the scale of a small gradient is too large"
-    return "a wrong entry"
+    if scales and not math.isclose(float(scales[0]), largest / 127, rel_tol=1e-4):
+        return "another scale"
+    return "codes of another scale" if scales else "a wrong entry"
 
 
 def _codes_alone(back: Tensor, largest: float) -> bool:
@@ -169,6 +175,10 @@ EXERCISE = declared(
         Mistake("the scale of a small gradient is too large",
                 "A gradient of 0.0000001 uses few of the 127 levels: what you add to the scale, or clamp it to, to "
                 "keep it above 0 is larger than the scale itself."),
+        Mistake("another scale", "The scale that travels is not the largest magnitude over 127."),
+        Mistake("codes of another scale",
+                "The scale that travels is right. But codes are the gradient divided by it and rounded, and what comes "
+                "back is codes times scale: yours do not fit together."),
         Mistake("too many bytes", "The packet is larger than it must be: look at the dtype of each part."),
     ),
     structure=packets.packets_structure,

@@ -63,3 +63,5 @@ changed("prints it", "nothing returned", ("return packet.parts[0].to", "packet.p
 changed(
     "the largest entry over 127", "the largest entry, not the largest magnitude", (".abs().max() / 127", ".max() / 127")
 )
+changed("multiplies by the scale", "codes of another scale", ("(gradient / scale)", "(gradient * scale)"))
+changed("another number of levels", "another scale", (".max() / 127)", ".max() / 63)"))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.blame import HANGS
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import wrong_value
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
@@ -152,6 +152,23 @@ def _with_one_scale(case: Case) -> Iterator[Tensor]:
         yield (codes * scale).flatten()[:entries].view(shape)
 
 
+def _does_not_divide(got: Got, *words: str) -> bool:
+    return isinstance(got, Failure) and any(each in got.message for each in words)
+
+
+def _uneven(case: Case, got: Got, wire: Wire) -> bool:
+    ranks = integers(case.about, "ranks")
+    if tensor(case.inputs[ranks[0]], "tensor").numel() % len(ranks) == 0:
+        return False
+    return _does_not_divide(got, "is invalid for input of size", "do not divide", "does not divide")
+
+
+def _among_all(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether pieces for the group were to be shared out among all ranks."""
+    outside = len(integers(case.about, "ranks")) < case.world_size
+    return outside and _does_not_divide(got, f"do not divide among {case.world_size} ranks", "does not divide equally")
+
+
 EXERCISE = declared(
     id="quantised_all_reduce",
     functions=("quantised_all_reduce",),
@@ -161,14 +178,14 @@ EXERCISE = declared(
     looks=(find,),
     least=least_traffic,
     mistakes=(
-        Mistake(UNEVEN,
-                "The entries do not divide evenly among the ranks: pad with zeros, and cut them off at the end.",
-                says=("is invalid for input of size", "do not divide", "does not divide"), certain=True),
-        packets.GAPS,
         Mistake(WHOLE_WORLD,
                 "Only the ranks of the group take part: hand group=group to each collective, and group to "
                 "dist.get_world_size.",
-                says=(*HANGS, "not part of group", "take part", "is not in the group"), certain=True),
+                says=(*HANGS, "not part of group", "take part", "is not in the group"), seen=_among_all, certain=True),
+        Mistake(UNEVEN,
+                "The entries do not divide evenly among the ranks: pad with zeros, and cut them off at the end.",
+                seen=_uneven, certain=True),
+        packets.GAPS,
         Mistake("everybody gathers everything",
                 "Every rank gathers all codes: N times the bytes. Give each rank one piece to add up: all_to_all "
                 "sends it there, all_gather brings the sums back."),

@@ -67,3 +67,7 @@ changed(
     "divides in place first", "tensor changed",
     (MEAN, MEAN.replace(" / size", "")), ("flat = tensor.flatten()", "flat = tensor.div_(size).flatten()"),
 )  # fmt: skip
+changed(
+    "exchanges among all ranks", "all ranks of the world",
+    ("dist.all_to_all_single(others, mine, group=group)", "dist.all_to_all_single(others, mine)"),
+)  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from labkit.checks.blame import HANGS
@@ -54,6 +55,13 @@ def _way(how: Callable[[Case, int], list[Tensor]]) -> dict[str, Callable[[Case, 
 
 def _as(**changes: object) -> dict[str, Callable[[Case, int], list[Tensor]]]:
     return _way(partial(combined, **changes))  # type: ignore[arg-type]
+
+
+def _padded_in_front(case: Case, rank: int) -> list[Tensor]:
+    sizes, place = of_rank(case, rank)
+    count, whole = sizes.get("shard", 1), combined(case, rank, cut=False)
+    flat = [torch.cat([each.new_zeros(-each.numel() % count), each.reshape(-1)]) for each in whole]
+    return [each.view(count, -1)[place.get("shard", 0)].clone() for each in flat]
 
 
 def _other_place(case: Case, rank: int) -> list[Tensor]:
@@ -140,6 +148,8 @@ EXERCISE = declared(
         Mistake("another's shard",
                 "These are the shards of another rank along \"shard\": this rank's is number mesh.place[\"shard\"].",
                 {"shards": _other_place}),
+        Mistake("padded in front", "The zeros go after the gradient's end, in the last shard: pad(flat, (0, missing)).",
+                {"shards": _padded_in_front}),
         Mistake("not cut", "Return shards: flat, padded with zeros, the run number mesh.place[\"shard\"] of as many as "
                 "the axis has ranks.", {"shards": partial(combined, cut=False)}),
         Mistake("tied everywhere",
@@ -157,6 +167,8 @@ EXERCISE = declared(
                    {"data": 1, "shard": 2, "pipeline": 2, "tensor": 1}, num_targets=[3, 7]),
         stage_case("3 stages, one replica", 1413, {"data": 1, "shard": 1, "pipeline": 3, "tensor": 1},
                    num_targets=[4]),
+        stage_case("3 shards, 2, 1 and 3 targets", 1415, {"data": 1, "shard": 3, "pipeline": 1, "tensor": 1},
+                   num_targets=[2, 1, 3]),
         stage_case("8 ranks, 4 replicas on two axes", 1414, {"data": 2, "shard": 2, "pipeline": 1, "tensor": 2},
                    num_targets=[1, 5, 2, 4]),
     ),

@@ -52,3 +52,4 @@ changed(
 )
 changed("returns nothing", "nothing returned", ("    return shards\n", ""))
 changed("returns the last one alone", "wrong length", ("    return shards\n", "    return shards[-1:]\n"))
+changed("zeros in front", "padded in front", ("(0, -gradient.numel() % count)", "(-gradient.numel() % count, 0)"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from labkit.checks.case import Case
 from labkit.checks.declared import Mistake
 from labkit.checks.formulas import Call, calls_case, formulas
+from labkit.checks.how_off import one_at_a_time
 from labkit.exercises.pipeline.bubble.driver import drive
 from labkit.exercises.pipeline.bubble_costs import COUNTED
 
@@ -22,13 +23,21 @@ def bubble_case(name: str, pipelines: Sequence[tuple[int, int]], batch_seconds: 
     return calls_case(name, calls)
 
 
+def _doubled_case(name: str, stages: int, count: int, batch_seconds: float, overhead_s: float) -> Case:
+    """Return the case in which each argument is doubled in turn."""
+    calls: list[Call] = [("bubble_share", each) for each in one_at_a_time(stages, count)]
+    calls += [("step_seconds", each) for each in one_at_a_time(stages, count, batch_seconds, overhead_s)]
+    return calls_case(name, calls)
+
+
 EXERCISE = formulas(
     id="bubble",
     functions=("bubble_share", "step_seconds"),
     driver=drive,
     counted=COUNTED,
     visible=(
-        bubble_case("4 stages, 8 microbatches; 2 stages, 1", [(4, 8), (2, 1)], 0.8, 0.01),
+        _doubled_case("4 stages, 8 microbatches; then each number doubled", 4, 8, 0.8, 0.01),
+        bubble_case("2 stages, 1 microbatch", [(2, 1)], 0.8, 0.01),
         bubble_case("3 stages, 7 microbatches; one stage", [(3, 7), (1, 5)], 0.35, 0.002),
     ),
     hints=(

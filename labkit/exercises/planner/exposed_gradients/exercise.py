@@ -47,6 +47,13 @@ def _from_the_start(computing: Sequence[float], takes: Sequence[float]) -> float
     return max(takes[-1], sum(takes) - sum(computing))
 
 
+def _not_added_up(computing: Sequence[float], takes: Sequence[float]) -> float:
+    done = 0.0
+    for computed, travels in zip(computing, takes, strict=True):
+        done = max(computed, done) + travels
+    return done - computing[-1]
+
+
 def _all_but_the_last(computing: Sequence[float], takes: Sequence[float]) -> float:
     return sum(max(0.0, each - hides) for each, hides in zip(takes, computing[1:], strict=False))
 
@@ -85,6 +92,16 @@ MISTAKES = (
             {"buckets": _way(_all_but_the_last)}),
     Mistake("less than nothing", "Less than nothing cannot travel: no layer hides more of a bucket than there is.",
             seen=_negative),
+    Mistake("lists swapped", "You take one list for the other: computing is what makes a bucket ready, takes is how "
+            "long it travels.", {"buckets": (
+                _way(lambda computing, takes: costs.exposed_seconds(takes, computing)),
+                _way(lambda computing, takes: costs.exposed_seconds(computing, computing)),
+                _way(lambda computing, takes: costs.exposed_seconds(takes, takes)),
+            )}),
+    Mistake("computing not added up", "Backward's parts run one after the other: a bucket is ready after all that is "
+            "computed up to it.", {"buckets": _way(_not_added_up)}),
+    Mistake("how long is computed", "That is how long is computed in all, and not how long buckets travel after it.",
+            {"buckets": _way(lambda computing, takes: sum(computing))}),
     Mistake("the end, not the rest", "Return how long buckets travel *after* all is computed: subtract that time.",
             {"buckets": _way(lambda computing, takes: costs.exposed_seconds(computing, takes) + sum(computing))}),
 )  # fmt: skip

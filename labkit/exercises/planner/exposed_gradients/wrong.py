@@ -53,3 +53,7 @@ def exposed_seconds(computing, takes):
     return left
 """,
 )
+changed("takes one list for the other", "lists swapped", ("zip(computing, takes,", "zip(takes, computing,"))
+changed("looks at one list", "lists swapped", ("zip(computing, takes,", "zip(computing, computing,"))
+changed("forgets what was computed before", "computing not added up", ("now += computed", "now = computed"))
+changed("returns the wrong end", "how long is computed", (REST, "    return now\n"))

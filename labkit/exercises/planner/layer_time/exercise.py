@@ -9,7 +9,7 @@ from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.structure import ANYTHING
 from labkit.exercises.planner import costs
-from labkit.exercises.planner.cases import asked, plans_case
+from labkit.exercises.planner.cases import asked, in_parts, plans_case
 from labkit.exercises.planner.layer_time.driver import drive
 from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
 from labkit.plans.planned_step import Plan, job_of
@@ -81,7 +81,8 @@ MISTAKES = (
     Mistake("half the traffic",
             "A layer has two all-reduces in each direction, after attention and after the MLP; each is a "
             "reduce-scatter and an all-gather.", {"layers": _layers(halves=1)}),
-    Mistake("four bytes", "Activations travel in bfloat16: two bytes a number.", {"layers": _layers(fp32=True)}),
+    Mistake("not two bytes", "Activations travel in bfloat16: two bytes a number.",
+            {"layers": (_layers(fp32=True), _layers(other="one byte"))}),
     Mistake("backward once", "For each product forward there are two in backward: one for the input's gradient, one "
             "for the weight's.", {"layers": _layers(backward=1)}),
     Mistake("nothing again", "With plan.recompute, backward starts with the layer's whole forward.",
@@ -106,7 +107,8 @@ EXERCISE = declared(
     structure=lambda case: [{"layers": ANYTHING}],
     looks=(
         numbers_look("layers", "layer_seconds", _layers(), of_plan, MISTAKES, unit=1e6, sign="us",
-                     plans=lambda case: asked(case)[1]),
+                     plans=lambda case: asked(case)[1],
+                     more=lambda case, came: in_parts(case, came, costs.layer_seconds, costs.layer_parts)),
     ),
     mistakes=MISTAKES,
     visible=(

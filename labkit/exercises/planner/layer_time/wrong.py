@@ -49,7 +49,7 @@ changed(
      "    layers = job.num_layers // plan.pipeline\n"
      "    return layers * forward, layers * (backward + (forward if plan.recompute else 0.0))\n"),
 )  # fmt: skip
-changed("float32 on the wire", "four bytes", ("2 * rows * h)", "4 * rows * h)"))
+changed("float32 on the wire", "not two bytes", ("2 * rows * h)", "4 * rows * h)"))
 changed("backward as forward", "backward once", ("backward = 2 * products", "backward = products"))
 changed("forgets what runs again", "nothing again", ("forward if plan.recompute else 0.0", "0.0"))
 changed("products again", "no sums again", ("forward if plan.recompute", "products if plan.recompute"))

@@ -9,7 +9,7 @@ from labkit.checks.case import Case
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.structure import ANYTHING
 from labkit.exercises.planner import costs
-from labkit.exercises.planner.cases import asked, plans_case
+from labkit.exercises.planner.cases import asked, in_parts, plans_case
 from labkit.exercises.planner.looks import numbers_look
 from labkit.exercises.planner.stage_memory.driver import drive
 from labkit.plans.planned_step import Plan, job_of
@@ -87,7 +87,8 @@ EXERCISE = declared(
     structure=lambda case: [{"stages": ANYTHING}],
     looks=(
         numbers_look("stages", "stage_bytes", _way(), lambda case, place: str(asked(case)[1][place]), MISTAKES,
-                     unit=1e-9, sign="GB", plans=lambda case: asked(case)[1]),
+                     unit=1e-9, sign="GB", plans=lambda case: asked(case)[1],
+                     more=lambda case, came: in_parts(case, came, costs.stage_bytes, costs.stage_parts)),
     ),
     mistakes=MISTAKES,
     visible=(

@@ -12,7 +12,7 @@ from labkit.checks.structure import ANYTHING
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.planner import costs
-from labkit.exercises.planner.cases import Runs, asked, plans_case, runs_of
+from labkit.exercises.planner.cases import Runs, asked, in_parts, plans_case, runs_of
 from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
 from labkit.exercises.planner.step_time.driver import drive
 from labkit.plans.hybrid_step import cost
@@ -158,7 +158,8 @@ EXERCISE = declared(
     looks=(
         _slow,
         numbers_look("seconds", "step_seconds", _measured, lambda case, place: str(asked(case)[1][place]), MISTAKES,
-                     good=_within, furthest=True, plans=lambda case: asked(case)[1]),
+                     good=_within, furthest=True, plans=lambda case: asked(case)[1],
+                     more=lambda case, came: in_parts(case, came, costs.step_seconds, costs.step_parts)),
     ),
     mistakes=MISTAKES,
     visible=(

@@ -14,6 +14,7 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
+from labkit.checks.parting import parting
 from labkit.checks.structure import and_more
 from labkit.checks.values import integer, integers, record, tensor
 from labkit.checks.wire import Wire
@@ -102,6 +103,14 @@ def least(case: Case) -> dict[int, Bytes]:
     return {rank: each for stage in range(num_stages) for rank, each in both_ways(_column(case, stage), size).items()}
 
 
+def _how_off(case: Case, got: tuple[Values, ...], name: str) -> str:
+    """Return how all ranks' gradients of this name are off, in a sentence that begins with a space, or ""."""
+    every = zip(got, expected(case), strict=True)
+    both = [(cast(Gradients, came["grads"]), cast(Gradients, right["grads"])) for came, right in every]
+    pairs = {rank: (came.get(name), right[name]) for rank, (came, right) in enumerate(both) if name in right}
+    return parting(pairs, [rank for rank, pair in pairs.items() if _apart(*pair)])
+
+
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with gradients, with the loss, and with how often the pipeline ran."""
     for rank, (values, right) in enumerate(zip(got, expected(case), strict=True)):
@@ -111,7 +120,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         for name, gradient in wanted.items():
             if _apart(came.get(name), gradient):
                 text = f"On rank {rank} the gradient of {name} is not that of the mean over all samples."
-                yield Finding(_of_gradients(case, rank, came), text, _begin(gradient), _begin(came.get(name)), rank)
+                mistake = _of_gradients(case, rank, came)
+                text += "" if mistake else _how_off(case, got, name)
+                yield Finding(mistake, text, _begin(gradient), _begin(came.get(name)), rank)
         if values["moved"]:
             yield Finding(_MOVED, f"The parameters of rank {rank} have changed.", rank=rank)
     for rank, (values, right) in enumerate(zip(got, expected(case), strict=True)):

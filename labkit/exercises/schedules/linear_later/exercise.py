@@ -12,6 +12,7 @@ from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
+from labkit.checks.parting import parting
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import texts
 from labkit.checks.wire import Wire
@@ -69,7 +70,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             # both backwards bring the same gradient
             once = mine is not None and name != "gradient of x" and apart(2 * mine, wanted) is None
             name = _LAST if once else _NOTHING_FOR_X if name == "gradient of x" and mine is None else ""
-            yield Finding(name, f"{what} is wrong: {text[0]}.", text[1], text[2])
+            how = "" if name else parting({0: (mine, wanted)}, [0])
+            yield Finding(name, f"{what} is wrong: {text[0]}.{how}", text[1], text[2])
     if came["put_off"] != 2:
         yield Finding("", f"Two backwards put {came['put_off']} functions into later; each should put one.")
 

@@ -26,7 +26,8 @@ from labkit.exercises.sharded_training.on_ranks import (
 def drive(functions: Functions, inputs: Values) -> Values:
     """Train a hard model, sharded, on this rank's own batches (sharded_module).
 
-    Inputs: seed, model, blocks (names of layers), dtype (of blocks, or None), steps. Marks on the wire in each step: as
+    Inputs: seed, model, blocks (names of layers), children (whether these are handed over as None, being all of the
+    model's), dtype (of blocks, or None), steps. Marks on the wire in each step: as
     each block computes, when forward is over, when backward reaches each block's output, when it is over, and after
     finish_gradient_synchronization.
     """
@@ -37,7 +38,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     cut, watch = cutter(), _Watch(model, blocks)
     dtypes = {name: each.dtype for name, each in model.named_parameters()}
     kind = getattr(torch, text(inputs, "dtype")) if inputs["dtype"] else None
-    wrapped = functions["ShardedModule"](model, blocks, *([kind] if kind else []))
+    if inputs["children"]:
+        for name in ("norm", "spare"):  # which do nothing here
+            del model._modules[name]
+        model.__dict__["norm"] = nn.Identity()
+        wrapped = functions["ShardedModule"](model)
+    else:
+        wrapped = functions["ShardedModule"](model, blocks, *([kind] if kind else []))
     watch.mark(cut)
     optimizer = PlainAdamW(wrapped.parameters(), **OPTIONS)
     after: list[Value] = []

@@ -33,7 +33,14 @@ LAYERS = ("stem", "mix", "fixed", "remix", "head")
 
 
 def module_case(
-    name: str, seed: int, world_size: int, *, blocks: Sequence[str] = LAYERS, dtype: str = "", **options: Any
+    name: str,
+    seed: int,
+    world_size: int,
+    *,
+    blocks: Sequence[str] = LAYERS,
+    dtype: str = "",
+    children: bool = False,
+    **options: Any,
 ) -> Case:
     """Return a case of sharded_module.
 
@@ -43,9 +50,10 @@ def module_case(
         world_size: Number of ranks.
         blocks: Names of the layers that are gathered one at a time.
         dtype: In which they compute; "" for that of the parameters, float64.
+        children: Whether the layers are all children that the model has, and None is handed over for them.
         options: See training_case.
     """
-    more: dict[str, Any] = {"blocks": list(blocks), "dtype": dtype}
+    more: dict[str, Any] = {"blocks": list(blocks), "dtype": dtype, "children": children}
     return training_case(name, seed, world_size, same_batch=False, more=more, **options)
 
 
@@ -280,6 +288,8 @@ EXERCISE = declared(
     least=least_traffic,
     looks=(_values, _precise, _on_ranks),
     mistakes=(
+        Mistake("blocks is None", "blocks may be None: then they are module.children().",
+                says=("'NoneType' object is not iterable",), certain=True),
         Mistake("other names",
                 "gather_full_params uses the names of the module that was wrapped: self.module.named_parameters().",
                 seen=_misnamed, certain=True),
@@ -325,7 +335,7 @@ EXERCISE = declared(
                 "own dtype."),
     ),
     visible=(
-        module_case("2 ranks, plain layers", 1331, 2, tied=False, frozen=False),
+        module_case("2 ranks, plain layers", 1331, 2, tied=False, frozen=False, children=True),
         module_case("3 ranks, a frozen block", 1332, 3, tied=False),
         module_case("2 ranks, two blocks share a weight", 1333, 2),
         module_case("4 ranks, some layers are in no block", 1334, 4, blocks=("stem", "mix", "head"), tied=False),

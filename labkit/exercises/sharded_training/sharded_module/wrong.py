@@ -117,3 +117,5 @@ changed(
     ("[p for p in block.parameters() if p in alone]",
      "[p for p in block.parameters() if not (p in taken or taken.add(p))]"),
 )  # fmt: skip
+changed("wants a list of blocks", "blocks is None",
+        ("list(module.children() if blocks is None else blocks)", "list(blocks)"))  # fmt: skip

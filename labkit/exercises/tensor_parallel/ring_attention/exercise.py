@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from labkit.checks import draws, values
 from labkit.checks.case import Case, Values
-from labkit.checks.declared import Mistake, declared, flag_result, tensor_result
+from labkit.checks.declared import Mistake, declared, failed_in, flag_result, tensor_result
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
@@ -142,10 +142,16 @@ def _wrong_places(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[F
     if not _asks_for_places(case):
         return
     places = [values.tensor(came, "places") for came in got]
+    count = values.integer(case.inputs[0], "num_tokens")
+    size = count // (2 * case.world_size)
+    if places[0].tolist() == [*range(size)] * 2:
+        yield Finding(_LAST, f"Rank 0 holds its first piece twice: {places[0].tolist()}.", rank=0)
     for rank, mine in enumerate(places):
         if not torch.equal(mine, mine.sort().values):
             yield Finding(_SHARED, f"Rank {rank} holds {mine.tolist()}, which is not ascending.", rank=rank)
-    count = values.integer(case.inputs[0], "num_tokens")
+    for rank, mine in enumerate(places):
+        if len(mine) and not 0 <= int(mine.min()) <= int(mine.max()) < count:
+            yield Finding(_LAST, f"Rank {rank} holds {mine.tolist()}; tokens are 0 to {count - 1}.", rank=rank)
     if not torch.equal(torch.cat(places).sort().values, torch.arange(count)):
         held = ", ".join(str(each.tolist()) for each in places)
         yield Finding(_SHARED, f"The ranks hold {held}; together they must hold each of {count} tokens once.")
@@ -196,9 +202,9 @@ def least(case: Case) -> dict[int, Bytes]:
 
 _ROOM = 1.25
 """So much of what keys and values are may be sent: places go with them, in one message or another."""
-_UNEVEN, _SHARED, _NEIGHBOUR, _OVERFLOW, _TOO_OFTEN, _CHANGED = (
+_UNEVEN, _SHARED, _NEIGHBOUR, _OVERFLOW, _TOO_OFTEN, _CHANGED, _LAST = (
     "uneven work", "tokens twice or never", "not to the next rank", "exponentials overflow", "sent too often",
-    "what was given is changed",
+    "what was given is changed", "the last piece is 2N - 1",
 )  # fmt: skip
 
 EXERCISE = declared(
@@ -221,6 +227,8 @@ EXERCISE = declared(
     ),
     mistakes=(
         *SENT,
+        Mistake(_LAST, "Pieces are counted from 0 to 2N - 1: the last one, number 2N - 1, is piece 0's partner.",
+                seen=failed_in("balanced_places", "IndexError"), certain=True),
         Mistake(_UNEVEN, "Ranks have different numbers of pairs. Pair a piece of the beginning with one of the end."),
         Mistake(_SHARED, "Each token belongs to one rank, ascending on each, equally many on all."),
         Mistake("its own keys only", "Only keys of this rank were seen: pass k, v and places on, N - 1 times.",
@@ -228,6 +236,9 @@ EXERCISE = declared(
         Mistake("not causal",
                 "Queries see later keys. Where a key's place is later than the query's, the score is -inf.",
                 {"out": (lambda case, rank: _attention(case, rank, None), _masked_at_home)}),
+        Mistake("causal the other way", "You hide earlier keys. Hide those whose place is later than the query's.",
+                {"out": lambda case, rank: _attention(
+                    case, rank, _all(case, "places", 0) >= _places(case, rank))}),
         Mistake("causal by index",
                 "The mask compares positions in the pieces. Compare places: they travel with k and v.",
                 {"out": (_by_index, _by_index_of_piece)}),

@@ -162,3 +162,11 @@ changed(
     "sums not rescaled",
     ("total = total * old + weights.sum(-1, keepdim=True)", "total = total + weights.sum(-1, keepdim=True)"),
 )
+changed("counts the last piece from 1", "the last piece is 2N - 1",
+        ("pieces[-1 - dist.get_rank()]", "pieces[len(pieces) - dist.get_rank()]"))  # fmt: skip
+changed(
+    "forgets that -0 is 0", "the last piece is 2N - 1", ("pieces[-1 - dist.get_rank()]", "pieces[-dist.get_rank()]")
+)
+changed("hides earlier keys", "causal the other way",
+        ("where[None, :] > places[:, None]", "where[None, :] < places[:, None]"),
+        ("if where[0] > places[-1]:", "if where[-1] < places[0]:"))  # fmt: skip
