@@ -17,7 +17,7 @@ from zlib import crc32
 
 import pytest
 
-TURNS = 5
+TURNS = 8
 """How many runs it takes until each test has run; CONTRIBUTING.md says so."""
 
 

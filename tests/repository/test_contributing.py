@@ -32,7 +32,7 @@ def test_its_minutes_are_those_that_a_run_is_printed_beside() -> None:
 
 
 def test_it_says_how_many_turns_there_are() -> None:
-    word = ("no", "one", "two", "three", "four", "five", "six")[TURNS]
+    word = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")[TURNS]
     assert (
         f"of those of one folder one\nin {word} runs, and so of a function with {word} parameters or more;"
         in TEXT.replace("\n  ", "\n")

@@ -31,7 +31,7 @@ ITEMS = [
     *(_item(f"tests/grading/test_{name}.py::test_it", of_file=("in_turn",)) for name in "ab"),
     *(
         _item(f"tests/checks/test_answers_0{number}.py::test_{name}[ring_sum]", "in_turn")
-        for number in range(10)
+        for number in range(16)
         for name in ("right", "wrong")
     ),
     _item("tests/board/test_page.py::test_quick"),
