@@ -87,7 +87,7 @@ check: setup  ## Prove that notebooks and slides are what their sources say
 # One thread a process: workers and their ranks share the cores, and threads that spin take them from each other.
 unit notebooks test-all test-elsewhere: export OMP_NUM_THREADS := 1
 
-unit: setup  ## pytest and the solutions' cells: everything that is neither long nor in need of a GPU; prints the slowest
+unit: setup  ## pytest and the solutions' cells: what is neither long nor in need of a GPU, and whose turn it is; prints the slowest
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not long and not gpu1 and not gpu2" --turn=$(TURN) $(ARGS)
 
 notebooks: setup  ## Execute solutions/*.ipynb whole and compare each output with the stored one
@@ -98,7 +98,7 @@ test: setup  ## All that needs no GPU and no minutes: lint, type, check, unit (g
 	@$(MAKE) --no-print-directory --keep-going -j 2 lint type check unit || \
 	    { echo "make test: a part failed; the lines of make that begin with *** say which."; exit 1; }
 
-test-all: setup  ## `make test` with the tests and cells that take minutes
+test-all: setup  ## `make test` with all tests and cells, whosever turn it is, and those that take minutes
 	@$(MAKE) --no-print-directory --keep-going lint type check
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not gpu1 and not gpu2" $(ARGS)
 

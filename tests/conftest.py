@@ -142,6 +142,7 @@ NOT_LONG = "not long"
 
 
 ROOT = Path(__file__).parents[1]
+TURN = pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -150,14 +151,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cost(), "labkit-cost")
-    if config.option.turn is not None and not hasattr(config, "workerinput"):  # workers are told what is found here
-        commit = config.option.turn == "commit"
-        config.option.turn = sampling.turn_of_commit(ROOT) if commit else int(config.option.turn) % sampling.TURNS
-        config.option.touched = sampling.touched(ROOT)
+    told = getattr(config, "workerinput", None)
+    config.stash[TURN] = told["turn"] if told else _turn(config.option.turn)
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         _rewrite_asserts(config)
     else:
         gc.disable()  # what pytest collects stays; pytest_collection_finish lets Python look for garbage again
+
+
+def _turn(asked: str | None) -> tuple[int, list[str]] | None:
+    """Return whose turn it is, and the files whose tests wait for none; None where all tests run."""
+    if asked is None:
+        return None
+    turn = sampling.turn_of_commit(ROOT) if asked == "commit" else int(asked) % sampling.TURNS
+    return turn, sampling.touched(ROOT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker whose turn it is: all must find the same."""
+    node.workerinput["turn"] = node.config.stash[TURN]
 
 
 def _rewrite_asserts(config: pytest.Config) -> None:
@@ -187,13 +200,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    turn = config.option.turn
-    return [] if turn is None else [f"turn: {turn} of 0 to {sampling.TURNS - 1}; `make test TURN={turn}` runs the same"]
+    if config.stash[TURN] is None:
+        return []
+    turn, _ = config.stash[TURN]
+    return [f"turn: {turn} of 0 to {sampling.TURNS - 1}; `make test TURN={turn}` runs the same"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.turn is not None:
-        wait = set(sampling.waiting(items, config.option.turn, config.option.touched))
+    if config.stash[TURN] is not None:
+        wait = set(sampling.waiting(items, *config.stash[TURN]))
         config.hook.pytest_deselected(items=list(wait))
         items[:] = [each for each in items if each not in wait]
     places = {file: place for place, file in enumerate(LONGEST_FIRST)}

@@ -100,6 +100,7 @@ def test_what_agrees_up_to_rounding_holds() -> None:
     assert PARTS in found.held and not _rules(found), found
 
 
+@pytest.mark.in_turn
 def test_another_function_can_be_the_reference() -> None:
     assert _rules(labkit.audit(lambda: sequence("places"), on=TWO, reference=sequence)) == [PARTS]
 
@@ -123,6 +124,7 @@ def attends() -> None:
         optimizer.zero_grad()
 
 
+@pytest.mark.in_turn
 def test_attention_without_dropout_draws_nothing_and_can_be_compared() -> None:
     found = labkit.audit(attends, on=TWO, against=1)
     assert PARTS in found.held and not _rules(found), found
@@ -138,6 +140,7 @@ def has_no_values() -> None:
         optimizer.step()
 
 
+@pytest.mark.in_turn
 def test_a_run_without_values_is_audited_too() -> None:
     found = labkit.audit(has_no_values, on=labkit.virtual(1), against=1)
     assert found.num_steps == 2 and not found.findings

@@ -69,6 +69,7 @@ def train(mistake: str = "") -> None:
             averaged(torch.ones(1, 8))
 
 
+@pytest.mark.in_turn
 def test_a_right_program_has_no_finding() -> None:
     found = labkit.audit(train, on=TWO)
     assert not [one for one in found.findings if one.severity != "slow"], found

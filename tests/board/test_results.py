@@ -185,6 +185,7 @@ def test_no_column_could_hold_code(tmp_path: Path) -> None:
     assert columns == {"nickname", "key_hash", "address", "exercise", "passed", "tries", "first_s", "last_s"}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -146,6 +146,7 @@ def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_lat
         stop(again)
 
 
+@pytest.mark.in_turn
 def test_a_board_that_refuses_at_once_is_still_named_only_at_the_next_check(
     board: Running, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_board_that_refuses_at_once_is_still_named_only_at_the_next_check(
     assert "did not answer" in reporting.report("count_bytes", False)
 
 
+@pytest.mark.in_turn
 def test_a_taken_name_a_wrong_link_and_a_dead_board_are_told_at_joining(board: Running, own_home: Path) -> None:
     board.send("cy", "naive_all_reduce", True)
     with pytest.raises(ConfigError, match="somebody else in this class is called 'cy'"):
@@ -195,11 +197,13 @@ def test_what_answers_and_is_no_board_is_told_at_joining(own_home: Path, status:
     assert not own_home.exists()
 
 
+@pytest.mark.in_turn
 def test_who_joined_is_on_the_board_before_any_check(board: Running, own_home: Path) -> None:
     labkit.join_class(board.link, "ada")
     assert board.standing()["learners"] == {"ada": {}}
 
 
+@pytest.mark.in_turn
 def test_help_guesses_and_mistakes_reach_the_instructor_and_the_wall_has_no_names_of_them(
     board: Running, own_home: Path
 ) -> None:
@@ -223,6 +227,7 @@ def test_help_guesses_and_mistakes_reach_the_instructor_and_the_wall_has_no_name
     assert own["helped"] == [] and own["finished"] == ["ada"]
 
 
+@pytest.mark.in_turn
 def test_the_instructor_renames_and_removes_and_nobody_else_does(board: Running, own_home: Path) -> None:
     labkit.join_class(board.link, "rude name")
     body = json.dumps({"nickname": "rude name", "to": "table 3"}).encode()
@@ -302,6 +307,7 @@ def test_a_killed_board_goes_on_where_it_was(board: Running, tmp_path: Path) -> 
         assert stop(again) == 0
 
 
+@pytest.mark.in_turn
 def test_strangers_and_what_is_too_large_are_refused(board: Running) -> None:
     own = urlsplit(board.link).path
     assert board.call("GET", "/c/aaaaa-bbbbb")[0] == 403

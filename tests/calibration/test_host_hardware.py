@@ -179,6 +179,7 @@ def _overlap(num_bytes: int) -> float:
     return time.perf_counter() - begin
 
 
+@pytest.mark.in_turn
 def test_bytes_that_cores_move_take_time_from_what_they_compute() -> None:
     free = Link("free", 1e15, 0, "made up", "made up")
     costly = Link("costly", 1e15, 0, "made up", "made up", host_bytes_per_second=1e9)

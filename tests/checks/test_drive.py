@@ -102,6 +102,7 @@ def test_what_comes_after_a_case_that_raises_is_run_without_it(runs: list[int]) 
     assert runs == [4, 2]
 
 
+@pytest.mark.in_turn
 def test_a_case_that_meets_what_another_left_is_not_blamed_for_it(runs: list[int]) -> None:
     functions = _exchange("    pass")
     functions["exchange"].__globals__["kept"] = []

@@ -63,6 +63,7 @@ def _remembered(number: str, exercise: Exercise, cases: list[Case], kept: Path, 
     return frozenset(kept.read_text(encoding="utf-8").splitlines())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
     visible, hidden = list(exercise.visible), hidden_cases(LABKIT, slug_of(number), exercise.id, SECRET)

@@ -13,6 +13,7 @@ BY_CHANCE = {("overlapped_ddp", "changed while it was on its way")}
 """What a wrong answer makes in one run and not in the next; tests/checks/test_partly_right.py meets it every time."""
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("lesson", lessons())
 def test_wrong_answers_stand_for_exercises_and_mistakes_that_exist(lesson: str) -> None:
     known = exercises(lesson)

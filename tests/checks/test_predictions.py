@@ -54,6 +54,7 @@ def test_several_guesses_of_one_exercise_are_kept_apart_and_a_new_one_replaces_t
     assert (labkit.reveal("step_ms", 3).guess, labkit.reveal("loss_at_end", 3).guess) == (3, 2)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("guess", "result", "said"),
     [

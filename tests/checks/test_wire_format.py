@@ -86,6 +86,7 @@ def _with_json(text: str) -> bytes:
     return b"LKV1" + len(text.encode()).to_bytes(4, "little") + text.encode() + good[8 + 2 :]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("text", "why"),
     [

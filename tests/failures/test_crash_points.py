@@ -131,6 +131,7 @@ def waits_for_the_other() -> None:
     torch.optim.SGD([value], lr=0.5).step()
 
 
+@pytest.mark.in_turn
 def test_ranks_that_wait_for_each_other_after_a_restart_are_stuck() -> None:
     report = labkit.crash_points(waits_for_the_other, kinds=("step",))
     assert report.counts() == {"survived": 0, "lost_work": 0, "wrong": 0, "stuck": 1, "cannot_start": 0}

@@ -94,6 +94,7 @@ def _both(num_nodes: int, gpus: int, num_steps: int, mean_s: float, seed: int, h
     return num_steps * SMALL.step_s / (run.elapsed_ns / 1e9), alone.goodput
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("how", ["fewer nodes", "a spare"])
 def test_ranks_and_policy_agree_on_goodput(how: str) -> None:
     ranks, policy = _both(4, 1, 30, 30.0, 2, how)

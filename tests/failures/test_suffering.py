@@ -66,6 +66,7 @@ def test_a_kill_at_a_time_meets_a_rank_where_it_waits() -> None:
         _run(Kill(1, at_s=1.0), waits)
 
 
+@pytest.mark.in_turn
 def test_a_rank_that_hangs_is_found_by_the_time_limit_of_a_call() -> None:
     with pytest.raises(RunTimeout, match=r"Rank 1\] Watchdog caught collective .* timeout: all_reduce .* 1800000 m"):
         _run(Hang(0, call=2))
@@ -225,6 +226,7 @@ def test_what_a_world_cannot_suffer_is_refused(make: Any, words: str) -> None:
         make()
 
 
+@pytest.mark.in_turn
 def test_each_failure_stands_on_the_timeline_as_what_it_is() -> None:
     failures = [
         Slow(0, factor=2.0, call=1), Flip(1, call=1), Full(node=0, call=2), Kill(1, call=3),

@@ -100,6 +100,7 @@ def test_a_renamed_copy_in_a_class_is_found_and_nobody_else() -> None:
     assert found[0].share > 0.95 and set(found[1].exercises) == {"1.1", "1.2", "1.3", "1.4"}
 
 
+@pytest.mark.in_turn
 def test_what_was_handed_out_and_what_all_wrote_make_nobody_alike() -> None:
     made = made_answers([f"student {number}" for number in range(40)])
     all_wrote = next(iter(made_answers(["everybody"], seed=9).values()))

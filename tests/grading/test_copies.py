@@ -120,6 +120,7 @@ def test_a_copy_of_an_earlier_years_work_is_told_and_earlier_copies_among_themse
     assert case.names == ("student 002", "2025: linus")
 
 
+@pytest.mark.in_turn
 def test_cells_from_a_pack_make_nobody_alike_and_are_told_apart() -> None:
     made = class_of(8)
     pack = next(iter(made_answers(["pack"], seed=7).values()))

@@ -230,6 +230,7 @@ def test_an_address_of_another_form_is_told_with_the_right_form(
         grade([submission], "90", tmp_path / "out", course=course.root, dask=address)
 
 
+@pytest.mark.in_turn
 def test_what_is_wrong_with_a_cluster_is_told_in_words(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,7 @@ def test_the_command_takes_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert asked[-1]["device"] == "cuda"
 
 
+@pytest.mark.in_turn
 def test_a_result_of_the_cpu_is_not_kept_for_one_of_a_gpu(course: Course) -> None:
     assert course.fingerprint(b"key") != course.fingerprint(b"key", on_gpu=True)
 

@@ -188,6 +188,7 @@ def test_in_labkits_own_checkout_the_files_go_into_labkit(course: Path) -> None:
     assert "from labkit.exercises.sums.another.driver import drive" in (room / "exercise.py").read_text()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("title", ["2 rings", "", "!", "x" * 60, 'The "ring"', "Ring\nplan"])
 def test_a_title_that_makes_no_slug_is_refused(course: Path, title: str) -> None:
     with pytest.raises(ConfigError, match="cannot become a slug"):

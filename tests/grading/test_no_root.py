@@ -65,6 +65,7 @@ def written(folder: Path, text: str | bytes) -> Submission:
 CELL = '{"id": "a", "cell_type": "code", "source": ["x = 1\\n", "\\u2713 \\ud800"], "metadata": {"tags": ["exercise"]}}'
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "text",
     [

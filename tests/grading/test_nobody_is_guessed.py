@@ -160,6 +160,7 @@ def test_a_shared_number_with_another_name_and_address_is_told(book: Gradebook, 
     )
 
 
+@pytest.mark.in_turn
 def test_all_names_of_a_file_are_the_same_people_if_its_instructor_says_so(book: Gradebook, tmp_path: Path) -> None:
     add(book, tmp_path / "r.csv", "Name,Email\nAda,ada01@u.example\nBo,bo02@u.example\n")
     other = tmp_path / "other.csv"

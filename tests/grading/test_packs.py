@@ -35,6 +35,7 @@ def result_of(source: str, packs: list[Pack], state: str = "passed") -> Exercise
     return result
 
 
+@pytest.mark.in_turn
 def test_a_pack_ends_at_the_exercise_named_by_slug_or_number(tmp_path: Path) -> None:
     whole = write_pack("02", tmp_path / "a", ROOT)
     by_slug = write_pack("02", tmp_path / "b", ROOT, through="run_plan", earns=40)
@@ -54,6 +55,7 @@ def test_a_plan_gets_a_pack_of_each_lesson_through_its_last_exercise(tmp_path: P
     assert list(packs[tmp_path / "lesson_04.pack"].answers) == ["average_gradients"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("source", "earned", "pack"),
     [

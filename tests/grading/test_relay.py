@@ -182,6 +182,7 @@ def test_the_wire_holds_messages_collectives_and_what_nobody_received() -> None:
     assert [p.kind for p in wire.problems] == ["unmatched_send"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "header",
     [

@@ -64,6 +64,7 @@ def test_four_systems_files_make_one_identity_each(book: Gradebook, tmp_path: Pa
     assert "hopper" in people["Grace Hopper"].keys and people["Linus T."].section == "Friday"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "name",
     [

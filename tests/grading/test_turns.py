@@ -69,6 +69,7 @@ def test_kernels_are_beside_kernels_cases_beside_cases_and_a_second_run_is_alone
         assert [each for each in ALL if could_begin(tmp_path, each)] == beside
 
 
+@pytest.mark.in_turn
 def test_who_waits_is_not_overtaken_and_comes_when_the_last_of_the_others_has_ended(tmp_path: Path) -> None:
     with _begins(tmp_path, KERNELS) as other:
         assert other()

@@ -96,6 +96,7 @@ def book(tmp_path: Path) -> Gradebook:
 LINE = asking_text("ring_all_reduce", "ring_sum", "Souza, João da Silva", "ab12cd34" * 8)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "mail",
     [

@@ -79,6 +79,7 @@ def test_a_rank_that_sleeps_with_a_collective_under_way_does_not_wait_for_it() -
     assert run.results == [2.0, 2.0]
 
 
+@pytest.mark.in_turn
 def test_uneven_inputs_are_joined_with_the_number_of_ranks_that_still_have_some() -> None:
     def program() -> list[float]:
         torch.manual_seed(0)

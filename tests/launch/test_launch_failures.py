@@ -55,6 +55,7 @@ def test_an_exception_on_one_rank_ends_the_others_within_two_seconds(tmp_path: P
     assert len(error.output) == 4
 
 
+@pytest.mark.in_turn
 def test_a_deadlock_names_for_every_rank_its_line_and_what_it_waits_for() -> None:
     def work() -> None:
         tensor = torch.ones(4)
@@ -191,12 +192,14 @@ def _all_meet() -> None:
     dist.barrier(group)
 
 
+@pytest.mark.in_turn
 def test_groups_that_are_made_leave_nothing_on_the_timeline() -> None:
     timeline = labkit.run(_all_meet, on=labkit.local(2), init=False).timeline
     assert timeline is not None and set(timeline.kind.tolist()) == {"barrier"}
     assert not timeline.problems
 
 
+@pytest.mark.in_turn
 def test_a_slow_sender_is_no_deadlock() -> None:
     """Rank 0 waits far longer than ``stall`` for a rank that is busy elsewhere."""
 

@@ -226,6 +226,7 @@ def test_two_runs_at_the_same_time_do_not_meet(notebook: Notebook) -> None:
     assert shown == "[[2.0, 2.0], [20.0, 20.0], [200.0, 200.0], [2000.0, 2000.0]]\n"
 
 
+@pytest.mark.in_turn
 def test_remote_procedure_calls_find_functions_of_the_notebook(notebook: Notebook) -> None:
     shown = cell(
         notebook,

@@ -59,6 +59,7 @@ def test_ranks_are_seeded_apart_and_the_seed_can_be_chosen() -> None:
     assert len({value for rank in drawn(7) for value in rank}) == 6
 
 
+@pytest.mark.in_turn
 def test_the_default_group_is_there_before_and_gone_after_unless_left_to_the_function() -> None:
     def with_group() -> tuple[int, int, str]:
         return dist.get_rank(), dist.get_world_size(), dist.get_backend()
@@ -118,6 +119,7 @@ def test_tensors_travel_by_value_with_type_shape_and_gradient_flag() -> None:
     assert halves.dtype == torch.bfloat16 and grown.tolist() == [2, 2] and grown.requires_grad
 
 
+@pytest.mark.in_turn
 def test_a_large_result_and_a_large_argument_arrive() -> None:
     tensor = torch.arange(2_000_000)
     assert labkit.run(lambda t: t * 2, tensor, on=labkit.local(1)).results[0].equal(tensor * 2)

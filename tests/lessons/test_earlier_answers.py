@@ -38,6 +38,7 @@ def test_a_stub_is_no_function_of_yours(tmp_path: Path, capsys: pytest.CaptureFi
     assert "leaves exercise drop_in_all_reduce as it was handed out" in capsys.readouterr().out
 
 
+@pytest.mark.in_turn
 def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _write(tmp_path, answered=True)
     ring = labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path)

@@ -95,6 +95,7 @@ def test_what_differs_between_runs_is_not_compared(lesson: Lesson) -> None:
             assert "nbval-ignore-output" in cell.tags, f"line {cell.line}"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("name", "nodes"), [("one node", {}), ("one card", {"gpus_per_node": 4, "nics_per_node": 1})])
 def test_a_plan_takes_as_long_as_its_run_on_the_virtual_cluster(name: str, nodes: dict[str, Any]) -> None:
     def ring() -> None:

@@ -57,6 +57,7 @@ FOLDERS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("which", FOLDERS)
 def test_the_recorded_run_is_fresh_and_its_key_names_the_busiest_server_and_its_hot_key(which: str) -> None:
     program = runpy.run_path(str(FOLDERS["KEPT_BACK"] / "record.py"))

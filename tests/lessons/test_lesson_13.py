@@ -63,6 +63,7 @@ def test_the_core_takes_no_more_than_75_minutes() -> None:
     assert budget(source_of("13")).promise <= 75
 
 
+@pytest.mark.in_turn
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
     record = runpy.run_path(str(ROOT / "solutions" / "hidden" / "sharded_training" / "who_holds" / "record.py"))[
         "record"

@@ -110,6 +110,7 @@ def test_with_few_microbatches_the_formula_is_as_near(plan: Plan) -> None:
     assert costs.step_seconds(FEW.job, plan) == pytest.approx(took, rel=0.01)
 
 
+@pytest.mark.in_turn
 def test_the_opening_is_true() -> None:
     job, seconds = runs_of()["0.8 B on 16 H100s"]
     assert round(1e3 * cost(job, EIGHT.mesh(job)).seconds) == 64

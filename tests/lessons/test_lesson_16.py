@@ -54,6 +54,7 @@ def test_what_the_lesson_says_of_llama_3_is_counted() -> None:
     assert silent["interruptions"] == "6"
 
 
+@pytest.mark.in_turn
 def test_the_best_interval_is_about_19_minutes_and_its_curve_is_flat() -> None:
     mean_s = published("llama3_54_days").mean_s
     assert round(young_interval_s(60.0, mean_s) / 60) == 19

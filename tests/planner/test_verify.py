@@ -36,6 +36,7 @@ def test_a_drawn_plan_is_within_ten_percent_of_its_step(number: int) -> None:
     assert abs(found.memory_error) < 0.20
 
 
+@pytest.mark.in_turn
 def test_each_part_of_a_step_is_told_where_it_is_off() -> None:
     layout = Layout(1, 1, 1, 1, 2)
     found = verify(planned(Job(MODELS[1], 1, 2, H100S), layout))
@@ -71,6 +72,7 @@ def test_planner_and_cluster_price_one_product_alike() -> None:
     assert plan.job.machines.device is labkit.virtual(1, gpu="h100").cluster.device
 
 
+@pytest.mark.in_turn
 def test_the_command_runs_a_step_of_the_best_plans() -> None:
     words = "--layers 2 --hidden 1024 --heads 8 --intermediate 4096 --vocabulary 8192 --seq 1024 --gpus 2 --batch 4"
     result = CliRunner().invoke(app, ["plan", *words.split(), "--verify", "1"])

@@ -64,6 +64,7 @@ def test_without_a_command_a_short_guide_names_commands_that_are_there() -> None
     assert len(told) > 8 and set(told) <= names
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("asked", "said", "command"),
     [
@@ -103,6 +104,7 @@ def test_a_full_disk_is_named_and_no_file_that_was_only_read(
     assert "reveal" not in ended.stderr
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -146,6 +148,7 @@ def test_a_shell_completes_commands() -> None:
     assert shown.stdout.split() == ["grade", "gradebook"]
 
 
+@pytest.mark.in_turn
 def test_help_loads_no_torch() -> None:
     program = """
 import sys

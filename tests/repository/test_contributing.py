@@ -12,6 +12,7 @@ from typing import Any
 from tests.cost import CPU_MINUTES, MINUTES, Cost, summary
 from tests.linux import forks
 from tests.repository.test_imports import LAYERS
+from tests.sampling import TURNS
 
 TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
@@ -28,6 +29,14 @@ def test_its_layers_are_those_that_imports_are_held_to() -> None:
 def test_its_minutes_are_those_that_a_run_is_printed_beside() -> None:
     assert f"At most {MINUTES} minutes and {CPU_MINUTES} minutes of CPU on two cores." in TEXT
     assert summary(150, 1200) == "2.5 min and 20.0 min of CPU; `make test` may take 7 and 10 on two cores."
+
+
+def test_it_says_how_many_turns_there_are() -> None:
+    word = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")[TURNS]
+    assert (
+        f"of those of one folder one\nin {word} runs, and so of a function with {word} parameters or more;"
+        in TEXT.replace("\n  ", "\n")
+    )
 
 
 def _test_of(file: str) -> Any:

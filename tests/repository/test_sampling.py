@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.sampling import TURNS, touched, turn_of_commit, waiting
+
+ROOT = Path(__file__).parents[2]
 
 
 def _item(nodeid: str, *marks: str, of_file: tuple[str, ...] = ()) -> Any:
@@ -28,7 +31,7 @@ ITEMS = [
     *(_item(f"tests/grading/test_{name}.py::test_it", of_file=("in_turn",)) for name in "ab"),
     *(
         _item(f"tests/checks/test_answers_0{number}.py::test_{name}[ring_sum]", "in_turn")
-        for number in range(10)
+        for number in range(16)
         for name in ("right", "wrong")
     ),
     _item("tests/board/test_page.py::test_quick"),
@@ -105,3 +108,13 @@ def test_what_a_branch_and_its_working_folder_changed_is_touched(tmp_path: Path)
 def test_without_a_history_it_is_always_the_first_turn_and_nothing_is_touched(tmp_path: Path) -> None:
     assert turn_of_commit(tmp_path) == 0
     assert touched(tmp_path) == []
+
+
+@pytest.mark.in_turn
+def test_a_worker_is_told_whose_turn_it_is() -> None:
+    words = ("-n", "1", "--turn=commit", "-p", "no:cacheprovider", "tests/repository/test_order_of_files.py")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0 and "1 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert f"turn: {turn_of_commit(ROOT)} of 0 to {TURNS - 1}" in ran.stdout

@@ -19,6 +19,7 @@ def _launch(*arguments: object) -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
+@pytest.mark.in_turn
 def test_a_virtual_run_is_summed_up_and_written(tmp_path: Path) -> None:
     out = tmp_path / "run.npz"
     code, shown = _launch("--on", "virtual:4", "--gpu", "h100", "--link", "nvlink4", "--out", out, "--", "--steps", 4)
@@ -59,6 +60,7 @@ def test_the_run_of_a_script_that_failed_is_written_too(tmp_path: Path) -> None:
     assert ended.exit_code == 2 and "on purpose" in ended.output and len(Timeline.load(out))
 
 
+@pytest.mark.in_turn
 def test_a_run_that_is_interrupted_ends_and_says_so(tmp_path: Path) -> None:
     script = tmp_path / "goes_on.py"
     script.write_text(  # once: a second one would come when the run is over

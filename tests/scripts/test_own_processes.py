@@ -38,6 +38,7 @@ def test_a_script_that_spawns_its_own_ranks_is_told_so(tmp_path: Path, world: An
     assert said in str(failed.value) and "DataLoader" not in str(failed.value)
 
 
+@pytest.mark.in_turn
 def test_whoever_starts_a_process_on_a_virtual_rank_is_named() -> None:
     def loads() -> None:
         list(torch.utils.data.DataLoader([1, 2], num_workers=1))

@@ -25,6 +25,7 @@ def _run(name: str, *args: object, on: Any) -> labkit.Run:
     return labkit.run(labkit.script(PROGRAMS / f"{name}.py", *args), on=on, echo=False)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_script_finds_what_torchrun_would_give_it(world: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(PROGRAMS)
@@ -53,6 +54,7 @@ def test_both_worlds_and_torchrun_train_to_the_same_weights() -> None:
         assert [json.loads(text)["weight"] for text in run.output] == [expected] * 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("world", WORLDS)
 def test_every_optimizer_step_is_on_the_timeline(world: str) -> None:
     run = _run("ranks_own_words", "--steps", 5, on=WORLDS[world](2))
@@ -79,6 +81,7 @@ def test_a_traceback_begins_in_the_script(world: str, tmp_path: Path) -> None:
     assert 'raises.py", line 4, in <module>' in str(failed.value) and "scripts.py" not in str(failed.value)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_script_that_leaves_its_group_is_told_so(world: str, tmp_path: Path) -> None:
     script = tmp_path / "leaves.py"
@@ -137,6 +140,7 @@ def test_a_program_that_names_a_port_of_its_own_meets_there_with_init_false(worl
     assert labkit.run(sums, *ports, on=WORLDS[world](3), init=False, echo=False).results == [[3.0] * 3] * 3
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_second_group_is_told_to_pass_init_false(world: str) -> None:
     with pytest.raises(RankFailed, match=r"initialised already.*pass init=False to labkit.run"):

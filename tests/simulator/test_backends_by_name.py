@@ -86,6 +86,7 @@ def test_every_call_of_a_device_tensor_over_nccl_passes() -> None:
         assert set(found.values()) == {"done"}
 
 
+@pytest.mark.in_turn
 def test_over_both_backends_host_and_device_have_one_each_and_a_message_stays_on_its_own() -> None:
     def mixed() -> list[float]:
         found = []

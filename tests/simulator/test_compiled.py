@@ -45,6 +45,7 @@ def _run(compile_: Any, *, shapes: bool) -> Any:
     return labkit.run(block_of, compile_, on=labkit.virtual(1, cuda=True, shapes=shapes), echo=False)
 
 
+@pytest.mark.in_turn
 def test_a_compiled_region_reads_and_writes_its_edges_and_what_the_backward_pass_keeps() -> None:
     rows = _rows(_run({}, shapes=True))
     device = labkit.virtual(1).cluster.device
@@ -59,6 +60,7 @@ def test_a_compiled_region_reads_and_writes_its_edges_and_what_the_backward_pass
     assert [row for row in plain if row[0] not in joined] == [row for row in rows if row[0] != "fused"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("compile_", [{"disable": True}, {"backend": "eager"}])
 def test_what_the_compiler_is_told_to_leave_is_left(compile_: Any) -> None:
     assert _rows(_run(compile_, shapes=True)) == _rows(_run(None, shapes=True))

@@ -213,6 +213,7 @@ def test_training_on_virtual_devices_gives_the_losses_of_the_cpu() -> None:
     assert all(a[0] == pytest.approx(b[0], rel=1e-5) for a, b in zip(here, there, strict=True))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_has_the_dtypes_of_cuda_and_the_scaler_works(dtype: torch.dtype) -> None:
     for losses, of_linear, of_softmax in _run(train, dtype).results:

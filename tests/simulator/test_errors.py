@@ -197,6 +197,7 @@ def test_the_rank_that_raised_is_first_with_its_own_traceback_and_no_line_of_our
     assert caught.value.rank == 2 and "in fail" in str(caught.value) and "labkit/simulator" not in str(caught.value)
 
 
+@pytest.mark.in_turn
 def test_a_loop_that_never_ends_is_ended_when_the_time_is_up() -> None:
     def spin() -> None:
         while True:

@@ -48,6 +48,7 @@ def train(optimizer: Callable[..., torch.optim.Optimizer], steps: int = 2) -> No
         stepper.step()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("optimizer", "states"), [(torch.optim.SGD, 0), (partial(torch.optim.SGD, momentum=0.9), 1), (torch.optim.Adam, 2)]
 )
@@ -194,6 +195,7 @@ def sharded(shard: bool) -> None:
         stepper.zero_grad()
 
 
+@pytest.mark.in_turn
 def test_fully_shard_leaves_each_rank_a_share_of_parameters_gradients_and_state() -> None:
     ranks, size = 4, LAYERS * WEIGHT
     run = _run(sharded, True, ranks=ranks)

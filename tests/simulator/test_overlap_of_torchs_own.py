@@ -82,6 +82,7 @@ def _data_parallel() -> list[float]:
     return _steps(DistributedDataParallel(_layers(), bucket_cap_mb=BYTES / 2**20))
 
 
+@pytest.mark.in_turn
 def test_ddp_hides_every_bucket_but_the_last_behind_the_backward_pass() -> None:
     """
     default [layer 4][layer 3][layer 2][layer 1]     [optimizer]

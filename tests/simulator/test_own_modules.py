@@ -150,6 +150,7 @@ def test_what_a_function_remembers_is_each_ranks_own() -> None:
     assert cached_rank.cache_info().currsize == 0
 
 
+@pytest.mark.in_turn
 def test_a_group_that_another_rank_keeps_in_a_shared_module_raises_at_once_and_says_where() -> None:
     def share() -> None:
         shared: Any = string

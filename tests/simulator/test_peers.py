@@ -175,6 +175,7 @@ def test_fully_shard() -> None:
     _compare(sharded)
 
 
+@pytest.mark.in_turn
 def test_device_mesh() -> None:
     _compare(mesh_of_groups)
 

@@ -116,6 +116,7 @@ def queue_up(threads: int) -> float:
     return took
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("threads", "rounds"), [(1, 6), (2, 3), (4, 2), (16, 1)])
 def test_a_server_handles_as_many_calls_at_once_as_it_has_threads(threads: int, rounds: int) -> None:
     assert _run(queue_up, threads).results[1] == pytest.approx(rounds, abs=0.01)

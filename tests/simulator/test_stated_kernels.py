@@ -103,6 +103,7 @@ def test_with_shapes_only_it_takes_as_long(tmp_path: Path) -> None:
         assert _ns(shapes, name) == _ns(with_values, name)
 
 
+@pytest.mark.in_turn
 def test_what_the_host_computes_stays_there_and_takes_no_time(tmp_path: Path) -> None:
     on_host = SCRIPT.replace('device="cuda"', 'device="cpu"').replace("out.is_cuda and", "not out.is_cuda and not")
     timeline, _ = _launched(tmp_path, on_host)
@@ -193,6 +194,7 @@ def test_what_cannot_be_stated_is_refused(name: str, options: dict[str, Any], wo
         labkit.hardware.kernel(name, flops=1, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.usefixtures("twice")
 @pytest.mark.parametrize(("flops", "words"), [(-1, "at least 0"), (lambda given: given.nothing, "AttributeError")])
 def test_a_cost_that_cannot_be_computed_is_told_with_the_kernels_name(flops: Any, words: str) -> None:

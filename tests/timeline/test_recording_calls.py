@@ -50,6 +50,7 @@ def test_a_receive_from_any_rank_learns_who_sent(tmp_path: Path) -> None:
     assert received.bytes.tolist() == [40, 120]
 
 
+@pytest.mark.in_turn
 def test_batched_messages_are_isend_and_irecv_with_a_wait_each(tmp_path: Path) -> None:
     run_ranks(programs.batched_ring, 3, tmp_path)
     timeline = record_of(tmp_path, 3)

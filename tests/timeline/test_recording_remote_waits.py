@@ -134,6 +134,7 @@ def _waits(timeline: Timeline) -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.in_turn
 def test_every_wait_for_a_remote_call_is_on_record_once_with_its_calls_and_its_line(timeline: Timeline) -> None:
     assert _waits(timeline) == [
         ("a call", ["held 1"]),

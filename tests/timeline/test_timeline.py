@@ -138,6 +138,7 @@ def test_repr_and_sentence_hold_numbers_and_no_addresses() -> None:
     assert Timeline(num_ranks=3).summary() == "3 ranks, nothing recorded."
 
 
+@pytest.mark.in_turn
 def test_a_timeline_needs_matplotlib_only_when_it_is_shown() -> None:
     program = """
 import sys

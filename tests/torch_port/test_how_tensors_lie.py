@@ -77,6 +77,7 @@ def _outcomes() -> dict[str, str]:
     return found
 
 
+@pytest.mark.in_turn
 def test_both_worlds_move_the_same_tensors_right_and_refuse_the_same() -> None:
     def scattered() -> dict[str, str]:  # the root alone sees what it scatters: not with the rest, which would wait
         return {name: said for name, said in _outcomes().items() if "scatter" not in name or "reduce" in name}

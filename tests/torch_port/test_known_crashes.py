@@ -20,6 +20,7 @@ def test_fully_shard_crashed_with_torch_2_11_alone() -> None:
     assert crashing == ["2.11"]
 
 
+@pytest.mark.in_turn
 def test_on_a_virtual_rank_it_is_refused_and_elsewhere_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def work() -> None:
         fully_shard(torch.nn.Linear(4, 4))

@@ -35,6 +35,7 @@ def _told(out: Any) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("name", _ARGUMENTS)
 def test_a_quick_method_views_what_its_operator_views(name: str, device: str) -> None:

@@ -65,6 +65,7 @@ def _most_held(schedule: Schedule, stage: int) -> float:
     return max(sum(begun[k] <= time < freed[k] for k in begun) for time in begun.values()) / chunks
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", FORMS)
 def test_a_schedules_makespan_is_the_longest_way_and_its_bubble_what_is_left_in_both_programs(
     evaluate: Evaluate, form: str

@@ -32,6 +32,7 @@ def test_a_figure_says_a_sentence_in_each_frame_and_all_of_it_lies_inside(name: 
                 assert shape.size >= LEAST
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", _MAKERS)
 def test_what_moves_stands_elsewhere_in_another_frame(name: str) -> None:
     places: dict[str, set[tuple[float, float]]] = {}

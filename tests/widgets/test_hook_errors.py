@@ -17,6 +17,7 @@ from tests.widgets import bucket_programs, measured_gradients
 from tests.widgets.in_page import Evaluate
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("name", "near"), [("fp16", 0.02), ("PowerSGD, rank 4", 0.1)])
 def test_torchs_hook_sends_so_much_and_loses_so_much(name: str, near: float) -> None:
     run = labkit.run(bucket_programs.hooked, name, on=labkit.local(2), echo=False)

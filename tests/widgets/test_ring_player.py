@@ -231,5 +231,6 @@ def test_the_number_of_chunks_is_the_rings_own() -> None:
             ring_player(given, num_chunks=chunks)
 
 
+@pytest.mark.in_turn
 def test_bytes_repeat() -> None:
     assert ring_player(ring_plan)._repr_mimebundle_() == ring_player(ring_plan)._repr_mimebundle_()

@@ -35,6 +35,7 @@ def _placed(make: Any, stages: int, count: int, **times: float) -> Schedule:
     return place(make.__name__, lists, v_shaped=make.__name__ in V_SHAPED, **times)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b])
 @pytest.mark.parametrize(("stages", "count"), [(1, 1), (2, 1), (2, 5), (4, 8), (8, 3), (8, 32)])
 def test_the_bubble_is_the_closed_forms(make: Any, stages: int, count: int) -> None:

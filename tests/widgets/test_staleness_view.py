@@ -160,6 +160,7 @@ def test_how_far_ahead_is_counted_in_pushes_by_hand() -> None:
     assert ahead_of(made) == [0, 1, 0, 2]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("law", ["equal", "±25 %", "exponential"])
 def test_of_a_bounded_server_a_gradient_misses_at_most_2s_plus_1_pushes_of_each_other_worker(law: str) -> None:
     for bound, workers, seed in product((0, 1, 2), (2, 4, 8), range(4)):
@@ -249,6 +250,7 @@ def test_records_of_every_form_are_read() -> None:
     assert [(u.worker, u.staleness, u.start, u.end) for u in of_lesson] == [(0, 0, 0, 1), (1, 1, 0, 2), (0, 1, 1, 3)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("records", "says"),
     [

@@ -129,6 +129,7 @@ def test_few_colours_leave_words_grey_idle_empty_and_a_bar_s_colour_true() -> No
         assert apart.max() < 110 and apart.mean() < 0.6
 
 
+@pytest.mark.in_turn
 def test_a_guess_and_a_figure_of_matplotlib_have_no_slab_and_the_figure_is_left_as_it_was() -> None:
     figure = Figure()
     axes = figure.subplots()

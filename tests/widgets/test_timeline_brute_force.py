@@ -127,6 +127,7 @@ NUMBERS = """asked.map(([packed, windows]) => {
 })"""
 
 
+@pytest.mark.in_turn
 def test_numbers_are_the_nanoseconds_spans_cover(evaluate: Evaluate) -> None:
     timelines = [drawn(seed) for seed in range(SEEDS)]
     windows = []

@@ -77,6 +77,7 @@ def test_a_source_line_in_a_file_is_shown_with_what_stands_there(tmp_path: Path)
     assert packed["labels"] == [["send", "send", 4, -1, "mine.py:2", "dist.send(chunk, peer)"]]
 
 
+@pytest.mark.in_turn
 def test_collectives_have_the_bus_bandwidth_of_the_metrics() -> None:
     def _work() -> None:
         import torch
@@ -186,6 +187,7 @@ def test_two_runs_are_compared_in_words_and_on_one_scale() -> None:
         labkit.compare(timeline, 3)
 
 
+@pytest.mark.in_turn
 def test_a_page_of_its_own_asks_for_nothing(tmp_path: Path) -> None:
     timeline = exchange()
     timeline.to_html(tmp_path / "page.html")

@@ -115,6 +115,7 @@ def test_clocks_of_one_machine_are_found_equal_within_the_error_claimed(loopback
         assert abs(each.offset_ns) <= each.error_ns
 
 
+@pytest.mark.in_turn
 def test_a_failed_rank_is_named_with_its_host_and_the_next_run_works(loopback: Any) -> None:
     def third_divides_by_zero() -> None:
         if dist.get_rank() == 2:
