@@ -24,7 +24,7 @@ from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.sandbox.bubblewrap import Sandbox
-from labkit.grading.sandbox.page_cache import drop_pages
+from labkit.grading.sandbox.page_cache import DROP, drop_pages, forget_reads
 from labkit.grading.sandbox.view import seen_folders
 from labkit.grading.score import submission_secret
 
@@ -45,6 +45,15 @@ for name in names:
     begin = time.perf_counter()
     open(name, "rb").read(4096)
     took.append(time.perf_counter() - begin)
+print(json.dumps(took))
+"""
+LOOKED_FOR = """
+import os, time
+took = []
+for name in names:
+    begin = time.perf_counter_ns()
+    os.path.exists(name)
+    took.append(time.perf_counter_ns() - begin)
 print(json.dumps(took))
 """
 TELLS_BY_LOAD = """
@@ -146,6 +155,23 @@ def test_a_sandbox_sees_which_files_an_earlier_one_read_until_they_are_dropped(f
     bits = bits_told(told, took) / (time.perf_counter() - begin)
     print(f"{bits:.2f} bits a second")
     assert (bits < 1) if forgets else (bits > 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_sandbox_sees_which_names_an_earlier_one_looked_for_until_they_are_forgotten(forgets: bool) -> None:
+    """Names that nobody has stay in memory; only root can take them out, which forgets all the machine has read."""
+    if forgets and not os.access(DROP, os.W_OK):
+        pytest.skip("only root can take names out of memory, outside most containers")
+    names = [f"/usr/share/{random.random()}" for _ in range(400)]
+    told = {name: random.Random(name).random() < 0.5 for name in names}
+    in_a_sandbox("import os\nfor name in names: os.path.exists(name)", [name for name, bit in told.items() if bit])
+    if forgets:
+        forget_reads([])
+    took = dict(zip(told, json.loads(in_a_sandbox(LOOKED_FOR, names)), strict=True))
+    bits = bits_told(told, took)
+    print(f"{bits:.0f} of 400 bits")
+    assert (bits < 20) if forgets else (bits > 100)
 
 
 @pytest.mark.long
