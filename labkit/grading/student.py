@@ -31,7 +31,7 @@ from labkit.grading.preloaded.template import Template
 from labkit.grading.reports.call_picture import call_picture
 from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.student_report import as_json, details, junit_xml, result_json, write_whole
-from labkit.grading.sandbox.page_cache import drop_pages
+from labkit.grading.sandbox.page_cache import forget_reads
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.sandbox.view import seen_folders
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
@@ -259,7 +259,7 @@ class Grader:
         """Leave no trace of what these ranks read in this machine's memory: a later sandbox would see it."""
         if self.setting.sandbox != "none":
             self._template.end_ranks()
-            drop_pages(seen_folders())
+            forget_reads(seen_folders())
 
     def _again(
         self,

@@ -24,7 +24,7 @@ from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.sandbox.bubblewrap import Sandbox
-from labkit.grading.sandbox.page_cache import drop_pages
+from labkit.grading.sandbox.page_cache import DROP, drop_pages, forget_reads
 from labkit.grading.sandbox.view import seen_folders
 from labkit.grading.score import submission_secret
 
@@ -45,6 +45,15 @@ for name in names:
     begin = time.perf_counter()
     open(name, "rb").read(4096)
     took.append(time.perf_counter() - begin)
+print(json.dumps(took))
+"""
+LOOKED_FOR = """
+import os, time
+took = []
+for name in names:
+    begin = time.perf_counter_ns()
+    os.path.exists(name)
+    took.append(time.perf_counter_ns() - begin)
 print(json.dumps(took))
 """
 TELLS_BY_LOAD = """
@@ -150,6 +159,23 @@ def test_a_sandbox_sees_which_files_an_earlier_one_read_until_they_are_dropped(f
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_sandbox_sees_which_names_an_earlier_one_looked_for_until_they_are_forgotten(forgets: bool) -> None:
+    """Names that nobody has stay in memory; only root can take them out, which forgets all the machine has read."""
+    if forgets and not os.access(DROP, os.W_OK):
+        pytest.skip("only root can take names out of memory, outside most containers")
+    names = [f"/usr/share/{random.random()}" for _ in range(400)]
+    told = {name: random.Random(name).random() < 0.5 for name in names}
+    in_a_sandbox("import os\nfor name in names: os.path.exists(name)", [name for name, bit in told.items() if bit])
+    if forgets:
+        forget_reads([])
+    took = dict(zip(told, json.loads(in_a_sandbox(LOOKED_FOR, names)), strict=True))
+    bits = bits_told(told, took)
+    print(f"{bits:.0f} of 400 bits")
+    assert (bits < 20) if forgets else (bits > 100)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("means", ["processors", "memory"])
 def test_sandboxes_that_run_at_the_same_time_see_each_others_load(means: str) -> None:
     """Nothing prevents that on one machine, and docs/attacks.md says what follows from it."""
@@ -229,6 +255,103 @@ def in_a_sandbox(program: str, names: list[Any]) -> str:
     whole = f"import json, sys\nnames = json.load(sys.stdin)\n{program}\n"
     run = [*box, "/usr/bin/python3", "-c", whole]
     return subprocess.run(run, input=json.dumps(names), capture_output=True, text=True, check=True).stdout
+
+
+NUMBERS = """
+import ctypes, mmap, os, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+
+def inode(open_one, *close):
+    most = 0
+    for _ in range(1100):
+        ends = open_one()
+        ends = ends if isinstance(ends, tuple) else (ends,)
+        most = max(most, os.fstat(ends[0]).st_ino)
+        for end in ends: os.close(end)
+    return most
+
+def process():
+    child = os.fork()
+    if not child: os._exit(0)
+    opened = os.pidfd_open(child)
+    number = os.fstat(opened).st_ino
+    os.close(opened)
+    os.waitpid(child, 0)
+    return number
+
+def through_pipe():
+    ours, theirs = socket.socketpair()
+    opened = ours.getsockopt(1, 77)
+    os.close(opened)
+    return opened
+
+def cookie():
+    with socket.socket() as mine:
+        return struct.unpack("Q", mine.getsockopt(1, 57, 8))[0]
+
+def in_proc():
+    opened = os.dup(0)
+    number = os.lstat(f"/proc/self/fd/{opened}").st_ino
+    os.close(opened)
+    return number
+
+def requests():
+    found = ctypes.c_ulong()
+    if libc.syscall(206, 10, ctypes.byref(found)): raise OSError(ctypes.get_errno(), "io_setup")
+    return 1
+
+def equal_pages():
+    if libc.prctl(67, 1, 0, 0, 0): raise OSError(22, "prctl")
+    libc.prctl(67, 0, 0, 0, 0)
+    with mmap.mmap(-1, 65536, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block: block.madvise(12)
+    return 1
+
+def all_numbers():
+    asked = {
+        "pipes": lambda: inode(os.pipe), "sockets": lambda: inode(lambda: socket.socket().detach()),
+        "memory files": lambda: inode(lambda: os.memfd_create("x")), "processes": process, "peers": through_pipe,
+        "cookies": cookie, "in /proc": in_proc, "requests": requests, "equal pages": equal_pages,
+        "sessions": lambda: int(open("/proc/self/autogroup").read().split()[0].split("-")[1]),
+        "TCP": lambda: int(open("/proc/self/net/sockstat").read().split("alloc")[1].split()[0]),
+        "shared maps": lambda: max(mmap.mmap(-1, 4096).size() for _ in range(1100)),
+        "diagnosis": lambda: socket.socket(16, 3, 4).fileno(),
+    }
+    told = {}
+    for name, ask in asked.items():
+        try:
+            told[name] = f"told {ask()}"
+        except (OSError, ValueError) as error:
+            told[name] = type(error).__name__
+    return told
+"""
+
+
+def test_a_rank_sees_no_number_that_the_kernel_gives_out_for_the_whole_machine(probe: Callable[..., Outcome]) -> None:
+    outside = subprocess.run(
+        [sys.executable, "-c", f"{NUMBERS}\nimport json\nprint(json.dumps(all_numbers()))"],
+        capture_output=True,
+        text=True,
+    )
+    told = json.loads(outside.stdout)
+    assert sum(each.startswith("told") for each in told.values()) >= 9, told  # some are newer than some kernels
+    outcome = probe("program", {"program": f"{NUMBERS}\ndef program(x):\n    return all_numbers()\n"})
+    seen = wire_format.decode(outcome.results[0])["y"]  # type: ignore[call-overload]
+    assert isinstance(seen, dict) and {*seen} == {*told}
+    assert {name: each for name, each in seen.items() if str(each).startswith("told")} == {}
+
+
+def test_a_rank_has_pipes_and_sockets_for_an_event_loop_and_a_process(probe: Callable[..., Outcome]) -> None:
+    source = (
+        "import asyncio, subprocess, sys\n"
+        "async def three():\n    await asyncio.sleep(0.001)\n    return 3\n"
+        "def program(x):\n"
+        "    loops = [asyncio.run(three()) for _ in range(20)]\n"
+        "    return loops, subprocess.run(['/bin/echo', 'four'], capture_output=True, text=True).stdout\n"
+    )
+    outcome = probe("program", {"program": source}, case=1)
+    assert outcome.failure is None, outcome.failure
+    for result in outcome.results:
+        assert wire_format.decode(result)["y"] == [[3] * 20, "four\n"]  # type: ignore[call-overload]
 
 
 @pytest.mark.in_turn

@@ -121,7 +121,7 @@ Probe = Callable[..., Outcome]
 @pytest.mark.in_turn
 def test_a_rank_is_alone_and_sees_no_judge(probe: Probe) -> None:
     source = (
-        "import os, importlib.util, sys\n"
+        "import os, importlib.util, socket, sys\n"
         "def program(rank):\n"
         f"    lessons = [name for name in sys.modules if name.endswith('.exercise') and 'exercises.' in name]\n"
         "    try:\n"
@@ -129,14 +129,14 @@ def test_a_rank_is_alone_and_sees_no_judge(probe: Probe) -> None:
         "        lessons.append(room.EXERCISE)\n"
         "    except (ImportError, AttributeError):\n"
         "        pass\n"
-        f"    return {SEEN} + [lessons, open('/proc/self/net/dev').read().count(':'), os.listdir('/run')]\n"
+        f"    return {SEEN} + [lessons, len(socket.if_nameindex()), os.listdir('/run')]\n"
     )
     outcome = probe("program", {"program": source}, case=1)
     assert outcome.failure is None, outcome.failure
     for result in outcome.results:
         pid, top, scratch, processes, lessons, interfaces, run_folder = wire_format.decode(result)["y"]  # type: ignore[misc]
         ours = sorted({path.parts[2] for path in shown_in_scratch()})  # a checkout below /tmp
-        assert (pid, scratch, processes, interfaces, run_folder) == (2, ours, ["1", "2"], 1, [])
+        assert (pid, scratch, processes, interfaces, run_folder) == (2, ours, ["2"], 1, [])
         assert lessons == []
         assert "home" not in top  # type: ignore[operator]
 

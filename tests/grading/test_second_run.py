@@ -154,7 +154,7 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
         assert Path("/usr") in folders and any(Path(student.__file__).is_relative_to(each) for each in folders)
         seen.append(("what it read is forgotten", []))
 
-    monkeypatch.setattr(student, "drop_pages", dropped)
+    monkeypatch.setattr(student, "forget_reads", dropped)
     for name in ("_execute", "_probe", "_again", "_end_the_rest"):
         noted(name)
     alone = tmp_path / "run" / "alone"

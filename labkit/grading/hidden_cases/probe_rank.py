@@ -61,22 +61,25 @@ def serve(control: socket.socket) -> None:
     torch.set_num_threads(1)
     exercises = rank_exercise.unpack(bytes(opening.payload))
     told = opening.header
-    namespaces = RankNamespaces(told["scratch_bytes"], told["on_gpu"]) if told["divide"] else None
+    poller = select.poll()
+    namespaces = RankNamespaces(told["scratch_bytes"], told["on_gpu"], poller) if told["divide"] else None
     num_threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform == "linux" else 1
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     write_frame(control, {"op": "ready", "pid": os.getpid(), "threads": num_threads})
-    poller = select.poll()
     poller.register(control, select.POLLIN)
     poller.register(wake_read, select.POLLIN)
     while True:
-        for fd, _ in poller.poll():
-            if fd == wake_read:
-                os.read(wake_read, 4096)
-                _report_exits(control, namespaces)
-            elif not _fork_one(control, exercises, namespaces):
+        fd = poller.poll()[0][0]  # one at a time: to answer it may close another
+        if fd == wake_read:
+            os.read(wake_read, 4096)
+            _report_exits(control, namespaces)
+        elif fd == control.fileno():
+            if not _fork_one(control, exercises, namespaces):
                 return
+        elif namespaces is not None:
+            namespaces.heard(fd)
 
 
 def _fork_one(control: socket.socket, exercises: Mapping[str, RankExercise], namespaces: RankNamespaces | None) -> bool:
@@ -155,6 +158,8 @@ def _confine(control: socket.socket, fds: list[int], options: Mapping[str, Any])
     }
     if not options["on_gpu"]:  # CUDA reserves addresses for all memory there is; what is used of it is still watched
         limits[resource.RLIMIT_AS] = used + options["memory_bytes"]
+    if sys.platform == "linux":  # bounds that all processes of a user share, where a rank comes nowhere near
+        limits |= {resource.RLIMIT_MEMLOCK: 1 << 20, resource.RLIMIT_MSGQUEUE: 0, resource.RLIMIT_SIGPENDING: 256}
     for what, value in limits.items():
         hard = resource.getrlimit(what)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -35,6 +36,9 @@ _OF_THE_MACHINE = (
     "buddyinfo", "cgroups", "cpuinfo", "diskstats", "interrupts", "key-users", "loadavg", "locks", "meminfo",
     "partitions", "schedstat", "softirqs", "stat", "swaps", "uptime", "vmstat", "zoneinfo",
 )  # fmt: skip
+_NOT_COUNTED = ("cpuinfo", "meminfo", "partitions", "swaps", "uptime")
+"""Of these, what says how the machine is, or is now."""
+_COUNT = re.compile(rb"(?<![\w.])(?<!btime )\d+(?![\w.:])")
 _FOLDERS_OF_THE_MACHINE = ("fs", "pressure", "sys/fs")
 _EMPTY = "empty"
 _COPIES = Path("/etc/proc")
@@ -126,12 +130,16 @@ def without_rights(program: Sequence[str], control: Path, hidden: Sequence[Path]
 
 
 def _copied_proc(folder: Path) -> list[str]:
-    """Copy what /proc says of the whole machine, and return the names there are: it tells of other sandboxes."""
+    """Copy what /proc says of the whole machine, and return the names there are: it tells of other sandboxes.
+
+    What it has counted since the machine began tells of those that have ended, too, so counts are zero.
+    """
     (folder / _EMPTY).mkdir(parents=True, exist_ok=True)
     copied = []
     for name in _OF_THE_MACHINE:
         try:
-            (folder / name).write_bytes((Path("/proc") / name).read_bytes())
+            told = (Path("/proc") / name).read_bytes()
+            (folder / name).write_bytes(told if name in _NOT_COUNTED else _COUNT.sub(b"0", told))
         except OSError:
             continue  # not there, or for root alone
         (folder / name).chmod(0o444)

@@ -10,7 +10,7 @@ import ctypes
 import errno
 import os
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 from labkit.errors import EnvironmentProblem
 
@@ -25,7 +25,7 @@ _CUT = (
     "request_key", "setdomainname", "sethostname", "setns", "settimeofday", "stime", "swapoff", "swapon", "sysfs",
     "syslog", "umount", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup", "vm86", "vm86old",
 )  # fmt: skip
-_NOT_THERE = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+_NOT_THERE = ("clone3", "io_setup", "io_uring_setup", "io_uring_enter", "io_uring_register", "pidfd_open")
 _NEWER_NOT_THERE = {"futex_waitv": 449, "cachestat": 451, "futex_wake": 454, "futex_wait": 455, "futex_requeue": 456}
 """Calls that libseccomp may not know by name; their numbers are the same on every machine."""
 """They say ENOSYS, which makes a C library take the older call."""
@@ -33,15 +33,26 @@ _FCNTL = {"F_GETLK": 5, "F_OFD_GETLK": 36, "F_SETLEASE": 1024, "F_NOTIFY": 1026}
 """What asks who else has a lock on a file, or watches it. A lock that no other sandbox can ask for may stay."""
 _DONTNEED, _COLD, _PAGEOUT, _NOWAIT = 4, 20, 21, 8
 """What drops a file's pages from memory, and what tells whether they are there."""
+_MERGEABLE, _PR_SET_MEMORY_MERGE = 12, 67
+"""What has the system look for equal pages of other processes; a write to one takes longer where there is one."""
+_CLONE_PIDFD = 0x1000
+_SOL_SOCKET, _TELLING_OPTIONS = 1, (57, 71, 76, 77)
+"""Of sockets, the numbers that the kernel counts for the whole machine: cookies, and descriptors of processes."""
 _WAKES = (1, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13)
 _COMMAND_AND_PRIVATE = 0x7F | 0x80
 """Of a futex call, what it does, and whether for one process alone."""
-_FAMILIES = 1, 2, 10, 16
-"""Sockets there are: local, IPv4, IPv6, and what lists the interfaces."""
+_NETLINK = 16
+_FAMILIES = 1, 2, 10, _NETLINK
+"""Sockets there are: local, IPv4, IPv6, and what lists the interfaces (of which protocol 0 alone: 4 lists sockets)."""
+_COUNTED = "accept", "accept4", "memfd_create", "mq_open", "pipe", "pipe2", "setsid", "shmget", "socketpair"
+"""Calls that take a number which the kernel gives out for the whole machine (of an inode, a session)."""
+_SEND_DESCRIPTORS, _F_SETPIPE_SZ = ("sendmsg", "sendmmsg"), 1031
+"""What fills a bound that all processes of a user share: descriptors on their way, and the size of pipes."""
+_MAP_SHARED, _MAP_HUGETLB = 0x1, 0x40000
 _NEW_NAMESPACES = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_EQUAL, _GREATER, _MASKED_EQUAL = 4, 6, 7
+_ALLOW, _ASK, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
+_NOT_EQUAL, _EQUAL, _GREATER, _MASKED_EQUAL = 1, 4, 6, 7
 
 
 class _Comparison(ctypes.Structure):
@@ -58,7 +69,13 @@ def _library() -> ctypes.CDLL:
     except OSError:
         raise EnvironmentProblem(f"{LIBRARY} is not installed (Debian, Ubuntu: apt install libseccomp2)") from None
     library.seccomp_init.restype = ctypes.c_void_p
-    for name in ("seccomp_load", "seccomp_release", "seccomp_export_bpf", "seccomp_rule_add_array"):
+    for name in (
+        "seccomp_load",
+        "seccomp_release",
+        "seccomp_export_bpf",
+        "seccomp_rule_add_array",
+        "seccomp_notify_fd",
+    ):
         getattr(library, name).argtypes = [ctypes.c_void_p]
     library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
     library.seccomp_rule_add_array.argtypes = [
@@ -70,8 +87,9 @@ def _library() -> ctypes.CDLL:
 
 def prepare() -> None:
     """Make the filters now, so that forks need not."""
-    for of_rank, on_gpu in ((False, False), (True, False), (True, True)):
-        _filter(of_rank, on_gpu)
+    for of_rank, on_gpu, counted in product((False, True), repeat=3):
+        _filter(of_rank, on_gpu, counted and of_rank)
+    _filter_of_sending()
 
 
 def problem() -> str:
@@ -84,13 +102,14 @@ def problem() -> str:
 
 
 @cache
-def _filter(of_rank: bool, on_gpu: bool = False) -> int:
+def _filter(of_rank: bool, on_gpu: bool = False, counted: bool = False) -> int:
     """Return libseccomp's handle of a filter; it is kept for as long as the process lives.
 
     Args:
         of_rank: Whether nothing may wake another process by a futex, or ask how many threads the machine has. Python's
             processes wake each other, and a notebook may start some; a rank has none.
         on_gpu: Whether CUDA runs there, which asks for the machine's memory.
+        counted: Whether calls that take a number of the machine's ask first; see counted_calls.py.
     """
     library = _library()
     found = library.seccomp_init(_ALLOW)
@@ -104,6 +123,7 @@ def _filter(of_rank: bool, on_gpu: bool = False) -> int:
     if of_rank:
         if not on_gpu:
             _cut(found, "sysinfo", errno.EPERM)
+        _cut(found, "fcntl", errno.EPERM, _Comparison(1, _MASKED_EQUAL, 0xFFFFFFFF, _F_SETPIPE_SZ))
         for wake in _WAKES:
             _cut(found, "futex", errno.EPERM, _Comparison(1, _MASKED_EQUAL, _COMMAND_AND_PRIVATE, wake))
     for bit in (1 << at for at in range(32) if _NEW_NAMESPACES >> at & 1):
@@ -114,7 +134,21 @@ def _filter(of_rank: bool, on_gpu: bool = False) -> int:
         for family in range(low + 1, high):
             _cut(found, "socket", errno.EAFNOSUPPORT, _Comparison(0, _EQUAL, family, 0))
     _cut(found, "socket", errno.EAFNOSUPPORT, _Comparison(0, _GREATER, _FAMILIES[-1], 0))
+    other = _Comparison(0, _EQUAL, _NETLINK, 0), _Comparison(2, _NOT_EQUAL, 0, 0)
+    _cut(found, "socket", errno.EPROTONOSUPPORT, *other)
+    if counted:
+        _ask_for_counted(found)
     return int(found)
+
+
+def _ask_for_counted(found: int) -> None:
+    for name in _COUNTED:
+        _rule(found, _ASK, name)
+    for family in _FAMILIES[:-1]:
+        _rule(found, _ASK, "socket", _Comparison(0, _EQUAL, family, 0))
+    _rule(found, _ASK, "socket", _Comparison(0, _EQUAL, _NETLINK, 0), _Comparison(2, _EQUAL, 0, 0))
+    _rule(found, _ASK, "mmap", _Comparison(3, _MASKED_EQUAL, _MAP_SHARED | _MAP_HUGETLB, _MAP_SHARED))
+    _cut(found, "mmap", errno.ENOMEM, _Comparison(3, _MASKED_EQUAL, _MAP_HUGETLB, _MAP_HUGETLB))
 
 
 def _cut_what_tells_of_others(found: int) -> None:
@@ -123,32 +157,70 @@ def _cut_what_tells_of_others(found: int) -> None:
         _cut(found, "fcntl", errno.EPERM, _Comparison(1, _MASKED_EQUAL, 0xFFFFFFFF, command))
     for advice in (_COLD, _PAGEOUT):
         _cut(found, "madvise", errno.EPERM, _Comparison(2, _MASKED_EQUAL, 0xFFFFFFFF, advice))
+    _cut(found, "madvise", errno.EINVAL, _Comparison(2, _MASKED_EQUAL, 0xFFFFFFFF, _MERGEABLE))
+    _cut(found, "prctl", errno.EINVAL, _Comparison(0, _MASKED_EQUAL, 0xFFFFFFFF, _PR_SET_MEMORY_MERGE))
+    _cut(found, "clone", errno.EINVAL, _Comparison(0, _MASKED_EQUAL, _CLONE_PIDFD, _CLONE_PIDFD))
+    for option in _TELLING_OPTIONS:
+        for call in ("getsockopt", "setsockopt"):
+            which = (_Comparison(at, _MASKED_EQUAL, 0xFFFFFFFF, value) for at, value in ((1, _SOL_SOCKET), (2, option)))
+            _cut(found, call, errno.ENOPROTOOPT, *which)
     _cut(found, "fadvise64", errno.EPERM, _Comparison(3, _MASKED_EQUAL, 0xFFFFFFFF, _DONTNEED))
     _cut(found, "preadv2", errno.EOPNOTSUPP, _Comparison(5, _MASKED_EQUAL, _NOWAIT, _NOWAIT))
 
 
 def _cut(found: int, name: str, error: int, *comparisons: _Comparison, number: int = -1) -> None:
     """Let a call say `error`; `number` is its own, where the library may not know its name."""
+    _rule(found, _ERRNO | error, name, *comparisons, number=number)
+
+
+def _rule(found: int, action: int, name: str, *comparisons: _Comparison, number: int = -1) -> None:
     library = _library()
     known = library.seccomp_syscall_resolve_name(name.encode())
     call = known if known >= 0 else number
     array = (_Comparison * max(1, len(comparisons)))(*comparisons)
-    said = library.seccomp_rule_add_array(found, _ERRNO | error, call, len(comparisons), array) if call >= 0 else 0
+    said = library.seccomp_rule_add_array(found, action, call, len(comparisons), array) if call >= 0 else 0
     if said:
         raise EnvironmentProblem(f"the filter for system calls could not be made ({name}: {os.strerror(-said)})")
 
 
-def forbid_calls(of_rank: bool = False, on_gpu: bool = False) -> None:
+def forbid_calls(of_rank: bool = False, on_gpu: bool = False) -> int:
     """Cut them for this process and all it starts, for good; it may get no new rights by then.
 
     Args:
         of_rank: Whether it is a rank of a hidden case.
         on_gpu: Whether that runs on a GPU.
 
+    Returns:
+        For a rank the descriptor on which its counted calls ask; -1 where the system lets nobody be asked (something
+        outside is asked already), or nothing is counted.
+
     Raises:
         OSError: If the system takes no filter.
     """
-    said = _library().seccomp_load(_filter(of_rank, on_gpu))
+    library = _library()
+    if of_rank and not library.seccomp_load(asking := _filter(of_rank, on_gpu, counted=True)):
+        return int(library.seccomp_notify_fd(asking))
+    said = library.seccomp_load(_filter(of_rank, on_gpu))
+    if said:
+        raise OSError(-said, f"seccomp: {os.strerror(-said)}")
+    return -1
+
+
+@cache
+def _filter_of_sending() -> int:
+    found = _library().seccomp_init(_ALLOW)
+    for name in _SEND_DESCRIPTORS:
+        _cut(found, name, errno.EPERM)
+    return int(found)
+
+
+def forbid_sending() -> None:
+    """Cut for a rank, once it has sent the descriptor on which its calls ask, what sends descriptors.
+
+    Raises:
+        OSError: If the system takes no filter.
+    """
+    said = _library().seccomp_load(_filter_of_sending())
     if said:
         raise OSError(-said, f"seccomp: {os.strerror(-said)}")
 
