@@ -119,7 +119,10 @@ def leaks(lessons: list[Lesson], course: Path) -> Iterator[Drift]:
         for leak in find_leaks(lesson, passages):
             why = f"shows a line of the answer to {leak.owner} of {lesson.name}: {leak.line!r}"
             yield Drift(
-                leak.passage.file, leak.passage.cell, why, f"take it out of the source, then labkit build {lesson.name}"
+                leak.passage.file,
+                leak.passage.cell,
+                why,
+                "take it out of this file's source, or write the answer in other words; then labkit build",
             )
 
 

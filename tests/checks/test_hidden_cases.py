@@ -72,4 +72,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 def test_hidden_cases_combine_what_the_visible_ones_show_apart(slug: str, exercise: Exercise) -> None:
     shown = {_traits(case) for case in exercise.visible}
     hidden = {_traits(case) for case in _hidden(slug, exercise, SECRETS[0])}
-    assert hidden - shown, sorted(map(sorted, hidden))
+    assert hidden - shown, (
+        f"every hidden case of {exercise.id} has the dtype, layout, operation and group of a visible one; "
+        f"give one of them a combination that none of these is: {sorted(map(sorted, shown))}"
+    )
