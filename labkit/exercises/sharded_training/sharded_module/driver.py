@@ -40,7 +40,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     kind = getattr(torch, text(inputs, "dtype")) if inputs["dtype"] else None
     if inputs["children"]:
         for name in ("norm", "spare"):  # which do nothing here
-            del model._modules[name]
+            delattr(model, name)
         model.__dict__["norm"] = nn.Identity()
         wrapped = functions["ShardedModule"](model)
     else:
