@@ -181,6 +181,30 @@ def program(rank):
     assert [float(t[0]) for t in relay_results(probe("program", {"program": source}))] == [0.0, 0.0]
 
 
+COMPUTES = """
+import threading, time
+
+def program(x):
+    rank, seen = dist.get_rank(), torch.zeros(1)
+
+    def later():
+        until = time.process_time() + 3
+        while time.process_time() < until:
+            sum(range(10_000))
+        dist.send(torch.ones(1), 1 - rank)
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    dist.recv(seen, 1 - rank)
+    thread.join()
+    return seen
+"""
+
+
+def test_ranks_that_wait_while_their_threads_compute_are_in_no_deadlock(probe: Probe) -> None:
+    assert [float(seen) for seen in relay_results(probe("program", {"program": COMPUTES}))] == [1.0, 1.0]
+
+
 def test_a_ring_in_a_thread_of_the_learners_own_works(probe: Probe) -> None:
     source = """
 import threading

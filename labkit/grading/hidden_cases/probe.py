@@ -29,11 +29,13 @@ from labkit.grading.relay.server import Relay
 from labkit.grading.sandbox.environments import submission_environment
 from labkit.grading.sandbox.gpus import gpu_environment
 from labkit.grading.sandbox.memory_watch import MemoryWatch
+from labkit.grading.sandbox.process_tree import any_runs_below
 from labkit.grading.sandbox.rank_namespaces import NOT_MADE
 from labkit.grading.sandbox.view import SCRATCH
 from labkit.grading.score import rank_seed
 
 _QUIET_SECONDS = 2.0
+"""How long nothing may come, and no thread run, before ranks are stuck of which threads are not seen to wait."""
 _serials = itertools.count()
 
 
@@ -235,6 +237,8 @@ class CaseRun:
             self._answer()
             if self._relay.all_ended:
                 continue
+            if self._relay.settled_but_for_threads and any_runs_below(self._template.first_pid):
+                quiet_since = time.monotonic()
             if self._relay.settled or (
                 self._relay.settled_but_for_threads and time.monotonic() - quiet_since > _QUIET_SECONDS
             ):

@@ -106,7 +106,7 @@ class Relay:
     def unstick(self) -> Deadlock | None:
         """Let somebody go on now that all ranks wait; return the deadlock where nobody can.
 
-        Call it when `settled`, or when `settled_but_for_threads` and nothing has come for a while.
+        Call it when `settled`, or when `settled_but_for_threads` and for a while nothing has come and no thread ran.
         """
         if self._pull() or self._match_any_source() or self._answer_tests():
             return None

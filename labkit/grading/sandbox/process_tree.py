@@ -93,6 +93,21 @@ def below(roots: Iterable[int], keep: Collection[int] = ()) -> list[int]:
     return found
 
 
+def any_runs_below(pid: int) -> bool:
+    """Return whether a thread of a process below `pid` runs, would run on a free processor, or reads from a disk.
+
+    Such a thread goes on by itself, however long a loaded machine lets it wait. Where the system does not tell the
+    states of threads, none is said to run.
+    """
+    for each in below([pid]):
+        with suppress(OSError):
+            for task in Path(f"/proc/{each}/task").iterdir():
+                state = (task / "stat").read_bytes().rpartition(b")")[2].split()[0]
+                if state in (b"R", b"D"):
+                    return True
+    return False
+
+
 def child_pids(pid: int) -> list[int]:
     """Return the process ids of the children of `pid`; empty where it is gone."""
     try:
