@@ -201,6 +201,22 @@ def program(x):
 """
 
 
+SLEEPS = """
+import ctypes, errno, platform, time
+
+def program(x):
+    libc, word = ctypes.CDLL(None, use_errno=True), ctypes.c_int(0)
+    began = time.monotonic()
+    number = {"x86_64": 202, "aarch64": 98}[platform.machine()]
+    came = libc.syscall(number, ctypes.byref(word), 0, 0, ctypes.byref((ctypes.c_long * 2)(5, 0)))
+    return [came, ctypes.get_errno() == errno.EAGAIN, time.monotonic() - began < 4]
+"""
+
+
+def test_a_thread_that_no_other_can_wake_does_not_sleep(probe: Probe) -> None:
+    assert relay_results(probe("program", {"program": SLEEPS})) == [[-1, True, True]] * 2
+
+
 def test_ranks_that_wait_while_their_threads_compute_are_in_no_deadlock(probe: Probe) -> None:
     assert [float(seen) for seen in relay_results(probe("program", {"program": COMPUTES}))] == [1.0, 1.0]
 

@@ -38,6 +38,9 @@ _MERGEABLE, _PR_SET_MEMORY_MERGE = 12, 67
 _CLONE_PIDFD = 0x1000
 _SOL_SOCKET, _TELLING_OPTIONS = 1, (57, 71, 76, 77)
 """Of sockets, the numbers that the kernel counts for the whole machine: cookies, and descriptors of processes."""
+_WAIT = 0
+"""So threads wait for what C++ makes once (libstdc++'s guards), and the one that makes it wakes them as another process
+could. Whom nobody may wake is told to look again, and does not sleep."""
 _WAKES = (1, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13)
 _COMMAND_AND_PRIVATE = 0x7F | 0x80
 """Of a futex call, what it does, and whether for one process alone."""
@@ -126,6 +129,7 @@ def _filter(of_rank: bool, on_gpu: bool = False, counted: bool = False) -> int:
         _cut(found, "fcntl", errno.EPERM, _Comparison(1, _MASKED_EQUAL, 0xFFFFFFFF, _F_SETPIPE_SZ))
         for wake in _WAKES:
             _cut(found, "futex", errno.EPERM, _Comparison(1, _MASKED_EQUAL, _COMMAND_AND_PRIVATE, wake))
+        _cut(found, "futex", errno.EAGAIN, _Comparison(1, _MASKED_EQUAL, _COMMAND_AND_PRIVATE, _WAIT))
     for bit in (1 << at for at in range(32) if _NEW_NAMESPACES >> at & 1):
         _cut(found, "clone", errno.EPERM, _Comparison(0, _MASKED_EQUAL, bit, bit))
     for request in (_TIOCSTI, _TIOCLINUX):
