@@ -8,6 +8,8 @@ from pathlib import Path
 # A page in a frame says how high it is, and site.js gives the frame that height and says whether the site is dark;
 # this works from a disk, too.
 _SPEAKS_WITH_THE_SITE = """<style>
+/* Where an event's details will stand, until one is chosen; without it the place is an empty band. */
+.labkit-detail:empty::before { content: "Rest the pointer on a bar, or click it, to read what it is."; opacity: .7; }
 @media (max-width: 340px) { .labkit-numbers :is(th, td):nth-child(n + 3) { display: none; } }
 </style>
 <script>

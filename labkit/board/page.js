@@ -22,7 +22,7 @@ function shape(name, attributes, text) {
 
 const inWords = (name) => name.replaceAll("_", " ");
 const many = (count, one, more) => `${count} ${count === 1 ? one : more}`;
-const since = (minutes) => (minutes ? `for ${minutes} min` : "just now");
+const since = (seconds) => (seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`);
 
 /** The lesson most learners are on now, else the last one that anybody passed something of, else the first. */
 function busiest(lessons) {
@@ -105,7 +105,8 @@ function drawLanes(section) {
       const on = each.id ? "on it" : "here";
       title.append(element("small", `${each.on_it} ${on}${each.minutes ? `, for ${each.minutes} min` : ""}`));
     }
-    wrong.replaceChildren(...kinds((standing.mistakes ?? {})[each.id] ?? []));
+    const isOpen = wrong.querySelector("details")?.open;
+    wrong.replaceChildren(...kinds((standing.mistakes ?? {})[each.id] ?? [], isOpen));
     count.textContent = each.id ? `${each.passed} ✓` : "";
     return [lane, each];
   });
@@ -127,12 +128,18 @@ function notBegun() {
 
 const isNew = (name) => !standing.where[name] && !Object.keys(standing.learners[name]).length;
 
-/** The two commonest mistakes in words; how many others there are, and which, where the pointer rests. */
-function kinds(mistakes) {
-  const told = mistakes.map(([name, times]) => `${times}× ${inWords(name)}`);
-  const more = element("span", told.length > 2 ? `${told.length - 2} more` : "");
-  more.title = told.slice(2).join(", ");
-  return [...told.slice(0, 2).map((words) => element("span", words)), more];
+/** The two commonest mistakes in words, in bold what no other is commoner than; the others open below. */
+function kinds(mistakes, isOpen) {
+  const told = mistakes.map(([name, times]) => {
+    const isCommonest = times === mistakes[0][1];
+    return element("span", `${times}× ${inWords(name)}`, isCommonest ? "commonest" : undefined);
+  });
+  if (told.length < 3) return told;
+  const more = element("details");
+  more.open = Boolean(isOpen);
+  more.append(element("summary", `${told.length - 2} more`), ...told.slice(2));
+  more.ontoggle = () => more.open !== Boolean(isOpen) && draw(); // the lane has another height
+  return [...told.slice(0, 2), more];
 }
 
 function newLane(id) {
@@ -255,12 +262,12 @@ function drawHelp(section) {
   section.hidden = !instructors;
   if (!instructors) return;
   section.classList.toggle("asked", standing.helped.length > 0);
-  const rows = standing.helped.map(([name, minutes, on, mistake]) => {
+  const rows = standing.helped.map(([name, seconds, on, mistake]) => {
     const at = exercise(on);
     const row = element("li", undefined, "wants");
     const what = element("div", at ? `${at.number} ${at.title}` : "has not begun");
     if (mistake) what.append(": ", element("b", inWords(mistake)));
-    row.append(element("b", name), " ", element("span", since(minutes), "asks"), what);
+    row.append(element("b", name), " ", element("span", since(seconds), "asks"), what);
     return row;
   });
   const list = element("ol");
@@ -349,8 +356,10 @@ async function once() {
       refresh.last = text;
     }
     const knows = "nicknames, results, kinds of mistake and guesses; no code";
-    const where = "Left in a lane: who is on it; right: who has passed";
-    note.textContent = `${where}; a ring: who has not begun. The board knows ${knows}.${refresh.wrong}`;
+    const where = "Left in a lane: on it; right: passed";
+    note.textContent = `${where}; ring: not begun`;
+    if (instructors) note.append("; ", element("span", "● wants help", "asks"));
+    note.append(`. The board knows ${knows}.${refresh.wrong}`);
   } catch (error) {
     note.textContent = `The board does not answer (${error.message}); the page shows what was there.`;
   }

@@ -207,7 +207,7 @@ class Room(Results):
     def instructors_view(self, exercises: Exercises) -> dict[str, Any]:
         """Return what the instructor's page shows: the class's, and what it alone may know.
 
-        ``helped`` are nicknames, minutes, the exercise they are on and the mistake that was recognised in it ("" for
+        ``helped`` are nicknames, seconds, the exercise they are on and the mistake that was recognised in it ("" for
         none), longest first; ``finished`` nicknames; ``mistakes`` by exercise the mistakes that were recognised in what
         learners have now, with how many, commonest first; ``came_out`` what `reveal` would show, None for nothing yet.
         """
@@ -225,7 +225,7 @@ class Room(Results):
         return {
             **standing,
             "helped": [
-                (name, int((now - since) / 60), at := on.get(name, ""), own.get((name, at), ""))
+                (name, int(now - since), at := on.get(name, ""), own.get((name, at), ""))
                 for name, what, since in said
                 if what == "help"
             ],

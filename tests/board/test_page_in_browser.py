@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def test_more_than_twelve_mixed_guesses_leave_the_poll_and_who_wants_help(board:
     wrong: list[str] = []
     page = opened(board, browser, wrong)
     expect(page.locator("#help .wants")).to_have_count(1, timeout=60_000)
-    assert page.inner_text("#help .wants").split("\n")[0] == "learner 3 just now"
+    assert re.fullmatch(r"learner 3 \d+ (s|min)", page.inner_text("#help .wants").split("\n")[0])
     said = page.get_attribute("#poll svg", "aria-label")
     assert said.endswith("twice: 2, true: 1, half: 1")
     assert sum(int(bar.rpartition(": ")[2]) for bar in said.split(", ")) == len(GUESSES) == 22
@@ -107,12 +108,46 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     expect(page.locator("#note")).to_contain_text("Not drawn", timeout=60_000)
     assert f"{where}: " in page.inner_text("#note")
     if where not in ("help", "nav"):
-        assert page.inner_text("#help .wants").split("\n")[0] == "learner 3 just now"
+        assert re.fullmatch(r"learner 3 \d+ (s|min)", page.inner_text("#help .wants").split("\n")[0])
     if where not in ("nav", "names"):
         assert page.locator("#names tr").count() >= 9
     page.unroute("**/standing")
     page.close()
     assert not [each for each in wrong if not each.startswith(("TypeError", "Error"))]
+
+
+@pytest.mark.in_turn
+def test_waits_are_in_seconds_then_minutes_and_the_commonest_mistake_is_bold_and_others_open(
+    board: Running, browser: Any
+) -> None:
+    wrong: list[str] = []
+    page = opened(board, browser, wrong)
+    told = {
+        "helped": [[f"learner {at}", seconds, "", ""] for at, seconds in enumerate((3725, 240, 119, 60, 59, 0))],
+        "mistakes": {
+            "count_bytes": [["a_a", 3], ["b_b", 2], ["c_c", 1], ["d_d", 1]],
+            "chunk_bounds": [["e", 1], ["f", 1]],
+        },
+    }
+    page.route("**/standing", lambda route: route.fulfill(json={**route.fetch().json(), **told}))
+    page.evaluate("chosen = '02'; refresh.last = null; once()")
+    waits = page.locator("#help .wants > .asks")
+    expect(waits).to_have_text(["62 min", "4 min", "1 min", "1 min", "59 s", "0 s"], timeout=60_000)
+    lane = page.locator("[data-id=count_bytes] .wrong")
+    bold = "(all) => all.filter((each) => getComputedStyle(each).fontWeight >= 700).map((each) => each.textContent)"
+    assert lane.locator("span").evaluate_all(bold) == ["3× a a"]
+    assert page.locator("[data-id=chunk_bounds] .wrong span").evaluate_all(bold) == ["1× e", "1× f"]
+    assert lane.inner_text().split() == ["3×", "a", "a", "2×", "b", "b", "2", "more"]
+    lane.locator("summary").click()
+    expect(lane).to_contain_text("1× d d")
+    page.evaluate("draw()")  # what is open stays open when news comes
+    assert lane.inner_text().split() == ["3×", "a", "a", "2×", "b", "b", "2", "more", "1×", "c", "c", "1×", "d", "d"]
+    assert "● wants help" in page.inner_text("#note")
+    colour = "(each) => getComputedStyle(each).color"
+    assert page.locator("#note .asks").evaluate(colour) == waits.first.evaluate(colour)
+    page.unroute("**/standing")
+    page.close()
+    assert not wrong
 
 
 @pytest.fixture

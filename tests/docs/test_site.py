@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,35 @@ def test_the_first_page_plays_shows_a_timeline_and_names_every_lesson(pages: dic
     assert {f"made/timelines/{name}.html" for name in ("late", "mended", "step")} <= set(page.loads)
     assert {f"made/lessons/{lesson}.html" for lesson in LESSONS} <= set(page.links)
     assert '<meta property="og:description"' in text
+    start = '<p class="start"><a href="made/played/00_start_here.html">Start lesson 00</a>'
+    assert text.count('class="start"') == 1 and text.index("<h1>") < text.index(start) < text.index('class="door"')
+    clone = re.sub(r"<[^>]+>", "", text[text.index(start) : text.index('class="door"')])
+    assert "git clone YOUR-COPY-OF-LABKIT labkit && cd labkit\nmake lab" in unescape(clone)
+
+
+def test_the_list_of_pages_is_in_letters_that_every_font_has(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    listed = re.findall(r'<li class="toctree-l1"><a[^>]*>(.*?)</a>', text)
+    assert len(listed) > 30 and [each for each in listed if not each.isascii()] == []
+
+
+@pytest.mark.browser
+def test_the_foot_of_a_timelines_card_says_what_stands_there_until_an_event_does(site: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto((site / "made" / "timelines" / "late.html").as_uri())
+    page.wait_for_selector("canvas")
+    said = "getComputedStyle(document.querySelector('.labkit-detail'), '::before').content"
+    assert "click it, to read what it is" in page.evaluate(said)
+    box = page.locator(".labkit-timeline canvas").first.bounding_box()
+    found = []
+    for down in range(4, int(box["height"]), 6):
+        page.mouse.click(box["x"] + box["width"] / 3, box["y"] + down)
+        found.append(page.inner_text(".labkit-detail"))
+    assert any("rank" in each for each in found) and page.evaluate(said) == "none"
+    page.close()
+
+
+def test_the_preview_beside_a_link_is_a_picture(site: Path) -> None:
     preview = (site / "_static" / "preview.png").read_bytes()
     assert preview.startswith(b"\x89PNG") and int.from_bytes(preview[16:20], "big") >= 600  # its width
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -77,14 +78,95 @@ def test_the_page_stands_alone_and_escapes_what_students_made() -> None:
     assert not [link for link in links if not link.endswith(("/feedback.html", "copies.html")) or ":" in link]
     assert "Ring &lt;all&gt; reduce" in page and "&lt;script&gt;" in page and "torn &lt;b&gt;" in page
     assert "default-src 'none'" in page and "prefers-color-scheme: dark" in page
-    assert "33 submissions, 1 could not be graded" in page and "93 %" in page and "never a verdict" in page
+    assert (
+        f'33 submissions, <a href="{quote("torn <b>")}/feedback.html">1 could not be graded</a>' in page
+        and "93 %" in page
+        and "never a verdict" in page
+    )
     assert len(re.findall(r'<th scope="row"><a href="student%20\d+/feedback.html">', page)) == 30
     assert len(page) < 100_000
 
 
 def test_a_class_of_one_that_nobody_could_read_has_a_page() -> None:
     page = class_page(lines_of(made_results(0)), "Lesson", []).decode()
-    assert "1 submission, 1 could not be graded" in page and "None beyond what the task" in page
+    assert "1 submission, <a" in page and ">1 could not be graded</a>" in page and "None beyond what the task" in page
+
+
+def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None:
+    results = made_results(30)
+    most = max(each.exercises[-1].points for each in results)
+    page = class_page(lines_of(results), "Lesson").decode()
+    assert most == 24 and "of 60 points and bonus" in page
+    assert "1.6 is a bonus: up to 24 points more were earned." in page
+    with_bonus = [each for each in results if each.exercises[-1].points]
+    for each in with_bonus:
+        assert f'title="{each.score - 24:g} of 60 points and 24 of bonus">{each.score:g}<' in page
+    assert page.count(' of bonus">') == len(with_bonus)
+    late = class_page(
+        [replace(each, score=each.score / 2, late="50 % off") for each in lines_of(results)], "L"
+    ).decode()
+    assert ' of bonus">' not in late  # half of a sum is not the sum of what was earned
+    assert re.search(
+        r"<b>\d+</b> wrong in a way that has no name; the first reads: “Rank \d has 0.\d+ in element 4.”", page
+    )
+
+
+def test_columns_stand_where_a_row_needs_them_and_what_could_not_be_graded_stands_first() -> None:
+    results = made_results(8)
+    columns = re.compile(r'<th scope="col"[^>]*>([A-Z]\w+)</th>')
+    plain = class_page(lines_of(results[:-1]), "L").decode().partition("</table>")[0]
+    assert columns.findall(plain) == ["Student", "Points"] and 'class="what"' not in plain
+    late = (
+        class_page([replace(each, late="late") for each in lines_of(results[:-1])], "L")
+        .decode()
+        .partition("</table>")[0]
+    )
+    assert columns.findall(late) == ["Student", "Points", "Late"]
+    asks = class_page([replace(each, asks=1) for each in lines_of(results[:-1])], "L").decode().partition("</table>")[0]
+    assert columns.findall(asks) == ["Student", "Points", "Problem"]
+    unread = [results[-1], replace(results[-1], name="zoe")]
+    page = class_page(lines_of([*results[:-1], *unread]), "L").decode()
+    assert '<a href="#marks">2 could not be graded</a>' in page
+    rows = re.findall(r'<th scope="row"><a href="[^"]+">\s*([^<]+?)\s*</a>', page)
+    assert rows[:3] == ["torn &lt;b&gt;", "zoe", "student 000"]
+
+
+def test_a_gradebook_that_has_no_mark_of_what_could_not_be_graded_makes_nothing_a_bonus() -> None:
+    results = made_results(3)
+    torn = replace(results[-1], exercises=tuple(replace(each, max_points=0) for each in results[-1].exercises))
+    figures = class_figures([torn, *results[:-1]])
+    assert [each.max_points for each in figures.exercises] == [4, 8, 12, 16, 20, 0] and figures.most_bonus in (0, 24)
+
+
+PLACES = """(rows) => rows.map((row) => {
+  const [squares, name, points] = [".square", "th", ".number"].map((each) => [...row.querySelectorAll(each)]
+    .map((cell) => cell.getBoundingClientRect()));
+  return { tops: [...new Set(squares.map(({ top }) => top - name[0].bottom >= -1))], lines: new Set(squares.map(
+    ({ top }) => top)).size, lefts: squares.map(({ left }) => Math.round(left)), right: Math.round(points[0].right) };
+})"""
+NUMBERS = "(all) => all.map((each) => getComputedStyle(each, '::before').content.slice(1, -1))"
+
+
+@pytest.mark.browser
+def test_on_a_phone_squares_are_one_row_below_the_name_and_points_stand_at_the_right(
+    tmp_path: Path, browser: Any
+) -> None:
+    (file := tmp_path / "class.html").write_bytes(class_page(lines_of(made_results(40)), "Lesson"))
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto(file.as_uri())
+    rows = page.eval_on_selector_all("#marks tbody tr", PLACES)
+    assert len(rows) == 41 and all(each["tops"] == [True] and each["lines"] == 1 for each in rows)
+    assert {tuple(each["lefts"]) for each in rows} == {tuple(rows[0]["lefts"])}
+    table = page.eval_on_selector("#marks", "(each) => each.getBoundingClientRect().right")
+    assert all(abs(each["right"] - table) <= 1 for each in rows)
+    numbers = page.eval_on_selector_all("#marks tbody tr:nth-child(2) td.square", NUMBERS)
+    assert numbers == ["1.1", "1.2", "1.3", "1.4", "1.5", "1.6"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.click("h1 a")  # opens beside the list, as a row's link does
+    assert page.locator("#panel.open").count() == 1
+    assert page.locator("#marks tr[aria-current] th").inner_text() == "torn <b>"
+    page.close()
 
 
 @pytest.mark.in_turn

@@ -65,6 +65,7 @@ class ClassFigures:
         mean: Of the points of those that count.
         median: Of the same.
         max_score: Full marks.
+        most_bonus: The most that anybody earned beyond them in bonus exercises.
         bins: Those that count, by tenths of full marks; the last one holds full marks and more.
         exercises: In the lesson's order.
     """
@@ -74,6 +75,7 @@ class ClassFigures:
     mean: float
     median: float
     max_score: float
+    most_bonus: float
     bins: tuple[int, ...]
     exercises: tuple[ExerciseFigures, ...]
 
@@ -109,6 +111,7 @@ def class_figures(results: Sequence[GradedSubmission], scores: Sequence[float] =
         statistics.fmean(graded or [0.0]),
         statistics.median(graded or [0.0]),
         most,
+        max(result.bonus for result in results),
         tuple(bins),
         tuple(_exercise(listed) for listed in by_id.values()),
     )
@@ -133,7 +136,8 @@ def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
     commonest = sorted(alike.items(), key=lambda found: -len(found[1]))[:3]
     common = tuple(Fault(words[0], len(words), named) for (_, named), words in commonest)
     states = {state: counts[state] for state in ("passed", "failed", "to_read", "read", "not_done", "not_graded")}
-    return ExerciseFigures(listed[0].id, listed[0].name, listed[0].max_points, states, common)
+    worth = max(each.max_points for each in listed)  # of what could not be graded, a gradebook has none
+    return ExerciseFigures(listed[0].id, listed[0].name, worth, states, common)
 
 
 def _fault(each: GradedExercise) -> tuple[str, bool]:

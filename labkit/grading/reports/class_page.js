@@ -49,15 +49,18 @@ for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
 }
 
 // Beside the list where there is room; a narrow window goes to the student's page, and back.
-table.addEventListener("click", (event) => {
+const open = (event) => {
   const link = event.target.closest("a");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || panel.offsetParent === null) return;
+  if (!link || link.getAttribute("href").startsWith("#") || event.ctrlKey || event.metaKey || event.shiftKey || panel.offsetParent === null) return;
   event.preventDefault();
   panel.querySelector("iframe").src = link.href;
   panel.classList.add("open");
   for (const row of rows) row.removeAttribute("aria-current");
-  link.closest("tr").setAttribute("aria-current", "true");
-});
+  const row = link.closest("tr") ?? rows.find((each) => each.querySelector("a").href === link.href);
+  row.setAttribute("aria-current", "true");
+};
+table.addEventListener("click", open);
+document.querySelector("h1").addEventListener("click", open);
 
 find.addEventListener("input", filter);
 filter();

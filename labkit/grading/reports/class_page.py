@@ -46,6 +46,11 @@ class Line:
         """Why not all could be graded, or ""."""
         return (self.result.problem or self.result.lost) if self.result else "handed in nothing"
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether it was handed in and could not be graded."""
+        return bool(self.result and self.result.problem)
+
 
 @dataclass(frozen=True)
 class _Bar:
@@ -93,7 +98,11 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         bin_of={line.href: figures.bin_of(line.score) for line, result in handed_in if has_score(result, line.score)},
         cases=cases,
         shown={line.result.name: line for line, _ in handed_in if line.result},
-        students=students,
+        students=sorted(students, key=lambda line: not line.is_unread),
+        unread=[line for line in students if line.is_unread],
+        any_late=any(line.late for line in students),
+        any_problem=any(line.problem or line.asks for line in students),
+        bonus_of=_bonus_of,
         names=names,
         exercises=[(each, names[each].partition(" ")[0]) for each in names],
         bonus=[each.name.partition(" ")[0] for each in figures.exercises if not each.max_points],
@@ -107,6 +116,12 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
 def _state_of(line: Line) -> Mapping[str, GradedExercise]:
     """Return a student's exercises by their slugs."""
     return {each.id: each for each in line.result.exercises} if line.result else {}
+
+
+def _bonus_of(line: Line) -> float:
+    """Return the points of bonus in a score, 0 where it has none or is not the sum of what was earned."""
+    result = line.result
+    return result.bonus if result and abs(line.score - result.score) < 1e-9 else 0.0
 
 
 def _counted(number: int, what: str) -> str:

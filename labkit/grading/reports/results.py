@@ -79,6 +79,11 @@ class GradedSubmission:
         return sum(each.max_points for each in self.exercises)
 
     @property
+    def bonus(self) -> float:
+        """Points earned in exercises that do not count towards full marks."""
+        return sum(each.points for each in self.exercises if not each.max_points)
+
+    @property
     def points(self) -> dict[str, float]:
         """Points earned for each exercise, by id."""
         return {each.id: each.points for each in self.exercises}
