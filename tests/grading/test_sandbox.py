@@ -301,6 +301,21 @@ CUT = dict.fromkeys(("unshare", "ptrace", "keyctl", "bpf", "clone"), "EPERM") | 
 }  # fmt: skip
 
 
+MADE_BEFORE = """
+from labkit.grading.sandbox import seccomp
+seccomp.prepare()
+made = seccomp._filter.cache_info().currsize
+seccomp.forbid_calls(of_rank=True)
+seccomp.forbid_calls()
+print(seccomp._filter.cache_info().currsize - made)
+"""
+
+
+def test_a_fork_makes_no_filter_anew() -> None:
+    done = subprocess.run([sys.executable, "-c", MADE_BEFORE], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
 @pytest.mark.in_turn
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of the calls are those of x86-64")
 def test_calls_no_lesson_needs_are_cut_in_kernel_and_rank(course: Course, tmp_path: Path, probe: Probe) -> None:

@@ -26,9 +26,9 @@ _CUT = (
     "syslog", "umount", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup", "vm86", "vm86old",
 )  # fmt: skip
 _NOT_THERE = ("clone3", "io_setup", "io_uring_setup", "io_uring_enter", "io_uring_register", "pidfd_open")
-_NEWER_NOT_THERE = {"futex_waitv": 449, "cachestat": 451, "futex_wake": 454, "futex_wait": 455, "futex_requeue": 456}
-"""Calls that libseccomp may not know by name; their numbers are the same on every machine."""
 """They say ENOSYS, which makes a C library take the older call."""
+_NEWER_NOT_THERE = {"futex_waitv": 449, "cachestat": 451, "futex_wake": 454, "futex_wait": 455, "futex_requeue": 456}
+"""So do these, which libseccomp may not know by name; their numbers are the same on every machine."""
 _FCNTL = {"F_GETLK": 5, "F_OFD_GETLK": 36, "F_SETLEASE": 1024, "F_NOTIFY": 1026}
 """What asks who else has a lock on a file, or watches it. A lock that no other sandbox can ask for may stay."""
 _DONTNEED, _COLD, _PAGEOUT, _NOWAIT = 4, 20, 21, 8
@@ -90,8 +90,9 @@ def _library() -> ctypes.CDLL:
 
 def prepare() -> None:
     """Make the filters now, so that forks need not."""
-    for of_rank, on_gpu, counted in product((False, True), repeat=3):
-        _filter(of_rank, on_gpu, counted and of_rank)
+    _filter(False, False, False)
+    for on_gpu, counted in product((False, True), repeat=2):
+        _filter(True, on_gpu, counted)
     _filter_of_sending()
 
 
@@ -105,8 +106,10 @@ def problem() -> str:
 
 
 @cache
-def _filter(of_rank: bool, on_gpu: bool = False, counted: bool = False) -> int:
+def _filter(of_rank: bool, on_gpu: bool, counted: bool, /) -> int:
     """Return libseccomp's handle of a filter; it is kept for as long as the process lives.
+
+    All say all three by place: what is kept is found by how it was asked for.
 
     Args:
         of_rank: Whether nothing may wake another process by a futex, or ask how many threads the machine has. Python's
@@ -202,9 +205,9 @@ def forbid_calls(of_rank: bool = False, on_gpu: bool = False) -> int:
         OSError: If the system takes no filter.
     """
     library = _library()
-    if of_rank and not library.seccomp_load(asking := _filter(of_rank, on_gpu, counted=True)):
+    if of_rank and not library.seccomp_load(asking := _filter(True, on_gpu, True)):
         return int(library.seccomp_notify_fd(asking))
-    said = library.seccomp_load(_filter(of_rank, on_gpu))
+    said = library.seccomp_load(_filter(of_rank, of_rank and on_gpu, False))
     if said:
         raise OSError(-said, f"seccomp: {os.strerror(-said)}")
     return -1
@@ -232,7 +235,7 @@ def forbid_sending() -> None:
 def filter_file() -> int:
     """Return a descriptor from which bubblewrap reads the filter."""
     fd = os.memfd_create("seccomp")
-    said = _library().seccomp_export_bpf(_filter(of_rank=False), fd)
+    said = _library().seccomp_export_bpf(_filter(False, False, False), fd)
     if said:
         raise EnvironmentProblem(f"the filter for system calls could not be made ({os.strerror(-said)})")
     os.lseek(fd, 0, os.SEEK_SET)
