@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+SIMPLE_FACTORS = {2.0: "twice", 0.5: "half of", 0.25: "a quarter of"}
+"""What a number is of another, where a word says it: "twice what it should be"."""
+
 
 def join(parts: Iterable[object]) -> str:
     """Return "a", "a and b" or "a, b and c"."""

@@ -163,6 +163,8 @@ def _turn(asked: str | None) -> tuple[int, list[str]] | None:
     """Return whose turn it is, and the files whose tests wait for none; None where all tests run."""
     if asked is None:
         return None
+    if asked != "commit" and not asked.isdecimal():
+        raise pytest.UsageError(f"--turn={asked}: give a number, or `commit` for that of the commit")
     turn = sampling.turn_of_commit(ROOT) if asked == "commit" else int(asked) % sampling.TURNS
     return turn, sampling.touched(ROOT)
 

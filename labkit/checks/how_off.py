@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from labkit.words import join
+from labkit.words import SIMPLE_FACTORS, join
 
 
 class Called(NamedTuple):
@@ -21,7 +21,6 @@ class Called(NamedTuple):
 
 
 _UNITS = {1e3: " Check the units.", 1e6: " Check the units.", 1e9: " Check the units.", 8.0: " Bits or bytes?"}
-_TIMES = {2.0: "twice", 0.5: "half of", 0.25: "a quarter of"}
 
 
 def one_at_a_time(*args: float) -> list[tuple[float, ...]]:
@@ -105,8 +104,8 @@ def _factor(factor: float) -> str:
     unit = next(
         (said for size, said in _UNITS.items() if _constant([factor, size]) or _constant([1 / factor, size])), ""
     )
-    if factor in _TIMES:
-        return f"{_TIMES[factor]} what it should be.{unit}"
+    if factor in SIMPLE_FACTORS:
+        return f"{SIMPLE_FACTORS[factor]} what it should be.{unit}"
     if 0 < factor < 1 and math.isclose(1 / factor, round(1 / factor), rel_tol=1e-6):
         return f"{1 / factor:.7g} times too small.{unit}"
     return f"{factor:.4g} times what it should be.{unit}"

@@ -14,12 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.words import number, span_of
+from labkit.words import SIMPLE_FACTORS, number, span_of
 
 Pairs = Mapping[int, tuple[Any, Any]]
 """Of each rank what came and what should have."""
 _CLOSE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
-_TIMES = {2.0: "twice", 0.5: "half of", 0.25: "a quarter of"}
 _MOST_RANKS = 4
 
 
@@ -158,7 +157,7 @@ def _by_factors(pairs: Mapping[int, tuple[Tensor, Tensor]], wrong: Sequence[int]
 
 
 def _times(factor: float) -> str:
-    near = next((said for times, said in _TIMES.items() if abs(times - factor) < 1e-4 * times), "")
+    near = next((said for times, said in SIMPLE_FACTORS.items() if abs(times - factor) < 1e-4 * times), "")
     share = Fraction(factor).limit_denominator(16)
     if not near and 0 < factor < 1 and abs(share - factor) < 1e-4 * factor:
         near = f"{share} of"

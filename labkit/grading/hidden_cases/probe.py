@@ -237,11 +237,12 @@ class CaseRun:
             self._answer()
             if self._relay.all_ended:
                 continue
-            if self._relay.settled_but_for_threads and any_runs_below(self._template.first_pid):
-                quiet_since = time.monotonic()
-            if self._relay.settled or (
-                self._relay.settled_but_for_threads and time.monotonic() - quiet_since > _QUIET_SECONDS
-            ):
+            stuck = self._relay.settled
+            if self._relay.settled_but_for_threads:
+                if any_runs_below(self._template.first_pid):
+                    quiet_since = time.monotonic()
+                stuck = time.monotonic() - quiet_since > _QUIET_SECONDS
+            if stuck:
                 self._unstick()
 
     def _event(self, key: selectors.SelectorKey, mask: int) -> None:
