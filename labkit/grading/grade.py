@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -95,48 +95,30 @@ def grade(
     with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
         found = find_course(lesson, course, named)
         given = read_packs([Path(path) for path in packs], found.name)
-        key = Path(key) if key is not None else key_file(os.environ)
-        secret = class_key(key)
+        secret = class_key(key := Path(key) if key is not None else key_file(os.environ))
         if sandbox != "none" and dask is None:
             require()
         gpus = gpus_for_grading(sandbox) if device == "cuda" else ()
         submissions, notes = find_submissions(named, found.manifest.lesson)
         refuse_links(Path(out), "the folder for reports")
-        out = Path(out).resolve()
         drawn = _drawn(key, [each.name for each in submissions])
-        people = called_in(_book(), [each.name for each in submissions])
-        fingerprint = found.fingerprint(secret, second_run, given, on_gpu=bool(gpus), drawn=drawn)
-        kept = {} if again else _kept(submissions, out, fingerprint)
-        todo = [submission for submission in submissions if submission.name not in kept]
-        write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
         console = Console(stderr=True)
-        if sandbox == "none":
-            console.print(f"[yellow]{NO_SANDBOX}[/yellow]", soft_wrap=True)
-        if nobodys := [name for name, keys in drawn.items() if "" in keys]:
-            notes = [*notes, f"not in the roster, so finds with runs of one's own are not judged: {', '.join(nobodys)}"]
-        for note in notes:
-            console.print(note, markup=False, soft_wrap=True)
-        if kept:
-            console.print(f"{len(kept)} of {len(submissions)} are graded already; --again grades them again.")
-        _remove_left_behind()
-        num_workers = min(len(todo), jobs or len(gpus) or max(1, (os.cpu_count() or 2) // 2))
-        limits = limits or (Limits().on_gpu() if gpus else Limits())
-        with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
-            alone = Path(shared) / "alone"
-            alone.touch()
-            setting = Setting(found, out, secret, limits, alone, points_only, sandbox, second_run, given, gpus, drawn)
+        with _workplace() as alone, _bar(console, progress) as bar:
+            limits = limits or (Limits().on_gpu() if gpus else Limits())
+            setting = Setting(
+                found, Path(out).resolve(), secret, limits, alone, points_only, sandbox, second_run, given, gpus, drawn
+            )
+            kept = {} if again else _kept(submissions, setting)
+            write_whole(setting.out / "gradebook.csv", class_csv(kept.values(), found.manifest))
+            notes = _told(console, setting, notes, len(kept), len(submissions))
+            todo = [submission for submission in submissions if submission.name not in kept]
             if dask is None:
+                num_workers = min(len(todo), jobs or len(gpus) or max(1, (os.cpu_count() or 2) // 2))
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:
                 _dask_class(setting, todo, len(kept), bar, dask)
-        _remove_left_behind()  # by a worker that had to be killed
-    entries = [kept.get(each.name) or find_result(out / each.name / "result.json") for each in submissions]
-    if missing := [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]:
-        raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
-    graded = tuple(entry for entry in entries if entry is not None)
-    write_class(out, graded, submissions, found, [pack.answers for pack in given], people)
-    handed_in = {each.name: each.path for each in submissions}
-    report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, handed_in)
+    graded, handed_in = _written(submissions, kept, setting), {each.name: each.path for each in submissions}
+    report = ClassReport(graded, tuple(notes), time.monotonic() - started, setting.out, handed_in)
     _conclude(console, report)
     return report
 
@@ -168,7 +150,14 @@ def _book() -> str:
     return os.environ.get("LABKIT_GRADEBOOK", "sqlite:///gradebook.db")
 
 
-def _remove_left_behind() -> None:
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    """A file to lock for a class; what killed graders and workers left behind is removed before and after."""
+    remove_left_behind()
+    remove_groups_left_behind()
+    with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared:
+        (alone := Path(shared) / "alone").touch()
+        yield alone
     remove_left_behind()
     remove_groups_left_behind()
 
@@ -189,11 +178,37 @@ def _dask_class(setting: Setting, todo: list[Submission], num_kept: int, bar: Pr
     DaskClass(setting, todo, num_kept, bar, address).run()
 
 
-def _kept(submissions: Sequence[Submission], out: Path, fingerprint: str) -> dict[str, GradedSubmission]:
+def _told(console: Console, setting: Setting, notes: list[str], num_kept: int, count: int) -> list[str]:
+    """Say what to know of a class before it is graded, and return what belongs into its report."""
+    if setting.sandbox == "none":
+        console.print(f"[yellow]{NO_SANDBOX}[/yellow]", soft_wrap=True)
+    if nobodys := [name for name, keys in setting.drawn.items() if "" in keys]:
+        notes = [*notes, f"not in the roster, so finds with runs of one's own are not judged: {', '.join(nobodys)}"]
+    for note in notes:
+        console.print(note, markup=False, soft_wrap=True)
+    if num_kept:
+        console.print(f"{num_kept} of {count} are graded already; --again grades them again.")
+    return notes
+
+
+def _written(
+    submissions: Sequence[Submission], kept: Mapping[str, GradedSubmission], setting: Setting
+) -> tuple[GradedSubmission, ...]:
+    """Write the class's pages, and return everybody's result; raises EnvironmentProblem where one is missing."""
+    entries = [kept.get(each.name) or find_result(setting.out / each.name / "result.json") for each in submissions]
+    if missing := [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]:
+        raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
+    graded = tuple(entry for entry in entries if entry is not None)
+    people = called_in(_book(), [each.name for each in submissions])
+    write_class(setting.out, graded, submissions, setting.course, [pack.answers for pack in setting.packs], people)
+    return graded
+
+
+def _kept(submissions: Sequence[Submission], setting: Setting) -> dict[str, GradedSubmission]:
     """Return the results of an earlier run that still hold."""
-    kept = {}
+    kept, fingerprint = {}, setting.fingerprint()
     for submission in submissions:
-        entry = find_result(out / submission.name / "result.json", graded_now=False)
+        entry = find_result(setting.out / submission.name / "result.json", graded_now=False)
         if entry is None or entry.course_sha256 != fingerprint:
             continue
         if entry.submission_sha256 == submission_hash(submission.path):

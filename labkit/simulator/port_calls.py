@@ -135,6 +135,37 @@ class PortCalls(Port):
             buffers=[tensor],
         )  # fmt: skip
 
+    def _admit(
+        self,
+        rank: VirtualRank,
+        kind: str,
+        tensors: list[torch.Tensor],
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        op: str,
+        *,
+        sparse: bool,
+    ) -> tuple[str, str]:
+        """Refuse what the backend refuses; return it, and what of these tensors must be alike on all ranks."""
+        accelerator = rank.process.accelerator
+        plain = accelerator is None and not function_modes() and all(map(_is_plain, tensors))
+        if not (plain or sparse):
+            check_payload(kind, tensors)
+        if accelerator is not None and accelerator.target:
+            for tensor in tensors:
+                accelerator.put(tensor)
+        by = "" if sparse else carrier(accelerator, self._backends, kind, tensors, op=op)
+        alike = f" over {by}" if by and accelerator is not None and not self.backend_is(by) else ""
+        if not (plain or sparse):
+            check_layout(kind, by, inputs, outputs)
+            if kind in ("all_reduce", "broadcast", "reduce"):
+                alike += layouts(inputs)
+        if rank.process.owed:
+            settle(rank, tensors)
+        if rank.record.memory is not None:
+            rank.record.memory.communicated(tensors, collective=True)
+        return by, alike
+
     def _collective(
         self,
         call: Call,
@@ -156,24 +187,8 @@ class PortCalls(Port):
         rank = self._owner(kind)
         tensors = inputs if inputs is outputs else [*inputs, *outputs]
         flips = [] if rank.simulation.trial is None else rank.simulation.trial.call(rank, kind, inputs)
-        plain = rank.process.accelerator is None and not function_modes() and all(map(_is_plain, tensors))
-        if not (plain or sparse):
-            check_payload(kind, tensors)
-        accelerator = rank.process.accelerator
-        if accelerator is not None and accelerator.target:
-            for tensor in tensors:
-                accelerator.put(tensor)
-        by = "" if sparse else carrier(accelerator, self._backends, kind, tensors, op=op)
-        if by and accelerator is not None and not self.backend_is(by):
-            signature += f" over {by}"
-        if not (plain or sparse):
-            check_layout(kind, by, inputs, outputs)
-            if kind in ("all_reduce", "broadcast", "reduce"):
-                signature += layouts(inputs)
-        if rank.process.owed:
-            settle(rank, tensors)
-        if rank.record.memory is not None:
-            rank.record.memory.communicated(tensors, collective=True)
+        by, how = self._admit(rank, kind, tensors, inputs, outputs, op, sparse=sparse)
+        signature += how
         source, _ = rank.simulation.sources.find(sys._getframe(2))
         row = communication_row(
             rank, kind, num_bytes, group.name, self._num_ranks, source, blocking=call.blocking
@@ -207,18 +222,7 @@ class PortCalls(Port):
                 raise RuntimeError(round_.failure)
             if observer is not None:
                 observer.completed(rank, part)
-            if not round_.has_values:
-                for output in outputs:
-                    if not output.is_meta:
-                        forget(output)
-            with uncounted():
-                results = round_.result_of(self._group_rank) if round_.has_values else ()
-                for output, value in zip(outputs, results, strict=round_.has_values):
-                    if sparse:
-                        with torch.no_grad():
-                            output.copy_(value)
-                    else:
-                        output.data.copy_(value.view(output.shape))  # as gloo and NCCL write: autograd learns nothing
+            _put(round_, self._group_rank, outputs, sparse=sparse)
             for flip in flips:
                 flip_bit(flip, outputs)
             part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
@@ -236,6 +240,22 @@ class PortCalls(Port):
             round_.event, waiting, row, given, finish, talk=part.talk, known=round_.joined, buffers=tensors,
             holds_host=by == GLOO or not tensors,
         )  # fmt: skip
+
+
+def _put(round_: Round, group_rank: int, outputs: list[torch.Tensor], *, sparse: bool) -> None:
+    """Write what a rank gets of a round into its tensors."""
+    if not round_.has_values:
+        for output in outputs:
+            if not output.is_meta:
+                forget(output)
+        return
+    with uncounted():
+        for output, value in zip(outputs, round_.result_of(group_rank), strict=True):
+            if sparse:
+                with torch.no_grad():
+                    output.copy_(value)
+            else:
+                output.data.copy_(value.view(output.shape))  # as gloo and NCCL write: autograd learns nothing
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
