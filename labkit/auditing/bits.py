@@ -72,7 +72,7 @@ def tensors_of(values: Any) -> list[torch.Tensor]:
     return []
 
 
-def alike(tensors: dict[int, torch.Tensor]) -> Groups:
+def ranks_by_bits(tensors: dict[int, torch.Tensor]) -> Groups:
     """Return the ranks in groups that hold the same bits, the group of the lowest rank first."""
     groups: list[tuple[torch.Tensor, list[int]]] = []
     for rank in sorted(tensors):

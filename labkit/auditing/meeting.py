@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from labkit.auditing.bits import alike, difference, same_bits, unseen
+from labkit.auditing.bits import difference, ranks_by_bits, same_bits, unseen
 from labkit.auditing.facts import Backward, Fit
 from labkit.auditing.seen import Step
 
@@ -108,7 +108,7 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
     with unseen():
         for name in _names(shots, "parameters"):
             tensors = {rank: shot.parameters[name] for rank, shot in shots.items() if name in shot.parameters}
-            groups_alike = step.parameters[name] = alike(tensors)
+            groups_alike = step.parameters[name] = ranks_by_bits(tensors)
             if all(bool((one == one.reshape(-1)[0]).all()) for one in tensors.values() if one.numel()):
                 step.constant.add(name)
             if len(groups_alike) > 1 and name not in step.sharded:
@@ -139,7 +139,7 @@ def _fit(step: Step, name: str, shots: dict[int, Shot], groups: Sequence[tuple[i
         return
     if len(own) < 2 or len({tensor.shape for tensor in (*own.values(), *given.values())}) > 1:
         return
-    if len(alike(own)) == 1:
+    if len(ranks_by_bits(own)) == 1:
         step.alike.add(name)
         return
     wide = {rank: tensor.to(torch.float64) for rank, tensor in own.items()}

@@ -22,7 +22,7 @@ from labkit.exercises.planner import costs
 from labkit.exercises.planner.cases import Runs, job_in, runs_of
 from labkit.exercises.planner.choose_plan.exercise import fitting, pars, rule_of_thumb, score
 from labkit.exercises.planner.choose_plan.hidden import HIDDEN, cases
-from labkit.exercises.planner.graph_plans import alike, two_levels
+from labkit.exercises.planner.graph_plans import equal_stages, two_levels
 from labkit.exercises.planner.step_time.exercise import FEW, NARROW, WITHIN
 from labkit.exercises.planner.step_time.hidden import NARROW as HIDDEN_NARROW
 from labkit.hardware import DEVICES, LINKS
@@ -291,7 +291,7 @@ def test_no_plan_of_all_there_are_is_faster_than_two_levels(seed: int) -> None:
         ]
     least = min(step_seconds(graph, plan) for plan in plans if sum(stage.gpus for stage in plan) == 4)
     assert step_seconds(graph, two_levels(graph)) == pytest.approx(least)
-    assert step_seconds(graph, alike(graph)) >= least
+    assert step_seconds(graph, equal_stages(graph)) >= least
 
 
 def test_what_the_lesson_says_of_errors_in_print_is_true() -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import labkit
-from labkit.exercises.hybrid_parallelism.best_plans import adapted, alike, as_it_is, fastest, fastest_dealt
+from labkit.exercises.hybrid_parallelism.best_plans import adapted, as_it_is, equal_stages, fastest, fastest_dealt
 from labkit.exercises.hybrid_parallelism.on_ranks import Mesh
 from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, Job, MeshPlan, cost, every_plan, fault, stage_bytes
 
@@ -141,7 +141,7 @@ def test_memory_forbids_the_fastest_plan_of_two_jobs_and_stages_that_are_alike_d
     bound = 0
     for job in JOBS.values():
         free = min(cost(job, each).seconds for each in every_plan(job))
-        naive, even, paper = (cost(job, fastest(job, made)).seconds for made in (as_it_is, alike, adapted))
+        naive, even, paper = (cost(job, fastest(job, made)).seconds for made in (as_it_is, equal_stages, adapted))
         assert free == naive == paper or free < paper < even < naive
         bound += free < naive
     assert bound == 2

@@ -18,7 +18,7 @@ def as_it_is(job: Job, plan: MeshPlan) -> MeshPlan | None:
     return plan if max(stage_bytes(job, plan)) <= job.memory_bytes else None
 
 
-def alike(job: Job, plan: MeshPlan) -> MeshPlan | None:
+def equal_stages(job: Job, plan: MeshPlan) -> MeshPlan | None:
     """Return the plan in which every stage computes as many layers again as the fullest one must."""
     stages = plan.size("pipeline")
     tries = (replace(plan, recompute=(again,) * stages) for again in range(job.num_layers // stages + 1))

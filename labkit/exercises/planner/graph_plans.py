@@ -87,7 +87,7 @@ def _cut(graph: Graph, sizes: Sequence[int], how: str) -> list[Stage]:
     return best[1]
 
 
-def alike(graph: Graph) -> list[Stage]:
+def equal_stages(graph: Graph) -> list[Stage]:
     """Return the best plan whose stages have as many operators and GPUs each, all cut in one way."""
     count = len(graph.seconds)
     plans = []
@@ -105,7 +105,7 @@ def known(described: Described) -> tuple[float, float]:
     """Return what a step takes by stages that are alike, and by two levels, in seconds."""
     operators, num_gpus, num_microbatches, skips = described
     graph = graph_of(operators, num_gpus, num_microbatches, skips=skips)
-    return step_seconds(graph, alike(graph)), step_seconds(graph, two_levels(graph))
+    return step_seconds(graph, equal_stages(graph)), step_seconds(graph, two_levels(graph))
 
 
 SLIPS = (

@@ -16,7 +16,7 @@ Expected: TypeAlias = Callable[[Case], list[Value]]
 NOTHING = Mistake(
     "returns nothing",
     "The function returned None: print shows a value, return hands it back.",
-    seen=lambda case, got, wire: any(value is None for value in came(got)),
+    seen=lambda case, got, wire: any(value is None for value in values_of(got)),
 )
 
 
@@ -33,7 +33,7 @@ def answers(
     """
 
     def wrong(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
-        right, mine = expected(case), came(got)
+        right, mine = expected(case), values_of(got)
         bad = [place for place, value in enumerate(right) if not same(mine[place], value)]
         for place in bad:
             shown, wanted = in_words(mine[place]), in_words(right[place])
@@ -55,7 +55,7 @@ def answers(
     )
 
 
-def came(got: Got) -> list[Value]:
+def values_of(got: Got) -> list[Value]:
     """Return the values that came, none of a failure."""
     return [] if isinstance(got, Failure) else cast("list[Value]", got[0]["answers"])
 

@@ -17,7 +17,7 @@ from labkit.checks.declared import Mistake
 from labkit.checks.failures import NOBODY_EXPECTED, sizes_differ
 from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in, waits_on_the_finished
 from labkit.checks.wire import Wire
-from labkit.exercises.sums_over_ranks.came import Came, Mark, came_of, is_complete
+from labkit.exercises.sums_over_ranks.sum_outcome import Mark, SumOutcome, is_complete, sum_outcome
 from labkit.exercises.sums_over_ranks.sums import input_of, layout_of, members_of, op_of
 from labkit.exercises.sums_over_ranks.traffic import (
     leaves_the_group,
@@ -36,12 +36,12 @@ def sum_mistake(
     def seen(case: Case, got: Got, wire: Wire) -> bool:
         if isinstance(got, Failure):
             return failed is not None and failed(case, got, wire)
-        return came is not None and came(came_of(case, got, wire))
+        return came is not None and came(sum_outcome(case, got, wire))
 
     return Mistake(name, hint, seen=seen, general=general, certain=certain)
 
 
-def _lacks_the_gather(came: Came) -> bool:
+def _lacks_the_gather(came: SumOutcome) -> bool:
     """Return whether each rank has one complete chunk and partial sums elsewhere."""
     size, slack = len(came.members), 1 / max(len(came.exact), 1)
     return (
@@ -52,27 +52,27 @@ def _lacks_the_gather(came: Came) -> bool:
     )
 
 
-def _lacks_a_chunk(came: Came) -> bool:
+def _lacks_a_chunk(came: SumOutcome) -> bool:
     """Return whether every rank lacks one chunk."""
     size = len(came.members)
     least = 1 - 1 / size - 1 / max(len(came.exact), 1) - 1e-9
     return size > 2 and bool(came.complete) and all(least <= part < 1 for part in came.complete)
 
 
-def _holds_one_each(came: Came) -> bool:
+def _holds_one_each(came: SumOutcome) -> bool:
     """Return whether every element, on every rank the same, is one rank's alone, and not one rank's in all."""
     rows = [tuple(row) for row in came.shares]
     lone = bool(rows) and all(share is not None and sum(share) == max(share) == 1 for share in rows[0])
     return len(came.members) > 1 and lone and len(set(rows)) == 1 and len(set(rows[0])) > 1
 
 
-def _is_another_operation(came: Came) -> bool:
+def _is_another_operation(came: SumOutcome) -> bool:
     stack = torch.stack([each.double() for each in came.inputs])
     results = {"SUM": stack.sum(0), "MAX": stack.amax(0), "MIN": stack.amin(0), "PRODUCT": stack.prod(0)}
     return any(came.is_near(each, 1e-6) for op, each in results.items() if op != op_of(came.case))
 
 
-def _lacks_the_tail(came: Came) -> bool:
+def _lacks_the_tail(came: SumOutcome) -> bool:
     """Return whether only the elements beyond the last multiple of the ranks are wrong."""
     keep = len(came.exact) // len(came.members) * len(came.members)
     return 0 < keep < len(came.exact) and bool(came.shares) and all(
@@ -104,21 +104,21 @@ def _is_wide(case: Case) -> bool:
     return values.tensor(case.inputs[0], "tensor").element_size() > 4
 
 
-def _is_mean(came: Came) -> bool:
+def _is_mean(came: SumOutcome) -> bool:
     """Return whether every member holds the mean, or the mean in whole numbers, however it was rounded."""
     mean = came.exact.double() / len(came.members)
     whole = any(came.is_near(rounded(mean), 1e-6) for rounded in (torch.floor, torch.trunc))
     return is_scaled(came, 1 / len(came.members)) or (len(came.members) > 1 and whole)
 
 
-def is_scaled(came: Came, factor: float) -> bool:
+def is_scaled(came: SumOutcome, factor: float) -> bool:
     """Return whether every member holds the right result times `factor`."""
     return factor != 1 and came.is_near(
         came.exact.double() * factor, 1e-4 if came.views[0].element_size() > 2 else 2e-2
     )
 
 
-def _left_the_group(came: Came) -> bool:
+def _left_the_group(came: SumOutcome) -> bool:
     return "group" in came.case.inputs[0] and (leaves_the_group(came.case, came.wire) or not came.wire.messages)
 
 

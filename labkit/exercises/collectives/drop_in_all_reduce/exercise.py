@@ -15,9 +15,9 @@ from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.drop_in_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.on_ranks import view_of
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, is_scaled, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import (
     base_of,
     expected_bases,
@@ -65,7 +65,7 @@ def drop_in_case(
     return reduce_case(name, tensors, layout=layout, group=group, extra=extra)
 
 
-def _changed_beside(came: Came) -> bool:
+def _changed_beside(came: SumOutcome) -> bool:
     """Return whether elements of a member's storage that are not in the view were changed."""
     for rank in came.members:
         now, before = values.tensor(came.got[rank], "base").clone(), base_of(came.case, rank).clone()
@@ -76,28 +76,28 @@ def _changed_beside(came: Came) -> bool:
     return False
 
 
-def _is_undivided(came: Came) -> bool:
+def _is_undivided(came: SumOutcome) -> bool:
     """Return whether the sum came where another operation was asked for."""
     return op_of(came.case) != "SUM" and came.is_near(torch.stack([x.double() for x in came.inputs]).sum(0), 1e-2)
 
 
-def _is_divided_wrongly(came: Came) -> bool:
+def _is_divided_wrongly(came: SumOutcome) -> bool:
     size = len(came.members)
     factors = (1 / size, 1 / size**2, size / came.case.world_size, size / 2, size / 4)
     return op_of(came.case) == "AVG" and any(is_scaled(came, factor) for factor in factors)
 
 
-def _is_rounded_otherwise(came: Came) -> bool:
+def _is_rounded_otherwise(came: SumOutcome) -> bool:
     """Return whether every member holds an average of integers to within what one division for each part can lose."""
     is_whole = op_of(came.case) == "AVG" and not came.exact.is_floating_point()
     return is_whole and all(((view - came.exact).abs() <= len(came.members)).all() for view in came.views)
 
 
-def _is_coarse(came: Came) -> bool:
+def _is_coarse(came: SumOutcome) -> bool:
     return came.exact.is_floating_point() and came.views[0].element_size() <= 2 and came.is_near(came.exact, 0.1)
 
 
-def _went_through_float32(came: Came) -> bool:
+def _went_through_float32(came: SumOutcome) -> bool:
     """Return whether integers are wrong, or float64 is right in float32's precision only."""
     dtype = came.views[0].dtype
     return not dtype.is_floating_point or (dtype == torch.float64 and came.is_near(came.exact, 1e-5))
@@ -106,7 +106,7 @@ def _went_through_float32(came: Came) -> bool:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield where ring_all_reduce does not do what dist.all_reduce does, over a ring, or returns something else."""
     yield from library_calls(wire)
-    yield from wrong_sums(came_of(case, got, wire))
+    yield from wrong_sums(sum_outcome(case, got, wire))
     yield from outsiders(case, wire)
     yield from _outside(case, got)
     yield from _returned(case, got)
@@ -144,7 +144,7 @@ def _returned(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
             yield Finding(_WORK_ALWAYS if can_wait else "", text, "None", returned, rank)
 
 
-def _overflowed(came: Came) -> bool:
+def _overflowed(came: SumOutcome) -> bool:
     return op_of(came.case) == "AVG" and any(bool(view.isinf().any()) for view in came.views)
 
 

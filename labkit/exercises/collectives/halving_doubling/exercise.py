@@ -15,9 +15,9 @@ from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.asked_error import NEEDLESS, NO_ERROR, sums_unless, wrong_errors
 from labkit.exercises.collectives.halving_doubling.driver import drive
-from labkit.exercises.sums_over_ranks.came import came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_outcome import sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.sums_over_ranks.traffic import (
     EVERYBODY,
@@ -61,7 +61,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if asked:
         return
     yield from library_calls(wire)
-    yield from wrong_sums(came_of(case, got, wire))
+    yield from wrong_sums(sum_outcome(case, got, wire))
     if not is_second_use(case):
         yield from _halving_traffic(case, wire)
     yield from lost_messages(wire)

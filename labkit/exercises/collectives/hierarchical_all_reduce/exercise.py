@@ -16,8 +16,8 @@ from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.asked_error import NEEDLESS, NO_ERROR, sums_unless, wrong_errors
 from labkit.exercises.collectives.hierarchical_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.sums_over_ranks.traffic import itemsize_of
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
@@ -86,7 +86,7 @@ def _way(case: Case, wire: Wire) -> str:
     return _WHOLE if max(sent) > _most_bytes(case)[0] else ""
 
 
-def _shows(mistake: str) -> Callable[[Came], bool]:
+def _shows(mistake: str) -> Callable[[SumOutcome], bool]:
     return lambda came: _way(came.case, came.wire) == mistake
 
 
@@ -98,7 +98,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if asked:
         return
     yield from library_calls(wire)
-    yield from wrong_sums(came_of(case, got, wire))
+    yield from wrong_sums(sum_outcome(case, got, wire))
     if not is_second_use(case):
         yield from _traffic(case, wire)
     yield from lost_messages(wire)

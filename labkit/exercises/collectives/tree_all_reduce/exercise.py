@@ -14,9 +14,9 @@ from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.tree_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two, rounds_of
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import expected_bases, is_second_use, least_traffic, members_of, sum_case
 from labkit.exercises.sums_over_ranks.traffic import (
     EVERYBODY,
@@ -34,7 +34,7 @@ _DOWN, _THROUGH_ROOT, _ONE_BY_ONE, _FEW, _POWERS = (
 )  # fmt: skip
 
 
-def _hands_on_too_early(came: Came) -> bool:
+def _hands_on_too_early(came: SumOutcome) -> bool:
     """Return whether the way up is right, and the way down has its pairs and not its order."""
     size, place = len(came.members), {rank: index for index, rank in enumerate(came.members)}
     sent = {(place.get(m.src, -1), place.get(m.dst, -1)) for m in came.wire.messages}
@@ -43,7 +43,7 @@ def _hands_on_too_early(came: Came) -> bool:
     return size > 3 and sent == up | {(low, high) for high, low in up} and all(right)
 
 
-def _stops_early(came: Came) -> bool:
+def _stops_early(came: SumOutcome) -> bool:
     """Return whether rank 0 has the sum of the first 2, 4 or 8 ranks, of more."""
     size = len(came.members)
     return any(came.shares[0][:1] == [(1,) * count + (0,) * (size - count)] for count in (2, 4, 8) if count < size)
@@ -56,7 +56,7 @@ def _passes_through_root(case: Case, wire: Wire) -> bool:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with the sums, or with the way they came: 2(N-1) tensors in 2 ceil(log2 N) rounds."""
     yield from library_calls(wire)
-    yield from wrong_sums(came_of(case, got, wire))
+    yield from wrong_sums(sum_outcome(case, got, wire))
     yield from outsiders(case, wire)
     if not is_second_use(case):
         yield from _tree_traffic(case, wire)

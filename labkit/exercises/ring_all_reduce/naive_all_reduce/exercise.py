@@ -14,8 +14,8 @@ from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.naive_all_reduce.driver import drive
-from labkit.exercises.sums_over_ranks.came import Came, came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, sum_case
 from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import sweep
@@ -27,15 +27,15 @@ _UNHEARD, _LEFT_OUT, _UNBOUND, _TOO_EARLY, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE =
 )  # fmt: skip
 
 
-def _adds_one_only(came: Came) -> bool:
+def _adds_one_only(came: SumOutcome) -> bool:
     return len(came.members) > 2 and any(share and sum(share) == 2 and max(share) == 1 for share in came.shares[0])
 
 
-def _kept_by_the_others(came: Came) -> bool:
+def _kept_by_the_others(came: SumOutcome) -> bool:
     return came.complete[:1] == [0] and all(part == 1 for part in came.complete[1:])
 
 
-def _some_got_less(came: Came) -> bool:
+def _some_got_less(came: SumOutcome) -> bool:
     """Return whether rank 0 and the rank that was added last hold the total, and others a part of it."""
     first, *others = came.complete or [0.0]
     return first == 1 and others.count(1) == 1 and others.count(0) == len(others) - 1 > 0
@@ -44,7 +44,7 @@ def _some_got_less(came: Came) -> bool:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with the sums, or with the way they came: through rank 0."""
     yield from library_calls(wire)
-    yield from wrong_sums(came_of(case, got, wire))
+    yield from wrong_sums(sum_outcome(case, got, wire))
     yield from root_traffic(case, wire)
     yield from lost_messages(wire)
 

@@ -13,8 +13,8 @@ from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.ring_sum.driver import drive
-from labkit.exercises.sums_over_ranks.came import came_of, wrong_sums
 from labkit.exercises.sums_over_ranks.sum_mistakes import RING
+from labkit.exercises.sums_over_ranks.sum_outcome import sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, sum_case
 from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
 from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
@@ -23,7 +23,7 @@ from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with the sums, or with the way they came: round a ring, chunk by chunk."""
     yield from library_calls(wire)
-    yield from wrong_sums(came_of(case, got, wire))
+    yield from wrong_sums(sum_outcome(case, got, wire))
     yield from outsiders(case, wire)
     yield from ring_traffic(case, wire)
     yield from lost_messages(wire)

@@ -12,7 +12,7 @@ from labkit.checks.case import Case, Got, Value
 from labkit.checks.declared import Mistake
 from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
-from labkit.exercises.start_here.answers import NOTHING, answers, came
+from labkit.exercises.start_here.answers import NOTHING, answers, values_of
 from labkit.exercises.start_here.damaged.driver import drive
 
 Pair = tuple[list[float], list[float]]
@@ -64,13 +64,13 @@ def _signs_alone(case: Case, place: int) -> Value:
 
 
 def _a_count(case: Case, got: Got, wire: Wire) -> bool:
-    return any(isinstance(answer, int) for answer in came(got))
+    return any(isinstance(answer, int) for answer in values_of(got))
 
 
 def _flags(case: Case, got: Got, wire: Wire) -> bool:
     return any(
         isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
-        for answer in came(got)
+        for answer in values_of(got)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from labkit.checks.case import Case, Got, Value
 from labkit.checks.declared import Mistake
 from labkit.checks.wire import Wire
-from labkit.exercises.start_here.answers import NOTHING, answers, came
+from labkit.exercises.start_here.answers import NOTHING, answers, values_of
 from labkit.exercises.start_here.never_heard.driver import drive
 
 Fields = dict[str, Any]
@@ -78,9 +78,9 @@ def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
 
 
 def _no_order(case: Case, got: Got, wire: Wire) -> bool:
-    return bool(came(got)) and all(
+    return bool(values_of(got)) and all(
         isinstance(mine, list) and all(type(rank) is int for rank in mine) and sorted(cast(list[int], mine)) == wanted
-        for mine, wanted in zip(came(got), expected(case), strict=True)
+        for mine, wanted in zip(values_of(got), expected(case), strict=True)
     )
 
 

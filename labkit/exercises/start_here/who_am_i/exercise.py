@@ -8,7 +8,7 @@ from typing import cast
 from labkit.checks.case import Case, Got, Value
 from labkit.checks.declared import Mistake, Way
 from labkit.checks.wire import Wire
-from labkit.exercises.start_here.answers import NOTHING, answers, came
+from labkit.exercises.start_here.answers import NOTHING, answers, values_of
 from labkit.exercises.start_here.who_am_i.driver import drive
 
 Environment = dict[str, str]
@@ -60,7 +60,7 @@ def _call(case: Case, place: int) -> str:
 
 def _pairs(case: Case, got: Got) -> list[tuple[Value, Value]]:
     """Return what came and what was wanted, call by call."""
-    return list(zip(came(got), expected(case), strict=False))
+    return list(zip(values_of(got), expected(case), strict=False))
 
 
 def _raised_where_all_was_there(case: Case, got: Got, wire: Wire) -> bool:
@@ -69,7 +69,7 @@ def _raised_where_all_was_there(case: Case, got: Got, wire: Wire) -> bool:
 
 def _same_for_all(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the answer does not depend on the environment that was handed in."""
-    mine, right = came(got), expected(case)
+    mine, right = values_of(got), expected(case)
     return (
         bool(mine)
         and all(each == mine[0] for each in mine)
@@ -80,7 +80,7 @@ def _same_for_all(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _texts(case: Case, got: Got, wire: Wire) -> bool:
-    return any(isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in came(got))
+    return any(isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in values_of(got))
 
 
 def _went_on(case: Case, got: Got, wire: Wire) -> bool:

@@ -28,12 +28,12 @@ from labkit.exercises.sums_over_ranks.sums import (
 )
 from labkit.words import are_wrong, ranks_in_words, span_of
 
-Mark: TypeAlias = "Callable[[Came], bool]"
+Mark: TypeAlias = "Callable[[SumOutcome], bool]"
 """Whether a wrong result bears the mark of a mistake."""
 
 
 @dataclass(frozen=True, eq=False)
-class Came:
+class SumOutcome:
     """What came back from the ranks of an all-reduce, and what passed on the wire meanwhile."""
 
     case: Case
@@ -92,14 +92,14 @@ class Came:
         )
 
 
-def came_of(case: Case, got: tuple[Values, ...], wire: Wire) -> Came:
+def sum_outcome(case: Case, got: tuple[Values, ...], wire: Wire) -> SumOutcome:
     """Return what came of a run; the marks of all mistakes look at one."""
     if not _LAST or _LAST[0].got is not got or _LAST[0].case is not case:
-        _LAST[:] = [Came(case, got, wire)]
+        _LAST[:] = [SumOutcome(case, got, wire)]
     return _LAST[0]
 
 
-_LAST: list[Came] = []
+_LAST: list[SumOutcome] = []
 
 
 def is_complete(share: Shares) -> bool:
@@ -107,7 +107,7 @@ def is_complete(share: Shares) -> bool:
     return share is not None and set(share) == {1}
 
 
-def wrong_sums(came: Came) -> Iterator[Finding]:
+def wrong_sums(came: SumOutcome) -> Iterator[Finding]:
     """Yield a finding on the first rank whose tensor is wrong."""
     found = {rank: place for rank in range(came.case.world_size) if (place := _first_wrong(came, rank))}
     for rank, (first, beside) in found.items():
@@ -123,7 +123,7 @@ def wrong_sums(came: Came) -> Iterator[Finding]:
         )
 
 
-def _first_wrong(came: Came, rank: int) -> tuple[Difference, bool] | None:
+def _first_wrong(came: SumOutcome, rank: int) -> tuple[Difference, bool] | None:
     """Return the first difference on a rank, and whether it lies beside the view; None where there is none."""
     base, should = values.tensor(came.got[rank], "base").clone(), values.tensor(expected_bases(came.case)[rank], "base")
     if rank in came.members:
@@ -142,7 +142,7 @@ def _who(wrong: Mapping[int, object], world_size: int) -> str:
     return f"{are_wrong(wrong, world_size)}{more}."
 
 
-def _what(came: Came, rank: int, first: Difference, beside: bool) -> str:
+def _what(came: SumOutcome, rank: int, first: Difference, beside: bool) -> str:
     if rank not in came.members:
         return f"Rank {rank} is not in the group; its tensor must stay as it was."
     if beside:
@@ -159,14 +159,14 @@ def _what(came: Came, rank: int, first: Difference, beside: bool) -> str:
     return f"{where}{count}.{_contents(came, place)}"
 
 
-def rounded_often(came: Came, view: Tensor) -> bool:
+def rounded_often(came: SumOutcome, view: Tensor) -> bool:
     """Return whether 16-bit numbers are all within some roundings of what they should be."""
     if view.element_size() > 2 or not view.is_floating_point():
         return False
     return torch.allclose(view.double(), came.exact, rtol=torch.finfo(view.dtype).eps * len(came.members))
 
 
-def _contents(came: Came, place: int) -> str:
+def _contents(came: SumOutcome, place: int) -> str:
     """Return a few words on what each wrong stretch of elements holds, or ""."""
     stretches = runs(came.shares[place]) if came.shares else []
     wrong = [(start, end, share) for start, end, share in stretches if not is_complete(share)]
