@@ -32,10 +32,12 @@ function shareOn([from, to, , logarithmic], value) {
   return share || 0; // a scale without a length has no shares
 }
 
-/** The round numbers of a scale; on a narrow logarithmic one every other power of ten. */
+/** The round numbers of a scale; on a logarithmic one powers of ten, with 2 and 5 times where there is room. */
 function marksOn([from, to, , logarithmic], width) {
-  const powers = () => range(40).map((k) => 10 ** (k - 20));
-  const round = logarithmic ? powers().filter((_, k) => width > 300 || k % 2) : ticks(to, 5);
+  const apart = logarithmic ? width / Math.log10(to / from) : 0; // pixels of a power of ten
+  const times = apart > 90 ? [1, 2, 5] : [1];
+  const powers = () => range(40).flatMap((k) => times.map((digit) => digit * 10 ** (k - 20)));
+  const round = logarithmic ? powers().filter((_, k) => apart > 12 || k % 2) : ticks(to, 5);
   return round.filter((value) => value >= from * 0.999 && value <= to * 1.001);
 }
 
@@ -62,7 +64,7 @@ export function plot(x, y, width, height, title, curves, across, up) {
     const [cx, cy] = place(marked);
     return curve + tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") });
   });
-  const levels = marksOn(up, width).map((value) => {
+  const levels = marksOn(up, height).map((value) => {
     const at = place([across[0], value])[1];
     return line(x, at, x + width, at, "soft") + text(x - 6, at + 4, onAxis(value, up[2]), "small end");
   });

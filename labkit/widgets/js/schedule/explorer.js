@@ -10,8 +10,8 @@ import { legendOf } from "./legend.js";
 import { drawSchedule, layOut, longestOf } from "./picture.js";
 import { headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
-const LEFT = 58;
-const RIGHT = 62;
+const LEFT = 52;
+const RIGHT = 48;
 
 function slidersOf(data, forms, isFree) {
   const sliders = [];
@@ -68,14 +68,14 @@ function draw(editor, values, step, width) {
   const [legend, below] = values.room ? ["", 0] : legendOf(all, limit, width);
   let y = below;
   let svg = ARROW + DOTS + range(3).map(stripes).join("") + legend;
-  const numbers = [];
+  const compared = [];
   const said = [];
   const when = [];
   for (const laid of all) {
     const drawn = drawSchedule(laid, y, scene);
     svg += drawn.svg;
     y += drawn.height;
-    numbers.push(...numbersOf(laid, drawn.over, limit, shown[0]));
+    compared.push(numbersOf(laid, drawn.over, limit, shown[0]));
     said.push(sentence(laid, drawn.over, limit));
     when.push(drawn.when);
   }
@@ -84,9 +84,11 @@ function draw(editor, values, step, width) {
   return {
     svg,
     height: y,
-    numbers,
+    numbers: [],
+    compared,
     title: headline(all),
     say: said.join(" "),
+    isNews: Boolean(picked ?? scene.lit) || all.some(({ faults, edited }) => faults.length || edited),
     table: [["schedule", "stage", "order", "peak held"], ...all.flatMap(tableRows)],
     data: { faults: shown.flatMap(({ faults }) => faults).length, chosen: editor.chosen ?? "" },
   };

@@ -57,17 +57,16 @@ export function layOut(schedule, which, scene) {
   };
 }
 
-/** Name and bubble; on a narrow page one below the other. */
-function heading(laid, y, width) {
+/** Name and formula; the bubble itself only where no table below says it. */
+function heading(laid, y, { width, values }) {
   const { bubble, formula, isStuck, parts } = laid;
-  const closed = `formula (P−1)/(${parts > 1 ? parts : ""}M+P−1): ${percent(formula)}`;
-  const told = isStuck ? "cannot run" : `bubble ${percent(bubble)}, ${closed}`;
-  const below = width < 400 ? 15 : 0;
+  const closed = `formula (P−1)/(${parts > 1 ? parts : ""}M+P−1)`;
+  const planned = values.room ? `bubble ${percent(bubble)}, ${closed}: ${percent(formula)}` : closed;
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =
     text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +
-    text(width, y + below + 16, told, `end${isStuck ? " bad" : ""}`, hook);
-  return { svg, height: below + 24 };
+    text(width, y + 16, isStuck ? "cannot run" : planned, isStuck ? "end bad" : "end grey", hook);
+  return { svg, height: 24 };
 }
 
 /** An arrow between two spots, from the end of one to the begin of the other. */
@@ -122,7 +121,7 @@ export function drawSchedule(laid, top, scene) {
   const { width, left, now } = scene;
   const rows = new StageRows(laid, scene);
   const tall = scene.values.room ? BAR + 4 : ROW; // without what a stage holds
-  const head = heading(laid, top, width);
+  const head = heading(laid, top, scene);
   const first = top + head.height;
   let svg = head.svg + laid.stages.map((_, s) => rows.row(s, first + s * tall)).join("");
   svg += arrows(laid, rows.spots, scene.follow);
