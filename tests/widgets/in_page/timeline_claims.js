@@ -185,6 +185,10 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   ]);
   assert.equal(told([long, sending(8, 80)], true)[1][0], "waiting in view, mean of 4 and 8 ranks");
   assert.equal(told([sending(1, 100)])[1][0], "waiting");
+  const some = { ...long, waiting: [0, 1, 3], blockedShare: 0.285 }; // of those that wait, as the title says it
+  assert.deepEqual(told([some])[1], ["waiting, mean of ranks 0, 1, 3", "38 % of the time"]);
+  const [[, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
+  assert.equal(length, "H100 100 ns → A100 80 ns");
 });
 
 test("bytes are those of the calls that begin in the window", () => {

@@ -56,6 +56,8 @@ function measuredPart({ measured }, t0, t1) {
   return [from, Math.max(Math.min(t1, measured[1]), from)];
 }
 
+const NOTED = 0.005; // of the time: less is 0 % in words
+
 /** The numbers of the interval [from, to). */
 export function numbers(run, from, to) {
   const [t0, t1] = measuredPart(run, from, to);
@@ -72,12 +74,14 @@ export function numbers(run, from, to) {
     payload: 0,
     calls: 0,
   };
+  const waiting = []; // the ranks that do
   for (const rank of run.ranks.values()) {
     const { compute, communication, either, blocked } = timesOf(run, rank, t0, t1);
     sums.compute += compute;
     sums.communication += communication;
     sums.busy += either;
     sums.blocked += blocked;
+    if (blocked >= NOTED * (t1 - t0)) waiting.push(rank.rank);
     sums.exposed += either - compute;
     for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
   }
@@ -88,6 +92,7 @@ export function numbers(run, from, to) {
     window: run.span && t1 - t0,
     numRanks: run.ranks.size,
     ...sums,
+    waiting,
     blockedShare: sums.blocked / all,
     busyShare: sums.busy / all,
     // Of real processes it is not recorded when they compute.

@@ -115,7 +115,7 @@ export class TimelineView {
 
   /** Title, summary and what is said of the runs. */
   writeWords(runs) {
-    this.title.textContent = titleOf(runs);
+    this.title.textContent = titleOf(runs).replace(/(\d) %/g, "$1\u00a0%");
     this.source.textContent = [...new Set(runs.map(({ source }) => source))].join(", ");
     this.state.summary = runs.map((run) => named(run, run.summary, ": ")).join(" ");
     this.canvas.setAttribute("aria-label", `${this.state.summary} Press ? for keys.`);
