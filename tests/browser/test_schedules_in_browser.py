@@ -34,7 +34,7 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
 TABLE = "(all) => all.map((row) => [...row.children].map((cell) => cell.innerText))"
 SEEN = """() => [...document.querySelectorAll(".lk *")].filter((each) => !each.children.length
   && !each.closest(".aside, [hidden], details") && each.textContent.includes("27.3 %")).length"""
-PLACES = """(all) => all.map((row) => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().right)))"""
+PLACES = "(all) => all.map((row) => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().right)))"
 
 
 @pytest.mark.parametrize("width", [1440, 400])

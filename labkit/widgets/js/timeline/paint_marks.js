@@ -31,7 +31,7 @@ export function widthOf(context, state, text) {
   return width;
 }
 
-/** The longest of an event's names that fits: with its peer, alone, or its first words; none rather than a part of a word. */
+/** The longest of an event's names that fits: with its peer, alone, or its first words, none of them cut. */
 function nameFor(context, state, [name, , , peer], room) {
   const whole = [peer >= 0 ? `${name} ${peer}` : name, name];
   const found = whole.find((each) => each && widthOf(context, state, each) <= room);

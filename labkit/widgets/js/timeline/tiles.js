@@ -15,8 +15,8 @@ const PARTS = [
     "a rank stands in a call or in wait() and nothing moves",
     ({ blockedShare, blocked, calls, messages, numRanks, waiting }, isBeside) => {
       if (!calls && !messages && !blockedShare) return undefined;
-      const share = !isBeside && isSome({ waiting, numRanks }) ? (blockedShare * numRanks) / waiting.length : blockedShare;
-      return part(share, blocked, numRanks, isBeside);
+      const ofSome = !isBeside && isSome({ waiting, numRanks });
+      return part(blockedShare * (ofSome ? numRanks / waiting.length : 1), blocked, numRanks, isBeside);
     },
   ],
   [

@@ -18,6 +18,7 @@ import { lowerBound } from "./search.js";
 import { addPath, emptyState, holdsUnequally, runOf } from "./state.js";
 import { dress } from "./theme.js";
 import { Watch } from "./watch.js";
+import { element } from "./element.js";
 import { named, titleOf } from "./words.js";
 
 const SLACK = 0.01; // of the whole, by which the view may go beyond it
@@ -115,7 +116,9 @@ export class TimelineView {
 
   /** Title, summary and what is said of the runs. */
   writeWords(runs) {
-    this.title.textContent = titleOf(runs).replace(/(\d) %/g, "$1\u00a0%");
+    const parts = titleOf(runs).split(/([\d.]+ %)/); // a number stays on its unit's line
+    const whole = (words) => element("span", { style: "white-space:nowrap" }, words);
+    this.title.replaceChildren(...parts.map((words, k) => (k % 2 ? whole(words) : words)));
     this.source.textContent = [...new Set(runs.map(({ source }) => source))].join(", ");
     this.state.summary = runs.map((run) => named(run, run.summary, ": ")).join(" ");
     this.canvas.setAttribute("aria-label", `${this.state.summary} Press ? for keys.`);
