@@ -63,17 +63,8 @@ export function numbers(run, from, to) {
   const [t0, t1] = measuredPart(run, from, to);
   // Where nothing was recorded, or all at one instant, there is no time to have a share of.
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
-  const sums = {
-    busy: 0,
-    blocked: 0,
-    compute: 0,
-    communication: 0,
-    exposed: 0,
-    sent: 0,
-    messages: 0,
-    payload: 0,
-    calls: 0,
-  };
+  const names = ["busy", "blocked", "compute", "communication", "exposed", "sent", "messages", "payload", "calls"];
+  const sums = Object.fromEntries(names.map((name) => [name, 0]));
   const waiting = []; // the ranks that do
   for (const rank of run.ranks.values()) {
     const { compute, communication, either, blocked } = timesOf(run, rank, t0, t1);
