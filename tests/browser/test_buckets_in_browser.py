@@ -150,6 +150,22 @@ def test_the_speed_of_the_link_is_dragged_along_its_curve(show: Open) -> None:
     assert page.inner_text("[data-part=say]").startswith("At 3.16 GB/s ")
 
 
+ON_EACH_OTHER = """(all) => { const boxes = all.map((each) => each.getBoundingClientRect());
+  return boxes.flatMap((a, k) => boxes.slice(k + 1).filter((b) => Math.abs(a.top - b.top) < 4
+    && Math.min(a.right, b.right) > Math.max(a.left, b.left)).map(() => all[k].textContent)); }"""
+
+
+@pytest.mark.parametrize("width", [400, 700, 1440])
+def test_what_is_exposed_is_said_beside_the_bar_where_it_has_room_and_marks_on_axes_stand_apart(
+    show: Open, width: int
+) -> None:
+    page = show(bucket_explorer(), compression_explorer(), width=width)
+    page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 2")
+    assert page.text_content("text.bad") == ("!" if width == 400 else f"! {number(page, 'exposed')} exposed")
+    figures = page.locator("[data-part=stage]").all()
+    assert [figure.locator("text").evaluate_all(ON_EACH_OTHER) for figure in figures] == [[], []]
+
+
 AXIS = """(all) => { const words = all.map((each) => each.textContent);
   return words.slice(words.findIndex((each) => each.startsWith("step time over"))); }"""
 

@@ -31,28 +31,34 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     assert number(page, "GPipe: off the formula") != "0.0 %"
 
 
-TABLE = "(all) => all.map((row) => [...row.children].map((cell) => cell.innerText))"
+TABLE = "(all) => all.map((row) => [...row.children].map((cell) => cell.innerText.replace(/\u2011/g, '-')))"
 SEEN = """() => [...document.querySelectorAll(".lk *")].filter((each) => !each.children.length
   && !each.closest(".aside, [hidden], details") && each.textContent.includes("27.3 %")).length"""
 PLACES = "(all) => all.map((row) => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().right)))"
 
 
 @pytest.mark.parametrize("width", [1440, 400])
-def test_schedules_numbers_stand_in_one_table_a_row_each_and_the_bubble_is_said_once_of_each(
-    show: Open, width: int
-) -> None:
-    page = show(schedule_explorer())
-    page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_function("() => document.querySelector('.lk svg').clientWidth < innerWidth")
-    head, *rows = page.eval_on_selector_all(".compared tr", TABLE)
-    assert head == ["", "bubble", "warm-up", "steady", "drain", "off the formula", "time", "time, of GPipe's"]
-    assert rows == [
-        ["GPipe", "27.3 %", "18.2 %", "0.0 %", "9.1 %", "0.0 %", "33", ""],
-        ["1F1B", "27.3 %", "13.6 %", "0.0 %", "13.6 %", "0.0 %", "33", "100.0 %"],
+def test_schedules_numbers_stand_in_one_table_and_the_bubble_beside_its_formula(show: Open, width: int) -> None:
+    page = show(schedule_explorer(), width=width)
+    rows = [
+        ["", "bubble", "warm-up", "steady", "drain", "time", "time vs GPipe"],
+        ["GPipe", "27.3 %", "18.2 %", "0.0 %", "9.1 %", "33", ""],
+        ["1F1B", "27.3 %", "13.6 %", "0.0 %", "13.6 %", "33", "100.0 %"],
     ]
+    found = page.eval_on_selector_all(".compared tr", TABLE)
+    assert found == (rows if width > 560 else [list(column) for column in zip(*rows, strict=True)])
     places = page.eval_on_selector_all(".compared tr", PLACES)
-    assert places[0] == places[1] == places[2] and places[0][-1] <= width
-    assert page.evaluate(SEEN) == 2
+    assert all(place == places[0] for place in places) and places[0][-1] <= width
+    told = "(all) => all.map((words) => words.textContent)"
+    assert page.eval_on_selector_all("[data-bubble]", told) == 2 * ["bubble (P−1)/(M+P−1) = 3/11 = 27.3 %"]
+    assert page.evaluate(SEEN) == 4  # in each schedule's heading and in its row
+    set_slider(page, "limit", 2)  # one more number, and its words
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    set_slider(page, "limit", 0)
+    set_slider(page, "tm", 0.5)
+    assert page.text_content("[data-bubble]") == "formula (P−1)/(M+P−1) = 3/11 = 27.3 %"
+    assert number(page, "GPipe: bubble") != "27.3 %" and number(page, "GPipe: off the formula") != "0.0 %"
+    set_slider(page, "tm", 0)
     letters = page.eval_on_selector_all("[data-part=stage] text", "(all) => all.map((words) => words.textContent[0])")
     assert letters.count("F") == 65 and letters.count("B") == 65  # 2 schedules of 4 stages and 8; "F forward"
 
@@ -217,8 +223,8 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
 ) -> None:
     page = show(schedule_explorer())
     set_slider(page, "and", 2)  # ZB-H1
-    assert number(page, "ZB-H1: time, of GPipe's") == "81.8 %"
-    assert number(page, "1F1B: time, of GPipe's") == "100.0 %" and number(page, "1F1B: time") == "33"
+    assert number(page, "ZB-H1: time vs GPipe") == "81.8 %"
+    assert number(page, "1F1B: time vs GPipe") == "100.0 %" and number(page, "1F1B: time") == "33"
     page.hover('[data-op="1:B3"] >> nth=0')
     assert sorted(_lit(page)) == ["01:B3", "11:B3", "21:I3", "21:W3"]
     set_slider(page, "and", 1)
@@ -227,7 +233,7 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
     page.mouse.move(1, 1)
     set_slider(page, "and", 3)  # ZB-V: the second chunk comes back, so the last stage hands it to itself
     assert number(page, "ZB-V: bubble") == "5.9 %" and number(page, "ZB-V: time") == "25.5"
-    assert page.text_content('[data-bubble="0.058824"]') == "formula (P−1)/(6M+P−1)"
+    assert page.text_content('[data-bubble="0.058824"]') == "bubble (P−1)/(6M+P−1) = 3/51 = 5.9 %"
     assert page.locator("circle[data-most]").count() == 12  # where each stage holds most
     set_slider(page, "follow", 0)
     ways = page.eval_on_selector_all("[data-message]", "(all) => all.map((each) => each.dataset.message)")

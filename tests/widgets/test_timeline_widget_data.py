@@ -176,7 +176,8 @@ def test_a_view_opens_at_the_row_it_is_asked_for() -> None:
 def test_two_runs_are_compared_in_words_and_on_one_scale() -> None:
     timeline = exchange()
     both = labkit.compare(timeline, timeline.spans(lane=COMPUTE), names=("all", "computing"))
-    assert repr(both).splitlines()[-1] == "computing is 2 times faster than all."
+    cause = "mostly because less communication is exposed"  # 1.25 ms of the mean rank, of 1 ms in all
+    assert repr(both).splitlines()[-1] == f"computing is 2 times faster than all, {cause}."
     assert [run["span"] for run in both.explore().runs] == [2_000_000, 1_000_000]
     nothing = labkit.compare(timeline, Timeline(num_ranks=2), names=("all", "nothing"))
     assert repr(nothing).splitlines()[-1] == "nothing: 2 ranks, nothing recorded."

@@ -26,7 +26,7 @@ class Sheet {
     this.width = width;
     this.wide = width - LEFT - 12;
     this.end = endOf(scene);
-    this.scene = { ...scene, x: (time) => LEFT + (time / this.end) * this.wide };
+    this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
     this.y = 20;
     this.svg =
       stripes(1) +

@@ -1,6 +1,6 @@
 // An explorer come to life: it stands at a step, its sliders have values, and it is painted anew when either changes.
 
-import { FORMATS, comparedMarkup, frameMarkup, numbersMarkup, pictureMarkup, tableMarkup } from "./frame.js";
+import { FORMATS, frameMarkup, numbersMarkup, pictureMarkup, tableMarkup } from "./frame.js";
 import { arrive, placesIn, travel } from "./motion.js";
 import { followTheme } from "./theme.js";
 import { drawing, pageOf, pixels } from "./saving.js";
@@ -36,7 +36,7 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {number} height
  * @property {Array<[label: string, value: *, bad?: *]>} numbers [] begins a row.
  * @property {string} [title] What it shows, in a few words that are computed; else the view's own.
- * @property {Array} [compared] Things beside each other, in place of `numbers`: [[name, [[heading, value, bad]]]].
+ * @property {string} [compared] The markup of a table in place of `numbers`.
  * @property {string} say What is said aloud.
  * @property {boolean} [isNews] False: title and numbers say it too, so that it is said and not seen.
  * @property {Array<Array>} table
@@ -89,7 +89,7 @@ export class Explorer {
     const drawn = this.view.draw(this.values, this.step, width);
     this.stage.innerHTML = pictureMarkup(drawn, width, this.own);
     [this.part("numbers").innerHTML, this.part("further").innerHTML] = numbersMarkup(drawn.numbers);
-    if (drawn.compared) this.part("numbers").innerHTML = comparedMarkup(drawn.compared);
+    if (drawn.compared) this.part("numbers").innerHTML = drawn.compared;
     this.part("table").innerHTML = tableMarkup(drawn.table);
     this.heading.textContent = drawn.title ?? this.view.title;
     this.say(drawn.say);

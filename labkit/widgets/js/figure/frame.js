@@ -98,21 +98,6 @@ export function numbersMarkup(numbers) {
   return [told.join(""), further.join("")];
 }
 
-/** Things beside each other, a row each: [[name, [[heading, value, bad], ...]], ...]; every heading is said once. */
-export function comparedMarkup(rows) {
-  const headings = [...new Set(rows.flatMap(([, numbers]) => numbers.map(([heading]) => heading)))];
-  const body = rows.map(([name, numbers]) => {
-    const known = new Map(numbers.map((each) => [each[0], each]));
-    const cells = headings.map((heading) => {
-      const [, value, bad] = known.get(heading) ?? [heading, ""];
-      return tag("td", { "data-number": `${name}: ${heading}`, class: bad ? "bad" : false }, escaped(value));
-    });
-    return tag("tr", {}, tag("th", { scope: "row" }, escaped(name)) + cells.join(""));
-  });
-  const head = tag("tr", {}, ["", ...headings].map((words) => (words ? headCell(words) : "<td></td>")).join(""));
-  return tag("table", { class: "compared" }, head + body.join(""));
-}
-
 const headCell = (words) => tag("th", { scope: "col" }, escaped(words));
 const cell = (words) => tag("td", {}, escaped(words));
 

@@ -8,7 +8,8 @@ import { Editor } from "./editor.js";
 import { proseOf } from "./operations.js";
 import { legendOf } from "./legend.js";
 import { drawSchedule, layOut, longestOf } from "./picture.js";
-import { headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
+import { comparedMarkup } from "./table.js";
+import { areAsFormula, headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
 const LEFT = 52;
 const RIGHT = 48;
@@ -19,7 +20,7 @@ function slidersOf(data, forms, isFree) {
     sliders.push(
       choice("p", "stages P", data.at[0], data.p),
       choice("m", "microbatches M", data.at[1], data.m),
-      choice("and", "compare with", "–", ["–", ...forms.map(proseOf)]),
+      choice("and", "compare with", "–", ["–", ...forms.map(proseOf)], (form) => (form === "–" ? "none" : form)),
     );
   }
   if (isFree) {
@@ -69,13 +70,14 @@ function draw(editor, values, step, width) {
   let y = below;
   let svg = ARROW + DOTS + range(3).map(stripes).join("") + legend;
   const compared = [];
+  const asFormula = areAsFormula(all);
   const said = [];
   const when = [];
   for (const laid of all) {
     const drawn = drawSchedule(laid, y, scene);
     svg += drawn.svg;
     y += drawn.height;
-    compared.push(numbersOf(laid, drawn.over, limit, shown[0]));
+    compared.push(numbersOf(laid, drawn.over, { limit, first: shown[0], asFormula }));
     said.push(sentence(laid, drawn.over, limit));
     when.push(drawn.when);
   }
@@ -85,7 +87,7 @@ function draw(editor, values, step, width) {
     svg,
     height: y,
     numbers: [],
-    compared,
+    compared: comparedMarkup(compared, width),
     title: headline(all),
     say: said.join(" "),
     isNews: Boolean(picked ?? scene.lit) || all.some(({ faults, edited }) => faults.length || edited),

@@ -26,6 +26,7 @@ function factsOf(schedule) {
   const held = stages.map((row) => heldBy(row, v));
   return {
     p,
+    m,
     isStuck,
     parts,
     held,
@@ -57,11 +58,13 @@ export function layOut(schedule, which, scene) {
   };
 }
 
-/** Name and formula; the bubble itself only where no table below says it. */
+/** Name and formula with its numbers; where the bubble is another, the table below says it. */
 function heading(laid, y, { width, values }) {
-  const { bubble, formula, isStuck, parts } = laid;
-  const closed = `formula (P−1)/(${parts > 1 ? parts : ""}M+P−1)`;
-  const planned = values.room ? `bubble ${percent(bubble)}, ${closed}: ${percent(formula)}` : closed;
+  const { bubble, formula, isStuck, parts, p, m } = laid;
+  const closed = `(P−1)/(${parts > 1 ? parts : ""}M+P−1) = ${p - 1}/${parts * m + p - 1} = ${percent(formula)}`;
+  const isAsFormula = percent(bubble - formula) === percent(0);
+  const measured = isAsFormula ? "bubble " : `bubble ${percent(bubble)}, formula `;
+  const planned = (isAsFormula || values.room ? measured : "formula ") + closed;
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =
     text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +
@@ -127,6 +130,7 @@ export function drawSchedule(laid, top, scene) {
   svg += arrows(laid, rows.spots, scene.follow);
   let y = first + laid.p * tall;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
+  svg += text(0, y + 18, "time", "small grey");
   svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;
   const faults = faultLines(laid.faults, y, width);

@@ -202,7 +202,8 @@ export class StageRows {
     const d = `M${x(0)} ${level(0)}${steps}V${level(0)}`;
     const first = held.find(([, now]) => now === peak)?.[0] ?? 0;
     const dot = { cx: x(first), cy: level(peak), r: 2.5, fill: "currentColor", "data-most": s };
-    let svg = tag("path", { class: "rule", style: "fill:var(--edge)", d });
+    let svg = text(0, y + STRIP - 4, "held", "small grey");
+    svg += tag("path", { class: "rule", style: "fill:var(--edge)", d });
     svg += text(width, y + STRIP - 4, `${isOver ? "✗ " : ""}peak ${peak}`, `small end${isOver ? " bad" : ""}`, {
       "data-peak": `${s}:${peak}`,
     });

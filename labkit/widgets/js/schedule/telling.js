@@ -5,13 +5,17 @@ import { percent } from "../figure/units.js";
 import { IDLE } from "./facts.js";
 import { ended, nameOf } from "./operations.js";
 
+/** Whether every schedule idles as long as its formula says. */
+export const areAsFormula = (all) =>
+  all.every(({ isStuck, bubble, formula }) => isStuck || percent(bubble - formula) === percent(0));
+
 /** A schedule's row of numbers; `first` is the schedule that the others are held against. */
-export function numbersOf(laid, over, limit, first) {
+export function numbersOf(laid, over, { limit, first, asFormula }) {
   const { name, isStuck, bubble, formula, stages, path, model, unit } = laid;
   const whole = ended(stages);
   const numbers = [["bubble", isStuck ? "–" : percent(bubble), isStuck]];
   if (!isStuck) numbers.push(...parts(laid, whole));
-  numbers.push(["off the formula", isStuck ? "–" : percent(bubble - formula)]);
+  if (!asFormula) numbers.push(["off the formula", isStuck ? "–" : percent(bubble - formula)]);
   if (!isStuck) numbers.push(["time", unit(whole)], ...beside(laid, whole, first));
   if (path.length) {
     const busy = sum(path.map(([s, k]) => stages[s][k][2] - stages[s][k][1])) / whole;
@@ -36,7 +40,7 @@ function parts({ idle, p }, whole) {
 /** How long a schedule takes beside the first one, where both are measured or both planned. */
 function beside({ which, placed }, whole, first) {
   const isCompared = which && !first.placed === !placed && !first.stuck.length;
-  return isCompared ? [[`time, of ${first.name}'s`, percent(whole / ended(first.stages))]] : [];
+  return isCompared ? [[`time vs ${first.name}`, percent(whole / ended(first.stages))]] : [];
 }
 
 export function tableRows({ name, table, peaks }) {

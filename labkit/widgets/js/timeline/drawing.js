@@ -34,7 +34,7 @@ function drawRest(view) {
   const numbers = view.numberTable.write(state);
   [view.root.dataset.numbers] = numbers.map((each) => JSON.stringify(each));
   const isZoomed = String(state.view) !== String(state.whole);
-  view.strip.style.visibility = isZoomed || state.runs.length > 1 ? "" : "hidden"; // the picture is the overview
+  view.strip.hidden = !isZoomed; // else the picture is the overview
   const names = state.runs.map(({ name }) => name);
   writeTiles(view.tiles, numbers, isZoomed, names);
   if (!view.table.hidden) writeEvents(view.table, state, view.said);

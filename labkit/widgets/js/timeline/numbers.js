@@ -21,6 +21,19 @@ function timesOf(run, { lanes, busy, blocked }, t0, t1) {
   };
 }
 
+/** How much of the time ranks compute, move bytes that nothing hides, and stand still, ns of the mean rank. */
+export function meanTimes(run) {
+  const [t0, t1] = measuredPart(run, 0, run.span);
+  const all = [...run.ranks.values()].map((rank) => timesOf(run, rank, t0, t1));
+  const mean = (of) => all.reduce((sum, times) => sum + of(times), 0) / all.length;
+  const isKnown = run.rows.some(({ lane }) => lane === COMPUTE); // of real processes it is not
+  return {
+    compute: isKnown ? mean(({ compute }) => compute) : Number.NaN,
+    exposed: isKnown ? mean(({ compute, either }) => either - compute) : Number.NaN,
+    blocked: mean(({ blocked }) => blocked),
+  };
+}
+
 /** Bytes and calls of sends and of collectives that begin in [t0, t1) of a rank. */
 function callsOf(run, lane, t0, t1) {
   if (!lane) return { sent: 0, messages: 0, payload: 0, calls: 0 };
@@ -56,7 +69,7 @@ function measuredPart({ measured }, t0, t1) {
   return [from, Math.max(Math.min(t1, measured[1]), from)];
 }
 
-const NOTED = 0.005; // of the time: less is 0 % in words
+export const NOTED = 0.005; // of the time: less is 0 % in words
 
 /** The numbers of the interval [from, to). */
 export function numbers(run, from, to) {

@@ -142,7 +142,7 @@ function nameOf({ runs, folded }, { row: { rank, of }, run }) {
   const group = folded && (runs[run].alike ?? []).find(([first]) => first === rank);
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
-  return `▸ ${words.includes(",") ? group.length : words} alike`;
+  return `▸ ${words.includes(",") && group.length > 2 ? group.length : words} alike`;
 }
 
 /** How busy a row is; of an outlined run how much longer it is busy than the other. */

@@ -1,6 +1,7 @@
 // What is read first under the sentence: how long, how much of it ranks wait, how much communication nothing hides.
 
-import { element } from "./element.js";
+import { element, unbroken } from "./element.js";
+import { NOTED } from "./numbers.js";
 import { named, timeText } from "./words.js";
 
 const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} % of the time` : "–");
@@ -22,8 +23,10 @@ const PARTS = [
   [
     "exposed communication",
     "bytes move and a rank does not compute",
-    ({ exposedOfTime, exposed, communication, bubble, numRanks }, isBeside) =>
-      communication && Number.isFinite(bubble) ? part(exposedOfTime, exposed, numRanks, isBeside) : undefined,
+    ({ exposedOfTime, exposed, communication, bubble, numRanks, window }, isBeside) => {
+      const isSome = communication >= NOTED * window * numRanks && Number.isFinite(bubble);
+      return isSome ? part(exposedOfTime, exposed, numRanks, isBeside) : undefined;
+    },
   ],
 ];
 
@@ -62,7 +65,7 @@ export function tilesOf(numbers, isZoomed, names = []) {
 /** Write the tiles of what is in view. */
 export function writeTiles(place, numbers, isZoomed, names) {
   const tiles = tilesOf(numbers, isZoomed, names).map(([label, title, value]) =>
-    element("div", { title }, element("dd", {}, value), element("dt", {}, label)),
+    element("div", { title }, element("dd", {}, ...unbroken(value)), element("dt", {}, label)),
   );
   const key = tiles.map((tile) => tile.textContent).join("|");
   if (place.dataset.tiles === key) return;
