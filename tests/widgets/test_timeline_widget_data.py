@@ -188,6 +188,21 @@ def test_two_runs_are_compared_in_words_and_on_one_scale() -> None:
         labkit.compare(timeline, 3)
 
 
+@pytest.mark.parametrize("to", [1, 2])  # a rank of a row of its own, and one that the sender's row stands for
+def test_pairs_that_exchange_messages_are_folded_beside_another_run(to: int) -> None:
+    sender = [0, 1, 2, 3]
+    receiver = [rank ^ to for rank in sender]
+    pairs = Timeline(
+        rank=sender + receiver, lane=[COMMUNICATION] * 8, start_ns=[0] * 8,
+        end_ns=[100 + 10 * (rank % 2) for rank in sender + receiver],
+        name=["isend"] * 4 + ["recv"] * 4, kind=["isend"] * 4 + ["recv"] * 4, bytes=[4] * 8,
+        peer=receiver + sender, flow=[*range(4), *range(4)],
+    )  # fmt: skip
+    both = labkit.compare(pairs, pairs, names=("before", "after"))
+    assert [run["alike"] for run in both.explore().runs] == [[[0, 2], [1, 3]]] * 2
+    assert both.to_png().startswith(b"\x89PNG")
+
+
 @pytest.mark.in_turn
 def test_a_page_of_its_own_asks_for_nothing(tmp_path: Path) -> None:
     timeline = exchange()
