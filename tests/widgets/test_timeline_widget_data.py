@@ -17,6 +17,7 @@ from labkit.errors import ConfigError
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.timeline.metrics import collective_timings
 from labkit.widgets import live, timeline_page, timeline_view
+from labkit.widgets.layout import row_layout
 from labkit.widgets.timeline_columns import BYTES_PER_EVENT, pack, pack_path
 from tests.timeline.small_timelines import exchange
 
@@ -201,6 +202,7 @@ def test_pairs_that_exchange_messages_are_folded_beside_another_run(to: int) -> 
     both = labkit.compare(pairs, pairs, names=("before", "after"))
     assert [run["alike"] for run in both.explore().runs] == [[[0, 2], [1, 3]]] * 2
     assert both.to_png().startswith(b"\x89PNG")
+    assert row_layout(pairs, is_beside=True).names == {0: "0 and 2", 1: "1 and 3"}
 
 
 @pytest.mark.in_turn

@@ -464,10 +464,10 @@ test("of two runs the title says how much faster the second is, or how much long
 });
 
 test("the cause of a difference is what makes more than half of it; of processes nobody knows when they compute", () => {
-  const run = (computing, sending, isKnown = true) => {
+  const run = (computing, moving, isKnown = true) => {
     const rows = [0, 1].flatMap((rank) => [
       ...(isKnown ? [[rank, 0, [[0, computing, 0]]]] : []),
-      [rank, 1, [[computing, computing + sending, 1]]],
+      [rank, 1, [[computing, computing + moving, 1]]],
     ]);
     return runOf(rows);
   };

@@ -14,9 +14,12 @@ import { areAsFormula, headline, litSentence, numbersOf, sentence, tableRows } f
 const LEFT = 52;
 const RIGHT = 48;
 
+/** Whether there are other numbers of stages or microbatches to choose. */
+const hasSizes = ({ p, m }) => p.length * m.length > 1;
+
 function slidersOf(data, forms, isFree) {
   const sliders = [];
-  if (isFree && data.p.length * data.m.length > 1) {
+  if (isFree && hasSizes(data)) {
     sliders.push(
       choice("p", "stages P", data.at[0], data.p),
       choice("m", "microbatches M", data.at[1], data.m),
@@ -105,6 +108,7 @@ export function scheduleExplorer(data) {
     title: "Pipeline schedules",
     source: data.source,
     begin: 1e9,
+    main: hasSizes(data) ? ["p", "m", "and", "tm"] : ["tf", "tb", "tm"],
     sliders: slidersOf(data, editor.forms, isFree),
     buttons: { path: "Critical path", ...(isFree && { undo: "Undo edits" }) },
     keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
