@@ -474,6 +474,15 @@ test("the cause of a difference is what makes more than half of it; of processes
   assert.equal(causeOf(run(40, 60), run(40, 10)), ", mostly because less communication is exposed");
   assert.equal(causeOf(run(40, 60), run(71, 90)), ", mostly because ranks compute longer");
   assert.equal(causeOf(run(40, 60), run(70, 90)), "");
+  const begun = runOf([
+    [0, 0, [[30, 65, 0]]],
+    [0, 1, [[65, 80, 1]]],
+  ]);
+  const early = runOf([
+    [0, 0, [[0, 15, 0]]],
+    [0, 1, [[15, 50, 1]]],
+  ]);
+  assert.equal(causeOf(early, begun), ""); // it also begins later, and communicates less
   assert.equal(causeOf(run(40, 60, false), run(40, 10, false)), "");
 });
 

@@ -3,18 +3,20 @@
 import { meanTimes } from "./numbers.js";
 import { lasted } from "./words.js";
 
-const MOST = 0.5; // of the difference in length: what makes more of it is its cause
+const MOST = 0.5; // of all that makes one run longer: what is more of it is the cause
 const CAUSES = [
   ["compute", "ranks compute less", "ranks compute longer"],
   ["exposed", "less communication is exposed", "more communication is exposed"],
   ["blocked", "ranks wait less", "ranks wait longer"],
 ];
 
-/** What makes more than half of the difference, in words; "" where no one thing does. */
+/** What more than half of the difference is from, in words; "" where no one thing is. */
 export function causeOf(run, other) {
   const [before, after] = [meanTimes(run), meanTimes(other)];
   const change = lasted(other) - lasted(run);
-  const shareOf = ([part]) => (after[part] - before[part]) / change || 0; // what is not known makes none of it
-  const most = CAUSES.reduce((a, b) => (shareOf(b) > shareOf(a) ? b : a));
-  return shareOf(most) > MOST ? `, mostly because ${most[change < 0 ? 1 : 2]}` : "";
+  const shares = CAUSES.map(([part]) => (after[part] - before[part]) / change || 0); // what is not known makes none
+  const all = [...shares, 1 - shares.reduce((sum, share) => sum + share)]; // and what ranks do besides
+  const along = all.reduce((sum, share) => sum + Math.max(share, 0), 0); // others go against it
+  const most = shares.findIndex((share) => share > MOST * along);
+  return most < 0 ? "" : `, mostly because ${CAUSES[most][change < 0 ? 1 : 2]}`;
 }
