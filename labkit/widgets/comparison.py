@@ -31,7 +31,9 @@ _HEAD = 34
 _SAME = 0.005
 """Lengths that differ by a smaller share are the same in words."""
 _MOST = 0.5
-"""Of all that makes one run longer: what is more of it is the cause."""
+"""Of the difference in length: what is more of it is the cause."""
+_AGAINST = 0.25
+"""Of the same: where more goes the other way, no one thing is."""
 _CAUSES = (
     ("ranks compute less", "ranks compute longer"),
     ("less communication is exposed", "more communication is exposed"),
@@ -104,9 +106,10 @@ class Comparison:
         before, after = (_mean_times(timeline) for timeline in self.timelines)
         change = self.timelines[1].makespan_ns - self.timelines[0].makespan_ns
         shares = (after - before) / change
-        along = shares.clip(0).sum() + max(1 - shares.sum(), 0)  # with what ranks do besides; others go against it
+        against = -np.append(shares, 1 - shares.sum()).clip(max=0).sum()  # the last is what ranks do besides
         most = int(shares.argmax())
-        return f", mostly because {_CAUSES[most][change > 0]}" if shares[most] > _MOST * along else ""
+        is_one = shares[most] > _MOST and against <= _AGAINST
+        return f", mostly because {_CAUSES[most][change > 0]}" if is_one else ""
 
     def _view(self) -> TimelineView:
         pairs = zip(self.timelines, self.names, strict=True)

@@ -3,7 +3,8 @@
 import { meanTimes } from "./numbers.js";
 import { lasted } from "./words.js";
 
-const MOST = 0.5; // of all that makes one run longer: what is more of it is the cause
+const MOST = 0.5; // of the difference in length: what is more of it is the cause
+const AGAINST = 0.25; // where more goes the other way, no one thing is
 const CAUSES = [
   ["compute", "ranks compute less", "ranks compute longer"],
   ["exposed", "less communication is exposed", "more communication is exposed"],
@@ -16,7 +17,7 @@ export function causeOf(run, other) {
   const change = lasted(other) - lasted(run);
   const shares = CAUSES.map(([part]) => (after[part] - before[part]) / change || 0); // what is not known makes none
   const all = [...shares, 1 - shares.reduce((sum, share) => sum + share)]; // and what ranks do besides
-  const along = all.reduce((sum, share) => sum + Math.max(share, 0), 0); // others go against it
-  const most = shares.findIndex((share) => share > MOST * along);
-  return most < 0 ? "" : `, mostly because ${CAUSES[most][change < 0 ? 1 : 2]}`;
+  const against = all.reduce((sum, share) => sum - Math.min(share, 0), 0);
+  const most = shares.indexOf(Math.max(...shares));
+  return shares[most] <= MOST || against > AGAINST ? "" : `, mostly because ${CAUSES[most][change < 0 ? 1 : 2]}`;
 }
