@@ -363,12 +363,16 @@ def _exactness(submission: Submission) -> tuple[str, bool, str]:
 
 
 def submission_hash(path: Path) -> str:
-    """Return a hash of the file handed in, or "no file" where there is none that can be read."""
+    """Return a hash of the file handed in, or "no file" where there is none that is read.
+
+    Args:
+        path: As of :func:`opened_submission`.
+    """
     digest = hashlib.sha256()
     try:
         with open(os.open(path, READ_NO_LINK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would keep us waiting for ever
-                return "no file"
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or _lies_elsewhere(file.fileno(), path):
+                return "no file"  # a pipe would keep us waiting for ever
             for _ in range(64):
                 digest.update(file.read(1 << 20))
             digest.update(str(os.fstat(file.fileno()).st_size).encode())

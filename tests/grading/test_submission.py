@@ -256,3 +256,4 @@ def test_a_folder_that_becomes_a_link_after_it_was_found_is_not_followed(tmp_pat
     (tmp_path / "in" / "ada").rename(tmp_path / "in" / "was-ada")
     (tmp_path / "in" / "ada").symlink_to(tmp_path / "elsewhere")
     assert "has become a link" in read_submission(found).problem
+    assert submission_hash(found.path) == "no file"
