@@ -19,6 +19,7 @@ from labkit.grading.course import find_course
 from labkit.grading.from_packs import read_packs
 from labkit.grading.limits import Limits
 from labkit.grading.own_folders import own_prefix, remove_left_behind
+from labkit.grading.plain_text import shown
 from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
 from labkit.grading.reports.results import GradedSubmission, find_result
 from labkit.grading.reports.student_report import write_whole
@@ -103,6 +104,7 @@ def grade(
         submissions, notes = find_submissions(named, found.manifest.lesson)
         refuse_links(Path(out), "the folder for reports")
         out = Path(out).resolve()
+        _refuse_reports_among_submissions(out, submissions)
         drawn = _drawn(key, [each.name for each in submissions])
         people = called_in(_book(), [each.name for each in submissions])
         fingerprint = found.fingerprint(secret, second_run, given, on_gpu=bool(gpus), drawn=drawn)
@@ -154,6 +156,15 @@ def _refuse_what_cannot_be(sandbox: str, jobs: int | None, device: str, dask: st
         raise ConfigError(
             f"--jobs {jobs} is for this machine; on a Dask cluster as many are graded at a time as its workers have "
             "threads"
+        )
+
+
+def _refuse_reports_among_submissions(out: Path, submissions: Sequence[Submission]) -> None:
+    """Raise where a student could have put a report: what is there already is believed, and not graded again."""
+    if among := next((each.path for each in submissions if out in (each.path, *each.path.parents)), None):
+        raise ConfigError(
+            f"reports would be written to {out}, where {shown(among)} was handed in, and a student could have put a "
+            "report there; name a folder with --out that holds no submissions"
         )
 
 
