@@ -26,6 +26,7 @@ from labkit.grading.notebook.execute import execute
 from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.sandbox import bubblewrap
+from labkit.grading.sandbox.counted_calls import MOST_OF_KERNEL
 from labkit.grading.sandbox.view import PACKAGE, python_folders, runtime, shown_in_scratch
 
 pytestmark = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
@@ -324,6 +325,32 @@ def test_calls_no_lesson_needs_are_cut_in_kernel_and_rank(course: Course, tmp_pa
     outcome = probe("program", {"program": CALLS + "def program(rank):\n    return answers\n"}, case=1)
     assert outcome.failure is None, outcome.failure
     assert wire_format.decode(outcome.results[0])["y"] == CUT  # type: ignore[index]
+
+
+COUNTS = """
+import os
+made = 0
+try:
+    while made < 40_000:
+        for end in os.pipe(): os.close(end)
+        made += 1
+except OSError as error:
+    print(made, type(error).__name__, error.errno)
+"""
+
+
+@pytest.mark.in_turn
+def test_a_kernel_makes_so_many_pipes_and_no_more(course: Course, tmp_path: Path) -> None:
+    """From the inode of each it sees how many others have been made, and two kernels could tell each other by them."""
+    content = notebook()
+    content["cells"] = [code_cell("cell", COUNTS, [])]
+    preloaded = Preloaded()
+    try:
+        found = execute(nbformat.from_dict(content), tmp_path, None, course.secrets, preloaded)
+    finally:
+        preloaded.close()
+    made, *error = found.cells[0].text.split()
+    assert MOST_OF_KERNEL - 500 < int(made) < MOST_OF_KERNEL and error == ["OSError", "24"]
 
 
 ENDED_EARLY = """
