@@ -14,7 +14,7 @@ def layer_products(model: Model, layout: Layout, rates: ProductRates, tokens: fl
     keys = model.hidden * model.kv_heads // model.heads
     into = [(model.hidden, model.hidden + 2 * keys), (model.hidden, (2 if model.gated else 1) * model.intermediate)]
     out_of = [(model.hidden, model.hidden), (model.intermediate, model.hidden)]
-    sizes = [(rows, columns / layout.tensor) for rows, columns in into]
+    sizes = [(float(rows), columns / layout.tensor) for rows, columns in into]
     sizes += [(rows / layout.tensor, columns) for rows, columns in out_of]
     return math.fsum(_linear(tokens, *size, rates) for size in sizes)
 
