@@ -209,6 +209,7 @@ def planned_step(model: Model, layout: Layout, program: Program = PLAIN) -> Mome
     computed = _now()
     sums.reduce()
     reduced = _now()
+    time.sleep(program.step_s)
     sums.update()
     updated = _now()
     sums.spread()

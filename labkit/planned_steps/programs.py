@@ -17,6 +17,7 @@ class Program:
         name: What it is called.
         source: Where all this was read.
         layer_s: What its host takes to issue a layer forward and backward; 0 for what the kernels' launches take.
+        step_s: What its host takes for a step besides: clipping, the optimizer's tensors one by one, the loss, its log.
         shapes_first: Whether a stage sends the shape of what it sends, which the receiver's host waits for and reads.
         keeps_gathered: Whether tensor ranks keep the tokens that they gathered for backward, and do not gather again.
         keeps_logits: Whether logits in float32 stay while the loss makes others of them.
@@ -29,6 +30,7 @@ class Program:
     name: str
     source: str
     layer_s: float = 0.0
+    step_s: float = 0.0
     shapes_first: bool = False
     keeps_gathered: bool = False
     keeps_logits: bool = False
@@ -42,9 +44,10 @@ PLAIN = Program("plain torch", "labkit/planned_steps/program.py")
 NANOTRON = Program(
     "nanotron",
     "nanotron at commit 0e0a27ea (February 2025): parallel/pipeline_parallel/p2p.py, parallel/tensor_parallel/"
-    "functional.py, optim/gradient_accumulator.py, trainer.py. layer_s, and keeps_gathered, which its configuration "
-    "decides: from published runs without a pipeline, docs/planner.md",
-    layer_s=4.5e-3,
+    "functional.py, optim/gradient_accumulator.py, trainer.py. layer_s, step_s, and keeps_gathered, which its "
+    "configuration decides: from published runs without a pipeline, docs/planner.md",
+    layer_s=4.48e-3,
+    step_s=0.110,
     shapes_first=True,
     keeps_gathered=True,
     keeps_logits=True,

@@ -127,14 +127,22 @@ def simulate(plan: Plan, program: Program = PLAIN) -> Simulated:
     """Return what a plan's step takes on the virtual cluster, run as a program does.
 
     Where stages alike have many layers, or a step has many microbatches, two steps with fewer run in its place: each
-    layer more takes and holds as much as the one before, and so does, once the pipeline is full, each microbatch.
+    layer more takes as much as the one before, and so does, once the pipeline is full, each microbatch. What is held at
+    most is told by a third, with all layers and as many microbatches as are in flight at once.
     """
     split, model = plan.layout, plan.job.model
     each = model.layers // split.pipeline
     if each > 2 * _FEW_LAYERS + _MORE and (split.pipeline == 1 or (split.even and not model.layers % split.pipeline)):
         short, longer = (_with_layers(plan, program, _FEW_LAYERS + more) for more in (0, _MORE))
-        return _beyond(short, longer, (each - _FEW_LAYERS) / _MORE)
+        held = simulate_whole(_in_flight(plan), program).memory_bytes
+        return replace(_beyond(short, longer, (each - _FEW_LAYERS) / _MORE), memory_bytes=held)
     return _of_microbatches(plan, program)
+
+
+def _in_flight(plan: Plan) -> Plan:
+    """Return a step that holds as much as a plan's with few microbatches: one more than are in flight at once."""
+    few = min(plan.layout.accumulation, plan.layout.pipeline + 1)
+    return replace(plan, layout=replace(plan.layout, accumulation=few))
 
 
 def _with_layers(plan: Plan, program: Program, each: int) -> Simulated:
