@@ -73,19 +73,27 @@ def nanotron() -> tuple[Run, ...]:
     return tuple(found)
 
 
-def host_of_nanotron() -> tuple[float, float]:
-    """Return what nanotron's host takes to issue a layer, forward and backward, and for a step besides, in seconds.
+def host_bound() -> list[Run]:
+    """Return nanotron's runs without a pipeline in which the device waits for the host.
 
-    Of its runs without a pipeline, so of none that the published steps are drawn from: one sequence at a time, 4 or 8
-    tensor ranks, models 1B and 3B, up to 8 nodes. There a layer takes the same time whatever its width and its tensor
-    ranks, so the device waits for the host. The two numbers with the least squares of relative errors.
+    One sequence at a time, 4 or 8 tensor ranks, models 1B and 3B, up to 8 nodes: there a layer takes the same time
+    whatever its width and its tensor ranks.
     """
-    runs = [
+    return [
         run
         for run in nanotron()
         if run.seconds and run.plan.layout.pipeline == run.plan.layout.microbatch == 1 and run.nodes <= 8
         if run.plan.layout.tensor in (4, 8) and run.model in ("1B", "3B")
     ]
+
+
+def host_of_nanotron() -> tuple[float, float]:
+    """Return what nanotron's host takes to issue a layer, forward and backward, and for a step besides, in seconds.
+
+    The two numbers with the least squares of relative errors over its host-bound runs, none of which has a pipeline, so
+    none of which the published steps are drawn from.
+    """
+    runs = host_bound()
     layers = np.array([run.plan.layout.accumulation * run.plan.job.model.layers for run in runs])
     seconds = np.array([run.seconds for run in runs])
     found, *_ = np.linalg.lstsq(np.stack([layers, np.ones(len(runs))], axis=1) / seconds[:, None], np.ones(len(runs)))

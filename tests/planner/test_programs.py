@@ -12,7 +12,7 @@ from labkit.planner.layout import Layout
 from labkit.planner.model import Model
 from labkit.planner.plan import Job, Plan, planned
 from tests.benchmarks.published_steps import drawn
-from tests.planner.published_runs import H100S, host_of_nanotron, kept_by_nanotron, nanotron
+from tests.planner.published_runs import H100S, host_bound, host_of_nanotron, kept_by_nanotron, nanotron
 
 TINY = Model("tiny", 2, 1024, 8, 8, 4096, 8192, 1024)
 WIDE = replace(TINY, vocabulary=65536)
@@ -27,6 +27,11 @@ def test_what_nanotrons_host_takes_is_that_of_runs_that_were_not_drawn() -> None
     layer_s, step_s = host_of_nanotron()
     assert layer_s == pytest.approx(NANOTRON.layer_s, rel=0.001)
     assert step_s == pytest.approx(NANOTRON.step_s, rel=0.01)
+    runs = host_bound()
+    assert len(runs) == 19  # docs/planner.md says so, and how near they are
+    for run in runs:
+        layers = run.plan.layout.accumulation * run.plan.job.model.layers
+        assert layers * layer_s + step_s == pytest.approx(run.seconds, rel=0.05)
     assert all(run.plan.layout.pipeline > 1 for program, run in drawn() if program == "nanotron")
 
 
