@@ -6,6 +6,7 @@ from typing import Any
 
 from labkit.hardware import Device
 from labkit.simulator.storages import tensors_in
+from labkit.torch_port.operators import schema_of
 from labkit.torch_port.process_tables import float32_matmul_precision
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "linear", "_addmm_activation"})
@@ -63,7 +64,7 @@ class Durations:
 
 def causal_share(func: Any, args: Any, kwargs: Any) -> float:
     """Return the share of scores that an attention operator computes: half of them under a causal mask."""
-    names = [argument.name for argument in func._schema.arguments]
+    names = [argument.name for argument in schema_of(func).arguments]
     if _CAUSAL not in names:
         return 1.0
     place = names.index(_CAUSAL)
