@@ -185,3 +185,4 @@ wrong(
     "contributions missing",
     _tree().replace("reversed(distances)", "reversed(distances[:-1])"),
 )
+WRONG.changed("what came replaces the sum", "contributions missing", ("tensor += incoming", "tensor = incoming"))

@@ -60,3 +60,4 @@ uneven(
 )
 uneven("gradients of steps before", "all ranks agree on a wrong model", ("        optimizer.zero_grad()\n", ""))
 uneven("the own steps", "another number of steps", ("            return steps\n", "            return len(batches)\n"))
+uneven("stops where somebody has data", "no step was taken", ("if active == 0:", "if active != 0:"))

@@ -27,7 +27,7 @@ changed("scales old ones", "stale gradients are scaled down",
         (STEP, STEP + " / (1 + self.version - version)"))  # fmt: skip
 changed("copies first", "the weights from before",
         (STEP, "before = self.weight.clone()\n            " + STEP), ("return self.version, self.weight.clone()", "return self.version, before"))  # fmt: skip
-changed("notes afterwards", "updates not noted",
+changed("notes afterwards", "another record",
         ("            self.version += 1\n", "            self.version += 1\n            " + NOTE[0] + "\n"),
         ("        with self.lock:\n            " + NOTE[0] + "\n", "        with self.lock:\n"))  # fmt: skip
 
