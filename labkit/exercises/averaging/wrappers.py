@@ -55,7 +55,6 @@ COMMON = (
     marks.CONSTANT,
     marks.TWICE,
     marks.BIASES,
-    marks.PARAMETERS,
     marks.OWN,
     marks.FROZEN_SENT,
 )

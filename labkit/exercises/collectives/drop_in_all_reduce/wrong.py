@@ -162,3 +162,4 @@ wrong(
         )
     ),
 )
+WRONG.changed("works on a clone", "not in place", ("source = tensor.detach()", "source = tensor.detach().clone()"))

@@ -186,3 +186,4 @@ wrong(
     _tree().replace("reversed(distances)", "reversed(distances[:-1])"),
 )
 WRONG.changed("what came replaces the sum", "contributions missing", ("tensor += incoming", "tensor = incoming"))
+WRONG.changed("no distances", "nobody sent anything", ("(distances) < world_size", "(distances) > world_size"))
