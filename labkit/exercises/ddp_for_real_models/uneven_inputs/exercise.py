@@ -157,6 +157,7 @@ EXERCISE = declared(
         uneven_case("3 ranks with 2, 3 and 1 batches", 401, [2, 3, 1]),
         uneven_case("2 ranks, one has nothing at all", 402, [0, 2]),
         uneven_case("3 ranks, the same number each", 403, [2, 2, 2]),
+        uneven_case("4 ranks with 2, 1, 0 and 2 batches", 404, [2, 1, 0, 2]),
     ),
     hints=(
         "How does a rank learn that somebody still has data? And what must a rank without data still do in each step?",
