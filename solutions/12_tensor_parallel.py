@@ -16,8 +16,8 @@
 # Data parallelism copies a model, a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or
 # a single token takes too long, the matrix itself has to be cut.
 #
-# By the end, every block of your GPT lies on several ranks, it trains to the same loss, and you know why it is best to stay
-# inside one machine.
+# By the end, every block of your GPT lies on several ranks and trains to the same loss, and you know why it stays inside one
+# machine.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
 # attention works; no GPU.
@@ -62,7 +62,7 @@ def my_part(count: int, group: Group = None) -> slice:
 labkit.matrix_cuts()
 
 # %% [markdown]
-# * With columns, each rank reads all of `x` and computes some columns of the result. In forward nothing has to travel.
+# * With columns, each rank reads all of `x` and computes some columns of the result. In forward nothing travels.
 # * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An all-reduce adds
 #   the partial sums up.
 #
@@ -91,8 +91,7 @@ labkit.answer("gelu_of_parts", "columns, rows")
 # %% [markdown]
 # ## 2 Two operators
 #
-# That was forward. In backward, autograd knows nothing of other ranks. So two operators stand at the borders of the cut
-# region:
+# In backward, autograd knows nothing of other ranks. So two operators stand at the borders of the cut region:
 #
 # ```
 #   x -- enter --> columns -> gelu -> rows -- leave --> y
@@ -119,10 +118,10 @@ labkit.answer("gelu_of_parts", "columns, rows")
 #
 # ### Exercise [[two_operators]]
 #
-# *25 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+# *25 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=8 title="Two operators" provides=["enter", "leave"]
+# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=10 title="Two operators" provides=["enter", "leave"]
 # BEGIN SOLUTION two_operators
 class Enter(torch.autograd.Function):
     @staticmethod
@@ -183,8 +182,8 @@ labkit.check("two_operators", enter, leave)
 # %% [markdown]
 # In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**: Megatron-LM calls them *f* and *g*.
 #
-# `leave` also works without a Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, and a copy hands its
-# gradient on as it is. That is what `leave` needs. `enter` must change what backward does: that is what a Function is for.
+# `leave` needs no Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, which hands its gradient on as it
+# is. But `enter` must change what backward does.
 #
 # ## 3 A block in pieces
 #
@@ -302,7 +301,7 @@ class ParallelBlock(nn.Module):
 # $$\text{loss} = \log \sum_v e^{z_v - m} - (z_{\text{target}} - m), \qquad m = \max_v z_v$$
 #
 # Each is a maximum or a sum over ranks. Subtracting `m` leaves the loss as it is and keeps the exponentials finite, so `m`
-# may count as a constant in backward. Only one rank knows a target's logit. Targets of `IGNORED` (-100) do not count. And 12
+# may count as a constant in backward. One rank knows a target's logit. Targets of `IGNORED` (-100) do not count. And 12
 # words on 5 ranks are 3, 3, 2, 2, 2.
 #
 # ### Exercise [[parallel_vocabulary]]
@@ -355,7 +354,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 labkit.check("parallel_vocabulary", embed, cross_entropy)
 
 # %% [markdown]
-# Now the whole GPT:
+# The GPT:
 
 
 # %% tags=["given"]
@@ -378,11 +377,8 @@ def parallel_loss(model: ParallelGPT, tokens: Tensor, targets: Tensor) -> Tensor
 
 
 # %% [markdown]
-# This GPT has two blocks. **How many all-reduces of a whole activation (batch x tokens x width) does a step take?** Count
-# each `enter` and `leave` from the embedding to the logits: each makes one, in forward or in backward.
-
-# %% tags=["predict"]
-labkit.predict("large_all_reduces", 10)
+# This GPT has two blocks. Each `enter` and `leave` makes one all-reduce of a whole activation (batch x tokens x width), in
+# forward or in backward. A run on two virtual ranks counts them:
 
 
 # %%
@@ -393,13 +389,12 @@ def one_step():
 run = labkit.run(one_step, on=labkit.virtual(2))
 activation = 64 * 8 * 96 * 4
 large = [call for call in run.timeline.collectives() if call.rank == 0 and call.bytes == activation]
-labkit.reveal("large_all_reduces", len(large), run.timeline)
+print(f"{len(large)} all-reduces of a whole activation in one step")
 
 # %% [markdown]
 # Four for each block (two where it leaves in forward, two where it enters in backward), one for the embedding, one in
-# backward where the logits enter. In a ring of N ranks, each sends $2\frac{N-1}{N}$ times the activation for each of
-# them. DDP's all-reduces hide behind backward. Yours hide behind nothing: the next layer needs the numbers *now*. (Megatron-LM
-# hides the all-reduces of `enter`: meanwhile it computes the gradients of weights.)
+# backward where the logits enter. DDP's all-reduces hide behind backward. Yours hide behind nothing: the next layer needs the
+# numbers *now*.
 
 # %% [markdown] tags=["slide-only"]
 # ## Logits need not be gathered
@@ -428,7 +423,7 @@ labkit.reveal("large_all_reduces", len(large), run.timeline)
 # activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
 #
 # Then `leave` hands each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
-# **all-gather**. In backward each does what the other does in forward. (A bonus builds both.)
+# **all-gather**. In backward each does what the other does in forward.
 #
 # **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism there
 # are four all-gathers and four reduce-scatters instead. How many times as many bytes does a rank of a ring send?
@@ -527,8 +522,7 @@ labkit.figure("mesh")
 # %% [markdown]
 # ## 7 The same loss
 #
-# Train your GPT on two ranks, and the whole one on a single rank: same batches, AdamW, warm-up, and float64, so that rounding
-# does not show.
+# Train your GPT on two ranks and the whole one on one: same batches, and float64, so that rounding does not show.
 
 
 # %% tags=["given"]
