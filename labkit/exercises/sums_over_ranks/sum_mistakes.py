@@ -43,10 +43,11 @@ def sum_mistake(
 
 
 def _lacks_the_gather(came: SumOutcome) -> bool:
-    """Return whether each rank has one complete chunk and partial sums elsewhere."""
+    """Return whether each rank has one complete chunk, another one than any other rank, and partial sums elsewhere."""
     size, slack = len(came.members), 1 / max(len(came.exact), 1)
     return (
         size > 2
+        and all(sum(map(is_complete, of_ranks)) <= 1 for of_ranks in zip(*came.shares, strict=True))
         and bool(came.complete)
         and all(0 < part <= 1 / size + slack for part in came.complete)
         and all(share is not None and max(share) == 1 for share in came.elements)
@@ -100,6 +101,24 @@ def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
     words = ("size", "shape", "divi", "multiple", "chunk")
     named = any(word in said for word in words) and re.search(rf"\b{size}\b|\b{-(-numel // size)}\b", said)
     return numel % size != 0 and not sizes_differ(failure) and named is not None
+
+
+def _leaves_elements_out(came: SumOutcome) -> bool:
+    """Return whether on every rank the same elements are not summed at all, and the others are right."""
+    rows = [[is_complete(share) for share in row] for row in came.shares]
+    own = all(
+        share is not None and (is_complete(share) or (sum(share) == share[place] == 1))
+        for place, row in enumerate(came.shares)
+        for share in row
+    )
+    return (
+        len(came.members) > 1
+        and bool(rows)
+        and own
+        and any(rows[0])
+        and not all(rows[0])
+        and rows.count(rows[0]) == len(rows)
+    )
 
 
 def _is_wide(case: Case) -> bool:
@@ -187,6 +206,9 @@ _COMMON = (
     sum_mistake("remainder dropped",
                 "The last elements were left out: numel // N loses the remainder. Give the first numel % N chunks one "
                 "element more.", came=_lacks_the_tail),
+    sum_mistake("elements in no chunk",
+                "Every rank still has its own numbers in the same elements: no chunk holds those. Together the chunks "
+                "cover the whole tensor.", came=_leaves_elements_out),
     sum_mistake("one step too few",
                 "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 steps; "
                 "the usual slip is the last step of the all-gather.", came=_lacks_a_chunk),
@@ -253,8 +275,8 @@ RING = common(
     "buffer reused in flight",
     "everybody sends first", "nobody sent anything", "not in place",
     "mean instead of sum", "reduce to one rank", "whole tensor at each step", "more than a chunk at a time",
-    "everything to everyone", "no all-gather",
-    "remainder dropped", "one step too few", "a contribution added twice", "group ranks taken for global ranks",
+    "everything to everyone", "no all-gather", "remainder dropped", "elements in no chunk", "one step too few",
+    "a contribution added twice", "group ranks taken for global ranks",
     "everybody receives first", "needs sizes that divide", "contributions missing",
 )  # fmt: skip
 """What is looked for in an all-reduce over a ring."""
