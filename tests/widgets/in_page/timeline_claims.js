@@ -199,7 +199,7 @@ test("of communication that takes next to no time no tile says that none of it i
   assert.deepEqual(labels(4 * 0.4), ["length", "waiting, mean of 4 ranks"]);
 });
 
-test("a lane in which no rank is for half a percent of the time is thin, and the name of its rank beside the next", () => {
+test("a lane in which no rank is for half a percent of the time is thin, and the rank's name beside the next", () => {
   const rowsOf = (computed) => {
     const rows = [0, 1].flatMap((rank) => [
       [rank, 0, [[0, rank ? 0 : computed, 0]]],
@@ -463,7 +463,7 @@ test("of two runs the title says how much faster the second is, or how much long
   assert.equal(titleOf([of("naive", 100), of("ring", 50)], cause), `ring is 2 times faster than naive${cause}`);
 });
 
-test("the cause of a difference is what makes more than half of it; of processes nobody knows when they compute", () => {
+test("the cause of a difference is more than half of it; of processes nobody knows when they compute", () => {
   const run = (computing, moving, isKnown = true) => {
     const rows = [0, 1].flatMap((rank) => [
       ...(isKnown ? [[rank, 0, [[0, computing, 0]]]] : []),

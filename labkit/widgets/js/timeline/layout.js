@@ -47,7 +47,7 @@ const NOTHING = 0.005;
 
 const bare = new WeakMap(); // lanes by run
 
-/** The lanes in which no rank of a run works or stands still for longer than next to nothing, where others hold more. */
+/** The lanes in which no rank of a run works or stands still for longer than that, where others hold more. */
 function bareLanes(run) {
   if (!bare.has(run)) {
     const isBare = (lane) => run.rows.every((row) => row.lane !== lane || timeIn(run, row) < NOTHING * run.span);
