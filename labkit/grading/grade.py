@@ -102,8 +102,7 @@ def grade(
         gpus = gpus_for_grading(sandbox) if device == "cuda" else ()
         submissions, notes = find_submissions(named, found.manifest.lesson)
         refuse_links(Path(out), "the folder for reports")
-        out = Path(out).resolve()
-        _refuse_reports_among_submissions(out, submissions)
+        out = _apart_from_submissions(Path(out).resolve(), submissions)
         drawn = _drawn(key, [each.name for each in submissions])
         console = Console(stderr=True)
         with _workplace() as alone, _bar(console, progress) as bar:
@@ -140,13 +139,18 @@ def _refuse_what_cannot_be(sandbox: str, jobs: int | None, device: str, dask: st
         )
 
 
-def _refuse_reports_among_submissions(out: Path, submissions: Sequence[Submission]) -> None:
-    """Raise where a student could have put a report: what is there already is believed, and not graded again."""
+def _apart_from_submissions(out: Path, submissions: Sequence[Submission]) -> Path:
+    """Return the folder if no student could have put a report there: what is there is believed, not graded again.
+
+    Raises:
+        ConfigError: If something was handed in there.
+    """
     if among := next((each.path for each in submissions if out in (each.path, *each.path.parents)), None):
         raise ConfigError(
             f"reports would be written to {out}, where {shown(among)} was handed in, and a student could have put a "
             "report there; name a folder with --out that holds no submissions"
         )
+    return out
 
 
 def _drawn(key: Path, names: Sequence[str]) -> dict[str, Keys]:

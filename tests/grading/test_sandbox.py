@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import platform
 import re
 import subprocess
@@ -394,3 +395,15 @@ def test_what_ranks_can_read_of_labkit_imports_nothing_that_they_cannot() -> Non
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labkit."):
                 missing += [f"{path.name}: {node.module}"] * (str(node.module) not in names)
     assert missing == []
+
+
+def test_a_sandbox_starts_and_reads_its_own_files_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with open(os.devnull, "wb") as null:
+            reads = ["/bin/sh", "-c", "cat /etc/passwd /etc/hosts /proc/loadavg; ls /proc/sys/fs"]
+            command = bubblewrap.Sandbox(tmp_path).command(reads, {"PATH": "/usr/bin:/bin"}, null.fileno())
+            done = subprocess.run(command, pass_fds=[null.fileno()], capture_output=True, text=True)
+    finally:
+        os.umask(before)
+    assert done.returncode == 0 and "student" in done.stdout and "localhost" in done.stdout, done.stderr
