@@ -2,8 +2,9 @@
 
 Forty runs were drawn before any of them was simulated: twenty of llm-foundry's FSDP runs in bfloat16, twenty of
 nanotron's that are split three ways (replicas, stages and tensor ranks, at most 16 of the latter two together, so that
-32 ranks run). None was left out afterwards, and nothing in the cluster is fitted to any run. What runs is neither
-program but one GPT in plain torch, ``labkit.planned_steps.program``, in the same configuration.
+32 ranks run). None was left out afterwards, and nothing in the cluster is fitted to any of them. What runs is neither
+program but one GPT in plain torch, ``labkit.planned_steps.program``, in the same configuration, with what each program
+does otherwise, ``labkit.planned_steps.programs``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ GIB = 2**30
 SEED, OF_EACH, MOST_RANKS = 37, 20, 16
 TITLE = (
     "Whole steps of published runs. None of the programs ran here: each row is one GPT in plain torch "
-    "(labkit/planned_steps) in that run's configuration, with nothing fitted"
+    "(labkit/planned_steps) in that run's configuration, with what the program does otherwise (programs.py there)"
 )
 HEAD = (
     "run", "GPUs", "split", "published, s", "here, s", "off", "published, GB", "here, GB", "off",
