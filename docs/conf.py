@@ -32,6 +32,12 @@ html_title = "labkit"
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
+# One typeface and one accent, those of the pictures.
+_FONTS = {"font-stack": 'system-ui, -apple-system, "Segoe UI", sans-serif'}
+html_theme_options = {
+    "light_css_variables": _FONTS | {"color-brand-primary": "#0072b2", "color-brand-content": "#0069a6"},
+    "dark_css_variables": _FONTS | {"color-brand-primary": "#56b4e9", "color-brand-content": "#7cc4ee"},
+}
 html_favicon = "site/icon.svg"
 html_baseurl = os.environ.get("LABKIT_SITE", "")  # where the site will stand, for the addresses in its previews
 html_show_sphinx = False

@@ -95,10 +95,11 @@ function drawLobby(lobby) {
 
 /** Each learner stands in the lane of what they are on, and right in every lane that they have passed. */
 function drawLanes(section) {
-  const lanes = new Map([...section.children].map((lane) => [lane.dataset.id, lane]));
+  const lanes = new Map([...section.querySelectorAll(".lane")].map((lane) => [lane.dataset.id, lane]));
   const shown = [...notBegun(), ...exercisesShown()].map((each) => {
     const lane = lanes.get(each.id) ?? newLane(each.id);
     lane.classList.toggle("held", each.id === standing.holdup);
+    lane.classList.toggle("ahead", !each.on_it && !each.passed);
     const [title, , count, wrong] = lane.children;
     title.replaceChildren(...(each.number ? [element("b", each.number)] : []), each.title);
     if (each.on_it) {
@@ -107,17 +108,26 @@ function drawLanes(section) {
     }
     const isOpen = wrong.querySelector("details")?.open;
     wrong.replaceChildren(...kinds((standing.mistakes ?? {})[each.id] ?? [], isOpen));
-    count.textContent = each.id ? `${each.passed} ✓` : "";
+    count.textContent = each.passed ? `${each.passed} ✓` : "";
     return [lane, each];
   });
-  section.replaceChildren(...shown.map(([lane]) => lane));
+  section.replaceChildren(...(shown.length ? [heads()] : []), ...shown.map(([lane]) => lane));
   const fullest = Math.max(1, ...shown.flatMap(([, each]) => [each.on_it, each.passed]));
   const lanesTall = shown.map(([lane]) => lane.children[1].clientHeight);
-  const tall = Math.min(...lanesTall);
+  const tall = Math.min(...lanesTall.filter((_, at) => shown[at][1].on_it || shown[at][1].passed));
   const rows = rowsFor(fullest, shown[0]?.[0].children[1].clientWidth ?? 0, tall);
   shown.forEach(([lane, each], at) =>
     drawPeople(lane.children[1], each, rows, tall / rows, (lanesTall[at] - tall) / 2),
   );
+}
+
+/** What the columns of the lanes are: on the left who is on it, on the right who has passed. */
+function heads() {
+  const row = element("div", undefined, "heads");
+  const people = element("div", undefined, "people");
+  people.append(element("span", "● on it"), element("span", "passed ●", "passed"));
+  row.append(element("div", "exercise", "what"), people, element("div"), element("div", "goes wrong", "wrong"));
+  return row;
 }
 
 /** Who has joined and not checked anything yet, as a lane above all others; none where nobody has. */
@@ -216,6 +226,7 @@ function drawPoll(section) {
     `${many(poll.values.length, "guess", "guesses")}: ${inWords(poll.guess)}${unit}`;
   const svg = section.querySelector("svg");
   const tall = Math.max(260, (640 * svg.clientHeight) / (svg.clientWidth || 640));
+  svg.style.setProperty("--letters", made.length > 8 ? "20px" : "26px");
   svg.setAttribute("viewBox", `0 0 640 ${tall}`);
   const floor = tall - 40;
   const drawn = made.flatMap(([label, count], at) => {
@@ -275,8 +286,9 @@ function drawHelp(section) {
   const list = element("ol");
   list.append(...rows);
   const order = rows.length > 1 ? ", longest wait first" : "";
-  const title = rows.length ? `${many(rows.length, "wants", "want")} help${order}` : "Nobody wants help";
-  section.replaceChildren(element("h2", title), list);
+  const title = element("h2", rows.length ? `${many(rows.length, "wants", "want")} help` : "Nobody wants help");
+  title.append(element("small", order));
+  section.replaceChildren(title, list);
 }
 
 function drawAside(aside) {
@@ -358,10 +370,10 @@ async function once() {
       refresh.last = text;
     }
     const knows = "nicknames, results, kinds of mistake and guesses; no code";
-    const where = "Left in a lane: on it; right: passed";
-    note.textContent = `${where}; ring: not begun`;
-    if (instructors) note.append("; ", element("span", "● wants help", "asks"));
-    note.append(`. The board knows ${knows}.${refresh.wrong}`);
+    note.replaceChildren();
+    if (document.querySelector("circle.new")) note.append("○ not begun · ");
+    if (document.querySelector("circle.asks")) note.append(element("span", "● wants help", "asks"), " · ");
+    note.append(`The board knows ${knows}.${refresh.wrong}`);
   } catch (error) {
     note.textContent = `The board does not answer (${error.message}); the page shows what was there.`;
   }

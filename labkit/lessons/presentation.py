@@ -26,7 +26,7 @@ from labkit.widgets import deck_data
 from labkit.words import plainly
 
 DRAWN = "labkit-figure"
-_EXERCISE = re.compile(r"^Exercise \d+\.\d+:? *")
+_NUMBER = re.compile(r"^(Exercise \d+\.\d+:?|\d+) +")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
 _BOARD = "`labkit board` prints the link. Put its page on the wall if the room agrees."
@@ -43,8 +43,8 @@ class Slide:
         kind: "prose" (Markdown), "figure" (HTML of an output) or "exercise" (Markdown: what to do, how long).
         body: What it shows.
         exercise: The exercise of an "exercise" slide.
-        title: The heading a "figure" stands under.
-        question: What the room guesses before the "figure" is shown, or "".
+        title: The heading a "figure" stands under, where it answers no question.
+        question: What the room guesses before the "figure" is shown, its heading until then and after; or "".
         answer: What came out, shown with it.
         room: What a room guessed, as an SVG shown with the answer, or "".
         minutes: What its countdown begins with, of an exercise or a break; 0 for none.
@@ -161,14 +161,14 @@ def _drawn(output: Any, title: str, asked: Mapping[str, str], guesses: Mapping[s
     data = output.get("data", {})
     sentence = str(data.get("text/plain", ""))
     about = output.get("metadata", {}).get("labkit", {})
-    title = _EXERCISE.sub("", title)
+    title = _NUMBER.sub("", title)
     question = answer = room = ""
     if "prediction" in about:
         sentence = sentence.partition("\n")[2]
         if not sentence:  # no figure waited for this guess
             return None
         # The guess in the executed lesson is its author's; a room has its own.
-        answer = f"It is {_came_out(about['result'], about.get('unit', ''))}."
+        answer = _came_out(about["result"], about.get("unit", ""))
         question = asked.get(about["prediction"], "")
         said = guesses.get(about["prediction"])
         room = histogram(said, about["result"]) if said else ""

@@ -58,6 +58,10 @@ _PICTURES = """async () => {
   }
   return blank;
 }"""
+# The pages on which a line of code goes on past its frame.
+_CUT = """() => [...document.querySelectorAll(".pdf-page")].flatMap((page, at) =>
+  [...page.querySelectorAll("section > pre code")].some((each) => each.scrollWidth > each.clientWidth + 1)
+    ? [at + 1] : [])"""
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/reset.css", "plugin/notes", "LICENSE")
 
 
@@ -112,7 +116,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
 
     Raises:
         EnvironmentProblem: If Playwright is missing, or the browser does not print.
-        LessonError: If a timeline is blank in print.
+        LessonError: If a timeline is blank in print, or a line of code cut off.
     """
     try:
         from playwright.sync_api import Error, sync_playwright
@@ -129,6 +133,11 @@ def write_pdf(deck: Path, browser: str) -> Path:
             page.goto(f"{deck.resolve().as_uri()}?print-pdf")
             page.wait_for_function(_LAID_OUT, arg=HEIGHT)
             page.evaluate("fitAll()")
+            if cut := page.evaluate(_CUT):
+                raise LessonError(
+                    f"{deck.name}: code on page {cut[0]} is cut off at its right in print, so there is no PDF; shorten "
+                    "its lines."
+                )
             if blank := page.evaluate(_PICTURES):
                 raise LessonError(
                     f"{deck.name}: the timeline on page {blank[0]} is blank in print, so there is no PDF."

@@ -3,7 +3,9 @@
 const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
 const SMALL = 11; // pixels of the smallest letters in a figure
 const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
-/** Times as high as a timeline's rows are at first. */
+const LARGER = 2.2; // times as large as on a page are a timeline's letters where its rows leave them room
+/** Times as high as a timeline's rows are at first: where they do not fit, and where there is room left. */
+const HIGHER = [1.25, 1.5, 1.75, 2];
 const LOWER = [0.75, 0.56, 0.48, 0.4, 0.34, 0.29, 0.25, 0.2, 0.16, 0.12];
 /** How far down a slide's prose may reach, in its pixels, and how far a figure. */
 const [LOWEST, BOTTOM] = [690, 706];
@@ -20,6 +22,34 @@ async function lower(live, timeline, room) {
     timeline.resize();
     await drawn();
   }
+}
+
+/** Make a timeline's rows as high as there is room, for what is seen from the last row. */
+async function raise(live, timeline, room) {
+  let before = timeline.state.tall;
+  for (const tall of HIGHER) {
+    timeline.state.tall = tall;
+    timeline.resize();
+    await drawn();
+    if (live.scrollHeight > room) break;
+    before = tall;
+  }
+  timeline.state.tall = before;
+  timeline.resize();
+  await drawn();
+}
+
+/** Give a timeline the largest letters and the highest rows that it has room for; return its scale. */
+async function enlarge(live, timeline, { width, height }, scale) {
+  for (const larger of [LARGER, scale]) {
+    live.style.width = `${width / larger}px`;
+    await drawn();
+    if (live.scrollHeight > height / larger) continue;
+    await raise(live, timeline, height / larger);
+    return larger;
+  }
+  await lower(live, timeline, height / scale);
+  return scale;
 }
 
 /** By how much a picture must be smaller for all to fit: 1 if it does. */
@@ -65,6 +95,9 @@ function claim(live) {
 async function fit(live) {
   claim(live);
   const picture = live.parentElement;
+  const timeline = live.querySelector(".labkit-timeline")?.labkit;
+  const isStory = !timeline && !live.querySelector("svg[role=img] text:not(.plain)");
+  if (isStory) picture.dataset.story = ""; // also where its drawing is printed as a picture
   const [width, height] = [picture.clientWidth, BOTTOM - picture.offsetTop];
   picture.style.height = `${height}px`;
   if (!width) {
@@ -74,12 +107,10 @@ async function fit(live) {
     fitPresent();
     return;
   }
-  const timeline = live.querySelector(".labkit-timeline")?.labkit;
-  const isStory = !timeline && !live.querySelector("svg[role=img] text:not(.plain)");
   let scale = LEAST / (isStory ? PLAIN : SMALL);
   live.style.width = `${width / scale}px`;
   await drawn();
-  if (timeline) await lower(live, timeline, height / scale);
+  if (timeline) scale = await enlarge(live, timeline, { width, height }, scale);
   else scale = await shrink(live, isStory, { width, height }, scale);
   if (live.scrollHeight > height / scale) {
     scale = height / live.scrollHeight; // it cannot be had lower
@@ -113,9 +144,10 @@ function fitPresent() {
 function grow(section) {
   section.dataset.grown = "";
   const parts = [...section.children].filter((each) => !each.matches("aside"));
-  const codes = [...section.querySelectorAll("pre, table")];
+  const codes = [...section.querySelectorAll("pre, table")].filter((each) => !each.closest("aside"));
   const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
-  const wide = [...codes, ...section.querySelectorAll("h1, h2, h3, p, li")]; // a long word goes past its line's end
+  // A long word goes past its line's end; in print it is the code itself that is cut, and not its frame.
+  const wide = [...codes, ...section.querySelectorAll("pre code, h1, h2, h3, p, li")];
   const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
   for (let size = section.matches(".exercise") ? 64 : 84; size >= 30; size -= 2) {
     section.style.fontSize = `${size}px`;

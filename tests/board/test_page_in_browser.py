@@ -213,3 +213,39 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     assert page.evaluate(OUT_OF_LANES) == []
     page.close()
     assert not wrong
+
+
+PLACES = """() => {
+  const place = (each) => each.getBoundingClientRect();
+  const of = (selector) => [...document.querySelectorAll(selector)].map(place);
+  const [here, passed] = document.querySelectorAll(".heads .people span");
+  return { here: place(here), passed: place(passed), help: of("#help")[0].top, lanes: of("#lanes")[0].top,
+    left: Math.min(...of(".lane circle.here").map((dot) => dot.left)),
+    right: Math.max(...of(".lane circle:not(.here)").map((dot) => dot.right)),
+    ahead: of(".lane.ahead").map((lane) => lane.height), tall: of(".lane:not(.ahead)").map((lane) => lane.height),
+    wide: document.documentElement.scrollWidth };
+}"""
+
+
+@pytest.mark.in_turn
+def test_heads_stand_over_the_dots_and_a_phone_shows_who_wants_help_first(board: Running, browser: Any) -> None:
+    for number in range(9):
+        board.send(f"learner {number}", "count_bytes", number < 5)
+    board.send("learner 7", "chunk_bounds", False)
+    post(board, "say", "learner 3", what="help")
+    wrong: list[str] = []
+    page = opened(board, browser, wrong)
+    page.evaluate("chosen = '02'; refresh.last = null; once()")
+    expect(page.locator(".lane .count").get_by_text("5 ✓")).to_be_visible(timeout=60_000)
+    page.emulate_media(reduced_motion="reduce")
+    at = page.evaluate(PLACES)
+    assert abs(at["here"]["left"] - at["left"]) < 12 and abs(at["passed"]["right"] - at["right"]) < 12
+    assert at["here"]["bottom"] <= at["lanes"] + 40
+    assert max(at["ahead"]) < min(at["tall"])  # where nobody is takes no room from where somebody is
+    for width in (700, 400, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function("(width) => innerWidth === width", arg=width)
+        at = page.evaluate(PLACES)
+        assert at["wide"] <= width and at["help"] < at["lanes"]
+    page.close()
+    assert not wrong

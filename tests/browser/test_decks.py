@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from labkit.doctor import find_browser
 from labkit.lessons.decks import write_decks
-from labkit.lessons.reveal import HEIGHT, WIDTH
+from labkit.lessons.presentation import Slide
+from labkit.lessons.reveal import _CUT, _LAID_OUT, HEIGHT, WIDTH, write_deck
 from tests.sampling import one_in
 
 ROOT = Path(__file__).parents[2]
@@ -170,3 +172,55 @@ def test_the_pdf_has_a_page_for_every_slide_and_can_be_mailed(tmp_path: Path, na
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
     assert pages == html.read_text().count("<section class=")
     assert pdf.stat().st_size < 8_000_000
+
+
+# Of each sentence below a drawing how far it lies past its picture's edges, the drawing printed as a picture.
+SENTENCES = """() => [...document.querySelectorAll(".picture [data-part=say]")].filter((each) => each.checkVisibility())
+  .map((say) => {
+    const picture = say.closest(".picture");
+    picture.querySelectorAll("svg").forEach((svg) => svg.replaceWith(new Image()));
+    const [inner, outer] = [say, picture].map((each) => each.getBoundingClientRect());
+    return Math.max(outer.left - inner.left, inner.right - outer.right);
+  })"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("name", ["04_ddp", "08_pipeline"])
+def test_on_paper_no_code_and_no_sentence_is_cut_off(opened: Any, folder: Path, name: str) -> None:
+    opened.goto(f"{deck(name, folder)}?print-pdf")
+    opened.wait_for_function(_LAID_OUT, arg=HEIGHT)
+    opened.evaluate("fitAll()")
+    assert opened.evaluate(_CUT) == []
+    past = opened.evaluate(SENTENCES)
+    assert past and max(past) <= 1
+
+
+@pytest.mark.usefixtures("browser")
+@pytest.mark.in_turn
+def test_code_that_no_page_holds_is_an_error_and_no_pdf(tmp_path: Path) -> None:
+    slides = [Slide("prose", "# Wide"), Slide("prose", f"## Code\n\n```python\n{'x' * 200}\n```")]
+    path = write_deck(slides, "Wide", "wide", tmp_path)
+    prints = "from pathlib import Path; from labkit.lessons.reveal import write_pdf; write_pdf(Path({!r}), {!r})"
+    command = [sys.executable, "-c", prints.format(str(path), find_browser())]  # the tests' own browser is in use here
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert "LessonError: wide.html: code on page 2 is cut off at its right in print" in done.stderr
+    assert not path.with_suffix(".pdf").exists()
+
+
+@pytest.mark.in_turn
+def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_its_slide(
+    opened: Any, folder: Path
+) -> None:
+    opened.goto(deck("04_ddp", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    of = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.querySelector('.asked'))"
+    opened.evaluate(f"Reveal.slide({of}, 0, 99)")
+    opened.wait_for_function(ALIVE)
+    slide = opened.locator("section.present")
+    assert slide.locator("h3").inner_text().endswith("?")
+    answer = slide.locator(".asked p")
+    assert re.fullmatch(r"[\d.]+ ms", answer.inner_text())
+    assert answer.evaluate("(each) => parseFloat(getComputedStyle(each).fontSize)") >= 40
+    fitted = slide.locator(".live").evaluate("(each) => Number(each.dataset.fitted)")
+    assert 11 * fitted >= 24  # pixels of the smallest letters of a timeline that has two rows
+    assert slide.locator(".labkit-timeline").evaluate("(each) => each.labkit.state.tall") > 1

@@ -96,11 +96,12 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
     results = made_results(30)
     most = max(each.exercises[-1].points for each in results)
     page = class_page(lines_of(results), "Lesson").decode()
-    assert most == 24 and "of 60 points and bonus" in page
-    assert "1.6 is a bonus: up to 24 points more were earned." in page
+    assert most == 24 and "<dt>median of 60 points</dt>" in page
+    assert "<dt>most that anybody earned in 1.6, a bonus</dt><dd>24</dd>" in page
+    assert "<dt>mean of those graded</dt>" in page  # one was torn
     with_bonus = [each for each in results if each.exercises[-1].points]
     for each in with_bonus:
-        assert f'title="{each.score - 24:g} of 60 points and 24 of bonus">{each.score:g}<' in page
+        assert f'title="{each.score - 24:g} of 60 points and 24 of bonus"><b>{each.score:g}<' in page
     assert page.count(' of bonus">') == len(with_bonus)
     late = class_page(
         [replace(each, score=each.score / 2, late="50 % off") for each in lines_of(results)], "L"
@@ -111,19 +112,17 @@ def test_bonus_is_said_in_points_and_a_mistake_without_a_name_in_words() -> None
     )
 
 
-def test_columns_stand_where_a_row_needs_them_and_what_could_not_be_graded_stands_first() -> None:
+def test_a_row_says_what_is_special_beside_its_name_and_those_to_look_at_stand_first() -> None:
     results = made_results(8)
     columns = re.compile(r'<th scope="col"[^>]*>([A-Z]\w+)</th>')
     plain = class_page(lines_of(results[:-1]), "L").decode().partition("</table>")[0]
-    assert columns.findall(plain) == ["Student", "Points"] and 'class="what"' not in plain
-    late = (
-        class_page([replace(each, late="late") for each in lines_of(results[:-1])], "L")
-        .decode()
-        .partition("</table>")[0]
-    )
-    assert columns.findall(late) == ["Student", "Points", "Late"]
-    asks = class_page([replace(each, asks=1) for each in lines_of(results[:-1])], "L").decode().partition("</table>")[0]
-    assert columns.findall(asks) == ["Student", "Points", "Problem"]
+    assert columns.findall(plain) == ["Student", "Points"] and "chip" not in plain.partition("<tbody>")[2]
+    lines = lines_of(results[:-1])
+    lines[2], lines[5] = replace(lines[2], late="20 % off"), replace(lines[5], asks=1)
+    special = class_page(lines, "L").decode().partition("<tbody>")[2].partition("</table>")[0]
+    rows = re.findall(r"<tr.*?</tr>", special, re.S)
+    assert [each for each in rows if "asks to look again" in each] == rows[:1] and 'class="look"' in rows[0]
+    assert [each.count("20 % off") for each in rows] == [0, 0, 0, 1, 0, 0, 0, 0]
     unread = [results[-1], replace(results[-1], name="zoe")]
     page = class_page(lines_of([*results[:-1], *unread]), "L").decode()
     assert '<a href="#marks">2 could not be graded</a>' in page
@@ -165,7 +164,7 @@ def test_on_a_phone_squares_are_one_row_below_the_name_and_points_stand_at_the_r
     page.set_viewport_size({"width": 1440, "height": 900})
     page.click("h1 a")  # opens beside the list, as a row's link does
     assert page.locator("#panel.open").count() == 1
-    assert page.locator("#marks tr[aria-current] th").inner_text() == "torn <b>"
+    assert page.locator("#marks tr[aria-current] th a").inner_text() == "torn <b>"
     page.close()
 
 

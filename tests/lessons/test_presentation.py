@@ -196,10 +196,10 @@ def test_a_figure_behind_a_guess_is_a_question_first_and_comes_with_what_was_fou
         cells.append(nbformat.v4.new_code_cell(cell.source, id=cell.id, outputs=[output]))
     (slide,) = (each for each in lesson_slides(lesson, nbformat.v4.new_notebook(cells=cells)) if each.kind == "figure")
     assert (slide.title, slide.question) == ("One step", "How long does a step take?")
-    assert slide.answer == "It is 30 ms."  # and no word of what the lesson's author guessed
+    assert slide.answer == "30 ms"  # and no word of what the lesson's author guessed
     assert slide.body.startswith('<div class="labkit-figure"') and slide.notes == [figure.sentence]
     shown = deck_html([slide], "A deck")
-    assert shown.index("How long") < shown.index('<p class="fragment">It is 30 ms.') < shown.index('"picture fragment"')
+    assert shown.index("How long") < shown.index('<p class="fragment">30 ms') < shown.index('"picture fragment"')
 
 
 def test_a_reader_of_the_executed_lesson_sees_the_guess_that_its_pictures_speak_of(tmp_path: Path) -> None:
