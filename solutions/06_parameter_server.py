@@ -44,7 +44,7 @@ from labkit.servers.server import Server, Update, start_rpc
 from labkit.servers.training import Pace, one_process, train, waiting_share
 
 # %% [markdown]
-# ## 1 A server is called
+# ## 1 Calling a server
 #
 # With `recv(src=...)`, a server must decide whom to listen to next. While it listens to a slow worker, a fast one waits.
 # A **remote call** turns that around: a worker calls a method of an object on another rank, and it runs there, in one of
@@ -52,9 +52,9 @@ from labkit.servers.training import Pace, one_process, train, waiting_share
 #
 # | | |
 # |---|---|
-# | `rpc.init_rpc(name, rank=..., world_size=...)` | join; everybody has a name |
+# | `rpc.init_rpc(name, rank=..., world_size=...)` | join; every rank has a name |
 # | `rpc.rpc_async(name, function, args=(...))` | call a function there; returns a **future** at once |
-# | `rpc.RRef(server)` | a reference to an object that stays here; it may be sent to other ranks |
+# | `rpc.RRef(server)` | a reference, for any rank, to an object that stays here |
 # | `rref.rpc_sync().push(...)` | call a method of that object, where it lives, and wait for the result |
 #
 # Arguments and results travel by value: you get a copy.
@@ -110,7 +110,7 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #
 # * `sequence` counts the used gradients from 0;
 # * `version_read` is the version that the gradient was computed from;
-# * `version_applied` is the version that it was applied to: 5 if that made version 6.
+# * `version_applied` is the version just before the step: 5 if the step made version 6.
 #
 # ### A call that is answered later
 #
@@ -149,14 +149,14 @@ class SyncServer(Server):
     def push(self, worker: int, version: int, gradient: Tensor) -> Future:
         """Take in a worker's gradient for this step; return a future of (version, weights) after the step.
 
-        Each worker pushes once in a step. The last one of a step changes the weights by lr times the mean, counts the
-        version up by one, and completes the future of all. Then the next step begins.
-        For every gradient an Update is noted, in the order in which they came.
+        Each worker pushes once in a step. The last push of a step subtracts lr times the mean, raises the version by
+        one, and completes the future of all. Then the next step begins.
+        Note an Update for every gradient, in order of arrival.
 
         Args:
             worker: Who pushes.
             version: Version of the weights the gradient was computed from.
-            gradient: Of the mean loss of the worker's samples, shape (N,).
+            gradient: Gradient of the mean loss over the worker's samples; it has the shape of the weights.
         """
         # BEGIN SOLUTION sync_server
         with self.lock:
@@ -227,8 +227,8 @@ slow.timeline
 # Three workers wait two thirds of the time. An all-reduce needs the same four gradients, and waits too. A server can answer
 # at once.
 #
-# In **asynchronous SGD** each gradient is applied when it comes, and its worker goes on with the weights as they are
-# then. Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
+# In **asynchronous SGD** the server applies each gradient on arrival, and its worker goes on with the current weights.
+# Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
 # version. The number of versions in between is its **staleness**.
 
 # %% tags=["figure", "nbval-ignore-output"]
@@ -240,8 +240,8 @@ labkit.figure("stale", delay=2, learning_rate=0.6)
 # <!-- notes: Play the figure of section 2. With a small learning rate the detour is small. -->
 
 # %% [markdown]
-# Somebody wrote such a server. Four workers pushed 16 gradients, and 15 are in the weights. Each span on rank 0 is a
-# push, which writes at the span's end. Zoom in: the label says who pushes, and which version the push read.
+# Somebody wrote such a server. Four workers pushed 16 gradients; only 15 reached the weights. Each span on rank 0 is
+# one push, which writes at its end. Zoom in: its label says who pushes, and which version the push read.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lost_update")
@@ -249,8 +249,9 @@ labkit.recorded("lost_update")
 # %% [markdown]
 # ### Exercise [[lost_update]]
 #
-# `rank`: whose gradient is lost? `version`: which one did its push read? `cause`: `"its worker is slow"`, `"it is stale"`, `"it
-# came late and was dropped"` or `"another push read before it wrote"`?
+# `rank`: the rank whose gradient was lost. `version`: the version that its push read.
+# `cause`: `"its worker is slow"`, `"it is stale"`, `"it came late and was dropped"` or
+# `"another push read before it wrote"`.
 
 # %% tags=["find"] exercise="lost_update" points=0 minutes=5 title="The lost update"
 labkit.answer("lost_update", rank=2, version=6, cause="another push read before it wrote")
@@ -282,23 +283,23 @@ labkit.answer("lost_update", rank=2, version=6, cause="another push read before 
 #
 # *17 points, about 5 minutes; difficulty 2 of 5, importance 5 of 5*
 #
-# Mend it. The lost update is not its only fault.
+# Fix it. The lost update is not its only bug.
 
 
 # %% tags=["exercise"] exercise="async_server" points=17 difficulty=2 importance=5 minutes=5 title="The asynchronous server" provides=["AsyncServer"]
 class AsyncServer(Server):
-    """Applies every gradient when it comes, and answers at once."""
+    """Applies every gradient on arrival, and answers at once."""
 
     def push(self, worker: int, version: int, gradient: Tensor) -> tuple[int, Tensor]:
         """Apply the gradient, note an Update, and return (version, weights) at once.
 
-        Calls may run at the same time. Each gradient moves the weights by lr times itself and makes one version; none is
+        Calls may run at the same time. Subtract lr times the gradient and raise the version by one. No gradient may be
         lost. The returned weights are those of the returned version, and no later push changes them.
 
         Args:
             worker: Who pushes.
             version: Version of the weights the gradient was computed from.
-            gradient: Shape (N,).
+            gradient: It has the shape of the weights.
         """
         # BEGIN SOLUTION async_server
         with self.lock:
@@ -329,7 +330,8 @@ labkit.reveal("slow_workers_staleness", late, labkit.staleness_view(asynchronous
 # workers push three each.
 #
 # How much staleness can SGD take? Take the loss w²/2: its gradient is w. With fresh gradients, SGD is stable at learning rates
-# up to 2. With eight equal workers, each gradient is 7 versions old. **Up to which rate is SGD stable then?** Try some first.
+# up to 2. With eight equal workers, each gradient is 7 versions old. **What is the largest stable learning rate now?**
+# Try some first.
 
 
 # %%
@@ -347,22 +349,22 @@ labkit.predict("stable_rate", 0.5)
 
 # %%
 limits = {n: max(k / 100 / n for k in range(1, 201) if is_stable(k / 100 / n, n - 1)) for n in (1, 2, 8, 64)}
-rows = [f"{n:7}{limit:13.3f}{n * limit:16.2f}" for n, limit in limits.items()]
-labkit.reveal("stable_rate", round(limits[8], 3), ["workers   rate up to   times workers", *rows])
+rows = [f"{n:7}{limit:15.3f}{n * limit:16.2f}" for n, limit in limits.items()]
+labkit.reveal("stable_rate", round(limits[8], 3), ["workers   largest rate   times workers", *rows])
 
 # %% [markdown]
-# That is a tenth of 2. But from a gradient of each worker, an asynchronous server makes eight steps, a synchronous server
-# one. Eight steps at rate r go as far as one at rate 8r. So compare 8r, the last column, with 2. **For eight workers
-# staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant delay of τ, theory says
-# 2 sin(π / (4τ + 2)).)
+# That is a tenth of 2. But out of eight gradients an asynchronous server makes eight steps, and a
+# synchronous server one. Eight steps at rate r go as far as one at rate 8r. So compare 2 with 8r, the last column.
+# **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant delay
+# of τ, theory says 2 sin(π / (4τ + 2)).)
 
 # %% [markdown]
 # ## 3 A bound on staleness
 #
 # Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock:
-# how many gradients it has pushed. Each gradient is applied when it comes. A worker at most `bound`
-# pushes ahead of the slowest is answered at once. One further ahead waits until the slowest is near enough. With bound
-# 0, nobody goes on before all have pushed.
+# how many gradients it has pushed. The server applies each gradient on arrival. A worker at most `bound` pushes ahead
+# of the slowest is answered at once. A worker further ahead waits for the slowest to catch up. With bound 0, nobody
+# goes on before all have pushed.
 #
 # ### Exercise [[bounded_server]]
 #
@@ -382,16 +384,16 @@ def answer_who_may_go(server: Server) -> None:
 
 
 class BoundedServer(Server):
-    """Applies every gradient when it comes; answers when the slowest worker is at most `bound` steps behind."""
+    """Applies every gradient on arrival; answers once the slowest worker is at most `bound` pushes behind."""
 
     def __init__(self, weight: Tensor, num_workers: int, lr: float, bound: int) -> None:
         """Keep a copy of the weights; see Server.
 
         Args:
-            weight: Where to begin, shape (N,).
+            weight: Where to begin; one dimension.
             num_workers: Workers are numbered from 0; all of them are there from the start.
             lr: Learning rate.
-            bound: How many more gradients than the slowest a worker may have pushed when it gets an answer, 0 or more.
+            bound: A worker is answered only while its clock is at most this far ahead of the slowest's; 0 or more.
         """
         super().__init__(weight, num_workers, lr)
         # BEGIN SOLUTION bounded_server
@@ -402,10 +404,10 @@ class BoundedServer(Server):
 
     @rpc.functions.async_execution
     def push(self, worker: int, version: int, gradient: Tensor) -> Future:
-        """Apply lr times the gradient at once, count the version up by one and note an Update.
+        """Subtract lr times the gradient at once, raise the version by one and note an Update.
 
-        The worker's clock goes up by one. The future that is returned is completed with (version, weights), as they are
-        then, as soon as no worker that is still there is more than `bound` behind this one.
+        The worker's clock goes up by one. Return a future. Complete it as soon as every remaining worker is at most
+        `bound` pushes behind this one, with the (version, weights) of that moment.
         """
         # BEGIN SOLUTION bounded_server
         future: Future = Future()
@@ -420,7 +422,10 @@ class BoundedServer(Server):
         # END SOLUTION
 
     def leave(self, worker: int) -> None:
-        """Wait no more for a worker that will push no more."""
+        """Stop waiting for this worker; answer at once everybody whom only this worker held up.
+
+        It will push no more, and it is not waiting for an answer itself.
+        """
         # BEGIN SOLUTION bounded_server
         with self.lock:
             del self.clocks[worker]
@@ -432,8 +437,8 @@ class BoundedServer(Server):
 labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
-# Three fast workers and a slow one again, with a bound of 2. Once the fast ones are 2 steps ahead, the slow one takes ten
-# steps. **How many does each fast one take meanwhile?**
+# Three fast workers and a slow one again, with a bound of 2. Once the fast ones have to wait, the slow one takes ten
+# more steps. **How many does each fast one take in that time?**
 
 # %% tags=["predict"]
 labkit.predict("fast_worker_steps", 30)
@@ -444,8 +449,8 @@ pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for 
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
-# A worker that is *always* slow sets the pace: the others are only two steps ahead. A bound helps against workers
-# that are slow *now and then*.
+# A worker that is *always* slow sets the pace: the others wait when they are three steps ahead. A bound
+# helps against workers that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -459,10 +464,10 @@ labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gr
 # <!-- notes: Staleness of N equal asynchronous workers is about N - 1. A worker k times as slow: k(N - 1). -->
 
 # %% [markdown]
-# ## 4 All of them on one axis
+# ## 4 All three compared
 #
-# Eight workers. One is always twice as slow, and every worker stalls in one step of ten: that step takes four times as long
-# (`stalls=0.1`). Each server may use 320 gradients.
+# Eight workers. One always takes twice as long, and every worker stalls in one step of ten: that step takes four times
+# as long (`stalls=0.1`). Each server may use 320 gradients.
 
 # %%
 PACE = Pace(slow=((7, 2.0),), stalls=0.1)
@@ -493,8 +498,8 @@ labkit.staleness_view(runs)
 # While one worker computes, another may go from 3 pushes behind it to 3 ahead, and push once more before it must wait:
 # 2 · 3 + 1 = 7. Seven others: 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
-# Compare the last two columns. For each *gradient* the three are close, at this small learning rate. For each *second* they
-# are far apart: **a stale gradient is worth a little less, and it comes much sooner.**
+# Compare the last two columns. *Per gradient* the three are close, at this small learning rate. *Per second* they are
+# far apart: **a stale gradient is worth a little less, and it comes much sooner.**
 
 # %% [markdown] tags=["slide-only"]
 # ## Worth a little less, and much sooner
@@ -510,19 +515,20 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # ## 5 A policy of your own
 #
-# Servers differ in whom they wait for and how far they trust an old gradient. Write a **policy** as data:
+# Servers differ in whom they wait for and how much they trust an old gradient. Write a **policy** as data:
 #
 # | | |
 # |---|---|
-# | `needed` | how many gradients make a version; each is multiplied by its rate, and their mean is subtracted |
-# | `bound` | a worker is answered when it is at most so many pushes ahead of the slowest; `None`: no bound |
+# | `needed` | how many gradients make one version; the step subtracts the mean of (rate × gradient) |
+# | `bound` | a worker is answered only while it is at most this many pushes ahead of the slowest; `None`: no bound |
 # | `rates` | learning rates for staleness 0, 1, 2, ...; a gradient that is staler than the last of them is dropped |
 #
-# A worker whose gradient is dropped is answered at once, all others when their version is made and the bound allows it.
+# A worker is answered once its gradient is in a version, or dropped, and the bound allows it. The bound counts dropped
+# pushes, too.
 #
 # The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: with `share=0.25, factor=10.0`, a
-# quarter of its steps take ten times as long. They train four weights w; the loss is Σ c(w-1)²/2, with curvatures c from
-# 1 to 0.03. `milliseconds(policy_of(plan), crew)` returns the time until the loss is 0.01: the mean of six seeds, or
+# quarter of its steps take ten times as long. They train four weights w; the loss is Σ c(w-1)²/2, with curvatures c
+# from 1 to 0.03. `milliseconds(policy_of(plan), crew)` returns the time until the loss is 0.01: the mean of six seeds, or
 # `None` for never. `play` returns what happened with one seed.
 
 # %%
@@ -540,12 +546,12 @@ for policy in (policies.synchronous, policies.asynchronous, policies.bounded):
 # *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Write a policy that reaches the loss sooner. Half of the points are for beating the best of these three ("naive"), half
-# for reaching "staleness-aware" (Zhang et al., 2016), whose rates fall with staleness.
+# for matching "staleness-aware" (Zhang et al., 2016), whose rates fall with staleness.
 
 
 # %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 weights=[1, 1, 1, 1] title="A policy for an erratic worker" provides=["staleness_policy"]
 def staleness_policy(crew: Crew) -> dict:
-    """Return a policy, {"needed": ..., "bound": ..., "rates": [...]}, that reaches the loss early with this crew."""
+    """Return a policy, {"needed": ..., "bound": ..., "rates": [...]}, that reaches the loss soon with this crew."""
     # BEGIN SOLUTION staleness_policy
     plans = []
     for needed in (1, 2):
@@ -581,8 +587,9 @@ labkit.challenge("staleness_policy", staleness_policy)
 # ## 6 Server or ring
 #
 # Take B = 100 MB of weights. Each of N workers pushes B and pulls B. The server's link carries N times B each way: now
-# that is the straggler. With S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B, and no
-# extra machine is needed. So without spare machines, dense weights are better all-reduced.
+# that is the straggler. With S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B,
+# without any extra machine. Servers on the workers' own machines carry as much. So without spare machines, they gain
+# nothing for dense weights.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with N **spare CPU
 # machines** as servers, each link carries only B each way. If one piece is pulled while the next is pushed, that beats
@@ -620,8 +627,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 # `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding tables,
 # Ray or Monarch for actors, or their own servers over gRPC or RDMA.
 #
-# A table of two billion rows does not fit on your GPU, and the machine with popular rows may die. Where does each row
-# live, and what is left? **Next:** lesson 07, `07_keys_rows_failures`.
+# A table of two billion rows does not fit on your GPU, and the machine with popular rows may die. Where does each
+# row live, and what survives? **Next:** lesson 07, `07_keys_rows_failures`.
 #
 # ### Sources
 #
@@ -637,12 +644,13 @@ labkit.challenge("staleness_policy", staleness_policy)
 # ## Bonus: server or ring
 #
 # Section 6 counted bytes. Now count seconds. A link carries `bandwidth_Bps` in each direction at once, and a message
-# costs `latency_s` before its first byte. First everybody pushes, then everybody gets the weights. Each of these two
-# phases ends when the busiest link is done. Is that a server's link or a worker's? (It depends on whether there are more
-# workers or more servers.)
+# costs `latency_s` before its first byte. The latencies of different messages overlap. First everybody pushes, then
+# everybody gets the weights. Each of these two phases ends when the busiest link is done. Is that a server's link or a
+# worker's? (It depends on whether there are more workers or more servers.)
 #
 # Now let a step touch only a share of the weights. With servers, only that share is pushed and pulled. A ring sends
-# everything, zeros too. **Up to which share do servers need no more time than the ring, by bandwidth alone?**
+# everything, zeros too. **What is the largest share with which servers are no slower than the ring, by bandwidth
+# alone?**
 #
 # ### Exercise [[server_or_ring]]
 #
@@ -656,11 +664,11 @@ def server_seconds(
     """Return the time of one synchronous step: all workers push their gradient, then all get the weights.
 
     Args:
-        num_bytes: B, of all weights together; servers hold equal parts.
+        num_bytes: B, the size of all weights; every server holds an equal part.
         num_workers: N.
         num_servers: S; each has a link of its own.
-        latency_s: Of a message; messages to different servers go at the same time.
-        bandwidth_Bps: Of every link, in each direction.
+        latency_s: Latency of one message. Latencies overlap, so each of the two phases costs it once.
+        bandwidth_Bps: Bandwidth of every link, in each direction.
     """
     # BEGIN SOLUTION server_or_ring
     return 2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps)
@@ -668,7 +676,7 @@ def server_seconds(
 
 
 def largest_share(num_workers: int, num_servers: int) -> float:
-    """Return the share of weights touched in a step up to which a server needs no more time than a ring, at most 1.
+    """Return the largest share of the weights that a step may touch before servers become slower than a ring.
 
     Only bandwidth counts here, no latency. The ring reduces all weights among the workers.
     """
@@ -701,8 +709,8 @@ for servers in (1, 2, 4, 8):
 print(*rows, sep="\n")
 
 # %% [markdown]
-# The ring's time hardly depends on how many workers there are; one server's grows with them. (With
-# eight servers the run is slower than the formula: all workers send to server 0 first, and to server 7 last.)
+# However many workers there are, a ring's link carries less than 2B each way; one server's link carries N times B.
+# (With eight servers the run is slower than the formula: all workers send to server 0 first, and to server 7 last.)
 #
 # So are servers never worth it for dense weights? They can be. The formula counts all pushes and *then* all pulls, so
 # each direction of a link is idle half the time. BytePS (Jiang et al., 2020) cuts the weights into small pieces and
@@ -739,8 +747,8 @@ labkit.reveal("overlapped_ms", round(1e3 * max(overlapped[64].results), 1), rows
 overlapped[16].timeline
 
 # %% [markdown]
-# Zoom in on one worker (ranks 8 to 15): its pushes begin together, and the first answers come while the last pieces
-# are still on their way out. With smaller pieces a step comes closer to the 8.5 ms in which B passes a link. It never gets
+# Zoom in on one worker (ranks 8 to 15): its pushes begin together, and the first answers come while the last pieces are
+# still on their way out. With smaller pieces a step comes closer to the 8.5 ms that B needs on a link. It never gets
 # there: nothing can be pulled before all have pushed a first piece, and each piece also pays a latency. The ring takes
 # 15.1 ms: its links carry 2(N-1)/N times B each way.
 #
@@ -748,7 +756,7 @@ overlapped[16].timeline
 # faster than any network, so all-reduce is the usual choice.
 
 # %%
-print("share of the weights up to which a server is faster than a ring, bandwidth alone")
+print("largest share of the weights with which servers are no slower than a ring, bandwidth alone")
 print("workers    1 server  2 servers  8 servers  a server for each")
 for number in (2, 8, 64):
     print(f"{number:7}" + "".join(f"{largest_share(number, each):11.1%}" for each in (1, 2, 8, number)))
@@ -756,10 +764,10 @@ for number in (2, 8, 64):
 # %% [markdown]
 # ## Bonus: the first nine
 #
-# There is another way not to wait for the slowest. Have one or two workers more than you need, **backup workers**, and take
-# each step with the mean of the first gradients that come (Chen et al., 2016). No gradient is stale. Which ones come first
-# depends on timing, so a run cannot be repeated exactly. A gradient that comes late belongs to a step that is
-# over: it is dropped, and its worker gets the current weights.
+# There is another way not to wait for the slowest. Have one or two workers more than you need, **backup workers**, and
+# take each step with the mean of the first gradients that arrive (Chen et al., 2016). No gradient is stale. Which ones
+# arrive first depends on timing, so a run cannot be repeated exactly. A late gradient belongs to a step that is over:
+# it is dropped, and its worker gets the current weights.
 #
 # ### Exercise [[backup_workers]]
 #
@@ -768,16 +776,16 @@ for number in (2, 8, 64):
 
 # %% tags=["exercise"] exercise="backup_workers" points=16 difficulty=3 importance=4 minutes=8 title="Backup workers" provides=["BackupServer"] bonus=true
 class BackupServer(Server):
-    """Takes each step with the mean of the first gradients that come; those that come late are dropped."""
+    """Takes each step with the mean of the first gradients that arrive; late ones are dropped."""
 
     def __init__(self, weight: Tensor, num_workers: int, lr: float, needed: int) -> None:
         """Keep a copy of the weights; see Server.
 
         Args:
-            weight: Where to begin, shape (N,).
+            weight: Where to begin; one dimension.
             num_workers: Workers are numbered from 0.
             lr: Learning rate.
-            needed: Gradients that make a step, 1 to num_workers.
+            needed: How many gradients make a step, 1 to num_workers.
         """
         super().__init__(weight, num_workers, lr)
         # BEGIN SOLUTION backup_workers
@@ -790,9 +798,9 @@ class BackupServer(Server):
     def push(self, worker: int, version: int, gradient: Tensor) -> Future:
         """Take in a gradient for the step that begins at `version`; return a future of (version, weights).
 
-        If that step is over already, the gradient is dropped without an Update, and the answer is (version, weights) as
-        they are, at once. Else an Update is noted, and the answer comes after the step, which the last of the `needed`
-        gradients brings about: lr times their mean, one version up.
+        If that step is over already, drop the gradient, note no Update, and answer at once with the server's current
+        (version, weights). Otherwise note an Update at once, and answer after the step. The push that brings the last
+        of the `needed` gradients takes the step: subtract lr times their mean, raise the version by one.
         """
         # BEGIN SOLUTION backup_workers
         with self.lock:
@@ -817,7 +825,7 @@ labkit.check("backup_workers", BackupServer)
 
 # %% [markdown]
 # Ten workers, each of which is four times slower in one step of ten. The synchronous server waits for all ten, this one
-# for the first nine. **By which factor is it faster?**
+# for the first nine. **By what factor is it faster?**
 
 # %% tags=["predict"]
 labkit.predict("backup_speedup", 1.1)
@@ -835,11 +843,11 @@ labkit.reveal("backup_speedup", round(seconds[10] / seconds[9], 2), rows)
 # With ten workers somebody is slow in 1 - 0.9^10 = 65 % of all steps, and a synchronous server waits each time. With a hundred
 # workers it is all but one step in 38,000.
 #
-# ## Bonus: the post, mended
+# ## Bonus: the broken server of lesson 00
 #
-# In lesson 00 you met a parameter server in which everybody says "done" and the weight has not moved. You found one of its
-# bugs; it has two more. Write it so that it works. With plain messages you need no thread: the server's rank has nothing else
-# to do.
+# In lesson 00 you met a parameter server in which everybody says "done" and the weight has not moved. You found one of
+# its bugs; it has two more. Write one that works. It uses plain `send` and `recv`, and needs no thread: the server's
+# rank has nothing else to do.
 #
 # ### Exercise [[posted_training]]
 #
@@ -848,12 +856,12 @@ labkit.reveal("backup_speedup", round(seconds[10] / seconds[9], 2), rows)
 
 # %% tags=["exercise"] exercise="posted_training" points=10 difficulty=2 importance=4 minutes=6 title="The post, mended" provides=["posted_training"] bonus=true
 def posted_training(weight: Tensor, gradients: list[Tensor], num_gradients: int, lr: float) -> Tensor:
-    """Return the weight after the server took lr times every gradient of every worker off it; the same on all ranks.
+    """Subtract lr times every gradient of every worker from the weight, in any order; return it, the same on all ranks.
 
     Every worker sends each of its gradients to rank 0 in a message of its own.
 
     Args:
-        weight: The weight at the start, the same on every rank; it is left as it is.
+        weight: The weight at the start, the same on every rank; do not change it.
         gradients: On a worker (every rank but 0) its gradients, each of the weight's shape; empty on rank 0.
         num_gradients: How many gradients each worker has.
         lr: Learning rate.
@@ -880,8 +888,8 @@ labkit.check("posted_training", posted_training)
 # %% [markdown]
 # ## Bonus: break it on purpose
 #
-# **Push without a lock.** Eight workers push ones twenty-five times each, as fast as they can. This server should count
-# to 200. **What does it count to?**
+# **Push without a lock.** Eight workers push ones twenty-five times each, as fast as they can. The learning rate is -1,
+# so each push adds 1. This server should count to 200. **What does it count to?**
 
 # %% tags=["predict"]
 labkit.predict("count_without_lock", 200)
@@ -907,14 +915,14 @@ labkit.reveal("count_without_lock", counted["NoLock"], [f"{name:12} {count}" for
 
 # %% [markdown]
 # Two pushes read the same weight, both add 1 to it, both write it back. One of them is gone, and nothing says so. In
-# the virtual world this happens in the same way every time. On your machine it depends on the moment: three real
-# workers, 200 pushes each, should count to 600.
+# the virtual world this happens in the same way every time. On your machine it depends on timing: three real workers,
+# 200 pushes each, should count to 600.
 
 # %% tags=["nbval-ignore-output"]
 labkit.run(crowd, NoLock, 200, on=labkit.local(4, device="cpu"), init=False).results[0]
 
 # %% [markdown]
-# If it says 600, run it again. It may be right a hundred times, and wrong on the day it matters.
+# If it says 600, run it again. A lost update can stay away in every test, and come on the day it matters.
 #
 # **A worker that just goes.** Let one worker return early, without a word. What will the others see?
 

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 07 Keys, rows and failures
 #
-# A recommender's table has two billion rows: 256 GB with their optimizer's state. No GPU of yours holds them. Every batch
+# A recommender's table has two billion rows, 256 GB with optimizer state. It fits on none of your GPUs. Every batch
 # touches a few hundred rows, the popular ones again and again. On Friday the machine with the most popular row dies.
 #
 # Where does a row live? What travels? And what is left after Friday?
@@ -52,14 +52,15 @@ from labkit.servers.server import Server
 # Each row of the table has a **key**, a whole number, and every worker must find its server without asking anybody.
 # Three rules are common:
 #
-# * **by range**: the keys are cut into as many stretches as there are servers, so neighbours stay together;
+# * **by range**: each server gets one range of consecutive keys, so neighbours stay together;
 # * **by hash**: keys are hashed first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
 #   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. Server s of S has the hashes
 #   from s/S of the scale up to, but not including, (s+1)/S;
 # * **on a circle**: bend the scale into a circle and scatter some points of each server over it. A key belongs to the
 #   first point at or after its hash. After the last point comes the first. This is **consistent hashing**.
 #
-# Python's own `hash` will not do. A text's hash differs between processes. A whole number's hash is that number.
+# Python's own `hash` will not do. A string's hash differs between processes, and an integer's hash is itself, which
+# scatters nothing.
 #
 # ### Exercise [[place_keys]]
 #
@@ -68,13 +69,13 @@ from labkit.servers.server import Server
 
 # %% tags=["exercise"] exercise="place_keys" points=20 difficulty=2 importance=4 minutes=9 title="Where a key lives" provides=["place_by_range", "place_by_hash", "place_on_circle"]
 def place_by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
-    """Return the number of the server on which each key lives, int64: stretches of keys 0 to num_keys - 1, in order.
+    """Return each key's server, int64: keys 0 to num_keys - 1 are cut into one range for each server, in order.
 
-    Lengths of the stretches differ by at most one, longer ones first.
+    Each range has consecutive keys. The ranges' lengths differ by at most one, longer ones first.
 
     Args:
         keys: int64, of any shape, each 0 <= key < num_keys.
-        num_keys: Keys there are.
+        num_keys: Number of keys.
         num_servers: Servers, numbered from 0.
     """
     # BEGIN SOLUTION place_keys
@@ -87,7 +88,7 @@ def place_by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
 
 
 def place_by_hash(keys: Tensor, num_servers: int) -> Tensor:
-    """Return the number of the server on which each key lives, int64, by Fibonacci hashing.
+    """Return each key's server, int64, by Fibonacci hashing.
 
     Args:
         keys: int64, of any shape, each 0 <= key < 2**31.
@@ -99,11 +100,11 @@ def place_by_hash(keys: Tensor, num_servers: int) -> Tensor:
 
 
 def place_on_circle(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
-    """Return the number of the server on which each key lives, int64, by consistent hashing.
+    """Return each key's server, int64, by consistent hashing.
 
     Args:
         keys: int64, of any shape, each 0 <= key < 2**31.
-        points: Of all servers, int64, ascending, each 0 <= point < 2**32, no two alike; shape (P,).
+        points: The points of all servers, int64, ascending, each 0 <= point < 2**32, all distinct; shape (P,).
         owners: The server of each point, int64, shape (P,).
     """
     # BEGIN SOLUTION place_keys
@@ -121,9 +122,9 @@ labkit.check("place_keys", place_by_range, place_by_hash, place_on_circle)
 labkit.figure("joining", num_servers=3, num_keys=14)
 
 # %% [markdown]
-# The same with a hundred thousand keys: a fifth server joins four. Each server has 64 points, and the old ones stay where
-# they are. Every key whose server changes must be sent over the network. **Which share of the keys moves if they are placed
-# by hash?** (Then guess for yourself: and by `key % S`?)
+# The same with a hundred thousand keys: a fifth server joins four. Each server has 64 points, and the old ones stay
+# where they are. Every key whose server changes must be sent over the network. **What fraction of the keys moves with
+# placement by hash?** (And with `key % S`?)
 
 # %% tags=["predict"]
 labkit.predict("keys_that_move", 0.2)
@@ -145,8 +146,8 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 # 2/4, 3/4 and 1, and now end at 1/5, 2/5, 3/5 and 4/5. Keys between an old and a new end move: 1/20 + 2/20 + 3/20 + 4/20 = 1/2.
 # With `key % S`, a key stays only if key % 4 equals key % 5: the first four of every twenty.
 #
-# The circle pays with balance: its stretches differ. More points per server even them out, and they spread a dead server's
-# keys over all others.
+# The price of the circle is balance: its stretches differ. More points per server even them out, and spread a dead
+# server's keys over all the others.
 
 # %% [markdown] tags=["slide-only"]
 # ## A fifth server joins four. How many keys move?
@@ -156,7 +157,7 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 # | by range, by hash | half |
 # | on a circle | about a fifth, all to the new server |
 #
-# **To the room:** what does the circle pay?
+# **To the room:** what is the price of the circle?
 #
 # <!-- notes: Balance. Stretches differ; more points even them out. Dynamo and Cassandra place keys like this. -->
 
@@ -164,16 +165,16 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 # ## 2 Rows from many servers
 #
 # A worker **pulls** the rows of its batch by key, computes, and **pushes** their gradients. `RowServer` in
-# `labkit.servers.rows` holds rows and subtracts `lr` times what is pushed. You write the worker's side, which makes one
-# table of all servers:
+# `labkit.servers.rows` holds rows and subtracts `lr` times what is pushed. You write the worker's side, which makes all
+# servers look like one table:
 #
 # * a key that occurs several times in a batch travels **once**: one row comes back, and the *sum* of its gradients goes
 #   out;
 # * each server is called once, or not at all;
 # * all calls are out before you wait for the first answer.
 #
-# `torch.unique(keys, return_inverse=True)` returns the different keys, and for each place in `keys` which of them
-# stands there. `index_add_` adds rows where they belong. `server.rpc_async().pull(keys)` returns a future.
+# `torch.unique(keys, return_inverse=True)` returns the distinct keys, and for each position in `keys` the index of its
+# distinct key. `index_add_` adds rows at given indices. `server.rpc_async().pull(keys)` returns a future.
 #
 # ### Exercise [[sparse_rows]]
 #
@@ -182,11 +183,11 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 
 # %% tags=["exercise"] exercise="sparse_rows" points=25 difficulty=3 importance=5 minutes=13 title="Rows from many servers" provides=["pull_rows", "push_rows"]
 def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor) -> Tensor:
-    """Return the rows of these keys, one for each place in keys, shape (K, D).
+    """Return the rows of these keys, one for each position in keys, shape (K, D).
 
-    Each server that has any of the keys is asked once, through server.rpc_async().pull(its_keys), with different keys.
-    All calls are out before the first answer is waited for.
-    Rows may be of any floating type (the check's are float64); they stay as they are.
+    Call each server that has any of the keys once, by server.rpc_async().pull(its_keys); its_keys has no duplicates.
+    Make all calls before you wait for the first answer.
+    Rows may have any floating dtype (float64 in the check); keep it.
 
     Args:
         servers: References to RowServers.
@@ -213,15 +214,15 @@ def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
 def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor, gradients: Tensor) -> None:
     """Push the gradients of rows to their servers, and return when all have them.
 
-    Each server that has any of the keys is called once, through server.rpc_async().push(its_keys, sums), with different
-    keys and for each of them the sum of its gradients, in the gradients' type. All calls are out before the first answer
-    is waited for.
+    Call each server that has any of the keys once, by server.rpc_async().push(its_keys, sums). its_keys has no
+    duplicates; sums has the summed gradient of each of these keys, in the dtype of gradients. Make all calls before you
+    wait for the first answer.
 
     Args:
         servers: References to RowServers.
         place: place(keys) is the number of the server on which each key lives.
         keys: int64, shape (K,), K at least 1; keys may occur several times.
-        gradients: One for each place in keys, shape (K, D).
+        gradients: One for each position in keys, shape (K, D).
     """
     # BEGIN SOLUTION sparse_rows
     different, where = torch.unique(keys, return_inverse=True)
@@ -245,7 +246,7 @@ labkit.check("sparse_rows", pull_rows, push_rows)
 #
 # ```
 # keys of the batch   7 3 7 5 3 3
-# different keys      3 5 7           each travels once
+# distinct keys       3 5 7           each travels once
 # by server           [3, 5]  [7]     one call each, all at once
 # rows                back to 7 3 7 5 3 3
 # gradients           summed for each key, the same way
@@ -259,8 +260,8 @@ labkit.check("sparse_rows", pull_rows, push_rows)
 # Keys are not equally popular. The k-th most popular film is watched about 1/k as often as the first: a **power law**.
 #
 # Sending each key once saves bytes. It does not help the server of key 0, which *every* worker asks in
-# every step. Let eight workers pull and push with four servers. **If the 10,000 keys are placed by range, which share
-# of all rows does the busiest server handle?**
+# every step. Let eight workers pull and push with four servers. **If the 10,000 keys are placed by range, what fraction
+# of all row requests goes to the busiest server?**
 
 # %% tags=["predict"]
 labkit.predict("busiest_server_share", 0.25)
@@ -282,14 +283,12 @@ for name, rule in rules.items():
 labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
-# Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 + ... +
-# 1/10000). But a batch sends each key only once, and that hits popular keys most: 73 % are left. Ids often follow age or
-# popularity, so a range puts all
-# popular keys in one place. A hash spreads them.
+# Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 +
+# ... + 1/10000). But a batch sends each key only once, so popular keys lose most: the share drops to 73 %. Ids often
+# follow age or popularity, so a range puts all popular keys in one place. A hash spreads them.
 #
-# Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty keys.
-# Here key k lives on rank k % 3. A span on a server's row is a call that is served: the verb, the rank that asked, its
-# keys.
+# Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty
+# keys. Here key k lives on rank k % 3. A span on a server's row is one call: the verb, the asking rank, the keys.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_server")
@@ -298,7 +297,7 @@ labkit.recorded("hot_server")
 # ### Exercise [[hot_server]]
 #
 # `server`: the rank of the server that the others wait for. `key`: the key that keeps it busy. `cause`: `"it holds more
-# keys"`, `"one worker is slow"`, `"every batch has this key"` or `"its link is slow"`?
+# keys"`, `"one worker is slow"`, `"every batch has this key"` or `"its link is slow"`.
 
 # %% tags=["find"] exercise="hot_server" points=0 minutes=4 title="The busy server"
 labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
@@ -306,8 +305,9 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # %% [markdown]
 # A hash spreads the *keys*. It cannot spread **one** key, and a **hot key** is in every batch.
 #
-# What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. Does
-# that pay for a model that only answers? Does it pay in training, where each row read is also written? The bonus computes both.
+# What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. Do
+# copies help in inference, which hardly writes? And in training, where each row read is also written? The bonus
+# computes both.
 
 # %% [markdown] tags=["slide-only"]
 # ## No hash spreads one key
@@ -325,7 +325,7 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # ## 4 Rows from servers, layers by all-reduce
 #
 # A recommender also has a small dense network, all of which changes in each step: work for all-reduce. One step uses
-# both, and makes one promise: *afterwards, layers and rows are where one process with all samples would have put them.*
+# both. *It must leave layers and rows where one process with all samples would.*
 #
 # Pulled rows come without a graph, and the servers *add* what all workers push. What follows from each?
 #
@@ -346,13 +346,13 @@ def hybrid_step(
 ) -> Tensor:
     """Take one step towards a smaller mean squared error over the samples of all workers; return this worker's own loss.
 
-    The layers' gradients are averaged over the workers of group and given to the optimizer. The rows' gradients that all
-    workers push add up to the gradient of that same mean. Gradients of the step before do not count. A parameter without
-    a gradient (a frozen one) stays as it is.
+    Average the layers' gradients over the workers of group and step the optimizer. Scale the rows' gradients so that
+    what all workers push adds up to the gradient of the same mean. Discard gradients of the step before. A frozen
+    parameter has no gradient and stays as it is; every other one gets a gradient on every worker.
 
     Args:
         model: Dense layers: model(rows) returns one number for each sample, where rows has shape (B, K, D).
-        optimizer: Of the model's parameters; it may keep state from step to step.
+        optimizer: Holds the model's parameters; it may keep state from step to step.
         pull: pull(keys) returns the rows of flat keys, shape (B * K, D).
         push: push(keys, gradients) sends gradients of rows to their servers, which add up what all workers send.
         keys: K keys for each sample, int64, shape (B, K); B is the same on every worker.
@@ -382,7 +382,7 @@ def hybrid_step(
 labkit.check("server_hybrid", hybrid_step)
 
 # %% [markdown]
-# Six ranks: two hold the table, four train, with AdamW for the layers. Beside it, one process that has everything.
+# Six ranks: two hold the table, four train, with AdamW for the layers. Compare with one process that has everything:
 
 # %%
 CIRCLE = partial(place_on_circle, points=circle(2)[0], owners=circle(2)[1])
@@ -398,12 +398,13 @@ print(
 )
 
 # %% [markdown]
-# With two billion rows and the same batches, the first number stays, and the second becomes 128 GB.
+# With two billion rows and the same batches, the first number stays, and the second becomes 128 GB (without optimizer
+# state).
 #
-# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds each gradient's *square* to
-# the row's state, then moves the row by lr x gradient / √state. Four workers push equal quarters of a row's first
-# gradient. The server runs Adagrad on each push as it arrives. How many times as far does the row move as with one push of
-# the whole gradient?
+# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds each gradient's
+# *square* to the row's state, then moves the row by lr x gradient / √state. One push of a row's first gradient would
+# move it a distance d. Instead four workers push equal quarters, and the server runs Adagrad on each as it arrives. How
+# far does the row move now, as a multiple of d?
 
 # %% tags=["why"] exercise="late_adagrad" title="Adagrad on every push"
 labkit.answer("late_adagrad", 2.78)
@@ -429,13 +430,13 @@ labkit.answer("late_adagrad", 2.78)
 # * **Primary and backup.** Workers push to the primary. It passes each gradient on and acknowledges when the *backup*
 #   has it.
 # * **Retry.** A worker that gets an error pushes the same gradient to the backup, which is now in charge.
-# * **Once.** The primary may have passed it on and died before it could say so. So each gradient carries its worker and
-#   a number, and a server never applies the same pair twice.
+# * **Once.** The primary may have passed the gradient on and died before it acknowledged. So each gradient carries its
+#   worker's number and a sequence number, and a server never applies the same pair twice.
 #
 # `Remote("rank1").push(worker, number, gradient)` calls the server on that rank by name and returns a future.
-# `future.then(function)` returns another one: when the first is complete, `function(future)` is called, and what it
-# returns completes the second. In it, `future.value()` is the answer, or raises the error that came instead. A call to
-# a dead rank raises `RuntimeError`, at once or when you wait.
+# `first.then(function)` returns a second future. When `first` completes, `function(first)` runs, and its return value
+# completes the second. Inside `function`, `first.value()` returns the answer or raises the error. A call to a dead rank
+# raises `RuntimeError`, at once or when you wait.
 #
 # ### Exercise [[replicated_server]]
 #
@@ -450,10 +451,10 @@ class Replica(Server):
         """Keep a copy of the weights; see Server.
 
         Args:
-            weight: Where to begin, shape (N,).
+            weight: Where to begin; one dimension.
             num_workers: Workers are numbered from 0.
             lr: Learning rate.
-            backup: Where the Replica is that takes over; None has none.
+            backup: The Replica that takes over, on another rank; None if there is none.
         """
         super().__init__(weight, num_workers, lr)
         # BEGIN SOLUTION replicated_server
@@ -465,18 +466,18 @@ class Replica(Server):
     def push(self, worker: int, number: int, gradient: Tensor) -> Future:
         """Subtract lr times this gradient once, however often it is pushed; return a future of the version.
 
-        Several calls may run at once, each in a thread of its own; self.lock keeps them apart. Gradients are applied in
-        the order in which they arrive; each counts the version up by one. The future brings the version right after
-        this call.
+        Several calls may run at once, each in its own thread; self.lock keeps them apart. Apply a new gradient as soon
+        as it arrives, and raise the version by one; no Update is needed. The future's value is this server's version
+        right after it handled this call. A repeated push changes nothing here.
 
-        With a backup, every push goes there too, a repeated one as well, by backup.push(worker, number, gradient). Then
-        the future is completed only when the backup has answered. If the backup fails, so does the future. The call
+        With a backup, pass every push on by backup.push(worker, number, gradient), a repeated one too, in any order.
+        Then complete the future only when the backup has answered. If the backup fails, so does the future. The call
         itself waits for nobody.
 
         Args:
             worker: Who pushes.
             number: Which of the worker's gradients this is; (worker, number) identifies a gradient.
-            gradient: Shape (N,).
+            gradient: It has the shape of the weights.
         """
         # BEGIN SOLUTION replicated_server
         with self.lock:
@@ -494,15 +495,15 @@ class Replica(Server):
 
 
 def push_safely(replicas: Sequence[Remote], worker: int, number: int, gradient: Tensor) -> int:
-    """Push a gradient to the first replica that answers, in order; return its place in replicas.
+    """Push a gradient to the replicas in order until one answers; return the index of that one.
 
-    Every replica is told the same worker and number. Those after the one that answers are not called.
+    Send every replica the same worker and number. Do not call those after the one that answers.
 
     Args:
         replicas: The primary first; replica.push(worker, number, gradient) returns a future.
         worker: Who pushes.
         number: Which of the worker's gradients this is.
-        gradient: Shape (N,).
+        gradient: It has the shape of the weights.
 
     Raises:
         RuntimeError: If none answers.
@@ -522,7 +523,7 @@ def push_safely(replicas: Sequence[Remote], worker: int, number: int, gradient: 
 labkit.check("replicated_server", Replica, push_safely)
 
 # %% [markdown]
-# Now kill one. Three workers push 40 gradients each. Worker k's are 1 in place k and 0 elsewhere, and the learning rate
+# Now kill one. Three workers push 40 gradients each. Worker k's are 1 at index k and 0 elsewhere, and the learning rate
 # is -1, so the weights *count*. In the middle the primary leaves without a word.
 
 # %%
@@ -539,7 +540,7 @@ rows = [f"worker {k}: the primary acknowledged {one}, the backup {two}" for k, (
 print(f"in the backup's weights: {held.int().tolist()}", *rows, sep="\n")
 
 # %% [markdown]
-# Nothing lost, nothing twice. Now at ten other moments, and with a real process that is killed:
+# Nothing lost, nothing applied twice. Now kill at ten other moments, and then a real process:
 
 # %% tags=["nbval-ignore-output"] seconds=10
 ends = [killed_at(moment / 1000)[1][1].tolist() for moment in range(10, 110, 10)]
@@ -552,9 +553,10 @@ print(
 )
 
 # %% [markdown]
-# The promise costs one more message for every push, and the worker waits for it. Redis and MySQL, by default, answer first
-# and tell the backup later: asynchronous replication. Let a hasty primary answer at once, and pass gradients on in packs of
-# five. **Killed at the same ten moments, how many of the 1,200 acknowledged gradients are lost?**
+# The promise costs one more round trip for every push, and the worker waits for it. Redis and MySQL, by default, answer
+# first and tell the backup later: asynchronous replication. Let a hasty primary answer at once and forward the
+# gradients in batches of five. **Killed at the same ten moments, how many of the 1,200 acknowledged gradients are
+# lost?**
 
 # %% tags=["predict"]
 labkit.predict("lost_by_the_hasty", 100)
@@ -565,14 +567,15 @@ lost = [120 - int(killed_at(moment / 1000, hasty(Replica))[1][1].sum()) for mome
 labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, at most {max(lost)} lost at once")
 
 # %% [markdown]
-# A kill loses the pack that was not yet full: here up to four gradients, on average two. Nobody is told, because no call failed.
+# A kill loses the batch that was not full yet: here up to four gradients, on average two. Nobody is told, because no
+# call failed.
 #
 # Li et al. (2014) found a cheaper way that keeps the promise. Their servers **replicate after aggregation**: the
 # primary first adds up the gradients of all workers in a step, then passes on *one* sum. So N messages to the backup
 # become one.
 #
-# (After Friday the backup stands alone until it gets a backup itself. If the primary was only slow, two servers act as
-# primary. Real systems let a majority decide.)
+# (Afterwards the backup has no backup until someone starts one. If the *backup* dies, nothing is acknowledged until it
+# is replaced. If the primary was only slow, two servers act as primary. Real systems let a majority decide.)
 #
 # **[[after_aggregation]].** When may such a primary acknowledge a worker's push? Choose `"when it has arrived"`, `"when
 # it is in the sum"` or `"when the backup has the sum"`.
@@ -603,7 +606,7 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 # <!-- notes: Li et al. 2014. The price is waiting: the first worker is told when the last one has come. -->
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * a circle moves only what the new server takes
 # * no hash spreads one key
@@ -617,10 +620,11 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 # ## What to remember
 #
 # * A circle moves only the keys that a new server takes.
-# * A key travels once, all servers are asked at the same time, and no hash spreads one key.
+# * Send each distinct key once. Call all servers at the same time.
+# * A hash cannot spread a single hot key.
 # * Few samples touch a row, so rows live on servers. All samples touch a layer, so layers are all-reduced. The optimizer's
 #   state lives with its weights.
-# * Acknowledged means that **two** have it, while both live. Numbers make a retry harmless.
+# * Acknowledged means that **both** servers have it, while both are alive. Sequence numbers make a retry harmless.
 #
 # Every worker still needs all the layers. What if they fit on no device? **Next:** lesson 08, `08_pipeline`, cuts the
 # model.
@@ -639,15 +643,15 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
     """Return how many rows each server must read or write, float64, shape (num_servers,).
 
-    The num_hot keys with the most reads have copies on all servers, and all other keys are at home alone. One copy serves a
-    read, and all copies serve equally often. After a write no copy is stale.
+    The num_hot most-read keys have one copy on every server, home included; every other key is only at home. A read
+    goes to one copy, and reads are spread evenly over the copies. A write goes to every copy.
 
     Args:
-        reads: How often each key is read, float64, shape (K,), no two alike.
+        reads: How often each key is read, float64, shape (K,), all distinct.
         writes: How often each key is written, float64, shape (K,).
         home: The server on which each key lives, int64, shape (K,).
         num_servers: Servers, numbered from 0.
-        num_hot: Keys that have copies, 0 to K.
+        num_hot: Number of keys that have copies, 0 to K.
     """
     # BEGIN SOLUTION hot_keys
     hot = torch.zeros(len(reads), dtype=torch.bool)
@@ -679,9 +683,9 @@ for name, writes in (("a write for 100 reads", popularity / 100), ("as many writ
 labkit.reveal("ten_copies", round(shares[2], 2), rows)
 
 # %% [markdown]
-# Ten keys draw 30 % of all visits. Copies share out their *reads*, but all sixteen servers do all of their *writes*: 2.4 even
-# shares on each, before anything else. So copies help a model that only answers. In training, where every
-# push goes to every copy, they make the busiest server slower.
+# Ten keys draw 30 % of all visits. Copies share out their *reads*, but all sixteen servers do all of their *writes*: 30
+# % of half of the work is 2.39 even shares on each, before anything else. So copies help in inference. In training,
+# where every push goes to every copy, they make the busiest server slower.
 #
 # A backup does not help when the power fails in the whole room. Lesson 16, `16_when_machines_fail`, is about what does.
 #

@@ -17,7 +17,7 @@
 # GPUs train it no faster than one large GPU would. Why, and what can you do?
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `send` and `recv` from lesson 02, and an idea of what autograd does
-# in `backward()`. No GPU: `labkit.virtual(4)` plays four of them.
+# in `backward()`. You need no GPU: `labkit.virtual(4)` simulates four.
 #
 # **Stuck?** `labkit.hint("run_schedule")` gives up to three hints. `labkit.lend("run_schedule")` puts a working version into
 # the notebook: you forfeit its points, but every cell below it will run.
@@ -30,7 +30,7 @@
 # <!-- notes: The model does not fit, so each GPU takes a quarter of the layers. Now it fits, and three of four wait. -->
 
 # %% tags=["parameters"]
-gpt_steps = 60  # of the training that ends the lesson
+gpt_steps = 60  # of the GPT's training in section 5
 
 # %% tags=["given"]
 from collections.abc import Callable
@@ -55,8 +55,9 @@ from labkit.models import loss_of_logits, stage_of_gpt, train_stage, train_with_
 labkit.figure("factory", num_stages=3, num_microbatches=1)
 
 # %% [markdown]
-# Forward is easy: receive, compute, send. Backward needs one thought, because autograd stops where the message begins. All
-# that stage 1 knows of its input is a tensor that came out of a cable. So *you* carry the gradient across:
+# Forward is easy: receive, compute, send. Backward needs one thought, because autograd stops where the message begins.
+# All that stage 1 knows of its input is a tensor that came out of a cable. So *you* carry the gradient across. (`left`
+# is what left a stage.)
 #
 # ```
 # stage 0                                       stage 1
@@ -67,15 +68,15 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # ```
 #
 # It is the chain rule with a cable in the middle. What enters a stage must be a **leaf** that requires a gradient, or
-# `entered.grad` stays empty. What you send must be contiguous, and its values are enough: `left.detach()`. What you
-# receive into must be contiguous, too; `torch.empty_like` of a transposed tensor is not.
+# `entered.grad` stays None. Send a contiguous tensor, without the graph: `left.detach()`. Receive into a contiguous
+# tensor, too; `torch.empty_like` of a transposed tensor is not.
 #
 # ### Exercise [[one_batch]]
 #
 # *15 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Rank s is stage s. A receiver must make room first, so `sample` shows what one sample looks like when it enters this stage.
-# For the timeline, wrap forward in `with labkit.span("F0"):` and backward in `with labkit.span("B0"):`.
+# Rank s is stage s. A receiver must make room first, so `sample` shows what one sample looks like when it enters this
+# stage. For the timeline, wrap forward in `with labkit.span("F0"):` and backward in `with labkit.span("B0"):`.
 
 
 # %% tags=["exercise"] exercise="one_batch" points=15 difficulty=3 importance=5 minutes=12 title="One batch through the stages" provides=["run_stage"]
@@ -89,15 +90,16 @@ def run_stage(
 ) -> Tensor | None:
     """Carry a whole batch forward and backward through this rank's stage; gradients are added to .grad.
 
-    The module runs once. Messages go from point to point, to the neighbours only. With one rank nothing is sent.
+    The module runs once. Use point-to-point messages to the neighbours only, and
+    wait for them outside of the spans. With one rank nothing is sent.
 
     Args:
         module: This stage's layers.
         sample: One sample as it enters this stage, without the batch dimension; only shape, dtype and device matter.
-        num_samples: Samples in the batch.
+        num_samples: Number of samples in the batch.
         inputs: The batch, on the first stage (rank 0); else None.
         targets: What should come out, on the last stage; else None.
-        loss_fn: loss_fn(outputs, targets) is the mean over the samples. Every stage gets it, the last one calls it.
+        loss_fn: loss_fn(outputs, targets) is the mean over the samples. Every stage gets it; only the last calls it.
 
     Returns:
         The loss on the last stage, detached; None on the others.
@@ -148,7 +150,7 @@ labkit.check("one_batch", run_stage)
 
 # %% [markdown]
 # Now something large: four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. (Tensors
-# on the `meta` device have a shape and no numbers.) Guess before you run it: which share of the time does a GPU wait?
+# on the `meta` device have a shape and no numbers.) Guess before you run it: what fraction of the time does a GPU wait?
 
 
 # %% tags=["given"]
@@ -160,7 +162,7 @@ def layers() -> nn.Module:
 
 
 def one_large_batch():
-    x = torch.empty(SAMPLES, WIDTH, device="meta", requires_grad=True)  # so that stage 0's backward costs as much
+    x = torch.empty(SAMPLES, WIDTH, device="meta", requires_grad=True)  # or stage 0's backward would cost less
     ends = (x if dist.get_rank() == 0 else None, x if dist.get_rank() == 3 else None)
     run_stage(layers(), x[0], SAMPLES, *ends, nn.functional.mse_loss)
 
@@ -172,8 +174,9 @@ print(f"the four GPUs wait {waiting:.0%} of the time, on average")
 one_batch.timeline
 
 # %% [markdown]
-# A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time. Otherwise it waits:
-# *blocked* in a call, or idle, because its work is done. You bought memory and no speed. The waiting has a name: the **bubble**.
+# A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time. Otherwise it
+# waits: *blocked* in a call, or idle, because its work is done. You bought memory, but no speed. The waiting has a
+# name: the **bubble**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
@@ -192,7 +195,7 @@ one_batch.timeline
 labkit.figure("factory", num_stages=4, num_microbatches=6)
 
 # %% [markdown]
-# How large is the bubble now? **How many microbatches must four stages have, so that less than 5 % of the time is waiting?**
+# How large is the bubble now? **How many microbatches do four stages need before they wait less than 5 % of the time?**
 
 # %% tags=["predict"]
 labkit.predict("microbatches_for_5_percent", 20)
@@ -201,8 +204,8 @@ labkit.predict("microbatches_for_5_percent", 20)
 # Assume that every microbatch takes equally long on every stage, and that messages take no time. The
 # last stage begins P-1 turns after the first, and has M turns of work. Backward is the same in reverse. Count.
 #
-# And what does a microbatch cost? Each one starts kernels and sends messages, and small matrices use a GPU badly. Call that
-# `overhead_s`, for each microbatch on each stage, forward and backward together.
+# And what does a microbatch cost? Each one starts kernels and sends messages. Count that as a constant, `overhead_s`,
+# for each microbatch on each stage, forward and backward together.
 #
 # ### Exercise [[bubble]]
 #
@@ -211,7 +214,7 @@ labkit.predict("microbatches_for_5_percent", 20)
 
 # %% tags=["exercise"] exercise="bubble" points=10 difficulty=2 importance=5 minutes=3 title="The bubble" provides=["bubble_share", "step_seconds"]
 def bubble_share(num_stages: int, num_microbatches: int) -> float:
-    """Return the share of all time that a stage waits, where all stages and all microbatches take equally long."""
+    """Return the fraction of all time that a stage waits, if all stages and all microbatches take equally long."""
     # BEGIN SOLUTION bubble
     return (num_stages - 1) / (num_microbatches + num_stages - 1)
     # END SOLUTION
@@ -224,7 +227,7 @@ def step_seconds(num_stages: int, num_microbatches: int, batch_seconds: float, o
         num_stages: P.
         num_microbatches: M.
         batch_seconds: Forward and backward of the whole batch on one stage, without overhead.
-        overhead_s: What each microbatch costs each stage on top.
+        overhead_s: Extra seconds for each microbatch on each stage, forward and backward together.
     """
     # BEGIN SOLUTION bubble
     return (num_microbatches + num_stages - 1) * (batch_seconds / num_microbatches + overhead_s)
@@ -257,8 +260,8 @@ labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):
 # %% [markdown]
 # ## 3 Your schedule
 #
-# More microbatches make the bubble small. But each one that has gone forward and not yet backward **holds** its activations,
-# on every stage it has passed, and that is the memory you cut the model for.
+# More microbatches make the bubble smaller. But between its forward and its backward, a microbatch **holds** its
+# activations in memory, on every stage that it has passed. Saving memory is why you cut the model.
 #
 # So which stage should do what, and when? A **schedule** answers that, and it is data: for each stage a list of what it runs,
 # in order. You invent it.
@@ -281,20 +284,21 @@ class Backward(Work): ...
 #
 # * A forward takes one turn, a backward two, a message none.
 # * A stage runs its list in order, each entry as soon as what it needs is there.
-# * Forward needs the same microbatch's forward on the stage before. Backward needs this stage's own forward, and the backward
-#   of the stage after it.
+# * Forward needs the same microbatch's forward on the previous stage. Backward needs this stage's own forward, and the
+#   backward of the next stage.
 # * A stage holds a microbatch from the start of its forward to the end of its backward, and may hold at most `most_held`.
 #
 # ### Exercise [[fill_stages]]
 #
 # *30 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Any order that finishes and never exceeds the memory is legal. Your score is the turns of a step.
+# Any order that finishes and never exceeds the memory is legal. The score of each case is the turns of its step.
 #
-# * `naive` is GPipe (Huang and others, 2019), in groups of microbatches that fit into memory. Half of the points: be shorter,
-#   wherever a shorter step exists.
-# * `1F1B`, with a flush after each step, is from Narayanan and others (2021). The other half: be as short.
-# * The number beside `best known` is a lower bound.
+# * `naive` is GPipe (Huang and others, 2019), run in groups of microbatches that fit into memory. Half of the points
+#   are for beating it wherever that is possible.
+# * `1F1B`, with a flush after each step, is from Narayanan and others (2021). The other half are for a step as short as
+#   its.
+# * `best known` is a lower bound; it may not be reachable.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
@@ -304,7 +308,7 @@ def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[
     Args:
         num_stages: P, 2 or more.
         num_microbatches: M.
-        most_held: Microbatches that a stage has memory for, 2 or more; it may be less than P or more than M.
+        most_held: How many microbatches each stage has memory for, 2 or more; it may be less than P or more than M.
     """
     # BEGIN SOLUTION fill_stages
     orders = [[] for _ in range(num_stages)]
@@ -343,11 +347,11 @@ labkit.challenge("fill_stages", fill_stages)
 labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages(4, 8, 2))
 
 # %% [markdown]
-# **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. How few are
-# enough to be as fast?
+# **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. How many must a
+# stage hold to be as fast?
 #
-# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Stage 0 has room for k microbatches. What is the smallest k
-# that allows a step as short as GPipe's?
+# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Every stage has room for k microbatches. What is the
+# smallest k that allows a step as short as GPipe's?
 
 # %% tags=["why"] exercise="held_enough" title="Memory enough"
 labkit.answer("held_enough", 8)
@@ -383,16 +387,16 @@ class Message:
     microbatch: int
 
 
-class Recv(Message): ...  # what enters this stage
+class Recv(Message): ...  # the input of this stage
 
 
-class Send(Message): ...  # what left this stage
+class Send(Message): ...  # the output of this stage
 
 
-class RecvGrad(Message): ...  # the gradient of what left
+class RecvGrad(Message): ...  # the gradient of the output that this stage sent
 
 
-class SendGrad(Message): ...  # the gradient of what entered
+class SendGrad(Message): ...  # the gradient of the input that this stage received
 
 
 Record = Work | Message
@@ -425,18 +429,19 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 #
 # * **The scale.** `loss_fn` is a mean over *its* samples. The step's loss is the mean over all samples of all microbatches,
 #   and they may have different sizes. Scale each microbatch's loss: its gradients are then scaled, too.
-# * **Adding up.** `backward` adds to `.grad`. Nobody sets it to zero in between.
-# * **Letting go.** After its `Backward` nothing of a microbatch's graph may be kept. Dictionaries have `pop`.
-# * **Waiting late.** Post a receive with `dist.irecv` where its record stands, and wait when the work that needs it begins.
-#   Post a send with `dist.isend`, and do not let it hold up anything that comes after it.
+# * **Adding up.** `backward` adds to `.grad`. Do not set it to zero in between.
+# * **Releasing memory.** After a microbatch's `Backward`, keep no reference to its graph (`dict.pop`).
+# * **Waiting late.** Post a receive with `dist.irecv` where its record stands. Wait for it right before the work that
+#   needs it. Post a send with `dist.isend`, and do not let it hold up anything that comes after it.
 #
 # ### Exercise [[run_schedule]]
 #
 # *45 points, about 25 minutes; difficulty 5 of 5, importance 5 of 5*
 #
-# The schedule may be any list of records that can come to an end. Follow it, whatever its order. Some receive long before
-# they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. A peer is a rank *within* `group`: `irecv`
-# takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. Use the spans `f"F{m}"` and `f"B{m}"`.
+# The schedule may be any list of records that can finish. Follow its order. Some schedules receive a tensor long before
+# they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. A peer is a rank *within* `group`:
+# `irecv` takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. Use the spans `f"F{m}"`
+# and `f"B{m}"`.
 
 
 # %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=25 title="Run a schedule" provides=["run_schedule"]
@@ -452,16 +457,18 @@ def run_schedule(
 ) -> Tensor | None:
     """Carry out this stage's schedule; gradients of the mean loss over the whole batch are added to .grad.
 
-    The module runs once for each Forward. All messages have arrived when this returns. No collective is called.
+    The module runs once for each Forward. All messages have arrived when this returns. No collective is called. Wait
+    for messages outside of the spans. A sent gradient has the shape and dtype of the input. A detached output may be
+    kept until its send is done.
 
     Args:
         schedule: Records in order; peers are ranks within group.
         module: This stage's layers.
-        sizes: Samples in each microbatch, the same list on every stage; they may differ.
+        sizes: Number of samples in each microbatch, the same list on every stage; they may differ.
         sample: One sample as it enters this stage, without the batch dimension; only shape, dtype and device matter.
         inputs: The microbatches, on the first stage; else None.
         targets: What should come out for each microbatch, on the last stage; else None.
-        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples. Every stage gets it, the last calls it.
+        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples. Only the last stage calls it.
         group: The stages' process group; None is the default group.
 
     Returns:
@@ -525,16 +532,17 @@ runs = {name: labkit.run(one_step, orders, on=labkit.virtual(4)).timeline for na
 labkit.schedule_explorer(**runs)
 
 # %% [markdown]
-# On paper GPipe's bubble is 27.3 %, in this run 27.4 %: messages take little beside such layers. On GPUs, two rules are easy to
-# miss:
+# On paper GPipe's bubble is 27.3 %, and in this run 27.4 %: next to such large layers, messages take almost no time. On
+# GPUs, two rules are easy to miss:
 #
-# * **Never call `.item()` on a loss in the middle.** It stops the process until the number is there.
-# * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must agree.
-#   `with_messages` takes care of that. Some of the check's schedules do not: there, two stages both receive before they send.
-#   gloo forgives it, NCCL would hang. Lesson 09 finds such schedules.
+# * **Never call `.item()` on a loss in the middle.** It blocks the CPU until the GPU has the number.
+# * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must
+#   agree. `with_messages` takes care of that. Some schedules in the check break this rule: two stages both receive
+#   before they send. gloo allows it; NCCL would hang. Lesson 09 finds such schedules.
 #
-# One mistake makes no error at all: forget the scale. With four equal microbatches all gradients are four times too large, and
-# Adam hides it, because it divides by the size of the gradient. Then you clip, or change M, and wonder.
+# One mistake raises no error: forgetting the scale. With eight equal microbatches all gradients are eight times too
+# large, and Adam hides it, because it divides by the size of the gradient. You notice only when you clip gradients or
+# change M.
 
 # %% [markdown] tags=["slide-only"]
 # ## An executor
@@ -549,10 +557,10 @@ labkit.schedule_explorer(**runs)
 # %% [markdown]
 # ## 5 The GPT
 #
-# A GPT of four blocks, cut in two, on two real processes: under your executor, and under `torch.distributed.pipelining`. Both
-# clip by the norm over *all* stages, so each stage's sum of squares is all-reduced. (In a GPT the embedding is also the output
-# layer. The GPT here has a matrix for each, one on each stage. Megatron-LM keeps such a pair of matrices equal by an all-reduce
-# of their gradients.)
+# A GPT of four blocks, cut in two, on two real processes: under your executor, and under
+# `torch.distributed.pipelining`. Both clip by the norm over *all* stages, so each stage's sum of squares is
+# all-reduced. (In many GPTs the embedding and the output layer share one matrix. Here they are separate, one on each
+# stage. Megatron-LM keeps a shared pair equal by an all-reduce of its gradients.)
 
 
 # %% tags=["given"]
@@ -576,8 +584,8 @@ print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
-# The same loss. There is one difference. The library divides every gradient by M, and gives every buffer the size of the first
-# microbatch. So M must divide the batch. Your executor takes microbatches of any sizes.
+# The loss is the same, but the library is stricter. It divides every gradient by M, and gives every buffer the size of
+# the first microbatch. So M must divide the batch. Your executor takes microbatches of any sizes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
@@ -589,21 +597,21 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # <!-- notes: Run the last cell together. torch.distributed.pipelining takes a mean of means, so microbatches must be equal. -->
 
 # %% [markdown]
-# ## 6 What stays
+# ## 6 What to remember
 #
 # * Autograd ends at the cable; **you** carry the gradient.
 # * The bubble is **(P-1)/(M+P-1)**. Microbatches shrink it, and cost memory unless backward comes soon.
 # * A schedule is **data**: draw it, play it, then run it.
 # * Scale a loss by **samples of the microbatch over samples of the batch**.
 #
-# At scale: the pipeline goes at the pace of its slowest stage. So a stage that also has the embedding, or a large output layer,
-# gets fewer blocks.
+# The slowest stage sets the pace of a pipeline. So a stage that also has the embedding, or a large output layer, gets
+# fewer blocks.
 #
 # **The next question.** With memory for P microbatches, a step can be as short as GPipe's. With one stage on each GPU
 # and backward as one piece of work, no order makes a shorter step. Does anything have to wait at all? Lesson 09, `09_schedules`.
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * you carry the gradient across
 # * bubble (P-1)/(M+P-1)
@@ -616,22 +624,23 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # ## Bonus: Old weights, again
 #
 # Why does the pipeline have to run empty at the end of each step? Because all microbatches of a step must see the same
-# weights. In lesson 06 workers computed with old weights, and it cost steps. **PipeDream** (Narayanan and others, 2019) takes
-# that bargain for pipelines: it never drains. One minibatch enters right after the other, and the optimizer steps after each
-# of them. While a minibatch is on its way back, later minibatches have already gone forward with newer weights.
+# weights. In lesson 06 workers computed with old weights, and it cost steps. **PipeDream** (Narayanan and others, 2019)
+# makes the same trade for pipelines: it never drains. Minibatches enter one right after another, and the optimizer
+# steps after each of them. By the time a minibatch comes back to stage 0, the weights there have been updated since its
+# own forward.
 #
 # That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of the
 # weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some steps old.
 #
-# **[[stashed_versions]].** Four stages that run backward as soon as they can. How many versions of its weights does stage 0
-# keep?
+# **[[stashed_versions]].** A pipeline has four stages, and each runs backward as soon as it can. How many versions of
+# its weights does stage 0 keep, the newest one included?
 
 # %% tags=["why"] exercise="stashed_versions" bonus=true title="Versions of the weights"
 labkit.answer("stashed_versions", 4)
 
 # %% [markdown]
 # One price is memory for the copies. The other is that the number of stages changes the training: with more stages, gradients
-# belong to older weights. GPipe and 1F1B drain instead, and pay with the bubble.
+# belong to older weights. GPipe and 1F1B drain instead; their price is the bubble.
 
 # %% [markdown] tags=["slide-only"]
 # ## Never drain?
@@ -656,7 +665,7 @@ labkit.answer("stashed_versions", 4)
 
 # %% tags=["export"]
 def main() -> dict[int, float]:
-    """Return the milliseconds of a step on all ranks, for several numbers of microbatches, after a first step of each."""
+    """Return the median milliseconds of a step for several numbers of microbatches; the first of each is a warm-up."""
     import time
 
     stage, num_stages = dist.get_rank(), dist.get_world_size()
@@ -696,10 +705,10 @@ print("best by the formula:", min(range(1, 513), key=lambda m: step_seconds(2, m
 print("best measured:      ", min(measured, key=measured.get))
 
 # %% [markdown]
-# Set the derivative to zero, and the best M is about $\sqrt{(P-1)\,t/o}$. Here t is the time of the whole batch on one stage, and
-# o is the overhead of one microbatch. More stages
-# want more microbatches; a faster device wants fewer, if its overhead stays. Near the minimum the curve is flat. On a busy
-# machine each message waits for a core, and the best M may be 1.
+# Set the derivative to zero, and the best M is about $\sqrt{(P-1)\,t/o}$. Here t is the time of the whole batch on one
+# stage, and o is the overhead of one microbatch. More stages need more microbatches. A faster device with the same
+# overhead needs fewer. Near the minimum the curve is flat. On a busy machine each message waits for a core, and the
+# best M may be 1.
 #
 # The same function runs under plain `torchrun`, with as many stages as there are ranks:
 #
@@ -710,17 +719,17 @@ print("best measured:      ", min(measured, key=measured.get))
 #
 # ## Bonus: Say it with a number
 #
-# You have 32 GPUs, a model that fits into four stages, and 64 microbatches in a step. Either eight pipelines of four stages
-# stand side by side, or four pipelines of eight stages; each pipeline gets its share of the microbatches, and gradients are
-# averaged over the pipelines.
+# You have 32 GPUs, a model that fits into four stages, and 64 equal microbatches in a step. You can run eight pipelines
+# of four stages side by side, or four pipelines of eight stages. Each pipeline gets its share of the microbatches, and
+# gradients are averaged over the pipelines.
 #
 # ### Exercise [[four_or_eight_stages]]
 #
 # *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
 #
-# Which would you run? Answer in two to five sentences, for a person to read: both bubbles, how much longer a step takes with
-# the larger one, and what matters but shows in neither number. Alone, compare yours with
-# `labkit.lend("four_or_eight_stages")`.
+# Which would you run? Answer in two to five sentences, for a person to read. Give both bubbles, say how much longer a
+# step takes with the larger one, and name a cost or a benefit that neither bubble shows. If you work alone, compare
+# yours with `labkit.lend("four_or_eight_stages")`.
 
 # %% [markdown] tags=["write"] exercise="four_or_eight_stages" title="Four stages or eight" minutes=5 bonus=true rubric={"27.3 % and 30.4 %, with 8 and 16 microbatches": 2, "about 5 % longer: the work of a GPU is the same, so it is over 1 - bubble": 2, "names what the bubble leaves out: half the weights a GPU with eight stages, or twice the messages": 2}
 # Eight pipelines of four stages. Each gets 8 microbatches, a bubble of 3/11 = 27.3 %; four pipelines of eight stages get 16

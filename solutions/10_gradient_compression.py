@@ -65,8 +65,9 @@ class Packet:
 
 
 # %% [markdown]
-# **Fewer bits** is the most obvious idea. 16 bits is a cast, but float16 ends at 65504, and one infinite entry ruins the model.
-# int8 has 256 codes. A **scale**, one float32 for all entries, travels along. Which numbers the codes stand for is up to you.
+# **Fewer bits** is the most obvious idea. 16 bits is a cast, but float16 ends at 65504, and one infinite entry ruins
+# the model. int8 has 256 codes. A **scale**, one float32 for all entries, travels along. You choose which numbers the
+# codes stand for.
 #
 # ### Exercise [[fewer_bits]]
 #
@@ -74,7 +75,8 @@ class Packet:
 #
 # Rules for every compressor in this lesson:
 #
-# * A gradient may be float32 or float64, of any shape, all zero, tiny, or not contiguous. `compress` must not change it.
+# * A gradient may be float32 or float64, of any shape, finite, all zero, tiny (1e-9), or not contiguous. `compress`
+#   must not change it.
 # * The packet has no more bytes than the docstring says, and what comes back is as near as it says.
 # * `decompress` runs on *another* rank. It gets the packet, and a compressor made with the same arguments. What `compress`
 #   stored in `self` is not there. (`addable` is for later.)
@@ -153,22 +155,22 @@ labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 # %% [markdown]
 # ## 2 Few entries
 #
-# **Top-k** sends the k entries of largest magnitude, with their signs, and their places as int32: 8 bytes an entry.
-# **Random-k** sends k entries drawn at random. If every rank draws with the *same* seed, all draw the same places, so no
-# place has to travel.
+# **Top-k** sends the k entries of largest magnitude, with their signs, and their indices as int32: 8 bytes an entry.
+# **Random-k** sends k entries drawn at random. If every rank draws with the *same* seed, all draw the same indices, so
+# no index has to travel.
 #
 # ### Exercise [[few_entries]]
 #
 # *16 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Both keep `num_kept(ratio, entries)` entries, and what was not sent comes back as 0. The n-th call of one RandomK (counted
-# from 0, over gradients of any shape) draws from the seed `seed + n`, so each call draws other places. This seed is the
-# packet's second part. Leave torch's own generator as it is: dropout and shuffling draw from it.
+# Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. The n-th call of one RandomK
+# (counted from 0, over gradients of any shape) draws from the seed `seed + n`, so each call draws different indices.
+# This seed is the packet's second part. Draw with a CPU generator of your own: dropout and shuffling use torch's.
 
 
 # %% tags=["given"]
 def num_kept(ratio: float, num_entries: int) -> int:
-    """Return how many of the entries a sparse compressor keeps: their share, rounded down, and at least one."""
+    """Return how many entries a sparse compressor keeps: ratio * num_entries, rounded down, but at least one."""
     return max(1, int(ratio * num_entries))
 
 
@@ -177,7 +179,7 @@ class TopK:
     """A compressor that keeps the entries of largest magnitude.
 
     Args:
-        ratio: Share of the entries that is kept.
+        ratio: Fraction of the entries to keep.
     """
 
     addable = False
@@ -186,7 +188,7 @@ class TopK:
         self.ratio = ratio
 
     def compress(self, gradient: Tensor) -> Packet:
-        """Return two parts: the kept values, and their places in the flat gradient as int32."""
+        """Return two parts: the kept values, and their indices in the flat gradient as int32."""
         # BEGIN SOLUTION few_entries
         flat = gradient.flatten()
         places = flat.abs().topk(num_kept(self.ratio, flat.numel())).indices
@@ -194,7 +196,7 @@ class TopK:
         # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
-        """Return the kept values in their places, 0 elsewhere."""
+        """Return the kept values at their indices, 0 elsewhere."""
         # BEGIN SOLUTION few_entries
         values, places = packet.parts
         flat = torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)
@@ -204,13 +206,13 @@ class TopK:
 
 
 class RandomK:
-    """A compressor that keeps num_kept(ratio, numel) entries, drawn at random; they are sent as they are, not scaled up.
+    """A compressor that keeps num_kept(ratio, numel) entries, drawn at random; values are sent unscaled.
 
-    Which entries these are depends on seed and call alone, so ranks with the same seed keep the same ones. Torch's own
-    generator stays as it is.
+    Which entries these are depends on seed and call alone, so ranks with the same seed keep the same ones. Do not touch
+    torch's own generator.
 
     Args:
-        ratio: Share of the entries that is kept.
+        ratio: Fraction of the entries to keep.
         seed: The same on all ranks.
     """
 
@@ -220,7 +222,7 @@ class RandomK:
         self.ratio, self.seed, self.num_calls = ratio, seed, 0
 
     def compress(self, gradient: Tensor) -> Packet:
-        """Return two parts, no places: the kept values, and the seed of this call as an int64 tensor of one entry."""
+        """Return two parts, no indices: the kept values, and the seed of this call as an int64 tensor of one entry."""
         # BEGIN SOLUTION few_entries
         seed = torch.tensor([self.seed + self.num_calls])
         self.num_calls += 1
@@ -229,7 +231,7 @@ class RandomK:
         # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
-        """Return the kept values in their places, 0 elsewhere; the packet alone says where, on any rank."""
+        """Return the kept values at their indices, 0 elsewhere; the packet alone says where, on any rank."""
         # BEGIN SOLUTION few_entries
         values, seed = packet.parts
         flat = torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)
@@ -237,7 +239,7 @@ class RandomK:
         return flat.view(packet.shape)
 
     def places(self, seed: Tensor, num_entries: int) -> Tensor:
-        """Return the places that this seed draws."""
+        """Return the indices that this seed draws."""
         generator = torch.Generator().manual_seed(int(seed))
         return torch.randperm(num_entries, generator=generator)[: num_kept(self.ratio, num_entries)]
         # END SOLUTION
@@ -248,7 +250,7 @@ labkit.check("few_entries", TopK, RandomK)
 
 # %% [markdown]
 # Here is a gradient of the GPT, after 20 steps of training.
-# **Keep the top 1 % of its entries: which share of the gradient's norm is lost?**
+# **Keep the top 1 % of its entries: what fraction of the gradient's norm is lost?**
 
 # %% tags=["predict"]
 labkit.predict("lost_by_top_1", 0.5)
@@ -272,10 +274,10 @@ labkit.reveal("lost_by_top_1", round(lost["top 1 %"], 2), rows)
 # |---|---|---:|---|
 # | 16 bits | the entries, cast | 2 | yes |
 # | int8 | codes and a scale | 1 | no |
-# | top-k, ratio r | values and places | 8 r | no |
+# | top-k, ratio r | values and indices | 8 r | no |
 # | random-k, ratio r | values and a seed | 4 r | yes |
 #
-# <!-- notes: Say bytes on the wire. A place costs as much as a value; a seed costs 8 bytes, whatever k is. -->
+# <!-- notes: Say bytes on the wire. An index costs as much as a value; a seed costs 8 bytes, whatever k is. -->
 
 # %% [markdown]
 # ## 3 What was not sent
@@ -301,11 +303,11 @@ def three_ranks(compressors, steps=100, lr=0.02):
 labkit.reveal("top_k_distance", round(three_ranks([TopK(1 / 3) for _ in range(3)]), 1))
 
 # %% [markdown]
-# It **runs away**. Rank 0's gradient at the start is (-5.5, 4.5, 4.5), and it sends -5.5. The other two have 4.5 in that place,
-# but each sends its *own* -5.5. So every entry of the sum has the wrong sign.
+# It **runs away**. Rank 0's gradient at the start is (-5.5, 4.5, 4.5), and it sends -5.5. The other two have 4.5 at
+# that index, but each sends its *own* -5.5. So every entry of the sum has the wrong sign.
 #
-# The cure: forget nothing. What was not sent stays on its rank, in a **residual** e, and gets its chance in
-# the next step. This is **error feedback**. It keeps one promise, after any number of steps and with any compressor:
+# So forget nothing. What was not sent stays on its rank, in a **residual** e, and is added to the next gradient.
+# This is **error feedback**. It keeps one promise, after any number of steps and with any compressor:
 #
 # *all gradients so far = everything that was sent + the residual.*
 
@@ -317,8 +319,8 @@ labkit.figure("residual")
 #
 # *20 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
-# It works around any compressor, whatever its packets hold. Each key has a residual of its own, `residuals[key]`: DDP has
-# several buckets. Compress once in a call: random-k draws other places the next time. Do not change the gradient.
+# It wraps any compressor, whatever its packets hold. Each key has its own residual, `residuals[key]`, because DDP has
+# several buckets. Compress once in a call: random-k draws different indices the next time. Do not change the gradient.
 
 
 # %% tags=["exercise"] exercise="error_feedback" points=20 difficulty=2 importance=5 minutes=6 title="Error feedback" provides=["ErrorFeedback"]
@@ -337,10 +339,10 @@ class ErrorFeedback:
         self.residuals: dict[Any, Tensor] = {}
 
     def compress(self, gradient: Tensor, key: Any = 0) -> Packet:
-        """Return the compressor's packet of this gradient and of what waits under its key; the rest waits there.
+        """Compress gradient + residuals[key]; return the packet and keep in residuals[key] what it leaves out.
 
-        residuals[key] is then what the packet leaves out, a tensor like the gradient. The gradient keeps its numbers,
-        and compressor.compress is called once.
+        The residual is a tensor of the gradient's shape and dtype; a new key begins with none. The gradient is not
+        changed, and compressor.compress is called once.
         """
         # BEGIN SOLUTION error_feedback
         corrected = gradient + self.residuals[key] if key in self.residuals else gradient.clone()
@@ -416,8 +418,9 @@ look(rank=0, bucket=0, first=10, last=14)
 # *15 points, about 6 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # One rank's memory of one bucket breaks, some time before the loss shows it. `look` prints what any rank wrote down.
-# `rank`, `bucket`, `since` (the first step with a wrong line), and `cause`: `"what was sent stays in the residual"`,
-# `"signs are lost in what is sent"`, `"two buckets share one residual"` or `"the learning rate is too high"`?
+# Find `rank`, `bucket`, `since` (the first step with a wrong line), and `cause`: `"what was sent stays in the
+# residual"`, `"signs are lost in what is sent"`, `"two buckets share one residual"` or `"the learning rate is too
+# high"`.
 
 # %% tags=["find"] exercise="diverging_run" points=15 difficulty=3 importance=5 minutes=6 title="The run that diverges"
 labkit.answer(
@@ -452,7 +455,7 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # `hook(state, bucket)` that returns a `Future[Tensor]`, the *mean* gradient in the buffer's shape and dtype.
 #
 # * `bucket.buffer()` is one flat tensor with the bucket's gradients, **not** divided by the world size;
-# * `bucket.index()` is its number. After the first step DDP **builds its buckets anew**, in the order in which gradients
+# * `bucket.index()` is its number. After the first step DDP **rebuilds its buckets**, in the order in which gradients
 #   became ready. A residual of the old bucket 0 may not fit the new one, so a residual's key is the number
 #   *and* the size: `(bucket.index(), bucket.buffer().numel())`.
 #
@@ -461,17 +464,17 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 #
 # ```python
 # work = dist.all_reduce(tensor, async_op=True)
-# return work.get_future().then(lambda _: what_comes_of(tensor))
+# return work.get_future().then(lambda _: finish(tensor))
 # torch.futures.collect_all([future, other])      # a future of several
 # ```
 #
-# Compute in `.then`, and start no collective there: it may come earlier on one rank than on another.
+# Only compute in `.then`. Start no collective there: ranks may run their `.then` functions in different orders.
 
 
 # %% tags=["given"]
 @dataclass
 class HookState:
-    feedback: Any  # an ErrorFeedback, or what has its methods
+    feedback: Any  # an ErrorFeedback, or an object with the same methods
     group: dist.ProcessGroup | None = None  # the ranks that take part; None is everybody
     sent_bytes: int = 0  # of all packets of this rank so far; the hook counts them
 
@@ -483,11 +486,12 @@ class HookState:
 #
 # * Divide first: compress `buffer / N` through `state.feedback`, with that key. N is the size of `state.group`. Then *add* what
 #   the ranks send. (The sum of eight float16 gradients overflows sooner than the sum of eight eighths.)
-# * If `state.feedback.compressor.addable`, only an `all_reduce` of the first part travels. Else every part is gathered, and
-#   nothing else travels.
+# * If `state.feedback.compressor.addable`, all-reduce the first part; otherwise all-gather every part. Send
+#   nothing else.
 # * Add each packet's bytes to `state.sent_bytes`. Do not change the bucket's buffer.
-# * All ranks get the same gradient, to the bit, or their models drift apart.
-# * Nothing gets lost: all that DDP has applied, plus all ranks' residuals, is the sum of all mean gradients.
+# * All ranks get the same gradient, to the bit, or their models drift apart: add in rank order.
+# * Nothing gets lost: all that DDP has applied, plus all residuals, is the sum of all mean gradients. (16-bit sums
+#   still round.)
 #
 # `replace(packet, parts=...)` makes a packet with other parts.
 
@@ -498,7 +502,7 @@ def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor
 
     Args:
         state: The compressor with its memory, and the group.
-        bucket: Of DDP: index() and buffer(), which is not changed.
+        bucket: DDP's bucket, with index() and buffer(). Do not change the buffer.
 
     Returns:
         A future of the mean gradient, with the buffer's shape and dtype.
@@ -540,17 +544,17 @@ labkit.check("compression_hook", compression_hook)
 # ddp.register_comm_hook(state, hook)
 # ```
 #
-# <!-- notes: Addable packets by all-reduce, others by all-gather. Keys survive DDP's building its buckets anew. -->
+# <!-- notes: Addable packets by all-reduce, others by all-gather. Keys still work after DDP rebuilds its buckets. -->
 
 # %% [markdown]
 # ## 5 The GPT
 #
-# `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. For a fairer comparison,
+# `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. To be fair,
 # **every row has its own learning rate**: `RATES` holds the better of two, ½ and 1 times the usual one. Which row will be
 # hurt most?
 
 # %% tags=["nbval-ignore-output"] seconds=60
-torch.set_num_threads(1)  # so small a model has nothing to share among threads
+torch.set_num_threads(1)  # the model is too small to profit from threads
 EVERY, curves = {"no hook": partial(TopK, 1.0), **COMPRESSORS}, {}
 RATES = {(name, "adamw"): 1.0 for name in ("no hook", "bfloat16", "int8")}
 RATES |= {("top 1 %", "adamw"): 0.5, ("random 1 %", "adamw"): 0.5, ("no hook", "sgd"): 0.5, ("top 1 %", "sgd"): 1.0}
@@ -560,7 +564,7 @@ for (name, optimizer), rate in RATES.items():
     print(f"{name:10} {optimizer:5} at {rate:3g} x its rate, mean loss of steps 191-200: {sum(losses[-10:]) / 10:.2f}")
 
 # %% [markdown]
-# Yours is seed 0. With two more, they ended at:
+# Yours is seed 0. On one machine (another processor rounds differently) three seeds ended at:
 #
 # | seed | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -571,15 +575,15 @@ for (name, optimizer), rate in RATES.items():
 # | SGD | 0.40 | 0.29 | 0.60 |
 # | SGD, top 1 % | 0.32 | 0.16 | 0.36 |
 #
-# It takes **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. On each of the three seeds, 16
-# and 8 bits cost something.
+# Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. In
+# this table 16 and 8 bits cost something on every seed.
 #
-# AdamW with top 1 % hardly learns here. An entry leaves a rank once in 100 steps, on average, but AdamW's mean of gradients
-# forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum in front of top-k. Plain SGD
-# adds up whatever comes, however late. Top 1 % does it no harm, and here allows twice the rate.
+# AdamW with top 1 % hardly learns here. An entry leaves a rank once in 100 steps, on average, but AdamW's mean of
+# gradients forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum before
+# top-k. Plain SGD adds up whatever comes, however late: top 1 % does it no harm.
 #
 # And the time? Four machines with an A100 each train this GPT under torch's DDP, virtually, with your hook.
-# **At 10 Gbit/s, how many times as fast is a step with top 1 % as one without a hook?**
+# **At 10 Gbit/s, by what factor is a step with top 1 % faster than one without a hook?**
 
 # %% tags=["predict"]
 labkit.predict("top_k_speedup", 10.0)
@@ -601,24 +605,26 @@ for name, make in {"no hook": None, **COMPRESSORS}.items():
 labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 10], 2), rows)
 
 # %% [markdown]
-# 2.1 times, not fifty: even a step that sends next to nothing (random 1 %) takes 0.81 ms, nearly all of it computing.
+# 2.1 times, with 25 times fewer bytes: even a step that sends next to nothing (random 1 %) takes 0.81 ms, nearly all of
+# it computing.
 #
-# **bfloat16** beats no hook on every link: half of the bytes, and still an all-reduce. int8 halves the bytes once more and gains
-# nothing. On four ranks its all-gather sends 3 packets of B/4 over each link, and bfloat16's all-reduce 2 x 3/4 of B/2: both
-# are 0.75 B.
+# **bfloat16** beats no hook on every link: half of the bytes, and still an all-reduce. int8 has half of bfloat16's
+# bytes and is no faster. On four ranks its all-gather sends 3 packets of B/4 over each link, and bfloat16's all-reduce
+# 2 x 3/4 of B/2: both are 0.75 B.
 #
 # A compressed step may make less progress, too. So how long does it take until the loss is down?
 
 # %% tags=["nbval-ignore-output"]
 print("until the loss is below 1            steps   MB sent    1 Gbit/s   10 Gbit/s  100 Gbit/s")
 for (name, optimizer), losses in curves.items():
-    reached = next((step for step in range(10, 201) if sum(losses[step - 10 : step]) < 10), None)
-    times = [f"{reached * step_s[name, each]:10.2f} s" for each in GIGABITS] if reached else ["not in 200 steps"]
-    print(f"{name:12} {optimizer:22} {reached or '-':>6} {(reached or 0) * step_bytes[name] / 1e6:9.1f}", *times)
+    steps = next((step for step in range(10, 201) if sum(losses[step - 10 : step]) < 10), 0)
+    times = [f"{steps * step_s[name, each]:10.2f} s" for each in GIGABITS] if steps else ["not in 200 steps"]
+    print(f"{name:12} {optimizer:22} {steps or '-':>6} {round(steps * step_bytes[name] / 1e6, 1) or '-':>9}", *times)
 
 # %% [markdown]
-# Against **bytes**, compression looks splendid. Against **seconds** it depends on the link. On a fast one there is little to
-# win: DDP hides much behind backward, and compressing costs computing time. Agarwal and others (2022) found the same.
+# Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast link there
+# is little to gain: DDP hides much behind backward, and compressing costs computing time. Agarwal and others (2022)
+# found the same.
 #
 # And more ranks?
 #
@@ -631,7 +637,7 @@ labkit.answer("gather_grows", 8)
 # %% [markdown] tags=["slide-only"]
 # ## Loss against what?
 #
-# * against bytes: always splendid
+# * against bytes: always great
 # * against seconds: **on your link**
 # * all-gather grows with N; what can be added does not
 #
@@ -640,19 +646,19 @@ labkit.answer("gather_grows", 8)
 # <!-- notes: Show the notebook's last table: every row has the better of two rates. With AdamW, which people use, top 1 % never gets there. -->
 
 # %% [markdown]
-# ## 6 What stays
+# ## 6 What to remember
 #
-# * A packet's bytes are what **travels**: values, places, scales, seeds.
+# * A packet's bytes are what **travels**: values, indices, scales, seeds.
 # * **Forget nothing**: what is not sent stays in the residual. It belongs in the checkpoint.
 # * Packets that can be added go by all-reduce; the others by all-gather, and that grows with N.
 # * A hook starts, and does not wait. All ranks must get the same gradient.
-# * Loss against **seconds, on your link, with your optimizer**.
+# * Plot loss against **seconds, on your link, with your optimizer**.
 #
-# **The next question.** Bytes are one line of a tuning table; prefetching, mixed precision and activation checkpointing are
-# others. Which of their promises does your model keep? Lesson 11, `11_faster_steps`, tests them.
+# **The next question.** Sending fewer bytes is one way to a faster step; prefetching, mixed precision and activation
+# checkpointing are others. Which of them make your model faster? Lesson 11, `11_faster_steps`, tests them.
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * count what **travels**
 # * forget nothing
@@ -663,11 +669,12 @@ labkit.answer("gather_grows", 8)
 # %% [markdown]
 # ## Bonus: Your own compressor
 #
-# Now **invent** one. A small network trains on four ranks, with momentum, error feedback and a budget of bytes for the whole
-# training. Say for each step, and for each layer in it, how many entries travel (the largest ones) and with how many bits each:
-# 4, 8, 16 or 32. If only some entries of a layer travel, their places travel, too. Places cost 4 bytes for each sent entry, or
-# one bit for each entry of the layer, whichever is less. Fewer than 32 bits share a scale of 4 bytes.
-# `most_entries(num_bytes, bits, size)` says how many entries fit; `packet_bytes` and `plan_bytes`, in the same module, count.
+# Now **invent** one. A small network trains on four ranks, with momentum, error feedback and a budget of bytes for the
+# whole training. For each step and each layer, choose how many of the largest entries to send and how many bits to use
+# per entry: 4, 8, 16 or 32. If only some entries of a layer travel, their indices travel, too. Indices cost 4 bytes for
+# each sent entry, or one bit for each entry of the layer, whichever is less. With fewer than 32 bits, a layer also
+# sends one 4-byte scale. `most_entries(num_bytes, bits, size)` says how many entries fit; `packet_bytes` and
+# `plan_bytes`, in the same module, count.
 
 
 # %% tags=["given"]
@@ -678,9 +685,9 @@ from labkit.plans.compressed_steps import most_entries, plan_bytes
 #
 # *20 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# The naive plan sends the same share of every layer in every step, in 32 bits. A lower loss earns half of the points. As low
-# a loss as that of Qsparse-local-SGD (Basu and others, 2019) earns the other half. The loss is a mean over three seeds. The
-# plan is data; in a class, a board ranks everybody's.
+# The naive plan sends the same fraction of every layer in every step, in 32 bits. Half of the points are for a lower
+# loss than that. The other half are for a loss as low as Qsparse-local-SGD's (Basu and others, 2019). The loss is a
+# mean over three seeds. The plan is data; in a class, a board ranks everybody's.
 
 
 # %% tags=["design"] exercise="compression_plan" points=20 difficulty=3 importance=4 minutes=20 weights=[1, 1, 1, 1] title="A compression plan" provides=["compression_plan"] bonus=true
@@ -688,9 +695,9 @@ def compression_plan(sizes: list[int], num_steps: int, budget_bytes: int) -> lis
     """Return, for each step, for each layer, how many entries travel and how many bits each has; (0, 4) sends nothing.
 
     Args:
-        sizes: Entries of each layer.
-        num_steps: How long the training is.
-        budget_bytes: The most that one rank may send over all steps, places and scales included.
+        sizes: Number of entries of each layer.
+        num_steps: Number of training steps.
+        budget_bytes: The most that one rank may send over all steps, indices and scales included.
     """
     # BEGIN SOLUTION compression_plan
     left, plan = float(budget_bytes), []
@@ -720,35 +727,37 @@ labkit.challenge("compression_plan", compression_plan)
 # %% [markdown]
 # ## Bonus: Deep gradient compression
 #
-# Error feedback delays what it does not send, and momentum afterwards multiplies the delay. Lin and others (2018) turn the
-# order round:
+# Error feedback delays entries. If momentum is applied after that, it goes on pushing with delayed gradients. Lin and
+# others (2018) reverse the order, momentum first and then top-k:
 #
-# * **Momentum correction**: each rank adds to its residual what SGD with momentum would subtract, and the optimizer is plain
-#   SGD. So an entry gathers momentum while it waits. An entry that was sent starts anew, as in the first call: stale momentum
-#   would push on.
-# * **Clipping**: each rank first clips its gradient to $\text{max\_norm} / \sqrt{N}$, because the sum of N gradients is about
-#   $\sqrt N$ times as long as one.
-# * **Warm-up**: early in training, gradients change fast. So a quarter of the entries is sent at first, then a sixteenth, ...
+# * **Momentum correction**: each rank adds to its residual what SGD with momentum would subtract, and the optimizer is
+#   plain SGD. So an entry gathers momentum while it waits. Once an entry is sent, its velocity and residual are reset
+#   to 0: stale momentum would push on.
+# * **Clipping**: each rank first clips its gradient to norm $\text{max\_norm} / \sqrt{N}$, because the sum of N
+#   independent gradients is about $\sqrt N$ times as long as one.
+# * **Warm-up**: early in training, gradients change fast. So each rank sends a quarter of the entries at first, then a
+#   sixteenth, ...
 #
 # ### Exercise [[deep_compression]]
 #
 # *10 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
 #
-# It takes the place of `ErrorFeedback`, so it has a `compressor`, and every key has its own state. Gradients may have any
-# shape, need not be contiguous, and are not changed. With `warmup` = w, the n-th call of a key (from 0) keeps the share
-# max(ratio, 0.25 ** (1 + n // w)); with 0 it is `ratio` always. `num_kept(share, entries)` entries are kept, the largest
-# magnitudes of the residual, and a packet is like `TopK`'s.
+# It takes the place of `ErrorFeedback`, so it has a `compressor`, and every key has its own state. Gradients may have
+# any shape, need not be contiguous, and are not changed. With `warmup` = w, the n-th call of a key (from 0) keeps the
+# share max(ratio, 0.25 ** (1 + n // w)); with 0 it is `ratio` always. Each call sends the packet of `TopK(share)` of
+# the residual.
 
 
 # %% tags=["exercise"] exercise="deep_compression" points=10 difficulty=3 importance=3 minutes=12 title="Deep gradient compression" provides=["DeepCompression"] needs=["few_entries"] bonus=true
 class DeepCompression:
-    """A memory as ErrorFeedback is one, with clipping, momentum and warm-up in front of top-k.
+    """An error-feedback memory like ErrorFeedback, with clipping, momentum and warm-up before top-k.
 
     Args:
-        ratio: Share of the entries that is kept after the warm-up.
-        momentum: An entry that waits gains in each call what torch's SGD with this momentum and a learning rate of 1 would
-            subtract for the clipped gradients since the entry was last sent.
-        max_norm: The longest that the mean gradient shall be; each rank clips to max_norm / sqrt(num_ranks).
+        ratio: Fraction of the entries to keep after the warm-up.
+        momentum: Momentum factor. In each call, velocity = momentum * velocity + clipped gradient, and the residual
+            grows by the velocity. Where an entry is sent, its velocity and its residual become 0.
+        max_norm: Target norm for the sum of all ranks' gradients. A call whose gradient has a norm above
+            max_norm / sqrt(num_ranks) scales it down to exactly that norm.
         num_ranks: N.
         warmup: How many calls of a key each stage of the warm-up lasts; 0 for none.
     """
@@ -782,7 +791,7 @@ class DeepCompression:
         # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
-        """Return the kept values in their places, 0 elsewhere."""
+        """Return the kept values at their indices, 0 elsewhere."""
         # BEGIN SOLUTION deep_compression
         return self.compressor.decompress(packet)
         # END SOLUTION
@@ -818,35 +827,36 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
     print(f"{name:8} {optimizer:9} {end}, {ranks[0].sent_bytes / 1e6:.1f} MB sent by each rank")
 
 # %% [markdown]
-# Momentum works again: the velocity lives in front of top-k, and behind it stands plain SGD. The warm-up is not free. It sends
-# the bytes of 149 steps of top 1 % on top: three quarters more in 200 steps, and 0.7 % more in 20,000. For Adam, 1-bit
-# Adam (Tang and others, 2021) uses a similar trick: it freezes the second moment after a while, and compresses the first.
+# Momentum works again: the velocity comes before top-k, and the optimizer is plain SGD. The warm-up is not free. Its
+# extra bytes are the bytes of 149 steps of top 1 %: three quarters more in 200 steps, and 0.7 % more in 20,000. For
+# Adam, 1-bit Adam (Tang and others, 2021) uses a similar trick: it freezes the second moment after a while, and
+# compresses the first.
 
 # %% [markdown]
 # ## Bonus: Eight bits that do not grow
 #
-# An `all_gather` of int8 grows with N. But bytes *can* be summed on the way, if somebody unpacks them. Give each rank one of N
-# pieces to add up:
+# An `all_gather` of int8 grows with N. But int8 gradients *can* be summed on the way, if a rank unpacks them first.
+# Give each rank one of N pieces to add up:
 #
-# 1. An **all_to_all** brings the rank everybody's codes and scales of its piece.
+# 1. An **all_to_all** gives each rank all ranks' codes and scales for its piece.
 # 2. The rank unpacks them, averages, and quantises the average again.
 # 3. An `all_gather` brings every average to every rank.
 #
-# That is a **quantised reduce-scatter**, and a gather. A link carries as many bytes as in an `all_reduce` of int8, on any
-# number of ranks. Each entry is rounded twice.
+# That is a **quantised reduce-scatter**, and a gather. Apart from scales, a link carries as many bytes as in an
+# `all_reduce` of int8, on any number of ranks. Each entry is rounded twice.
 #
 # ### Exercise [[quantised_all_reduce]]
 #
 # *10 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
 #
-# The tensor may have any shape, a number of entries that N does not divide, and gaps in memory; it is not changed. Only
-# int8 codes and float32 scales travel: one scale for each piece, and at most two codes for each entry of the tensor. Your
-# `Int8` compresses.
+# The tensor may have any shape and need not be contiguous, and N need not divide its number of entries. Do not change
+# it. Send only int8 codes and float32 scales: one scale for each piece in each of steps 1 and 3, and two codes for each
+# entry of the tensor, padded to a multiple of N. Your `Int8` compresses.
 
 
 # %% tags=["exercise"] exercise="quantised_all_reduce" points=10 difficulty=4 importance=3 minutes=15 title="Eight bits that do not grow" provides=["quantised_all_reduce"] needs=["fewer_bits"] bonus=true
 def quantised_all_reduce(tensor: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
-    """Return the mean of the tensor over the ranks, in its shape and dtype, with the same bits on every rank.
+    """Return the mean of the tensor over the ranks, in its shape and dtype, bitwise identical on every rank.
 
     Args:
         tensor: This rank's, float32 or float64.
@@ -889,16 +899,16 @@ labkit.check("quantised_all_reduce", quantised_all_reduce)
 #
 # A gradient of a linear layer is a matrix M of n x m numbers. **PowerSGD** (Vogels, Karimireddy and Jaggi, 2019) bets that M is
 # nearly of low rank: it sends two thin matrices, P of n x r and Q of m x r, with $M \approx P Q^T$. It finds them
-# by one step of the power method, begun where the last one ended:
+# by one step of the power method, which starts from the result of the last call:
 #
 # 1. $P = M Q$ with the Q of the last call (at first drawn at random, with one seed for all ranks);
 # 2. average P over the ranks, and make its columns orthonormal;
 # 3. $Q = M^T P$, averaged over the ranks.
 #
-# Both are *linear* in M, so both can be averaged by all-reduce: no all-gather, nothing grows with N. P and Q are small, and a
-# bucket has many matrices, so a bucket's P's travel **together**, joined to one flat tensor, and then its Q's. Here a bias of n
-# numbers is a matrix of n x 1: up to a sign, its P is the vector scaled to norm 1, and its Q is that norm. (The paper and
-# torch send biases uncompressed.)
+# Both are *linear* in M, so both can be averaged by all-reduce: no all-gather, nothing grows with N. P and Q are small,
+# and a bucket has many matrices, so a bucket's P's travel **together**, joined to one flat tensor, and then its Q's.
+# Here a bias of n numbers is a matrix of n x 1: up to a sign, its P is the vector divided by its norm, and its Q is the
+# norm. (The paper and torch send biases uncompressed.)
 
 
 # %% tags=["given"]
@@ -916,7 +926,7 @@ def average_together(tensors: list[Tensor], group: dist.ProcessGroup | None = No
 
 
 class PowerSGD:
-    """A compressor of a bucket's gradients, each to two thin matrices; its packets are the same on all ranks.
+    """A compressor of a bucket's gradients, each to two thin matrices; all ranks get the same averaged packets.
 
     Args:
         rank: Columns of the thin matrices, at most.
@@ -965,8 +975,8 @@ for call in range(3):
     print(f"call {call}: {wire_bytes(packet) / (4 * matrix.numel()):.1%} of the bytes, {left:.1%} lost")
 
 # %% [markdown]
-# Three columns are what this matrix is made of, and the rest is noise. The first call, from a random Q, is a guess; the
-# second begins where the first one ended and is nearly there.
+# This matrix has rank 3, plus noise. The first call, from a random Q, is a guess; the second starts from the first
+# one's Q and is nearly there.
 #
 # The hook: your `ErrorFeedback` remembers the bucket as a whole, and a small class cuts a flat bucket into its gradients.
 
@@ -1000,7 +1010,7 @@ class PowerState:
         rank: Columns of the thin matrices, at most.
 
     Attributes:
-        of_bucket: By the bucket's number and the shapes of its gradients, for DDP builds its buckets anew.
+        of_bucket: By the bucket's number and the shapes of its gradients, because DDP rebuilds its buckets.
         sent_bytes: Bytes of all packets of this rank so far.
     """
 
@@ -1030,8 +1040,8 @@ def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
 #
 # ## Bonus: Every link
 #
-# Between the three speeds there are others. This figure draws all of them. The cost of compressing is measured at
-# 400 Gbit/s, where hardly anybody waits for bytes: a step's time with the hook, minus the time without. Move the link, then
+# Between the three speeds there are others. This figure draws all of them. The cost of compressing is measured at 400
+# Gbit/s, where ranks hardly wait for bytes: a step's time with the hook, minus the time without. Move the link, then
 # the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
 
 # %% tags=["nbval-ignore-output"]

@@ -41,7 +41,7 @@ class TestContract(LessonContract):
         "hybrid": r"rows from servers, layers by all-reduce",
         "the optimizer's state": r"so does its state",
         "primary and backup": r"primary and backup",
-        "killed": r"a real\s+(# )?process that is killed",
+        "killed": r"and then a real\s+(# )?process",
         "too early": r"asynchronous\s+(# )?replication",
         "after aggregation": r"replicate after aggregation",
         "the next lesson": r"08_pipeline",
@@ -98,7 +98,7 @@ def test_the_numbers_of_the_text_are_those_that_the_cells_printed() -> None:
     draws = [sum(1 / k for k in range(1, most + 1)) for most in (10, 2_500, 10_000)]
     assert f"draws {draws[1] / draws[2]:.0%}".replace("%", " %") in text
     assert f"Ten keys draw {draws[0] / draws[2]:.0%}".replace("%", " %") in text
-    assert f"{draws[0] / (2 * draws[2] / 16):.1f} even shares" in text
+    assert f"{draws[0] / (2 * draws[2] / 16):.2f} even shares" in text
     first = json.loads((ROOMS / "late_adagrad" / "key.json").read_text(encoding="utf-8"))["answers"][""]
     assert first == pytest.approx(sum(k**-0.5 for k in range(1, 5)), abs=0.005)
 

@@ -48,7 +48,7 @@ class TestContract(LessonContract):
         "Adam hides it": r"adam hides it",
         "the GPT": r"stage_of_gpt",
         "the library": r"torch\.distributed\.pipelining",
-        "a tied embedding": r"the embedding is also the output",
+        "a tied embedding": r"the embedding and the output layer share one matrix",
         "a GPU is waited for": r"torch\.cuda\.synchronize\(\)",
         "the next lesson": r"09_schedules",
         "sources": r"### sources",

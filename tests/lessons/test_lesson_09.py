@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any, ClassVar
@@ -74,6 +75,14 @@ def test_the_tables_hold_the_turns_and_the_memory_of_the_published_schedules(les
     for name, form in rows.items():
         turns, held = _turns(form)
         assert all(f"| {turns:g} | {held:g} |" in table.partition(f"| {name}")[2].splitlines()[0] for table in tables)
+
+
+def test_the_printed_times_of_three_orders_are_as_their_turns() -> None:
+    text, printed = SOURCE.read_text(), SOURCE.with_suffix(".ipynb").read_text()
+    turns = {"1F1B": 33, "interleaved": 28.5, "zero bubble": 27}
+    quotients = [float(took) / turns[name] for name, took in re.findall(r"(1F1B|\w+ ?\w+) +(\d\.\d\d) s", printed)]
+    assert len(quotients) == 3 and max(quotients) < 1.01 * min(quotients)
+    assert "differ by less than 1 %" in text.replace("\n# ", " ")
 
 
 def test_with_slow_messages_1f1b_takes_longest() -> None:
