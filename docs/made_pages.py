@@ -78,6 +78,8 @@ def _hardware() -> str:
         )
         sources.append(
             f"* `{device.name}`: {device.source}. Reached: {device.share_source}. Launch: {device.launch_source}."
+            + (f" Products in scripts: {device.products.source}." if device.products else "")
+            + (f" Attention in scripts: {device.attention_source}." if device.attention_share else "")
         )
     lines += ["", "Where the figures are from:", "", *sources]
     lines += ["", "## Links", "", "One direction, one port.", ""]

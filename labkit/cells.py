@@ -11,8 +11,10 @@ _LINE = re.compile(r'^(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\
 
 _ONLY_IPYTHON = re.compile(r"\s*(?:[%!?]|[\w.*%]+\?{1,2}\s*$|[\w, ]+= *[%!])")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
-_WRITES_MODULE = re.compile(
-    r"\s*%%(?:writefile|file)\s+(?:\./)?(?P<file>[A-Za-z_]\w*\.py)[ \t]*\r?\n(?P<body>.*)", re.DOTALL
+_WRITES_FILE = re.compile(
+    r"\s*%%(?:writefile|file)[ \t]+"
+    r"(?P<line>(?:-a[ \t]+)?(?:\./)?(?:[\w-]+/){0,4}[\w-]+\.\w{1,8})[ \t]*\r?\n(?P<body>.*)",
+    re.DOTALL,
 )
 _RUNS_FILE = re.compile(r"\s*(?:\./)?([A-Za-z_]\w*)\.py\s*")
 _AROUND = frozenset({"time", "timeit", "capture", "prun"})
@@ -32,10 +34,10 @@ def calls_shell(line: str) -> bool:
     return _SHELL.match(line) is not None
 
 
-def module_written(source: str) -> tuple[str, str] | None:
-    """Return the file and the text of a module that a cell writes beside the notebook, ``%%writefile mine.py``."""
-    found = _WRITES_MODULE.match(source)
-    return (found["file"], found["body"]) if found else None
+def file_written(source: str) -> tuple[str, str] | None:
+    """Return the words and the text of a file that a cell writes beside the notebook, ``%%writefile -a mine.py``."""
+    found = _WRITES_FILE.match(source)
+    return (found["line"], found["body"]) if found else None
 
 
 def module_run(line: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from labkit.errors import ConfigError
 from labkit.kernels import kernel as kernel
+from labkit.product_rates import A100, H100, ProductRates
 from labkit.words import plainly
 
 _FORMAT = 1
@@ -32,6 +33,8 @@ _REACH_H100 = (
     "bfloat16 matmul of the best shape at 794.5 of 989.5 TFLOP/s (S. Bekman, ml-engineering, MAMF table, torch 2.7); "
     "copy at 2.90 of 3.35 TB/s (Azure AI-benchmarking-guide, ND H100 v5 results)"
 )
+_ATTENTION_A100 = "FlashAttention-2: 50 to 73 % on A100 (Dao 2023, arXiv 2307.08691); 179.5 TFLOP/s by Azure's guide"
+_ATTENTION_H100 = "FlashAttention-2 on H100: 35 % (Shah et al. 2024, arXiv 2407.08608); 327.9 TFLOP/s by Azure's guide"
 _HOST_COST = "assumption: dispatching one operator on the host takes about 1.5 µs"
 
 
@@ -59,6 +62,11 @@ class Device:
             measured, others follow the peaks.
         kernel_ns: Least time a kernel takes on the device; counts where a device computes beside its host.
         kernel_source: Where that comes from.
+        products: What products of 16-bit matrices reach by their size; counts where a device computes beside its host.
+            None where nobody measured it: all reach compute_share then.
+        attention_share: Share of the 16-bit peak that flash attention reaches, counting only scores that a causal mask
+            leaves; counts where a device computes beside its host. None: as a product.
+        attention_source: Where that comes from.
     """
 
     name: str
@@ -76,6 +84,9 @@ class Device:
     measured: Mapping[str, tuple[Measured, ...]] = field(default_factory=lambda: MappingProxyType({}))
     kernel_ns: int = 1_500
     kernel_source: str = _KERNEL
+    products: ProductRates | None = None
+    attention_share: float | None = None
+    attention_source: str = "as a product"
 
     def flops_per_second(self, dtype: str, *, tf32: bool = False) -> float:
         """Return the peak for a dtype such as "bfloat16"; one that is not listed counts as float32."""
@@ -186,6 +197,7 @@ class Hardware:
             name: [[point.flops, point.bytes, point.seconds] for point in points]
             for name, points in self.device.measured.items()
         }
+        device["products"] = None if self.device.products is None else asdict(self.device.products)
         data = {"labkit_hardware": _FORMAT, "made_on": self.made_on, "link": asdict(self.link), "device": device}
         Path(path).write_text(json.dumps(data) + "\n", encoding="utf-8")
 
@@ -214,6 +226,9 @@ def load(path: str | Path) -> Hardware:
                 for name, points in device["measured"].items()
             }
         )
+        if device.get("products") is not None:
+            points = tuple((int(length), int(sums), float(rate)) for length, sums, rate in device["products"]["points"])
+            device["products"] = ProductRates(points, str(device["products"]["source"]))
         return Hardware(Device(**device), Link(**link), str(data["made_on"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path} does not describe hardware: {plainly(error)}. {_ANEW}") from None
@@ -235,6 +250,7 @@ _ALL_DEVICES = (
         _flops(float64=9.7, float32=19.5, tf32=156, float16=312, bfloat16=312, int8=624), "nvlink3",
         "NVIDIA A100 datasheet (2021), SXM4 80 GB, without sparsity",
         compute_share=0.81, memory_share=0.79, share_source=_REACH_A100,
+        products=A100, attention_share=0.60, attention_source=_ATTENTION_A100,
     ),
     Device(
         "h100", 80 * _GB, 3350e9,
@@ -242,6 +258,7 @@ _ALL_DEVICES = (
                float8_e5m2=1979, int8=1979), "nvlink4",
         "NVIDIA H100 datasheet (2023), SXM5 80 GB; half of the figures given with sparsity",
         compute_share=0.80, memory_share=0.87, share_source=_REACH_H100,
+        products=H100, attention_share=0.35, attention_source=_ATTENTION_H100,
     ),
     Device(
         "h200", 141 * _GB, 4800e9,
@@ -249,6 +266,7 @@ _ALL_DEVICES = (
                float8_e5m2=1979, int8=1979), "nvlink4",
         "NVIDIA H200 datasheet (2024), SXM; half of the figures given with sparsity",
         compute_share=0.80, memory_share=0.87, share_source="taken as the H100's: the same chip with other memory",
+        products=H100, attention_share=0.35, attention_source=_ATTENTION_H100,
     ),
     Device(
         "b200", 180 * _GB, 7700e9,

@@ -101,7 +101,7 @@ def ring_sum(tensor: torch.Tensor) -> None:
 #
 # **Layout.** A transposed tensor is a view whose elements do not lie next to each other, and `view(-1)` refuses it.
 # `tensor.contiguous()` returns the tensor itself if it is contiguous, and else a **copy**: reduce the copy, and the
-# caller's tensor has not changed. (`reshape(-1)` is a trap: of `x[::2]` it returns a view with gaps, which cannot be sent.)
+# caller's tensor has not changed.
 #
 # **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is the
 # sum?**
@@ -118,7 +118,7 @@ labkit.reveal("bfloat16_total", total)
 # %% [markdown]
 # After 256, the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one
 # after the other too, and rounds on **every hop**: the more ranks, the larger the error. So let partial sums travel as
-# float32, and round to 16 bits once, at the end. (float32 rounds too, 65,536 times finer.) PyTorch's `fully_shard` calls
+# float32, and round to 16 bits once, at the end. PyTorch's `fully_shard` calls
 # this `reduce_dtype`. The price: twice the bytes in the reduce-scatter. The all-gather can stay at 16 bits.
 #
 # **Average.** `AVG` is the sum divided by the size of the group. For 16-bit tensors the order is: add in float32, divide,
@@ -129,14 +129,14 @@ labkit.reveal("bfloat16_total", total)
 # outside the group it returns -1, and your function has nothing to do.
 #
 # **`async_op=True`.** The caller gets an object back, and promises not to touch the tensor before `wait()`. Your `wait()` may
-# do all the work. Then nothing overlaps with it; the next lesson asks what overlap is worth.
+# do all the work.
 #
 # ### Exercise [[drop_in_all_reduce]]
 #
-# *30 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
+# *36 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="drop_in_all_reduce" points=30 difficulty=4 importance=5 minutes=12 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
+# %% tags=["exercise"] exercise="drop_in_all_reduce" points=36 difficulty=4 importance=5 minutes=25 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     """Do what dist.all_reduce does, with a ring: same arguments, same result in tensor on every rank of group.
 
@@ -216,7 +216,7 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 # where **α** is the latency, paid for every message, and **β** the bandwidth in bytes per second.
 #
 # In a ring, each step waits for the one before. You know how many steps there are, and how large a message is. A
-# **binomial tree** (you build it next) works in rounds, with the whole tensor in every message. In each round, the ranks
+# **binomial tree** works in rounds, with the whole tensor in every message. In each round, the ranks
 # that are left form pairs. One of each pair sends to the other and drops out. When one rank has the sum, it goes down the
 # same way.
 #
@@ -255,7 +255,7 @@ def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
 labkit.check("ring_cost", ring_seconds, tree_seconds, bus_bandwidth)
 
 # %% [markdown]
-# Take 64 GPUs, a latency of 10 µs and 50 GB/s for each, which is one 400 Gb/s InfiniBand port. **Up to what size is the
+# Take 64 GPUs, a latency of 10 µs and 50 GB/s for each. **Up to what size is the
 # tree faster than the ring?** Write your guess in MB.
 
 # %% tags=["predict"]
@@ -319,10 +319,10 @@ labkit.answer("ten_times_the_latency", "ten times")
 #
 # ### Exercise [[tree_all_reduce]]
 #
-# *20 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
+# *24 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="tree_all_reduce" points=20 difficulty=3 importance=4 minutes=10 title="A tree" provides=["tree_all_reduce"]
+# %% tags=["exercise"] exercise="tree_all_reduce" points=24 difficulty=3 importance=4 minutes=10 title="A tree" provides=["tree_all_reduce"]
 def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor by the sum over group: up a binomial tree to the group's rank 0, then down the same tree.
 
@@ -376,8 +376,7 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
         print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
 
 # %% [markdown]
-# The tree wins on few bytes, the ring on many. The cluster needs more than the formula: for the ring 252 µs more, at both
-# sizes. The formula forgets that somebody must add. An addition is a kernel, which takes 4 µs to start, more than adding
+# The cluster needs more than the formula: for the ring 252 µs more, at both sizes. The formula forgets that somebody must add. An addition is a kernel, which takes 4 µs to start, more than adding
 # a chunk takes here. The ring starts 63 of them one after the other, and 63 · 4 = 252. The tree starts 6.
 
 # %% [markdown] tags=["slide-only"]
@@ -392,63 +391,7 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
 # <!-- notes: Every round halves the ranks that still have something to say. Then the same arrows reversed. -->
 
 # %% [markdown]
-# ## 5 All to all
-#
-# One more pattern: every rank has a *different* piece for every other. Think of a matrix of pieces, ranks by ranks, and
-# transpose it. Models with experts need it in every layer, to bring each token to the GPU of its expert. How many tokens go
-# where is different each time, so **sizes differ, and may be 0**.
-#
-# ### Exercise [[all_to_all]]
-#
-# *14 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
-
-
-# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=7 title="All to all" provides=["all_to_all"]
-def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
-    """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
-
-    Args:
-        outputs: One contiguous tensor for each rank, any dtype; outputs[i] has the size of what rank i sends here.
-            Changed in place.
-        inputs: One tensor for each rank; sizes may differ and may be 0. inputs[own rank] is copied, not sent.
-        group: Who takes part; None is everybody. Peers are counted inside it.
-    """
-    # BEGIN SOLUTION all_to_all
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
-    outputs[rank].copy_(inputs[rank])
-    batch = []
-    for shift in range(1, world_size):
-        to, source = (rank + shift) % world_size, (rank - shift) % world_size
-        if inputs[to].numel():
-            batch.append(dist.P2POp(dist.isend, inputs[to], group=group, group_peer=to))
-        if outputs[source].numel():
-            batch.append(dist.P2POp(dist.irecv, outputs[source], group=group, group_peer=source))
-    for work in dist.batch_isend_irecv(batch) if batch else []:
-        work.wait()
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("all_to_all", all_to_all)
-
-
-# %% [markdown]
-# If every rank adds up what it received, you have a reduce-scatter again, in one step. Lesson 10 needs that: 8-bit gradients
-# cannot be added on the way, but they can be sent to one rank each, and added there.
-
-# %% [markdown] tags=["slide-only"]
-# ## All to all transposes
-#
-# | | before | after |
-# |---|---|---|
-# | rank 0 | 00 01 02 | 00 10 20 |
-# | rank 1 | 10 11 12 | 01 11 21 |
-# | rank 2 | 20 21 22 | 02 12 22 |
-#
-# <!-- notes: Experts: each token to the GPU where its expert lives, in every layer, sizes different each time. -->
-
-# %% [markdown]
-# ## 6 Within and between machines
+# ## 5 Within and between machines
 #
 # Inside a machine, an H100 sends 450 GB/s over NVLink. Between machines, a 400 Gb/s card carries 50 GB/s, and often several
 # GPUs share one. So count what crosses the thin link:
@@ -481,14 +424,13 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 #
 # ### Exercise [[unequal_links]]
 #
-# *26 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
+# *30 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
 # than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
 # chunks as you like, up to 64, and send any chunk to anybody.
 #
-# * All messages of a rank's step start together. The next step begins when all are done.
-# * So what arrives in step 3 can be sent on in step 4, not before.
+# All messages of a rank's step start together. The next step begins when all are done.
 #
 # Your score is the time until the last rank is done; additions cost nothing. On clusters of this kind, half of the points are
 # for beating the plain ring in the order of ranks (`naive`), half for reaching BlueConnect (Cho and others, 2019), led around
@@ -500,7 +442,7 @@ Send, Recv = namedtuple("Send", "step chunk peer"), namedtuple("Recv", "step chu
 Reduce = namedtuple("Reduce", "step chunk")  # without it, what a Recv brings replaces the chunk
 
 
-# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
+# %% tags=["design"] exercise="unequal_links" points=30 difficulty=4 importance=4 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
 def all_reduce_plans(
     num_ranks: int, ranks_per_node: int, slow_links: dict[tuple[int, int], float]
 ) -> list[list[Send | Recv | Reduce]]:
@@ -572,7 +514,7 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
 # How fast could it be? Each of two nodes needs what the other has to add. So 64 MB must leave each node through its card.
-# Of 50 GB/s, headers leave 48 for the payload: 1,333 µs. The best that we found takes 1,429.
+# Of 50 GB/s, headers leave 48 for the payload: 1,333 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## The card sets the floor: 1,333 µs
@@ -586,7 +528,83 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # <!-- notes: Show the class board. Two levels (inside, between, inside) keep the card busy with one tensor; the order of the ring inside matters where a link is slow. And slices: while one is on the card, the next is inside. -->
 
 # %% [markdown]
-# ## 7 What NCCL does beyond this
+# ## 6 What stays
+#
+# * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
+# * **busbw** is what you compare with the data sheet.
+# * Round once. Divide once. Copy back what you copied.
+# * Let the slow link carry the tensor once; keep the fast ones busy meanwhile.
+#
+# **The next question.** Backward computes gradients one after another, the last layer's first. All-reduce each one at once,
+# and you pay the latency hundreds of times. All-reduce all of them at the end, and you pay it once, but the GPUs stand idle.
+# What would you do? Lesson [[ddp]], `04_ddp`, answers it.
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * ring for many bytes, **tree for few**
+# * fast links first; the slow one carries the tensor **once**
+#
+# Next: gradients come one after another. Send each at once, or all at the end?
+
+# %% [markdown]
+# ## Bonus: All to all
+#
+# One more pattern: every rank has a *different* piece for every other. Think of a matrix of pieces, ranks by ranks, and
+# transpose it. Models with experts need it in every layer, to bring each token to the GPU of its expert. How many tokens go
+# where is different each time, so **sizes differ, and may be 0**.
+#
+# ### Exercise [[all_to_all]]
+#
+# *14 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=7 title="All to all" provides=["all_to_all"] bonus=true
+def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
+    """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
+
+    Args:
+        outputs: One contiguous tensor for each rank, any dtype; outputs[i] has the size of what rank i sends here.
+            Changed in place.
+        inputs: One tensor for each rank; sizes may differ and may be 0. inputs[own rank] is copied, not sent.
+        group: Who takes part; None is everybody. Peers are counted inside it.
+    """
+    # BEGIN SOLUTION all_to_all
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    outputs[rank].copy_(inputs[rank])
+    batch = []
+    for shift in range(1, world_size):
+        to, source = (rank + shift) % world_size, (rank - shift) % world_size
+        if inputs[to].numel():
+            batch.append(dist.P2POp(dist.isend, inputs[to], group=group, group_peer=to))
+        if outputs[source].numel():
+            batch.append(dist.P2POp(dist.irecv, outputs[source], group=group, group_peer=source))
+    for work in dist.batch_isend_irecv(batch) if batch else []:
+        work.wait()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("all_to_all", all_to_all)
+
+
+# %% [markdown]
+# If every rank adds up what it received, you have a reduce-scatter again, in one step. Lesson 10 needs that: 8-bit gradients
+# cannot be added on the way, but they can be sent to one rank each, and added there.
+
+# %% [markdown] tags=["slide-only"]
+# ## All to all transposes
+#
+# | | before | after |
+# |---|---|---|
+# | rank 0 | 00 01 02 | 00 10 20 |
+# | rank 1 | 10 11 12 | 01 11 21 |
+# | rank 2 | 20 21 22 | 02 12 22 |
+#
+# <!-- notes: Experts: each token to the GPU where its expert lives, in every layer, sizes different each time. -->
+
+# %% [markdown]
+# ## Bonus: What NCCL does beyond this
 #
 # **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small pieces.
 # If the pieces cost nothing extra, that is about 2 log₂ N latencies and 2B bytes (Sanders, Speck and Träff, 2009). On the
@@ -627,26 +645,6 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 # | 100 Gb/s Ethernet | machines | 12.5 GB/s a port |
 #
 # <!-- notes: RDMA: the card reads memory by itself. GPUDirect RDMA: it reads the GPU's memory. On Ethernet it is called RoCE. -->
-
-# %% [markdown]
-# ## 8 What stays
-#
-# * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
-# * **busbw** is what you compare with the data sheet.
-# * Round once. Divide once. Copy back what you copied.
-# * Let the slow link carry the tensor once; keep the fast ones busy meanwhile.
-#
-# **The next question.** Backward computes gradients one after another, the last layer's first. All-reduce each one at once,
-# and you pay the latency hundreds of times. All-reduce all of them at the end, and you pay it once, but the GPUs stand idle.
-# What would you do? Lesson [[ddp]], `04_ddp`, answers it.
-
-# %% [markdown] tags=["slide-only"]
-# ## What stays
-#
-# * ring for many bytes, **tree for few**
-# * fast links first; the slow one carries the tensor **once**
-#
-# Next: gradients come one after another. Send each at once, or all at the end?
 
 # %% [markdown]
 # ## Bonus: Halving and doubling

@@ -194,7 +194,10 @@ class MiniDDP(AccumulatingDDP):
     """
 
     def forward(self, *args, **kwargs):
-        """Return what the module returns. Called in training: all ranks first take rank 0's buffers; nothing else travels."""
+        """Return what the module returns.
+
+        In training all ranks first take rank 0's buffers, and nothing else travels; in evaluation nothing does.
+        """
         # BEGIN SOLUTION mini_ddp
         if self.training:
             for buffer in self.module.buffers():

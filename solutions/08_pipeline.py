@@ -336,7 +336,7 @@ def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[
 labkit.challenge("fill_stages", fill_stages)
 
 # %% [markdown]
-# Here is yours with memory for four, and then for two. White is bubble; the line under a stage is what it holds. Drag a box
+# Here is yours with memory for four, and then for two. Hatched is bubble; grey is what a stage holds. Drag a box
 # to another place and see what happens.
 
 # %% tags=["nbval-ignore-output"]

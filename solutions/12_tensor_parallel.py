@@ -16,8 +16,8 @@
 # Data parallelism copies a model, a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or
 # a single token takes too long, the matrix itself has to be cut.
 #
-# By the end, every block of your GPT is spread over several ranks, it trains to the same loss, and you know why such a
-# block should stay inside one machine.
+# By the end, every block of your GPT is spread over several ranks and trains to the same loss, and you know why it
+# stays inside one machine.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
 # attention works; no GPU.
@@ -62,7 +62,7 @@ def my_part(count: int, group: Group = None) -> slice:
 labkit.matrix_cuts()
 
 # %% [markdown]
-# * With columns, each rank reads all of `x` and computes some columns of the result. In forward nothing has to travel.
+# * With columns, each rank reads all of `x` and computes some columns of the result. In forward nothing travels.
 # * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An all-reduce adds
 #   the partial sums up.
 #
@@ -91,8 +91,7 @@ labkit.answer("gelu_of_parts", "columns, rows")
 # %% [markdown]
 # ## 2 Two operators
 #
-# That was forward. In backward, autograd knows nothing of other ranks. So two operators stand at the borders of the cut
-# region:
+# In backward, autograd knows nothing of other ranks. So two operators stand at the borders of the cut region:
 #
 # ```
 #   x -- enter --> columns -> gelu -> rows -- leave --> y
@@ -120,10 +119,10 @@ labkit.answer("gelu_of_parts", "columns, rows")
 #
 # ### Exercise [[two_operators]]
 #
-# *25 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+# *25 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=8 title="Two operators" provides=["enter", "leave"]
+# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=10 title="Two operators" provides=["enter", "leave"]
 # BEGIN SOLUTION two_operators
 class Enter(torch.autograd.Function):
     @staticmethod
@@ -185,9 +184,8 @@ labkit.check("two_operators", enter, leave)
 # In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**; Megatron-LM calls them *f*
 # and *g*.
 #
-# `leave` also works without a Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, and a copy
-# passes its gradient on unchanged. That is what `leave` needs. `enter` must change what backward does: that is what a
-# Function is for.
+# `leave` needs no Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, which passes its gradient
+# on unchanged. But `enter` must change what backward does.
 #
 # ## 3 A block in pieces
 #
@@ -299,14 +297,14 @@ class ParallelBlock(nn.Module):
 # others contribute zeros to a sum.
 #
 # The same matrix makes the **logits** at the end (the two are *tied*), so each rank has the logits of *its* words. For
-# a text of 8192 tokens and Llama 3's 128,256 words, all logits are 4.2 GB in float32. No rank has to gather them.
+# a text of 8192 tokens and Llama 3's 128,256 words, all logits are 4.2 GB in float32. Nobody gathers them.
 # Cross-entropy needs only three numbers for each token of the text:
 #
 # $$\text{loss} = \log \sum_v e^{z_v - m} - (z_{\text{target}} - m), \qquad m = \max_v z_v$$
 #
 # Each is a maximum or a sum over ranks. Subtracting `m` leaves the loss as it is and keeps the exponentials finite, so
-# you can treat `m` as a constant in backward. Each target's logit is on one rank only. Targets equal to `IGNORED`
-# (-100) are left out of the mean. And 12 words on 5 ranks are 3, 3, 2, 2, 2.
+# you can treat `m` as a constant in backward. Each target's logit is on one rank. Targets of `IGNORED` (-100) are left
+# out of the mean. And 12 words on 5 ranks are 3, 3, 2, 2, 2.
 #
 # ### Exercise [[parallel_vocabulary]]
 #
@@ -358,7 +356,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 labkit.check("parallel_vocabulary", embed, cross_entropy)
 
 # %% [markdown]
-# Now the whole GPT:
+# The GPT:
 
 
 # %% tags=["given"]
@@ -381,11 +379,8 @@ def parallel_loss(model: ParallelGPT, tokens: Tensor, targets: Tensor) -> Tensor
 
 
 # %% [markdown]
-# This GPT has two blocks. **How many all-reduces of a whole activation (batch x tokens x width) does a step take?** Count
-# each `enter` and `leave` from the embedding to the logits: each makes one, in forward or in backward.
-
-# %% tags=["predict"]
-labkit.predict("large_all_reduces", 10)
+# This GPT has two blocks. Each `enter` and `leave` makes one all-reduce of a whole activation (batch x tokens x width), in
+# forward or in backward. A run on two virtual ranks counts them:
 
 
 # %%
@@ -396,13 +391,12 @@ def one_step():
 run = labkit.run(one_step, on=labkit.virtual(2))
 activation = 64 * 8 * 96 * 4
 large = [call for call in run.timeline.collectives() if call.rank == 0 and call.bytes == activation]
-labkit.reveal("large_all_reduces", len(large), run.timeline)
+print(f"{len(large)} all-reduces of a whole activation in one step")
 
 # %% [markdown]
-# There are four for each block (two `leave`s in forward, two `enter`s in backward), one for the embedding in forward,
-# and one in backward for the `enter` before the logits. In a ring of N ranks, an all-reduce makes each rank send
-# $2\frac{N-1}{N}$ times the activation's bytes. DDP hides its all-reduces behind backward. Nothing hides yours: the
-# next layer waits for them. (Megatron-LM hides those of `enter`: meanwhile it computes the gradients of weights.)
+# Four for each block (two `leave`s in forward, two `enter`s in backward), one for the embedding in forward, one in
+# backward for the `enter` before the logits. DDP hides its all-reduces behind backward. Nothing hides yours: the next
+# layer waits for them.
 
 # %% [markdown] tags=["slide-only"]
 # ## Logits need not be gathered
@@ -427,15 +421,15 @@ labkit.reveal("large_all_reduces", len(large), run.timeline)
 # %% [markdown]
 # ## 5 Sequence parallelism
 #
-# Between the cut regions all ranks do the same work: norms, residuals, dropout, on all tokens. Worse, each keeps *all*
-# these activations for backward. **Sequence parallelism** gives each rank only some of the tokens there.
+# Between the cut regions all ranks do the same: norms, residuals, dropout, on all tokens. Worse, each keeps *all* these
+# activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
 #
 # Then `leave` gives each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
-# **all-gather**. In backward each does what the other does in forward. (A bonus builds both.)
+# **all-gather**. In backward each does what the other does in forward.
 #
 # **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism
-# there are four all-gathers and four reduce-scatters instead. By what factor do the bytes that a rank of a ring sends
-# change? (1 is no change.)
+# there are four all-gathers and four reduce-scatters instead. By what factor do the bytes change that a rank of a ring
+# sends?
 
 # %% tags=["why"] exercise="sequence_bytes" title="Bytes of sequence parallelism"
 labkit.answer("sequence_bytes", 1)
@@ -510,9 +504,9 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 # Computing takes 1.3 ms, more than half of before: norms and residuals, 0.4 ms, are not cut at all. And the
 # all-reduces, which now cross the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency
 # falls from 62 % to 38 %. In the second column, the operators are so small that launching takes longer than computing:
-# the simulated host needs 4 µs for each.
+# here the host needs 4 µs for each.
 #
-# So cut each copy of the model inside one machine, and let other machines hold other copies: two axes of a **mesh**.
+# So cut a copy inside one machine, and give other machines other copies: two axes of a **mesh**.
 
 # %% tags=["figure"]
 labkit.figure("mesh")
@@ -531,8 +525,7 @@ labkit.figure("mesh")
 # %% [markdown]
 # ## 7 The same loss
 #
-# Train your GPT on two ranks, and the whole one on a single rank: same batches, AdamW, warm-up, and float64, so that rounding
-# does not show.
+# Train your GPT on two ranks and the whole one on one: same batches, and float64, so that rounding does not show.
 
 
 # %% tags=["given"]

@@ -88,8 +88,8 @@ function drawLobby(lobby) {
   const how = element("p", 'In any notebook: labkit.join_class("the link", "a nickname")');
   lobby.replaceChildren(code, how, came);
   // All of them on one screen, above the line at its foot.
-  for (let size = 1.5; size > 0.6 && came.getBoundingClientRect().bottom > innerHeight - FOOT; size *= 0.93) {
-    came.style.fontSize = `${size}rem`;
+  for (let size = 2.2; size > 0.6 && came.getBoundingClientRect().bottom > innerHeight - FOOT; size *= 0.93) {
+    came.style.fontSize = `${size * 0.93}rem`;
   }
 }
 
@@ -239,7 +239,9 @@ function drawPoll(section) {
     said += `; ${text}`;
   }
   svg.setAttribute("aria-label", said);
-  svg.replaceChildren(...drawn);
+  // Words last, so that no line crosses them.
+  const isWords = ({ nodeName }) => nodeName === "text";
+  svg.replaceChildren(...drawn.filter((each) => !isWords(each)), ...drawn.filter(isWords));
   drawReveal(section.querySelector("button"), poll);
 }
 

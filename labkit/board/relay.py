@@ -15,7 +15,8 @@ import secrets
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,44 +101,49 @@ class Reader:
             self._next = name
             if time.monotonic() > until:
                 break
-            for line in self._new_lines(name):
-                # A line is anybody's: whatever it breaks, it costs itself and nothing else.
-                try:
-                    self._hand_over(json.loads(line))
-                except _OF_ONE_LINE:
-                    continue
+            if not self._take_new_lines(name, until):
+                self._next = f"{name}\0"  # who writes much waits for the others before the rest is read
+                break
         if len(self._names) != told:
             self._tell_names()
 
-    def _new_lines(self, name: str) -> Iterator[bytes]:
-        """Yield the whole lines of a file that were not read; nothing of what is no plain file, or cannot be read."""
+    def _take_new_lines(self, name: str, until: float) -> bool:
+        """Hand over the whole lines of a file that were not read; return whether there was time for all of them."""
         start = self._read.get(name, 0)
         data = _plain_bytes(self._folder / name, start)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole and len(data) == _MOST_BYTES:  # a line without an end: it is passed over, in pieces
             self._in_long_line.add(name)
-            whole = data
-        self._read[name] = start + len(whole)
-        lines = whole.splitlines()
-        if name in self._in_long_line and whole.endswith(b"\n"):
-            self._in_long_line.discard(name)
-            lines = lines[1:]
-        elif name in self._in_long_line:
-            return
-        yield from lines
+            self._read[name] = start + len(data)
+            return True
+        end = start + len(whole)
+        for line in whole.splitlines(keepends=True):
+            start = self._read[name] = start + len(line)
+            if name in self._in_long_line:
+                if line.endswith(b"\n"):
+                    self._in_long_line.discard(name)
+                continue
+            # A line is anybody's: whatever it breaks, it costs itself and nothing else.
+            with suppress(*_OF_ONE_LINE):
+                self._hand_over(name, json.loads(line))
+            if time.monotonic() > until:
+                break
+        return start == end
 
-    def _hand_over(self, plain: Any) -> None:
+    def _hand_over(self, file: str, plain: Any) -> None:
         what, body = str(plain["what"]), plain["body"]
         if "seal" not in plain:  # of a labkit that wrote its key down
             self._take(what, body)
             return
         own, number = plain["from"], plain["number"]
+        if file != f"{_name(str(own))}.jsonl":  # to agree with a stranger takes milliseconds: once for each file
+            return
         known = self._agreed.get(own) or seals.agreed(self._secret, own)
+        if len(self._agreed) < _MOST_KNOWN:
+            self._agreed[own] = known
         right = seals.seal(known, number, what, body)
         if not hmac.compare_digest(str(plain["seal"]), right) or (own, number) in self._taken:
             return
-        if len(self._agreed) < _MOST_KNOWN:
-            self._agreed[own] = known
         self._taken.add((own, number))
         self._take(what, {**body, "key": known})
         self._names.setdefault(str(body["nickname"]), _name(own))

@@ -88,7 +88,7 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
             "It works with 2 ranks but with no other number: with two ranks, left and right are the same, and one "
             "step is all steps. Think it through with three."
         )
-    if size not in _constants(functions):  # cases differ in more than the number of ranks
+    if size not in _constants(functions) or _asks_for_ranks(functions):  # cases differ in more than the number of ranks
         return ""
     return (
         f"It works with {size} ranks and not with {join(sorted(wrong))}: is the {size} in your code the number of "
@@ -99,6 +99,11 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome], functions: 
 def _constants(functions: Iterable[object]) -> set[object]:
     """Return the numbers that functions and classes have in their code, and in that of the functions they call."""
     return {one for code in _codes(functions) for one in code.co_consts if isinstance(one, int)}
+
+
+def _asks_for_ranks(functions: Iterable[object]) -> bool:
+    """Return whether functions ask for the number of ranks, so that a constant in them is likely something else."""
+    return any("get_world_size" in code.co_names for code in _codes(functions))
 
 
 def _only_collectives(functions: Iterable[object]) -> bool:

@@ -16,23 +16,23 @@ from labkit.words import are_wrong, number
 _RTOL, _ATOL = 1e-9, 1e-12
 
 
-def close(a: Value, b: Value) -> bool:
-    """Return whether two values are equal up to rounding in float64; None equals None only."""
+def close(a: Value, b: Value, rtol: float = _RTOL) -> bool:
+    """Return whether two values are equal up to rounding, in float64 if not told otherwise; None equals None only."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return a is None and b is None
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    return torch.allclose(a, b, rtol=_RTOL, atol=_ATOL) if a.is_floating_point() else torch.equal(a, b)
+    return torch.allclose(a, b, rtol=rtol, atol=_ATOL * rtol / _RTOL) if a.is_floating_point() else torch.equal(a, b)
 
 
-def first_wrong(got: Value, expected: Mapping[str, Value]) -> str | None:
+def first_wrong(got: Value, expected: Mapping[str, Value], rtol: float = _RTOL) -> str | None:
     """Return the name of the first tensor that differs, or None."""
     came = got if isinstance(got, dict) else {}
-    return next((name for name, wanted in expected.items() if not close(came.get(name), wanted)), None)
+    return next((name for name, wanted in expected.items() if not close(came.get(name), wanted, rtol)), None)
 
 
 def compare_ranks(
-    got: tuple[Values, ...], expected: list[dict[str, Value]], path: tuple[Any, ...], what: str
+    got: tuple[Values, ...], expected: list[dict[str, Value]], path: tuple[Any, ...], what: str, rtol: float = _RTOL
 ) -> Finding | None:
     """Return what is wrong with the first tensor that is wrong on some rank, or None.
 
@@ -41,10 +41,11 @@ def compare_ranks(
         expected: What must come.
         path: Keys that lead to a dict of tensors by name.
         what: Where that is, in words: "after step 0 the gradient".
+        rtol: By how much of its size a number may be off.
     """
     wrong: dict[int, str] = {}
     for rank, wanted in enumerate(expected):
-        name = first_wrong(at(got[rank], path), cast(Mapping[str, Value], at(wanted, path)))
+        name = first_wrong(at(got[rank], path), cast(Mapping[str, Value], at(wanted, path)), rtol)
         if name is not None:
             wrong[rank] = name
     if not wrong:
@@ -83,6 +84,8 @@ def _difference(got: Value, wanted: Value) -> str:
     ratio = ratio_of(got, wanted)
     if ratio is None:
         return " is wrong."
+    if not ratio:
+        return f" is 0{' everywhere' if wanted.numel() > 1 else ''}."
     if abs(ratio - 1) < 1e-6:
         return " is right but for its last digits: something was computed in a narrower dtype than the values have."
     if wanted.numel() == 1 and not _is_simple(ratio):

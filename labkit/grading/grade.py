@@ -19,6 +19,7 @@ from labkit.grading.course import find_course
 from labkit.grading.from_packs import read_packs
 from labkit.grading.limits import Limits
 from labkit.grading.own_folders import own_prefix, remove_left_behind
+from labkit.grading.plain_text import shown
 from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
 from labkit.grading.reports.results import GradedSubmission, find_result
 from labkit.grading.reports.student_report import write_whole
@@ -101,15 +102,14 @@ def grade(
         gpus = gpus_for_grading(sandbox) if device == "cuda" else ()
         submissions, notes = find_submissions(named, found.manifest.lesson)
         refuse_links(Path(out), "the folder for reports")
+        out = _apart_from_submissions(Path(out).resolve(), submissions)
         drawn = _drawn(key, [each.name for each in submissions])
         console = Console(stderr=True)
         with _workplace() as alone, _bar(console, progress) as bar:
             limits = limits or (Limits().on_gpu() if gpus else Limits())
-            setting = Setting(
-                found, Path(out).resolve(), secret, limits, alone, points_only, sandbox, second_run, given, gpus, drawn
-            )
+            setting = Setting(found, out, secret, limits, alone, points_only, sandbox, second_run, given, gpus, drawn)
             kept = {} if again else _kept(submissions, setting)
-            write_whole(setting.out / "gradebook.csv", class_csv(kept.values(), found.manifest))
+            write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
             notes = _told(console, setting, notes, len(kept), len(submissions))
             todo = [submission for submission in submissions if submission.name not in kept]
             if dask is None:
@@ -137,6 +137,20 @@ def _refuse_what_cannot_be(sandbox: str, jobs: int | None, device: str, dask: st
             f"--jobs {jobs} is for this machine; on a Dask cluster as many are graded at a time as its workers have "
             "threads"
         )
+
+
+def _apart_from_submissions(out: Path, submissions: Sequence[Submission]) -> Path:
+    """Return the folder if no student could have put a report there: what is there is believed, not graded again.
+
+    Raises:
+        ConfigError: If something was handed in there.
+    """
+    if among := next((each.path for each in submissions if out in (each.path, *each.path.parents)), None):
+        raise ConfigError(
+            f"reports would be written to {out}, where {shown(among)} was handed in, and a student could have put a "
+            "report there; name a folder with --out that holds no submissions"
+        )
+    return out
 
 
 def _drawn(key: Path, names: Sequence[str]) -> dict[str, Keys]:

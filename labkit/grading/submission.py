@@ -29,6 +29,8 @@ _RESERVED = re.compile(
 _TEXT_OF_MOODLE = re.compile(r"_\d+_assignsubmission_(onlinetext|comments)_?$")
 _NOTEBOOK = re.compile(r"(?P<stem>.+)\.ipynb(?:\.(?:txt|json))?", re.IGNORECASE | re.DOTALL)
 """A notebook's file name, and what some browsers and systems make of it when they save one."""
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+"""How a file begins that Windows calls Unicode."""
 AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
 _NO_NOTEBOOK = "There is no notebook in what was handed in. " + AGAIN
 
@@ -158,7 +160,7 @@ def read_cells(data: bytes, limits: Limits) -> SubmittedNotebook:
     if not data.strip():
         return SubmittedNotebook(problem="The file is empty. " + AGAIN)
     try:
-        content = json.loads(data.decode("utf-8-sig"))
+        content = json.loads(data.decode("utf-16" if data.startswith(_WIDE) else "utf-8-sig"))
     except UnicodeDecodeError:
         return SubmittedNotebook(problem="The file is not text, so it is not a notebook. " + AGAIN)
     except ValueError as error:
@@ -334,11 +336,16 @@ def safe_name(name: str) -> str:
 
 
 def _unique(found: Sequence[Submission], notes: list[str]) -> list[Submission]:
+    """Give each a name of its own: who has one keeps it, and a name that is made is nobody's here.
+
+    Of several with one name the file that bears it letter by letter keeps it.
+    """
+    natural = {submission.name.casefold() for submission in found}
     taken: dict[str, Path] = {}
     unique = []
-    for submission in sorted(found, key=lambda each: (each.name, str(each.path))):
+    for submission in sorted(found, key=_exactness):
         name, count = submission.name, 1
-        while name.casefold() in taken:
+        while name.casefold() in taken or (count > 1 and name.casefold() in natural):
             count += 1
             name = f"{submission.name}-{count}"
         if name != submission.name:
@@ -350,13 +357,22 @@ def _unique(found: Sequence[Submission], notes: list[str]) -> list[Submission]:
     return sorted(unique, key=lambda each: each.name)
 
 
+def _exactness(submission: Submission) -> tuple[str, bool, str]:
+    names = {submission.path.name, _stem(submission.path), submission.path.parent.name}
+    return submission.name, submission.name not in names, str(submission.path)
+
+
 def submission_hash(path: Path) -> str:
-    """Return a hash of the file handed in, or "no file" where there is none that can be read."""
+    """Return a hash of the file handed in, or "no file" where there is none that is read.
+
+    Args:
+        path: As of :func:`opened_submission`.
+    """
     digest = hashlib.sha256()
     try:
         with open(os.open(path, READ_NO_LINK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would keep us waiting for ever
-                return "no file"
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or _lies_elsewhere(file.fileno(), path):
+                return "no file"  # a pipe would keep us waiting for ever
             for _ in range(64):
                 digest.update(file.read(1 << 20))
             digest.update(str(os.fstat(file.fileno()).st_size).encode())

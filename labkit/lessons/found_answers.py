@@ -72,7 +72,7 @@ def take(asked: Asked, code: Code, others: Collection[int]) -> Taken:
         having = [place for place, made in makers.items() if made.get(name)]
         gaps = [place for place, made in makers.items() if made.get(name) is False]
         if having:
-            done.add(max((place for place in having if place < check), default=max(having)))
+            done |= _having_made(name, having, check, code)
         elif gaps:
             begun.add(next((cell.position for cell in marked if cell.position in gaps), gaps[0]))
     if not done:
@@ -91,6 +91,18 @@ def take(asked: Asked, code: Code, others: Collection[int]) -> Taken:
         if statement.binds & set(asked.provides) and not statement.is_gap
     ]
     return Taken(tuple(whole), tuple(parts), marked, check)
+
+
+def _having_made(name: str, having: Sequence[int], check: int, code: Code) -> set[int]:
+    """Return the cells that make a name: the last above the check, and those of which it is made anew there."""
+    found = {max((place for place in having if place < check), default=max(having))}
+    for place in sorted(having, reverse=True):
+        last = min(found)
+        if not code.takes_before_it_makes(name, last):
+            break
+        if place < last:
+            found.add(place)
+    return found
 
 
 def _makes(asked: Asked, statements: Sequence[Statement]) -> dict[str, bool]:

@@ -1,19 +1,17 @@
-"""What a statement puts into the notebook without an assignment, and modules that it writes beside it.
+"""What a statement puts into the notebook without an assignment.
 
-``globals()["N"] = 2``, ``setattr(sys.modules[__name__], "N", 2)``, ``exec("N = 2")``, ``open("tools.py", "w")``. What
-is computed, as in ``exec(text)``, cannot be read.
+``globals()["N"] = 2``, ``setattr(sys.modules[__name__], "N", 2)``, ``exec("N = 2")``. What is computed, as in
+``exec(text)``, cannot be read.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-COMPUTED = ""
-"""Stands for names and modules that only the running notebook knows."""
+from labkit.lessons.left_beside import COMPUTED
+
 _NAMESPACES = frozenset({"globals", "locals", "vars"})
-_MODULE = re.compile(r"(?:\./)?([A-Za-z_]\w*)\.py")
 
 
 def names_put(node: ast.AST) -> Iterator[str]:
@@ -48,28 +46,6 @@ def text_run(node: ast.AST) -> str | None:
     if not (is_exec and isinstance(node, ast.Call) and node.args):
         return None
     return _text(node.args[0]) if len(node.args) == 1 or _is_namespace(node.args[1]) else None
-
-
-def modules_put(node: ast.AST) -> Iterator[str]:
-    """Yield the modules that a part of a statement writes: ``open("tools.py", "w")``, ``Path("a.py").write_text``."""
-    if not isinstance(node, ast.Call):
-        return
-    function, file = node.func, node.args[0] if node.args else None
-    name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-    if name == "open" and len(node.args) > 1 and not _text(node.args[1]).startswith("r"):
-        yield from _module(file)
-    elif name in ("write_text", "write_bytes") and isinstance(function, ast.Attribute):
-        path = function.value
-        yield from _module(path.args[0] if isinstance(path, ast.Call) and path.args else None)
-
-
-def _module(file: ast.expr | None) -> Iterator[str]:
-    """Yield the module in a file; `COMPUTED` where its name is, nothing where it is no module beside the notebook."""
-    name = COMPUTED if file is None else _text(file)
-    if found := _MODULE.fullmatch(name):
-        yield found[1]
-    elif name == COMPUTED:
-        yield COMPUTED
 
 
 def _is_namespace(node: ast.expr) -> bool:

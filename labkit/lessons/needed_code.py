@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from labkit.lessons.left_beside import is_module
 from labkit.lessons.statements import Code, Statement, bound_by, imports_all, parsed
 
 
@@ -43,20 +44,38 @@ def needed(
             continue
         if settled.get(name) == last.order:
             continue
-        for each in _made_by(name, last, before, code):
+        for each in _made_by(name, _remade(name, last, makers, code), before, code):
             if each.order not in found:
                 found[each.order] = each
-                waiting += sorted(each.uses | (each.binds if each.writes_module else frozenset()))
+                waiting += sorted(each.uses | (each.binds if each.writes_file else frozenset()))
     return [found[order] for order in sorted(found)]
 
 
-def _made_by(name: str, last: Statement, before: int, code: Code) -> Iterator[Statement]:
-    """Yield the statements that make a name what it is, given the last that binds it."""
+def _remade(name: str, last: Statement, makers: Sequence[Statement], code: Code) -> list[Statement]:
+    """Return a name's last maker, and before it those of which that makes it anew: ``double = cache(double)``."""
+    chain, goes_on = [last], code.takes_before_it_makes(name, last.position)
+    for each in sorted(makers, key=_order, reverse=True):
+        if not goes_on:
+            break
+        if each.position != last.position and each.order < last.order:
+            chain.append(each)
+            goes_on = name in each.remakes
+    return chain
+
+
+def _made_by(name: str, chain: Sequence[Statement], before: int, code: Code) -> Iterator[Statement]:
+    """Yield the statements that make a name what it is, given the last that binds it and what that is made of."""
+    last, first, of_chain = chain[0], chain[-1], set(chain)
     calling = set(code.filling(name))
     for each in sorted({*code.making(name), *code.changing(name), *calling}, key=_order):
+        in_time = each.position < before or last.position >= before
+        if name.startswith("<"):  # a file or the environment, which each of them changes
+            if in_time:
+                yield each
+            continue
         beside = each.position == last.position
-        counts = beside or (last.order < each.order and (each.position < before or last.position >= before))
-        makes = beside and (name in each.binds or each is last)
+        counts = beside or each in of_chain or (first.order < each.order and in_time)
+        makes = each in of_chain or (beside and name in each.binds)
         changes = name in (each.changes if beside else each.fills) or each in calling
         if counts and (makes or (changes and not last.is_import)):
             yield each
@@ -87,7 +106,8 @@ def unread(names: Collection[str], code: Code, given: Collection[str]) -> tuple[
     if any(imports_all(each.tree) for each in code.all()):
         return [], []
     made = {name for each in code.all() for name in each.binds | each.sets_when_called}
-    return sorted(set(names) - made - set(given)), sorted({each.position for each in code.all() if each.is_computed})
+    missing = {each for each in set(names) - made - set(given) if is_module(each) or not each.startswith("<")}
+    return sorted(missing), sorted({each.position for each in code.all() if each.is_computed})
 
 
 def _order(statement: Statement) -> tuple[int, int]:

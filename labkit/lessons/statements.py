@@ -9,9 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from labkit.cells import as_python, module_run, module_written
+from labkit.cells import as_python, file_written, module_run
 from labkit.lessons.code import is_gap
-from labkit.lessons.names_put import COMPUTED, modules_put, names_put, text_run
+from labkit.lessons.left_beside import (
+    COMPUTED,
+    ENVIRONMENT,
+    file_names,
+    files_named,
+    files_written,
+    module_name,
+    reads_environment,
+    sets_environment,
+)  # fmt: skip
+from labkit.lessons.names_put import names_put, text_run
 from labkit.lessons.submitted_cell import SubmittedCell
 
 _THERE = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "display", "get_ipython"}
@@ -75,14 +85,14 @@ class Statement:
         return frozenset(made | {name for each in parts for name in names_put(each)} - {COMPUTED})
 
     @cached_property
-    def writes_module(self) -> bool:
-        """Whether it writes a module beside the notebook."""
-        return any(True for node in _outer(self.tree) for _ in modules_put(node))
+    def writes_file(self) -> bool:
+        """Whether it writes a file beside the notebook."""
+        return any(True for node in _outer(self.tree) for _ in files_written(node))
 
     @cached_property
     def is_computed(self) -> bool:
-        """Whether it makes names or modules that only the running notebook knows: ``exec(text)``."""
-        return any(COMPUTED in (*names_put(node), *modules_put(node)) for node in ast.walk(self.tree))
+        """Whether it makes names or files that only the running notebook knows: ``exec(text)``."""
+        return any(COMPUTED in (*names_put(node), *files_written(node)) for node in ast.walk(self.tree))
 
     @cached_property
     def calls(self) -> frozenset[str]:
@@ -95,10 +105,27 @@ class Statement:
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """The names it takes from the notebook, and the modules it imports, as ``module_name``."""
+        """The names it takes from the notebook, and what it needs beside them, as in `left_beside`."""
         run = [text for node in _outer(self.tree) if (text := text_run(node))]
         used = {name for text in (self.text, *run) for name in globals_of(text)}
-        return frozenset(used) | {module_name(each) for each in (*_imported(self.tree), *_run_by(self.tree))}
+        used |= {*_imported(self.tree), *map(module_name, _run_by(self.tree))}
+        return frozenset({*used, *files_named(self.tree), *([ENVIRONMENT] if reads_environment(self.tree) else [])})
+
+    @cached_property
+    def takes_at_once(self) -> frozenset[str]:
+        """The names that it takes where it stands, and not in a function's inside that is called later."""
+        if not isinstance(self.tree, (ast.Assign, ast.AnnAssign, *_NESTED)):
+            return frozenset()
+        try:
+            top = symtable.symtable(self.text, "cell", "exec").get_symbols()
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return frozenset()
+        return frozenset(each.get_name() for each in top if each.is_referenced())
+
+    @property
+    def remakes(self) -> frozenset[str]:
+        """The names that it makes of what they were: ``double = cache(double)``, ``class Part(Part): ...``."""
+        return self.binds & self.takes_at_once
 
     @cached_property
     def is_gap(self) -> bool:
@@ -133,6 +160,15 @@ class Code:
     def of(self, cell: SubmittedCell) -> tuple[Statement, ...]:
         """Return a cell's statements; () where it is no Python."""
         return self._read[cell.position]
+
+    def takes_before_it_makes(self, name: str, position: int) -> bool:
+        """Return whether a cell takes a name from above before it makes it itself: ``old = double``."""
+        for each in self.of(self.at(position)):
+            if name in each.takes_at_once:
+                return True
+            if name in each.binds:
+                return False
+        return False
 
     def at(self, position: int) -> SubmittedCell:
         """Return the cell at a place of the file."""
@@ -191,8 +227,8 @@ class Code:
         if len(cell.source) > self._longest or self._characters < 0:
             return ()
         source = cell.source
-        if (written := module_written(source)) is not None:
-            return (_WrittenModule.made(cell.position, *written),)
+        if (written := file_written(source)) is not None:
+            return (_WrittenFile.made(cell.position, *written),)
         tree = parsed(source)
         if tree is None:
             self._work += len(source) * (source.count("\n") + 1)
@@ -209,30 +245,35 @@ class Code:
         )
 
 
-class _WrittenModule(Statement):
-    """A cell of ``%%writefile name.py``: what imports that module needs it."""
+class _WrittenFile(Statement):
+    """A cell of ``%%writefile name.py``: what imports that module, or names that file, needs it."""
 
     @classmethod
-    def made(cls, position: int, file: str, body: str) -> _WrittenModule:
-        text = f"get_ipython().run_cell_magic('writefile', {file!r}, {body!r})\n"
-        made = cls(position, 0, text, ast.parse(text).body[0])
-        inside = {
-            module_name(each) for node in ast.walk(parsed(body) or ast.Module([], [])) for each in _imported(node)
-        }
-        made.__dict__ |= {"binds": frozenset({module_name(file.removesuffix(".py"))}), "uses": frozenset(inside)}
+    def made(cls, position: int, line: str, body: str) -> _WrittenFile:
+        file = line.split()[-1]
+        folder = file.rpartition("/")[0]
+        text = f"get_ipython().run_cell_magic('writefile', {line!r}, {body!r})\n"
+        text = f"__import__('os').makedirs({folder!r}, exist_ok=True); {text}" if folder.strip("./") else text
+        made = cls(position, 0, text, ast.parse(text).body[-1])
+        tree = parsed(body) if file.endswith(".py") else None
+        inside = set(_imported(tree)) if tree else set()
+        made.__dict__ |= {"binds": frozenset(file_names(file)), "uses": frozenset(inside)}
         return made
 
 
-def module_name(module: str) -> str:
-    """Return how a module that a cell may have written is known among names; no name is like it."""
-    return f"<{module}>"
-
-
-def _imported(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name.partition(".")[0] for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield node.module.partition(".")[0]
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that code imports, wherever it does; under ``try``, which may do without, as files."""
+    waiting = [(tree, False)]
+    while waiting:
+        node, tried = waiting.pop()
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name.partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module.partition(".")[0]]
+        yield from (file_names(f"{name}.py")[0] if tried else module_name(name) for name in names)
+        tried = tried or isinstance(node, ast.Try | ast.TryStar)
+        waiting += [(each, tried) for each in ast.iter_child_nodes(node)]
 
 
 def parsed(source: str) -> ast.Module | None:
@@ -311,7 +352,8 @@ def bound_by(statement: ast.stmt) -> Iterator[str]:
             yield from (name for each in getattr(parsed(text), "body", ()) for name in bound_by(each))
         else:
             yield from (name for name in names_put(node) if name != COMPUTED)
-            yield from (module_name(each) for each in modules_put(node) if each != COMPUTED)
+            yield from (each for each in files_written(node) if each != COMPUTED)
+            yield from [ENVIRONMENT] if sets_environment(node) else []
 
 
 def _changed(statement: ast.AST) -> Iterator[tuple[str, str]]:

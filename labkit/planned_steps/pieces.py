@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labkit.planned_steps.programs import PLAIN, Program
 from labkit.planner.model import Model
 
 _ROTARY_BASE = 10_000.0
@@ -35,19 +36,21 @@ def _scattered(x: Tensor, group: Any) -> Tensor:
 
 
 class _ColumnLinear(torch.autograd.Function):
-    """All tokens times this rank's columns; the tokens are gathered again in backward, not kept."""
+    """All tokens times this rank's columns; the tokens are gathered again in backward, or kept."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, group: Any) -> Tensor:
-        ctx.group = group
-        ctx.save_for_backward(x, weight)
-        return functional.linear(_gathered(x, group), weight)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, group: Any, keeps: bool) -> Tensor:
+        ctx.group, ctx.keeps = group, keeps
+        whole = _gathered(x, group)
+        ctx.save_for_backward(whole if keeps else x, weight)
+        return functional.linear(whole, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         x, weight = ctx.saved_tensors
         mine = _scattered(grad @ weight, ctx.group)
-        return mine, grad.flatten(0, -2).T @ _gathered(x, ctx.group).flatten(0, -2), None
+        whole = x if ctx.keeps else _gathered(x, ctx.group)
+        return mine, grad.flatten(0, -2).T @ whole.flatten(0, -2), None, None
 
 
 class _SumOut(torch.autograd.Function):
@@ -67,11 +70,11 @@ class _VocabularyLoss(torch.autograd.Function):
     """Mean cross entropy of logits of which each rank has its own part of the vocabulary."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, first: int, group: Any) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, first: int, group: Any, keeps: bool) -> Tensor:
         logits = logits.float()  # (S * B, V)
         most = logits.max(dim=-1).values
         dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
-        shifted = logits.sub_(most[:, None])
+        shifted = logits - most[:, None] if keeps else logits.sub_(most[:, None])
         mine = (targets >= first) & (targets < first + logits.shape[-1])
         place = torch.where(mine, targets - first, 0)[:, None]
         wanted = shifted.gather(-1, place)[:, 0] * mine
@@ -82,24 +85,26 @@ class _VocabularyLoss(torch.autograd.Function):
         return (both[1].log() - both[0]).mean()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         probability, place, mine = ctx.saved_tensors
         probability.scatter_add_(-1, place, -mine.float()[:, None])
-        return probability.mul_(grad / probability.shape[0]).bfloat16(), None, None, None
+        return probability.mul_(grad / probability.shape[0]).bfloat16(), None, None, None, None
 
 
 class Column(nn.Module):
     """A linear layer of which this rank has its own columns."""
 
-    def __init__(self, inputs: int, outputs: int, group: Any) -> None:
+    def __init__(self, inputs: int, outputs: int, group: Any, *, keeps: bool) -> None:
         super().__init__()
-        self.weight, self.group = nn.Parameter(torch.empty(outputs, inputs)), group
+        self.weight, self.group, self.keeps = nn.Parameter(torch.empty(outputs, inputs)), group, keeps
 
     def forward(self, x: Tensor) -> Tensor:
         """Return all tokens' values in these columns."""
         if dist.get_world_size(self.group) == 1:
             return functional.linear(x, self.weight)
-        found: Tensor = _ColumnLinear.apply(x, self.weight, self.group)  # type: ignore[no-untyped-call]
+        found: Tensor = _ColumnLinear.apply(  # type: ignore[no-untyped-call]
+            x, self.weight, self.group, self.keeps
+        )
         return found
 
 
@@ -114,16 +119,16 @@ def sum_out(x: Tensor, group: Any) -> Tensor:
 class PlannedBlock(nn.Module):
     """One layer: attention with rotary positions, and an MLP with or without a gate."""
 
-    def __init__(self, model: Model, group: Any) -> None:
+    def __init__(self, model: Model, group: Any, program: Program = PLAIN) -> None:
         super().__init__()
-        size = dist.get_world_size(group)
+        size, keeps = dist.get_world_size(group), program.keeps_gathered
         self.group, self.gated, self.width = group, model.gated, model.hidden // model.heads
         self.heads, self.kv_heads = model.heads // size, max(model.kv_heads // size, 1)
         inner = model.intermediate // size
         self.norm1, self.norm2 = nn.RMSNorm(model.hidden), nn.RMSNorm(model.hidden)
-        self.qkv = Column(model.hidden, (self.heads + 2 * self.kv_heads) * self.width, group)
+        self.qkv = Column(model.hidden, (self.heads + 2 * self.kv_heads) * self.width, group, keeps=keeps)
         self.out = nn.Linear(self.heads * self.width, model.hidden, bias=False)
-        self.up = Column(model.hidden, (2 if model.gated else 1) * inner, group)
+        self.up = Column(model.hidden, (2 if model.gated else 1) * inner, group, keeps=keeps)
         self.down = nn.Linear(inner, model.hidden, bias=False)
 
     def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
@@ -175,16 +180,20 @@ class Embedding(nn.Module):
 class Head(nn.Module):
     """The last norm, the logits of this rank's part of the vocabulary, and the loss."""
 
-    def __init__(self, model: Model, group: Any) -> None:
+    def __init__(self, model: Model, group: Any, program: Program = PLAIN) -> None:
         super().__init__()
+        self.keeps_logits = program.keeps_logits
         self.rows = -(-model.vocabulary // dist.get_world_size(group))
         self.first, self.group = self.rows * dist.get_rank(group), group
-        self.norm, self.columns = nn.RMSNorm(model.hidden), Column(model.hidden, self.rows, group)
+        self.norm, self.columns = (
+            nn.RMSNorm(model.hidden),
+            Column(model.hidden, self.rows, group, keeps=program.keeps_gathered),
+        )
 
     def forward(self, x: Tensor, targets: Tensor) -> Tensor:
         """Return the mean loss of a microbatch."""
         logits = self.columns(self.norm(x)).flatten(0, 1)
         found: Tensor = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
-            logits, targets.flatten(), self.first, self.group
+            logits, targets.flatten(), self.first, self.group, self.keeps_logits
         )
         return found

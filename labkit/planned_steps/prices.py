@@ -18,11 +18,13 @@ LAYER_OPERATORS = 56
 def cluster_costs(machines: Machines) -> Costs:
     """Return what the virtual cluster prices besides arithmetic and bytes on these machines."""
     simple = next(each for each in PROTOCOLS if each.name == "Simple")
+    share = machines.device.attention_share
     steps, inside = simple.step_us["ring"], machines.link.nccl or "net"
     return Costs(
         "the virtual cluster",
         "counted on the operators of the step, priced as the virtual cluster prices them",
-        attention_share=None,
+        attention_share=None if share is None else {"": share},
+        by_size=True,
         hidden_passes=46.0,
         kv_passes=28.0,
         inner_passes=18.0,

@@ -23,10 +23,12 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from labkit.planned_steps.pieces import ALL_GATHER, REDUCE_SCATTER, Embedding, Head, PlannedBlock, rotation
+from labkit.planned_steps.programs import PLAIN, Program
 from labkit.planner.layout import Layout
 from labkit.planner.model import Model
 
 AXES = ("pipeline", "data", "tensor")
+_SHAPE = 8
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,14 @@ class Moments:
 class PlannedStage(nn.Module):
     """This rank's piece of its stage."""
 
-    def __init__(self, model: Model, layout: Layout, mesh: DeviceMesh) -> None:
+    def __init__(self, model: Model, layout: Layout, mesh: DeviceMesh, program: Program = PLAIN) -> None:
         super().__init__()
+        self.layer_s = program.layer_s
         part, group = layout.stages(model)[mesh.get_local_rank("pipeline")], mesh.get_group("tensor")
         self.again = layout.recompute == "full"
         self.embedding = Embedding(model, group) if part.first else None
-        self.blocks = nn.ModuleList(PlannedBlock(model, group) for _ in range(part.layers))
-        self.head = Head(model, group) if part.last else None
+        self.blocks = nn.ModuleList(PlannedBlock(model, group, program) for _ in range(part.layers))
+        self.head = Head(model, group, program) if part.last else None
 
     def forward(self, x: Tensor, targets: Tensor, turned: tuple[Tensor, Tensor]) -> Tensor:
         """Return what the next stage reads, or the loss; where the loss stands alone on a stage, that hands it on."""
@@ -68,29 +71,46 @@ class PlannedStage(nn.Module):
         elif not self.blocks and self.head is None:
             return x * 1.0
         for block in self.blocks:
+            time.sleep(self.layer_s / 3)  # issuing backward takes twice as long as forward
             x = checkpoint(block, x, turned, use_reentrant=False) if self.again else block(x, turned)
+            if self.layer_s and x.requires_grad:
+                x.register_hook(self._issues_backward)  # type: ignore[no-untyped-call]
         return x if self.head is None else self.head(x, targets)
+
+    def _issues_backward(self, _: Tensor) -> None:
+        time.sleep(2 * self.layer_s / 3)
 
 
 class _Sums:
     """Gradients of all microbatches, added up in float32; the optimizer's share of them, and its update."""
 
-    def __init__(self, stage: PlannedStage, layout: Layout, group: Any) -> None:
+    def __init__(self, stage: PlannedStage, layout: Layout, group: Any, program: Program) -> None:
+        self.together = program.gradients_together
         self.parameters, self.group, self.zero = list(stage.parameters()), group, layout.sharding
         size = sum(each.numel() for each in self.parameters)
         size += -size % layout.data
         self.gradients = torch.zeros(size, dtype=torch.float32, device="cuda")
         self.weights = torch.empty(size, dtype=torch.bfloat16, device="cuda")
+        buckets = program.reducer_buckets and layout.data > 1 and not layout.sharding
+        self.buckets = torch.empty_like(self.weights) if buckets else None
+        self.adds: list[Any] = []
         at = 0
         for each in self.parameters:
             piece = slice(at, at + each.numel())
             each.data = self.weights[piece].view_as(each)
-            hook = _adds_to(self.gradients[piece].view_as(each))
-            each.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+            self.adds.append(_adds_to(self.gradients[piece].view_as(each)))
+            if not self.together:
+                each.register_post_accumulate_grad_hook(self.adds[-1])  # type: ignore[no-untyped-call]
             at += each.numel()
         share = size // layout.data if layout.sharding else size
         self.mine = torch.empty(share, dtype=torch.float32, device="cuda")
         self.optimizer = _with_state([self.mine])
+
+    def after_backward(self) -> None:
+        """Add the gradients that one backward pass left, if none was added meanwhile."""
+        if self.together:
+            for each, add in zip(self.parameters, self.adds, strict=True):
+                add(each)
 
     def reduce(self) -> None:
         """Let replicas sum; with ZeRO 1 this one keeps its share."""
@@ -150,6 +170,9 @@ class _Sharded:
         stage.to_empty(device="cuda")
         self.optimizer = _with_state(stage.parameters())
 
+    def after_backward(self) -> None:
+        """Do nothing: fully_shard adds up."""
+
     def reduce(self) -> None:
         """Do nothing: backward has summed."""
 
@@ -161,28 +184,32 @@ class _Sharded:
         """Do nothing: the next forward gathers."""
 
 
-def planned_step(model: Model, layout: Layout) -> Moments:
-    """Build this rank's piece of the model, run a step, and return its moments."""
+def planned_step(model: Model, layout: Layout, program: Program = PLAIN) -> Moments:
+    """Build this rank's piece of the model, run a step as a program does, and return its moments."""
     shape = (layout.pipeline, layout.data, layout.tensor)
     mesh = init_device_mesh("cuda", shape, mesh_dim_names=AXES)
     sums: _Sums | _Sharded
     with _default_dtype(torch.float32 if layout.sharding > 1 else torch.bfloat16):
         with torch.device("meta" if layout.sharding > 1 else "cuda"):
-            stage = PlannedStage(model, layout, mesh)
-        sums = _Sharded(stage, layout, mesh) if layout.sharding > 1 else _Sums(stage, layout, mesh.get_group("data"))
+            stage = PlannedStage(model, layout, mesh, program)
+        if layout.sharding > 1:
+            sums = _Sharded(stage, layout, mesh)
+        else:
+            sums = _Sums(stage, layout, mesh.get_group("data"), program)
     turned = tuple(each.cuda() for each in rotation(model))
     tokens = torch.zeros(model.sequence, layout.microbatch, dtype=torch.long, device="cuda")
-    near = _Neighbours(model, layout, mesh)
+    near = _Neighbours(model, layout, mesh, shapes_first=program.shapes_first)
     torch.cuda.synchronize()
     dist.barrier()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     begin = time.perf_counter()
     with set_checkpoint_early_stop(False):
-        _one_f_one_b(layout, stage, near, tokens, turned)
+        _one_f_one_b(layout, stage, near, sums, tokens, turned)
     computed = _now()
     sums.reduce()
     reduced = _now()
+    time.sleep(program.step_s)
     sums.update()
     updated = _now()
     sums.spread()
@@ -205,9 +232,10 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 class _Neighbours:
-    """Sends activations to the next stage and gradients to the one before."""
+    """Sends activations to the next stage and gradients to the one before, with their shapes if hosts ask for them."""
 
-    def __init__(self, model: Model, layout: Layout, mesh: DeviceMesh) -> None:
+    def __init__(self, model: Model, layout: Layout, mesh: DeviceMesh, *, shapes_first: bool) -> None:
+        self.shapes_first = shapes_first
         self.group, self.stage = mesh.get_group("pipeline"), mesh.get_local_rank("pipeline")
         self.before = self.stage - 1 if self.stage else None
         self.after = self.stage + 1 if self.stage < layout.pipeline - 1 else None
@@ -223,24 +251,39 @@ class _Neighbours:
         want_input: bool = False, want_gradient: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
         """Send what is given, in one batch with what is wanted; return input and gradient."""
-        calls, given, gradient = [], None, None
+        self.calls: list[dist.P2POp] = []
+        self.shapes: list[Tensor] = []
         if forward is not None and self.after is not None:
-            calls.append(dist.P2POp(dist.isend, forward.detach(), group=self.group, group_peer=self.after))
+            self._send(forward.detach(), self.after)
         if backward is not None and self.before is not None:
-            calls.append(dist.P2POp(dist.isend, backward, group=self.group, group_peer=self.before))
-        if want_input and self.before is not None:
-            given = torch.empty(self.of_input[0], device="cuda", dtype=self.of_input[1])
-            calls.append(dist.P2POp(dist.irecv, given, group=self.group, group_peer=self.before))
-        if want_gradient and self.after is not None:
-            gradient = torch.empty(self.of_output[0], device="cuda", dtype=self.of_output[1])
-            calls.append(dist.P2POp(dist.irecv, gradient, group=self.group, group_peer=self.after))
-        if calls:
-            for work in dist.batch_isend_irecv(calls):
+            self._send(backward, self.before)
+        given = self._receive(self.of_input, self.before) if want_input and self.before is not None else None
+        gradient = self._receive(self.of_output, self.after) if want_gradient and self.after is not None else None
+        if self.calls:
+            for work in dist.batch_isend_irecv(self.calls):
                 work.wait()
+        for shape in self.shapes:
+            shape.tolist()
         return given, gradient
 
+    def _send(self, what: Tensor, peer: int) -> None:
+        if self.shapes_first:
+            shape = torch.tensor([what.dim(), *what.shape, *[0] * (_SHAPE - what.dim() - 1)], device="cuda")
+            self.calls.append(dist.P2POp(dist.isend, shape, group=self.group, group_peer=peer))
+        self.calls.append(dist.P2POp(dist.isend, what, group=self.group, group_peer=peer))
 
-def _one_f_one_b(layout: Layout, stage: PlannedStage, near: _Neighbours, tokens: Tensor, turned: Any) -> None:
+    def _receive(self, of: Any, peer: int) -> Tensor:
+        if self.shapes_first:
+            self.shapes.append(torch.empty(_SHAPE, dtype=torch.long, device="cuda"))
+            self.calls.append(dist.P2POp(dist.irecv, self.shapes[-1], group=self.group, group_peer=peer))
+        found = torch.empty(of[0], device="cuda", dtype=of[1])
+        self.calls.append(dist.P2POp(dist.irecv, found, group=self.group, group_peer=peer))
+        return found
+
+
+def _one_f_one_b(
+    layout: Layout, stage: PlannedStage, near: _Neighbours, sums: _Sums | _Sharded, tokens: Tensor, turned: Any
+) -> None:
     """Run all microbatches forward and backward; gradients add up."""
     waiting: deque[tuple[Tensor | None, Tensor]] = deque()
 
@@ -257,6 +300,7 @@ def _one_f_one_b(layout: Layout, stage: PlannedStage, near: _Neighbours, tokens:
             (y / layout.accumulation).backward()  # type: ignore[no-untyped-call]
         else:
             y.backward(gradient)  # type: ignore[no-untyped-call]
+        sums.after_backward()
         return None if given is None else given.grad
 
     ahead = min(layout.pipeline - 1 - near.stage, layout.accumulation)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labkit.planned_steps.prices import CLUSTER_MEMORY, cluster_costs
+from labkit.planned_steps.prices import CLUSTER_MEMORY, LAYER_OPERATORS, cluster_costs
 from labkit.planned_steps.program import Moments, planned_step
+from labkit.planned_steps.programs import PLAIN, Program
 from labkit.planner.plan import Plan, planned
 from labkit.timeline import Timeline
 from labkit.timeline.intervals import total, union
@@ -109,43 +110,54 @@ def faster_than_planned(done: Sequence[Verified]) -> str:
     )
 
 
-def machines_of(plan: Plan) -> VirtualWorld:
+def machines_of(plan: Plan, program: Program = PLAIN) -> VirtualWorld:
     """Return the virtual cluster that a plan is for; replicas that do the same as others do not run."""
     machines, split = plan.job.machines, plan.layout
+    device = machines.device
+    device = replace(device, attention_share=program.attention_share.get(device.name, device.attention_share))
     nic = replace(machines.nic, bytes_per_second=machines.nic.bytes_per_second / machines.oversubscription)
     return virtual(
-        split.world_size, gpu=machines.device, link=machines.link, nic=nic,
+        split.world_size, gpu=device, link=machines.link, nic=nic,
         gpus_per_node=min(machines.node_size, split.world_size), shapes=True, memory=2**50,
         fold=(split.tensor, split.data) if split.data > 2 else None,
     )  # fmt: skip
 
 
-def simulate(plan: Plan) -> Simulated:
-    """Return what a plan's step takes on the virtual cluster.
+def simulate(plan: Plan, program: Program = PLAIN) -> Simulated:
+    """Return what a plan's step takes on the virtual cluster, run as a program does.
 
     Where stages alike have many layers, or a step has many microbatches, two steps with fewer run in its place: each
-    layer more takes and holds as much as the one before, and so does, once the pipeline is full, each microbatch.
+    layer more takes as much as the one before, and so does, once the pipeline is full, each microbatch. What is held at
+    most is told by a third, with all layers and as many microbatches as are in flight at once.
     """
     split, model = plan.layout, plan.job.model
     each = model.layers // split.pipeline
     if each > 2 * _FEW_LAYERS + _MORE and (split.pipeline == 1 or (split.even and not model.layers % split.pipeline)):
-        short, longer = (_with_layers(plan, _FEW_LAYERS + more) for more in (0, _MORE))
-        return _beyond(short, longer, (each - _FEW_LAYERS) / _MORE)
-    return _of_microbatches(plan)
+        short, longer = (_with_layers(plan, program, _FEW_LAYERS + more) for more in (0, _MORE))
+        held = simulate_whole(_in_flight(plan), program).memory_bytes
+        return replace(_beyond(short, longer, (each - _FEW_LAYERS) / _MORE), memory_bytes=held)
+    return _of_microbatches(plan, program)
 
 
-def _with_layers(plan: Plan, each: int) -> Simulated:
+def _in_flight(plan: Plan) -> Plan:
+    """Return a step that holds as much as a plan's with few microbatches: one more than are in flight at once."""
+    few = min(plan.layout.accumulation, plan.layout.pipeline + 1)
+    return replace(plan, layout=replace(plan.layout, accumulation=few))
+
+
+def _with_layers(plan: Plan, program: Program, each: int) -> Simulated:
     """Return the step of a model of which each stage has so many layers."""
     model = replace(plan.job.model, layers=each * plan.layout.pipeline)
-    return _of_microbatches(replace(plan, job=replace(plan.job, model=model)))
+    return _of_microbatches(replace(plan, job=replace(plan.job, model=model)), program)
 
 
-def _of_microbatches(plan: Plan) -> Simulated:
+def _of_microbatches(plan: Plan, program: Program) -> Simulated:
     few, count = plan.layout.pipeline + 2 if plan.layout.pipeline > 1 else 1, plan.layout.accumulation
     if count <= 2 * few + _MORE:
-        return simulate_whole(plan)
+        return simulate_whole(plan, program)
     short, longer = (
-        simulate_whole(replace(plan, layout=replace(plan.layout, accumulation=few + more))) for more in (0, _MORE)
+        simulate_whole(replace(plan, layout=replace(plan.layout, accumulation=few + more)), program)
+        for more in (0, _MORE)
     )
     # All microbatches in flight are there with few, too.
     return replace(_beyond(short, longer, (count - few) / _MORE), memory_bytes=longer.memory_bytes)
@@ -161,9 +173,14 @@ def _beyond(short: Simulated, longer: Simulated, times: float) -> Simulated:
     return Simulated(at(short.seconds, longer.seconds), parts, round(at(short.memory_bytes, longer.memory_bytes)))
 
 
-def simulate_whole(plan: Plan) -> Simulated:
+def simulate_whole(plan: Plan, program: Program = PLAIN) -> Simulated:
     """Return what a plan's step takes on the virtual cluster, all its microbatches simulated."""
-    done = run(planned_step, plan.job.model, plan.layout, on=machines_of(plan), echo=False, timeout=None)
+    launches_s = (
+        LAYER_OPERATORS * plan.job.machines.device.launch_ns / 1e9
+    )  # of what the program takes, these pass anyway
+    program = replace(program, layer_s=max(0.0, program.layer_s - launches_s))
+    world = machines_of(plan, program)
+    done = run(planned_step, plan.job.model, plan.layout, program, on=world, echo=False, timeout=None)
     moments: list[Moments] = list(done.results)
     assert done.timeline is not None
     leaders = range(0, plan.layout.world_size, plan.layout.data * plan.layout.tensor)  # a rank of each stage

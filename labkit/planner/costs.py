@@ -34,6 +34,7 @@ class Costs:
         product_s: What each product costs besides, filling the device and draining it.
         attention_share: Share of the peak that attention's kernel reaches by device, "" for others, counting the scores
             that a causal mask leaves; None where all scores are priced as a product.
+        by_size: Whether products reach what was measured of their size, where the device says that.
         whole_passes: Times that elementwise operators of a layer read or write a bfloat16 activation of the hidden
             size that every tensor rank has whole, forward and backward.
         hidden_passes: The same for those that tensor ranks split.
@@ -73,6 +74,7 @@ class Costs:
     product_share: float = 1.0
     product_s: float = 0.0
     attention_share: Mapping[str, float] | None = field(default_factory=lambda: ATTENTION_SHARE)
+    by_size: bool = False
     whole_passes: float = 0.0
     hidden_passes: float = 40.0
     kv_passes: float = 0.0

@@ -9,6 +9,7 @@ from labkit.hardware import Device, Link
 from labkit.planner.costs import PRODUCTS, UNGATED_PASSES, Costs
 from labkit.planner.layout import Layout, Stage, largest_stage
 from labkit.planner.model import Model
+from labkit.planner.products import head_products, layer_products
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,10 @@ def _layer(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _L
         attention = 2 * scores / (peak * device.compute_share)
     else:
         attention = scores / (peak * costs.attention_share.get(device.name, costs.attention_share[""]))
-    products = 6 * tokens * model.layer_parameters / layout.tensor / rate + PRODUCTS * costs.product_s
+    if costs.by_size and device.products is not None:
+        products = layer_products(model, layout, device.products, tokens)
+    else:
+        products = 6 * tokens * model.layer_parameters / layout.tensor / rate + PRODUCTS * costs.product_s
     products = more * (products + attention)
     cut = costs.hidden_passes * model.hidden + costs.kv_passes * model.hidden * model.kv_heads / model.heads
     cut += costs.inner_passes * model.intermediate * (1.0 if model.gated else UNGATED_PASSES)
@@ -242,6 +246,8 @@ def _head(model: Model, layout: Layout, machines: Machines, costs: Costs) -> _La
     device, tokens = machines.device, _tokens(model, layout)
     rate = device.flops_per_second("bfloat16") * device.compute_share * costs.product_share
     products = 6 * tokens * model.head_parameters / layout.tensor / rate
+    if costs.by_size and device.products is not None:
+        products = head_products(model, layout, device.products, tokens)
     moved = costs.logit_bytes * tokens * model.vocabulary + _kept_up(layout, costs) * model.head_parameters
     tensor = sum(_tensor(model, layout, machines, costs, costs.head_collectives)) if layout.tensor > 1 else 0.0
     return _Layer(products, _moving(moved / layout.tensor, device), 0.0, tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,11 +14,16 @@ from labkit.simulator.accelerator import HOST, Accelerator, is_pinned, pin
 from labkit.simulator.cuda_autocast import in_lower_precision, in_the_dtype_of_cuda
 from labkit.simulator.memory_error import beyond_the_host
 from labkit.simulator.stand_ins import forget, is_stand_in
-from labkit.simulator.state import VirtualRank
+from labkit.simulator.state import VirtualRank, current_rank
+from labkit.simulator.storages import tensors_in
 from labkit.torch_port.devices import FunctionMode, answering, default_device, makes_from_nothing, parse_to
 
 _Tensor: Any = torch.Tensor
 _MAKERS = makes_from_nothing()
+_READ_AT_ONCE = (
+    _Tensor.tolist, _Tensor.__repr__, _Tensor.__format__, torch.equal, _Tensor.equal, torch.allclose, _Tensor.allclose,
+)  # fmt: skip
+"""What hands values to the program without an operator that says so."""
 Answer = Callable[["DeviceMode", Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -29,7 +35,8 @@ class DeviceMode(FunctionMode):  # type: ignore[misc]
         super().__init__()
         self.accelerator = accelerator
         self.of_devices: dict[Any, Answer] = ANSWERS
-        self._answers = ANSWERS | shapes_mode.ANSWERS if accelerator.shapes else ANSWERS
+        answers = ANSWERS | shapes_mode.ANSWERS if accelerator.shapes else ANSWERS
+        self._answers = answers | {func: _after_the_device(answers.get(func, _called)) for func in _READ_AT_ONCE}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what the call returns on a host with CUDA."""
@@ -79,6 +86,24 @@ class DeviceMode(FunctionMode):  # type: ignore[misc]
         with self.accelerator.placing(on_device):
             copied: torch.Tensor = _Tensor.to(tensor, **options | {"copy": True, "device": HOST})
         return copied
+
+
+def _called(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args, **kwargs)
+
+
+def _after_the_device(answer: Answer) -> Answer:
+    """Return what lets the host wait until the device has computed what it reads, and then answers."""
+
+    def answers(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+        rank = current_rank()
+        if rank is not None and any(map(mode.accelerator.is_on, tensors_in((args, kwargs)))):
+            what_if = rank.simulation.what_if
+            if what_if is None or not what_if.reads(sys._getframe(2)):
+                rank.meet(call=func.__name__)
+        return answer(mode, func, args, kwargs)
+
+    return answers
 
 
 def devices_of(rank: VirtualRank) -> AbstractContextManager[Any]:

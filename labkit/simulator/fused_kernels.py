@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as functional
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.experimental import register_sharding
 
 from labkit.simulator import linear
 from labkit.simulator.stand_ins import is_stand_in
@@ -36,6 +38,13 @@ def _rms_norm_shapes(given: torch.Tensor, weight: torch.Tensor) -> tuple[torch.T
 
 
 _library.impl("rms_norm", _rms_norm_shapes, "Meta")
+
+
+@register_sharding(torch.ops.labkit.rms_norm.default)  # type: ignore[untyped-decorator]
+def _rms_norm_shardings(given: Any, weight: Any) -> Any:
+    """Return how DTensors may be sharded: whole, or along any dimension but the one that is normalized."""
+    along = [Replicate(), *(Shard(dim) for dim in range(len(given.shape) - 1))]
+    return [([each, each], [each, Replicate()]) for each in along]
 
 
 class _RmsNorm(torch.autograd.Function):

@@ -23,6 +23,7 @@ from labkit.kernels import STATED, unpriced
 from labkit.simulator import shapes
 from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.compiled import FUSED, Fusing
+from labkit.simulator.durations import Durations
 from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature, written_by
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
@@ -77,7 +78,7 @@ class Roofline(DispatchMode):
         self._shapes = self._accelerator if self._accelerator is not None and self._accelerator.shapes else None
         self._unwraps: dict[type, bool] = {}
         self._fusing: Fusing | None = None
-        self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
+        self._durations = Durations(self._device, beside_host=self._beside is not None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what the operator returns, and let its time pass."""
@@ -238,11 +239,12 @@ class Roofline(DispatchMode):
                 counted, num_bytes = stated.work(args, kwargs, num_bytes)
             elif counted is None:
                 self._rank.simulation.notes.setdefault(unpriced(full_name), self._rank.rank)
-        return self._cost_of(known.name, counted, num_bytes, out)
+        done = self._durations.done(known.func, known.name, counted, args, kwargs)
+        return self._cost_of(known.name, counted, num_bytes, out, done=done)
 
-    def _cost_of(self, name: str, counted: int | None, num_bytes: int, like: Any) -> Cost:
-        ideal_ns = counted / self._peak(like) * 1e9 if counted else 0.0
-        duration = self._duration_ns(name, counted, num_bytes, like)
+    def _cost_of(self, name: str, counted: int | None, num_bytes: int, like: Any, *, done: float | None = None) -> Cost:
+        ideal_ns = counted / self._durations.peak(like) * 1e9 if counted else 0.0
+        duration = self._durations.nanoseconds(name, counted if done is None else done, num_bytes, like)
         return duration, num_bytes, counted, ideal_ns, math.ceil(duration)
 
     def _charge(self, name: str, cost: Cost, backward: int) -> None:
@@ -313,22 +315,6 @@ class Roofline(DispatchMode):
         if waits:
             rank.meet(call="copy")
 
-    def _duration_ns(self, name: str, flops: int | None, num_bytes: int, out: Any) -> float:
-        device = self._device
-        seconds = device.measured_seconds(name, flops or 0, num_bytes)
-        duration = num_bytes / self._bytes_per_ns if seconds is None else seconds * 1e9
-        if seconds is None and flops is not None:
-            duration = max(duration, flops / (self._peak(out) * device.compute_share) * 1e9)
-        if self._beside is not None:
-            return max(duration, device.kernel_ns)
-        return device.launch_ns + duration if device.cores else max(duration, device.launch_ns)
-
-    def _peak(self, out: Any) -> float:
-        """Return the operations a second that the device does at most on tensors like this."""
-        first = next(tensors_in((out,)), None)
-        dtype = str(first.dtype).removeprefix("torch.") if first is not None else "float32"
-        return self._device.flops_per_second(dtype, tf32=_tf32())
-
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Note an operator that writes a buffer being sent, or touches one being received."""
         rank = self._rank
@@ -359,10 +345,6 @@ class Roofline(DispatchMode):
 def _making(name: str) -> Operator:
     """Return an operator of this name that makes tensors, as others do that are described."""
     return replace(describe(torch.ops.aten.cat.default), name=name)
-
-
-def _tf32() -> bool:
-    return float32_matmul_precision() != "highest"
 
 
 def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any]) -> tuple[int | None, int]:

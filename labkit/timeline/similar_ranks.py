@@ -15,16 +15,17 @@ _SAME = 0.005
 """Of the whole: times that differ by less lie on each other in a picture."""
 _AS_MUCH = 0.02
 """Of the most that any rank held: memory that differs by less looks the same."""
-_FEWEST = 3
+_FEWEST, _FEWEST_BESIDE = 3, 2
 _MANY = 8
 
 
 def similar_ranks(timeline: Timeline, shown: Sequence[int], *, even_few: bool = False) -> list[list[int]]:
-    """Return groups of at least three ranks, of those shown, that made the same calls and ran the same operators.
+    """Return groups of ranks, of those shown, that made the same calls and ran the same operators.
 
-    They did so at the same time, to half a percent of the whole, and held as much memory at their peaks. Up to eight
-    ranks that exchange messages are no group: which of them sends to which is what their picture tells, unless even few
-    are asked for, as where two runs stand beside each other.
+    They did so at the same time, to half a percent of the whole, and held as much memory at their peaks. A group has at
+    least three ranks. Up to eight ranks that exchange messages are no group: which of them sends to which is what their
+    picture tells. Where even few are asked for, as where two runs stand beside each other, these are groups, and so are
+    two ranks.
     """
     if not len(timeline) or (not even_few and timeline.num_ranks <= _MANY and bool((timeline.flow >= 0).any())):
         return []
@@ -50,7 +51,8 @@ def similar_ranks(timeline: Timeline, shown: Sequence[int], *, even_few: bool = 
                 break
         else:
             groups.append([rank])
-    return [group for group in groups if len(group) >= _FEWEST and len(rows_of[group[0]])]
+    fewest = _FEWEST_BESIDE if even_few else _FEWEST
+    return [group for group in groups if len(group) >= fewest and len(rows_of[group[0]])]
 
 
 def _most_held(timeline: Timeline) -> list[int]:

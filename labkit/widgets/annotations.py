@@ -212,7 +212,7 @@ def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool
     """Draw an arrow from where a message leaves to where it has come, and from each remote call to its callee.
 
     Returns:
-        False where they are too many.
+        False where they are too many, or none is between ranks that have rows.
     """
     messages = np.unique(timeline.flow[timeline.flow >= 0])
     if not 0 < len(messages) <= _MOST_ARROWS or layout.bar_height < 8:
@@ -230,13 +230,16 @@ def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool
         remote = timeline.kind[receives[0]] == SERVED  # its reply has no arrow: the call's span ends there
         leaves_ns = moves.get(sends[0], (int(timeline.start_ns[sends[0]]), 0))[0]
         arrives = int(timeline.start_ns[receives[0]]) if remote else int(timeline.end_ns[receives[0]])
-        src, dst = (top_of[int(timeline.rank[row]), Lane(timeline.lane[row])] for row in (sends[0], receives[0]))
+        places = ((int(timeline.rank[row]), Lane(timeline.lane[row])) for row in (sends[0], receives[0]))
+        src, dst = (top_of.get(place) for place in places)
+        if src is None or dst is None:
+            continue  # of a rank that another one stands for
         down = dst > src
         leaves = LEFT + (leaves_ns - first) * scale
         from_y, to_y = (src + layout.bar_height, dst) if down else (src, dst + layout.bar_height)
         arrows.append((leaves, TOP + from_y, LEFT + (arrives - first) * scale, TOP + to_y))
     canvas.arrows(arrows, ARROW, 1.0)
-    return True
+    return bool(arrows)
 
 
 def frame_event(canvas: Canvas, timeline: Timeline, layout: RowLayout, row: int) -> None:

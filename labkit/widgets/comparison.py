@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from labkit.errors import ConfigError
+from labkit.timeline.metrics import lane_times
+from labkit.timeline.span import Lane
 from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.widgets import display as _display
@@ -26,6 +30,16 @@ _HEAD = 34
 """Pixels of the claim above two pictures."""
 _SAME = 0.005
 """Lengths that differ by a smaller share are the same in words."""
+_MOST = 0.5
+"""Of the difference in length: what is more of it is the cause."""
+_AGAINST = 0.25
+"""Of the same: where more goes the other way, no one thing is."""
+_CAUSES = (
+    ("ranks compute less", "ranks compute longer"),
+    ("less communication is exposed", "more communication is exposed"),
+    ("ranks wait less", "ranks wait longer"),
+)
+"""What computing, exposed communication and waiting are called where they make a run shorter, and longer."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +90,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _claim(self) -> str:
-        """Return how long the second takes beside the first, in words; "" where one of them took no time."""
+        """Return how long the second takes beside the first and why, in words; "" where one of them took no time."""
         first, second = (timeline.makespan_ns for timeline in self.timelines)
         if not first or not second:
             return ""
@@ -84,8 +98,18 @@ class Comparison:
         if abs(second / first - 1) < _SAME:
             return f"{other} takes as long as {name}"
         if second < first:
-            return f"{other} is {_times(first / second)} times faster than {name}"
-        return f"{other} takes {_times(second / first)} times as long as {name}"
+            return f"{other} is {_times(first / second)} times faster than {name}{self._cause()}"
+        return f"{other} takes {_times(second / first)} times as long as {name}{self._cause()}"
+
+    def _cause(self) -> str:
+        """Return what makes most of the difference in length, as the widget says it; "" where no one thing does."""
+        before, after = (_mean_times(timeline) for timeline in self.timelines)
+        change = self.timelines[1].makespan_ns - self.timelines[0].makespan_ns
+        shares = (after - before) / change
+        against = -np.append(shares, 1 - shares.sum()).clip(max=0).sum()  # the last is what ranks do besides
+        most = int(shares.argmax())
+        is_one = shares[most] > _MOST and against <= _AGAINST
+        return f", mostly because {_CAUSES[most][change > 0]}" if is_one else ""
 
     def _view(self) -> TimelineView:
         pairs = zip(self.timelines, self.names, strict=True)
@@ -103,6 +127,17 @@ class Comparison:
         shown: dict[str, Any] = {"image/png": self.to_png(), "text/plain": repr(self)}
         kept = metadata(self.timelines, names=self.names, ranks=self.ranks, overlay=self.how == "outline")
         return shown, size_on_page(shown["image/png"], WIDTH) | kept
+
+
+def _mean_times(timeline: Timeline) -> npt.NDArray[np.float64]:
+    """Return how long ranks compute, move bytes that nothing hides, and stand still: means, ns.
+
+    Of real processes it is not recorded when they compute: then the first two are 0.
+    """
+    times = lane_times(timeline)
+    is_known = bool((timeline.lane == Lane.COMPUTE).any())
+    exposed = times.either_ns - times.compute_ns
+    return np.array([is_known * times.compute_ns.mean(), is_known * exposed.mean(), times.blocked_ns.mean()])
 
 
 def _times(ratio: float) -> str:

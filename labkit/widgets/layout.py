@@ -12,6 +12,7 @@ from labkit.timeline.messages import of_kind
 from labkit.timeline.similar_ranks import similar_ranks
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
+from labkit.words import join
 
 NUM_COLUMNS = 760
 LEFT, RIGHT, TOP, BOTTOM = 118, 62, 62, 44
@@ -60,8 +61,8 @@ def shown_ranks(timeline: Timeline, needed: int = -1) -> list[int]:
     return spaced
 
 
-def folded(timeline: Timeline, needed: int = -1, *, is_beside: bool = False) -> list[tuple[int, int]]:
-    """Return each rank that has rows in a picture, and how many it stands for: one of those that are alike, if many.
+def folded(timeline: Timeline, needed: int = -1, *, is_beside: bool = False) -> list[tuple[int, list[int]]]:
+    """Return each rank that has rows in a picture, and those it stands for: one of those that are alike, if many.
 
     Args:
         timeline: What was recorded.
@@ -71,9 +72,9 @@ def folded(timeline: Timeline, needed: int = -1, *, is_beside: bool = False) -> 
     shown = shown_ranks(timeline, needed)
     groups = similar_ranks(timeline, shown, even_few=is_beside) if len(timeline) <= _MOST_COMPARED else []
     groups = [[rank for rank in group if rank != needed] for group in groups]
-    stands_for = {group[0]: len(group) for group in groups}
+    stands_for = {group[0]: group for group in groups}
     hidden = {rank for group in groups for rank in group[1:]}
-    return [(rank, stands_for.get(rank, 1)) for rank in shown if rank not in hidden]
+    return [(rank, stands_for.get(rank, [rank])) for rank in shown if rank not in hidden]
 
 
 def picture_rows(timeline: Timeline, needed: int = -1) -> list[tuple[int, Lane]]:
@@ -99,7 +100,7 @@ def row_layout(timeline: Timeline, needed: int = -1, *, is_beside: bool = False)
     told = folded(timeline, needed, is_beside=is_beside)
     used, ranks = used_lanes(timeline), len(told)
     rows = [(rank, lane) for rank, _ in told for lane in used]
-    names = {rank: f"{many} alike" for rank, many in told if many > 1}
+    names = {rank: f"{len(many)} alike" if len(many) > 2 else join(many) for rank, many in told if many[1:]}
     lanes = max(len(rows) // max(ranks, 1), 1)
     bar = max(3, min(16, 760 // max(len(rows), 1) - 2))
     lane_gap, rank_gap = (2, 9) if bar >= 12 else (1, 5) if bar >= 6 else (0, 3)

@@ -2,8 +2,9 @@
 
 Forty runs were drawn before any of them was simulated: twenty of llm-foundry's FSDP runs in bfloat16, twenty of
 nanotron's that are split three ways (replicas, stages and tensor ranks, at most 16 of the latter two together, so that
-32 ranks run). None was left out afterwards, and nothing in the cluster is fitted to any run. What runs is neither
-program but one GPT in plain torch, ``labkit.planned_steps.program``, in the same configuration.
+32 ranks run). None was left out afterwards, and nothing in the cluster is fitted to any of them. What runs is neither
+program but one GPT in plain torch, ``labkit.planned_steps.program``, in the same configuration, with what each program
+does otherwise, ``labkit.planned_steps.programs``.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from random import Random
 from statistics import median
 from typing import Any
 
+from labkit.planned_steps.programs import PROGRAMS
 from labkit.planned_steps.verify import Simulated, Verified, simulate
 from tests.benchmarks.table import Bar, table
 from tests.planner.published_runs import Run, foundry_runs, nanotron
 
+GIB = 2**30
+"""What nanotron's table calls a GB: helpers.py divides max_memory_allocated() by 1024**3."""
 SEED, OF_EACH, MOST_RANKS = 37, 20, 16
 TITLE = (
     "Whole steps of published runs. None of the programs ran here: each row is one GPT in plain torch "
-    "(labkit/planned_steps) in that run's configuration, with nothing fitted"
+    "(labkit/planned_steps) in that run's configuration, with what the program does otherwise (programs.py there)"
 )
 HEAD = (
     "run", "GPUs", "split", "published, s", "here, s", "off", "published, GB", "here, GB", "off",
@@ -46,7 +50,7 @@ class Step:
     @property
     def memory_off(self) -> float | None:
         """How much too much memory it takes here, as a share; None where none is published."""
-        return None if self.run.memory is None else self.here.memory_bytes / 1e9 / self.run.memory - 1
+        return None if self.run.memory is None else self.here.memory_bytes / GIB / self.run.memory - 1
 
     @property
     def too_large(self) -> bool:
@@ -62,7 +66,7 @@ class Step:
         part, more = max(Verified(self.run.plan, self.here).differences(), key=lambda each: each[1])
         memory = ["-", f"{self.here.memory_bytes / 1e9:.1f}", "-"]
         if self.run.memory is not None and self.memory_off is not None:
-            memory[0], memory[2] = f"{self.run.memory:.1f}", f"{self.memory_off:+.0%}"
+            memory[0], memory[2] = f"{self.run.memory * GIB / 1e9:.1f}", f"{self.memory_off:+.0%}"
         return [
             name, gpus, str(split), f"{self.run.seconds:.3g}", f"{self.here.seconds:.3g}", f"{self.off:+.0%}", *memory,
             f"{part}, {more:.2g} s" if more > 0 else "nothing",
@@ -88,7 +92,7 @@ def steps(of_each: int = OF_EACH) -> Iterator[Step]:
     """Yield the drawn runs, or the first of each program, with their steps on the virtual cluster."""
     runs = drawn()
     for program, run in [*runs[:of_each], *runs[OF_EACH : OF_EACH + of_each]]:
-        yield Step(program, run, simulate(run.plan))
+        yield Step(program, run, simulate(run.plan, PROGRAMS[program]))
 
 
 def compared(of_each: int = OF_EACH) -> tuple[str, list[Bar], list[list[str]]]:

@@ -20,6 +20,7 @@ GUESSES = [2.3, 1, 2, 4, 8, 10.5, "twice", 7, 3, True, 5, 6, "half", 9, 11, "twi
 SMALLEST = """() => Math.min(...[...document.querySelectorAll("p, h2, .lane *, nav button")]
   .filter((each) => each.checkVisibility() && each.textContent.trim() && !each.closest("svg"))
   .map((each) => parseFloat(getComputedStyle(each).fontSize)))"""
+NAMES = "parseFloat(getComputedStyle(document.querySelector('#lobby .came')).fontSize)"
 OUT_OF_LANES = """() => [...document.querySelectorAll(".lane")].flatMap((lane) => {
   const { top, bottom } = lane.getBoundingClientRect();
   const dots = [...lane.querySelectorAll("circle")].map((each) => each.getBoundingClientRect());
@@ -163,13 +164,17 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     board = own_board
     wrong: list[str] = []
     path = board.link[board.link.index("/c/") :]
-    for number in range(200):
-        body = {"nickname": f"learner {number}", "key": f"key of {number}"}
-        assert board.call("POST", f"{path}/join", json.dumps(body).encode())[0] == 204
     page = browser.new_page(viewport={"width": 1920, "height": 1080})
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(board.link)
+    for number in range(200):
+        body = {"nickname": f"learner {number}", "key": f"key of {number}"}
+        assert board.call("POST", f"{path}/join", json.dumps(body).encode())[0] == 204
+        if number == 5:
+            expect(page.locator("#lobby .came span")).to_have_count(6, timeout=60_000)
+            assert page.evaluate(NAMES) > 40  # as large as there is room, up to half of the link's size
     expect(page.locator("#lobby .came span")).to_have_count(200, timeout=60_000)
+    assert page.evaluate(NAMES) < 30
     assert page.inner_text("#lobby code") == board.link
     assert page.evaluate("document.querySelector('#lobby .came').getBoundingClientRect().bottom <= innerHeight")
     assert page.evaluate("parseFloat(getComputedStyle(document.querySelector('#lobby code')).fontSize)") > 60
@@ -190,6 +195,8 @@ def test_a_room_is_seen_from_the_last_row(own_board: Running, browser: Any) -> N
     assert page.locator("#lobby").is_hidden() and page.locator("#poll line").count() == 0
     assert board.call("POST", f"{board.instructors}/reveal", b'{"guess": "ring_speedup"}')[0] == 204
     expect(page.locator("#poll text.out")).to_have_text("it is 3.5 times", timeout=60_000)
+    drawn = page.eval_on_selector_all("#poll svg > *", "(all) => all.map((each) => each.nodeName)")
+    assert drawn == sorted(drawn, key=["rect", "line", "text"].index)  # words last: no line crosses a number
     bars = page.locator("#poll rect")
     line = float(page.get_attribute("#poll line", "x1"))
     assert float(bars.nth(2).get_attribute("x")) < line < float(bars.nth(3).get_attribute("x")) + 1

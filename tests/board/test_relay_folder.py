@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -60,6 +61,41 @@ STOPPERS: dict[str, Callable[[Path], object]] = {
     "seal of nothing": holding(b'{"what": "join", "body": {}, "from": 5, "number": [], "seal": 1}\n'),
 }
 GARBAGE = (b"x" * (5 << 20), b"\xff\xfe{}", b"[1]", b"5", b"null", b'{"what":"result","body":null}')
+
+
+def strangers(count: int) -> bytes:
+    """Return lines each of which says that it is another person's: to find out whose costs a power of 2,048 bits."""
+    lines = ({"what": "join", "body": {}, "from": f"{5 + at:x}", "number": 1, "seal": "0"} for at in range(count))
+    return b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+
+
+@pytest.mark.in_turn
+def test_a_file_full_of_strangers_keeps_nobody_waiting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "000.jsonl").write_bytes(strangers(20_000))
+    powers: list[str] = []
+    agree = seals.agreed
+    monkeypatch.setattr(seals, "agreed", lambda secret, others: powers.append(others) or agree(secret, others))
+    taken: Taken = []
+    reading = reader(folder, taken)
+    send(folder, "join", {"nickname": "Grace", "key": "g" * 16})
+    for _ in range(3):
+        reading.read()
+    assert taken == [("join", "Grace")] and len(powers) <= 2 + 1  # Grace's own, as she sends and as she is read
+
+
+def test_who_writes_more_than_there_is_time_for_waits_for_the_others_and_loses_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "000.jsonl").write_bytes(plain_line("a") * 3)
+    (folder / "001.jsonl").write_bytes(plain_line("b"))
+    taken: Taken = []
+    reading = reader(folder, taken)
+    clock = itertools.count(0.0, 0.6)  # there is time for one line
+    monkeypatch.setattr(relay, "_MOST_SECONDS", 1.0)
+    monkeypatch.setattr(relay.time, "monotonic", lambda: next(clock))
+    for _ in range(12):
+        reading.read()
+    assert [name for _, name in taken] == ["a", "b", "a", "a"]
 
 
 @pytest.mark.in_turn

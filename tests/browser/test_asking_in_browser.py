@@ -68,7 +68,7 @@ def test_a_revealed_figure_is_nowhere_before_the_guess_and_stays_after_it(lab: L
     said = page.inner_text(".jp-Notebook")
     assert "You guessed 40 %, it is 28.6 %: 11 percentage points too high." in said
     assert "You guessed 50 %, it is 61.8 %: 12 percentage points too low." in said
-    assert number(page, "gpipe: bubble") == "28.6 %"
+    assert number(page, "GPipe: bubble") == "28.6 %"
     lab.screenshot("predict-after")
     saved = lab.saved("predict.ipynb")
     assert saved.cells[1].source == PREDICT.format(guess=40)

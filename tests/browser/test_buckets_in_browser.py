@@ -148,3 +148,41 @@ def test_the_speed_of_the_link_is_dragged_along_its_curve(show: Open) -> None:
     page.mouse.up()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 20)
     assert page.inner_text("[data-part=say]").startswith("At 3.16 GB/s ")
+
+
+ON_EACH_OTHER = """(all) => { const boxes = all.map((each) => each.getBoundingClientRect());
+  return boxes.flatMap((a, k) => boxes.slice(k + 1).filter((b) => Math.abs(a.top - b.top) < 4
+    && Math.min(a.right, b.right) > Math.max(a.left, b.left)).map(() => all[k].textContent)); }"""
+
+
+@pytest.mark.parametrize("width", [400, 700, 1440])
+def test_what_is_exposed_is_said_beside_the_bar_where_it_has_room_and_marks_on_axes_stand_apart(
+    show: Open, width: int
+) -> None:
+    page = show(bucket_explorer(), compression_explorer(), width=width)
+    page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 2")
+    assert page.text_content("text.bad") == ("!" if width == 400 else f"! {number(page, 'exposed')} exposed")
+    figures = page.locator("[data-part=stage]").all()
+    assert [figure.locator("text").evaluate_all(ON_EACH_OTHER) for figure in figures] == [[], []]
+
+
+AXIS = """(all) => { const words = all.map((each) => each.textContent);
+  return words.slice(words.findIndex((each) => each.startsWith("step time over"))); }"""
+
+
+def test_the_best_cap_is_named_on_an_axis_with_marks_between_and_sliders_are_of_one_width(show: Open) -> None:
+    page = show(bucket_explorer())
+    words = page.eval_on_selector_all("[data-part=stage] text", AXIS)
+    assert {"0.1", "0.2", "0.5", "1", "2", "5", "10", "20", "50", "100"} <= set(words)
+    said = page.inner_text("[data-part=say]")
+    assert [each for each in words if each.startswith("best")] == ["best: 2 MiB, 16.6 ms"]
+    assert said.endswith("Best of these caps: 2 MiB, 16.6 ms.")
+    hidden = "(place) => getComputedStyle(place).clipPath"
+    assert page.eval_on_selector("[data-part=say]", hidden) == "inset(100%)"  # heard, and seen once
+    wide = page.eval_on_selector_all(
+        "[data-part=sliders] input", "(all) => all.map((each) => each.getBoundingClientRect().width)"
+    )
+    assert len(wide) == 3 and len(set(wide)) == 1
+    page.focus("[data-part=stage]")
+    page.keyboard.press("ArrowLeft")  # a bucket under way is said nowhere else
+    assert page.eval_on_selector("[data-part=say]", hidden) == "none"

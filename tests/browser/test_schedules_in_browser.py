@@ -18,17 +18,49 @@ def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show:
     page = show(schedule_explorer())
     shares = "each => each.map(words => +words.dataset.bubble)"
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
-    title = "Same bubble, 27.3 %, half the memory: 1F1B holds 4 microbatches, GPipe 8"
+    title = "Same bubble, half the memory: 1F1B holds 4 microbatches, GPipe 8"
     assert page.inner_text("header b") == title
     set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
-    assert page.inner_text("header b") == "Same bubble, 46.7 %, and both hold 8 microbatches"
+    assert page.inner_text("header b") == "Same bubble, and both hold 8 microbatches"
     set_slider(page, "m", 4)
     assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
     peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")
     assert peaks == [f"{stage}:16" for stage in range(8)] + [f"{stage}:{8 - stage}" for stage in range(8)]
     set_slider(page, "tm", 0.5)
-    assert number(page, "difference from the formula") != "0.0 %"
+    assert number(page, "GPipe: off the formula") != "0.0 %"
+
+
+TABLE = "(all) => all.map((row) => [...row.children].map((cell) => cell.innerText.replace(/\u2011/g, '-')))"
+SEEN = """() => [...document.querySelectorAll(".lk *")].filter((each) => !each.children.length
+  && !each.closest(".aside, [hidden], details") && each.textContent.includes("27.3 %")).length"""
+PLACES = "(all) => all.map((row) => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().right)))"
+
+
+@pytest.mark.parametrize("width", [1440, 400])
+def test_schedules_numbers_stand_in_one_table_and_the_bubble_beside_its_formula(show: Open, width: int) -> None:
+    page = show(schedule_explorer(), width=width)
+    rows = [
+        ["", "bubble", "warm-up", "steady", "drain", "time", "time vs GPipe"],
+        ["GPipe", "27.3 %", "18.2 %", "0.0 %", "9.1 %", "33", ""],
+        ["1F1B", "27.3 %", "13.6 %", "0.0 %", "13.6 %", "33", "100.0 %"],
+    ]
+    found = page.eval_on_selector_all(".compared tr", TABLE)
+    assert found == (rows if width > 560 else [list(column) for column in zip(*rows, strict=True)])
+    places = page.eval_on_selector_all(".compared tr", PLACES)
+    assert all(place == places[0] for place in places) and places[0][-1] <= width
+    told = "(all) => all.map((words) => words.textContent)"
+    assert page.eval_on_selector_all("[data-bubble]", told) == 2 * ["bubble (P−1)/(M+P−1) = 3/11 = 27.3 %"]
+    assert page.evaluate(SEEN) == 4  # in each schedule's heading and in its row
+    set_slider(page, "limit", 2)  # one more number, and its words
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    set_slider(page, "limit", 0)
+    set_slider(page, "tm", 0.5)
+    assert page.text_content("[data-bubble]") == "formula (P−1)/(M+P−1) = 3/11 = 27.3 %"
+    assert number(page, "GPipe: bubble") != "27.3 %" and number(page, "GPipe: off the formula") != "0.0 %"
+    set_slider(page, "tm", 0)
+    letters = page.eval_on_selector_all("[data-part=stage] text", "(all) => all.map((words) => words.textContent[0])")
+    assert letters.count("F") == 65 and letters.count("B") == 65  # 2 schedules of 4 stages and 8; "F forward"
 
 
 LEGEND = """(all) => all.slice(0, all.findIndex((words) => words.textContent === "GPipe"))
@@ -157,7 +189,7 @@ def test_memory_and_the_critical_path_are_drawn_when_asked_for(show: Open) -> No
     page.keyboard.press("c")
     marked = page.eval_on_selector_all("[data-critical]", "each => each.map(cell => cell.dataset.op)")
     assert {"0:F0", "3:B7", "0:B7"} <= set(marked)
-    assert number(page, "critical path").endswith("100.0 % compute")
+    assert number(page, "GPipe: critical path").endswith("100.0 % compute")
     parts = set(page.eval_on_selector_all("[data-idle]", "each => each.map(cell => cell.dataset.idle.split(':')[1])"))
     assert {"warm-up", "drain"} <= parts
 
@@ -191,8 +223,8 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
 ) -> None:
     page = show(schedule_explorer())
     set_slider(page, "and", 2)  # ZB-H1
-    assert number(page, "ZB-H1: time") == "27, 81.8 % of GPipe"
-    assert number(page, "1F1B: time") == "33, 100.0 % of GPipe"
+    assert number(page, "ZB-H1: time vs GPipe") == "81.8 %"
+    assert number(page, "1F1B: time vs GPipe") == "100.0 %" and number(page, "1F1B: time") == "33"
     page.hover('[data-op="1:B3"] >> nth=0')
     assert sorted(_lit(page)) == ["01:B3", "11:B3", "21:I3", "21:W3"]
     set_slider(page, "and", 1)
@@ -200,8 +232,8 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
     assert sorted(_lit(page)) == ["01:B3", "11:B3", "21:B3", "21:B3.1"]
     page.mouse.move(1, 1)
     set_slider(page, "and", 3)  # ZB-V: the second chunk comes back, so the last stage hands it to itself
-    assert number(page, "ZB-V: bubble") == "5.9 %" and number(page, "ZB-V: time").startswith("25.5,")
-    assert page.text_content('[data-bubble="0.058824"]') == "bubble 5.9 %, formula (P−1)/(6M+P−1): 5.9 %"
+    assert number(page, "ZB-V: bubble") == "5.9 %" and number(page, "ZB-V: time") == "25.5"
+    assert page.text_content('[data-bubble="0.058824"]') == "bubble (P−1)/(6M+P−1) = 3/51 = 5.9 %"
     assert page.locator("circle[data-most]").count() == 12  # where each stage holds most
     set_slider(page, "follow", 0)
     ways = page.eval_on_selector_all("[data-message]", "(all) => all.map((each) => each.dataset.message)")
@@ -216,7 +248,7 @@ def test_keys_choose_an_operation_in_every_schedule_also_in_a_measured_one(show:
     page = show(schedule_explorer(one=run, other=run))
     outlines = page.eval_on_selector_all("[data-model]", "each => each.map(outline => outline.dataset.model)")
     assert outlines == 2 * ["0:F0", "0:F1", "0:B0", "1:F0", "1:B0"]
-    assert number(page, "measured / predicted") == "1.02"  # 500 ns over 100 + 100 + 190 and B0's median, 145: 490
+    assert number(page, "one: measured / predicted") == "1.02"  # 500 ns over 100 + 100 + 190 and B0's median, 145: 490
     page.focus("[data-part=stage]")
     page.keyboard.press(".")
     page.keyboard.press(">")  # what was measured stays as it was

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import labkit
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
 from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_page import view
@@ -55,6 +56,17 @@ def _words(page: Any, path: Path) -> list[str | None]:
         page.select_option("select[aria-label=Export]", "SVG")
     download.value.save_as(path)
     return [each.text for each in ElementTree.fromstring(path.read_bytes()).iter(f"{SVG}text")]
+
+
+def test_the_title_names_the_cause_as_the_picture_does_and_the_strip_waits_for_a_zoom(opened: Any) -> None:
+    before, after, names = step(4, 4, 2), step(10, 4, 2), ("before", "after")
+    page = opened(before, after, names=names)
+    said = "after takes 1.75 times as long as before, mostly because ranks compute longer"
+    assert page.inner_text(".labkit-title") == said
+    assert repr(labkit.compare(before, after, names=names)).splitlines()[-1] == f"{said}."
+    assert page.locator("canvas.labkit-strip").is_hidden()  # the picture shows both runs whole
+    page.evaluate(f"() => {VIEW}.show({2 * MS}, {4 * MS})")
+    page.wait_for_selector("canvas.labkit-strip", state="visible")
 
 
 @pytest.mark.in_turn

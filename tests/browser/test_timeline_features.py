@@ -78,9 +78,11 @@ def test_the_strip_shows_how_busy_the_run_is_and_moves_the_window(opened: Any) -
     # Computing and communicating are two rows of each rank: one of four is filled, two while the message moves.
     assert busy[columns // 8] == pytest.approx(0.25) and busy[int(0.6 * columns)] == pytest.approx(0.5)
     assert busy.mean() == pytest.approx((4 + 2 + 2 + 2) / 8 / 4, abs=0.01)
+    assert page.locator("canvas.labkit-strip").is_hidden()  # the picture shows the whole run
     painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.strip.width - 178, 26]"))
     assert painted.sum() == 0 or painted.max() <= 26  # covered by the window's shade while all is in view
     page.evaluate(f"() => {VIEW}.show({2 * MS}, {4 * MS})")
+    page.wait_for_selector("canvas.labkit-strip", state="visible")
     painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[124, 0, v.strip.width - 178, 26]"))
     outside = [x for x in range(columns) if not 0.23 * columns < x < 0.52 * columns]
     assert np.abs(painted[outside] - 22 * busy[outside]).max() <= 2

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import speaks_for_itself
-from labkit.checks.outcome import CaseOutcome, _constants, _only_collectives, hint_across
+from labkit.checks.outcome import CaseOutcome, _asks_for_ranks, _constants, _only_collectives, hint_across
 from labkit.checks.parting import parting
 from labkit.checks.rooms import find
 from labkit.checks.verdict import Verdict
@@ -121,6 +121,8 @@ def test_a_number_of_ranks_is_asked_after_only_where_it_stands_in_the_code() -> 
 
     assert _only_collectives([summed]) and not _only_collectives([sent]) and not _only_collectives([asked])
     assert 3 in _constants([written, helper]) and 3 not in _constants([asked])
+    assert _asks_for_ranks([type("Built", (), {"step": lambda self: dist.get_world_size() * 7})])
+    assert not _asks_for_ranks([written, summed])
     assert 7 in _constants([type("Built", (), {"step": staticmethod(lambda: 7)})])
 
 
@@ -132,6 +134,9 @@ def test_wrong_numbers_of_plans_say_what_their_plans_have_in_common() -> None:
     pairs = in_common([[1.0, 5.0], [2.0, 5.0], [1.0, 3.0]], [[1.0, 2.0], [2.0, 3.0], [1.0, 1.0]], [0, 1, 2], plans)
     assert pairs == " Every wrong number is too large. Only the last entry is wrong."
     assert in_common([1.0, 9.0], [3.0, 2.0], [0, 1], plans[:2]) == ""
+    moved = in_common([[3.0, 5.0, 6.0, 2.0]], [[2.0, 4.0, 6.0, 3.0]], [0], plans[:1])
+    assert moved == " It is too large in entries 0 and 1 and too small in entry 3, each time by as much."
+    assert in_common([[3.0, 5.0, 6.0, 2.5]], [[2.0, 4.0, 6.0, 3.0]], [0], plans[:1]) == ""
 
 
 def test_the_part_of_a_formula_that_is_off_is_told_with_its_factor() -> None:

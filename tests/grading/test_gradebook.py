@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -266,6 +267,12 @@ def test_a_row_is_found_by_whole_identifiers_and_one_doubtful_row_refuses_no_cla
 def test_a_table_holds_no_formula(tmp_path: Path) -> None:
     first, row = grades_csv([Grade("=cmd()", 1, 12, {"naive_all_reduce": 1})]).decode().splitlines()
     assert first.startswith("Student,Score,Max Score") and row.startswith("'=cmd(),1,12")
+
+
+@pytest.mark.parametrize("name", ["\uff1dcmd()", "Ada;=cmd()", "Ada\t@cmd()", "\t=cmd()", "Ada\n\uff0bcmd()"])
+def test_no_spreadsheet_of_any_country_finds_a_formula_in_a_name(name: str) -> None:
+    told = grades_csv([Grade(name, 1, 12, {"naive_all_reduce": 1})]).decode()
+    assert re.search(r"(^|[;\t\r\n\"])[=+\-@\uff1d\uff0b]", told) is None, told
 
 
 def test_the_table_of_a_run_holds_no_formula_either() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 
 from grading.class_with_known_scores import command, wrong_scores
 from grading.conftest import SANDBOX
-from grading.honest_habits import habits, places
+from grading.honest_habits import Habit, habits, places
+from grading.odd_habits import HABITS
 from grading.small_lesson import RIGHT, code_cell, notebook
 from labkit.grading.course import Course
 from labkit.grading.hidden_cases.oracle import Oracle
@@ -121,17 +122,17 @@ def test_a_notebook_as_handed_out_has_no_answer_anywhere(path: Path) -> None:
     assert rebuilt.notes == () and all(cell["kind"] != "needed" for cell in rebuilt.cells)
 
 
-def write_class(folder: Path, lesson: str) -> dict[str, dict[str, Any]]:
+def write_class(folder: Path, lesson: str, changes: Mapping[str, Habit]) -> dict[str, dict[str, Any]]:
     """Write a right submission for each habit into `folder`, each at another exercise; return what each must get."""
     made = everything(lesson)
     right = json.loads(made["scores.json"])["right_as_taught"]
     folder.mkdir(parents=True)
     expected = {}
-    for number, (name, habit) in enumerate(habits().items()):
+    for number, (name, habit) in enumerate(changes.items()):
         content = json.loads(made["right_as_taught.ipynb"])
         found = places(content)
         habit(content, list(found.values())[number % len(found)])
-        student = f"student-{number:02}"
+        student = f"student-{number:03}"
         (folder / f"{student}.ipynb").write_text(json.dumps(content))
         expected[student] = right | {"kind": name}
     return expected
@@ -139,9 +140,15 @@ def write_class(folder: Path, lesson: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
 @pytest.mark.long
-@pytest.mark.parametrize("lesson", ["02", "04"])
-def test_a_class_of_such_notebooks_has_exactly_its_points(lesson: str, tmp_path: Path) -> None:
-    expected = write_class(tmp_path / "in", lesson)
+@pytest.mark.parametrize(
+    ("lesson", "changes"),
+    [("02", habits()), ("04", habits()), ("02", HABITS)],
+    ids=["common in 02", "common in 04", "rare in 02"],
+)
+def test_a_class_of_such_notebooks_has_exactly_its_points(
+    lesson: str, changes: Mapping[str, Habit], tmp_path: Path
+) -> None:
+    expected = write_class(tmp_path / "in", lesson, changes)
     assert len(expected) >= 40
     ended = subprocess.run(command(tmp_path, 2, lesson, points_only=True), capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

@@ -12,6 +12,7 @@ from grading.small_lesson import RIGHT, write_submission
 from labkit.cli import app
 from labkit.errors import ConfigError
 from labkit.grading.course import Course
+from labkit.grading.grade import grade
 from labkit.grading.reports.student_report import write_whole
 
 ROOT = Path(__file__).parents[2]
@@ -58,3 +59,16 @@ def test_a_report_a_mark_or_a_page_is_written_through_no_link_that_stands_where_
     (tmp_path / "out" / "b.html").symlink_to(victim)
     with pytest.raises(ConfigError, match=r"b\.html is a link"):
         write_whole(tmp_path / "out" / "b.html", b"ours")
+
+
+@pytest.mark.parametrize("out", ["class", ".", "class/ada"])
+def test_no_report_is_written_where_one_may_have_been_handed_in(
+    out: str, course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a report that is there and bears the right hashes a run is not repeated; students know these hashes."""
+    write_submission(tmp_path / "class" / "ada" / "90_small.ipynb", RIGHT)
+    (tmp_path / "class" / "ada" / "result.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="a student could have put a report there; name a folder with --out"):
+        grade([Path("class")], "90", out, course=course.root, key=tmp_path / "key", sandbox="none")
+    assert sorted(path.name for path in (tmp_path / "class").rglob("*")) == ["90_small.ipynb", "ada", "result.json"]

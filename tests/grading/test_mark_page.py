@@ -253,6 +253,14 @@ def test_the_class_page_is_searched_filtered_and_sorted_at_three_hundred(browser
     assert not refused
 
 
+def test_a_request_steers_no_terminal_and_fills_no_page(book: Gradebook, tmp_path: Path) -> None:
+    leave_run(tmp_path / "run", "ada", False, "a")
+    record(book, tmp_path / "run", {})
+    asked = book.ask(f'labkit-regrade {LESSON} \x1b[31mring "ada" aaaaaaaa: Look \x1b]0;x\x07 again. {"x" * 100_000}')
+    assert "\x1b" not in asked.exercise + asked.words and "\x07" not in asked.words
+    assert asked.words.startswith("Look ") and len(asked.words) < 5000
+
+
 @pytest.mark.in_turn
 @pytest.mark.browser
 def test_whoever_grades_comments_and_answers_beside_the_list(browser: Any, book: Gradebook, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import platform
 import re
 import subprocess
@@ -26,6 +27,7 @@ from labkit.grading.notebook.execute import execute
 from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.sandbox import bubblewrap
+from labkit.grading.sandbox.counted_calls import MOST_OF_KERNEL
 from labkit.grading.sandbox.view import PACKAGE, python_folders, runtime, shown_in_scratch
 
 pytestmark = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
@@ -326,6 +328,32 @@ def test_calls_no_lesson_needs_are_cut_in_kernel_and_rank(course: Course, tmp_pa
     assert wire_format.decode(outcome.results[0])["y"] == CUT  # type: ignore[index]
 
 
+COUNTS = """
+import os
+made = 0
+try:
+    while made < 40_000:
+        for end in os.pipe(): os.close(end)
+        made += 1
+except OSError as error:
+    print(made, type(error).__name__, error.errno)
+"""
+
+
+@pytest.mark.in_turn
+def test_a_kernel_makes_so_many_pipes_and_no_more(course: Course, tmp_path: Path) -> None:
+    """From the inode of each it sees how many others have been made, and two kernels could tell each other by them."""
+    content = notebook()
+    content["cells"] = [code_cell("cell", COUNTS, [])]
+    preloaded = Preloaded()
+    try:
+        found = execute(nbformat.from_dict(content), tmp_path, None, course.secrets, preloaded)
+    finally:
+        preloaded.close()
+    made, *error = found.cells[0].text.split()
+    assert MOST_OF_KERNEL - 500 < int(made) < MOST_OF_KERNEL and error == ["OSError", "24"]
+
+
 ENDED_EARLY = """
 import os, signal
 from labkit.grading.sandbox import rank_namespaces
@@ -367,3 +395,15 @@ def test_what_ranks_can_read_of_labkit_imports_nothing_that_they_cannot() -> Non
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labkit."):
                 missing += [f"{path.name}: {node.module}"] * (str(node.module) not in names)
     assert missing == []
+
+
+def test_a_sandbox_starts_and_reads_its_own_files_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with open(os.devnull, "wb") as null:
+            reads = ["/bin/sh", "-c", "cat /etc/passwd /etc/hosts /proc/loadavg; ls /proc/sys/fs"]
+            command = bubblewrap.Sandbox(tmp_path).command(reads, {"PATH": "/usr/bin:/bin"}, null.fileno())
+            done = subprocess.run(command, pass_fds=[null.fileno()], capture_output=True, text=True)
+    finally:
+        os.umask(before)
+    assert done.returncode == 0 and "student" in done.stdout and "localhost" in done.stdout, done.stderr

@@ -36,6 +36,15 @@ def test_folders_named_one_by_one_keep_their_names(tmp_path: Path) -> None:
     assert names(found) == ["ann", "ben"]
 
 
+def test_a_name_that_is_made_for_one_file_takes_no_other_files_name(tmp_path: Path) -> None:
+    for name in ("Ada", "ada", "ada-2", "eve ", "eve"):
+        (tmp_path / f"{name}.ipynb").write_text("{}")
+    found, notes = find_submissions([tmp_path], "02_ring_all_reduce")
+    whose = {each.path.stem: each.name for each in found}
+    assert whose == {"Ada": "Ada", "ada": "ada-3", "ada-2": "ada-2", "eve": "eve", "eve ": "eve-2"}
+    assert len(notes) == 2
+
+
 def test_names_that_collide_are_told_apart_and_told(tmp_path: Path) -> None:
     write_submission(tmp_path / "a" / "alice.ipynb", RIGHT)
     write_submission(tmp_path / "b" / "Alice.ipynb", RIGHT)
@@ -247,3 +256,4 @@ def test_a_folder_that_becomes_a_link_after_it_was_found_is_not_followed(tmp_pat
     (tmp_path / "in" / "ada").rename(tmp_path / "in" / "was-ada")
     (tmp_path / "in" / "ada").symlink_to(tmp_path / "elsewhere")
     assert "has become a link" in read_submission(found).problem
+    assert submission_hash(found.path) == "no file"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.shadowing import write_shadows
+from grading.shadowing import write_settings, write_shadows
 from grading.small_lesson import RIGHT, write_submission
 from labkit.errors import ConfigError
 from labkit.grading.course import Course, find_course
@@ -45,10 +45,11 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """A student's repository: a right answer among namesakes of every module."""
+    """A student's repository: a right answer among namesakes of every module, and programs' settings."""
     folder = tmp_path / "repository"
     folder.mkdir()
     write_shadows(folder, tmp_path / "RAN")
+    write_settings(folder, tmp_path / "RAN")
     write_submission(folder / "notebooks" / "90_small.ipynb", {"double": RIGHT["double"]})
     return folder
 
@@ -108,7 +109,7 @@ def test_looking_for_copies_in_a_students_folder_runs_nothing_of_theirs(
 @pytest.mark.in_turn
 def test_jupyterlab_starts_in_a_students_folder_without_anything_of_theirs(theirs: Path) -> None:
     """Neither a module nor a configuration, which is a program too."""
-    (theirs / ".jupyter").mkdir()
+    (theirs / ".jupyter").mkdir(exist_ok=True)
     (theirs / ".jupyter" / "jupyter_lab_config.py").write_text(f'open({str(theirs.parent / "RAN")!r}, "a").write("it")')
     start = f"from labkit.commands.lab import _start; _start(Path({str(theirs)!r}), ['--show-config'])"
     done = run(python("-c", f"from pathlib import Path; {start}"), theirs)

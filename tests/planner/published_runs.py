@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+
 from labkit.hardware import DEVICES, LINKS
 from labkit.planner.layout import Layout
 from labkit.planner.model import Model
@@ -69,6 +71,52 @@ def nanotron() -> tuple[Run, ...]:
         memory = float(row["gpu_memory_gb"]) if row["gpu_memory_gb"] else None
         found.append(Run(row["model"], int(row["nodes_of_8_h100"]), plan, seconds, rate, memory))
     return tuple(found)
+
+
+def host_bound() -> list[Run]:
+    """Return nanotron's runs without a pipeline in which the device waits for the host.
+
+    One sequence at a time, 4 or 8 tensor ranks, models 1B and 3B, up to 8 nodes: there a layer takes the same time
+    whatever its width and its tensor ranks.
+    """
+    return [
+        run
+        for run in nanotron()
+        if run.seconds and run.plan.layout.pipeline == run.plan.layout.microbatch == 1 and run.nodes <= 8
+        if run.plan.layout.tensor in (4, 8) and run.model in ("1B", "3B")
+    ]
+
+
+def host_of_nanotron() -> tuple[float, float]:
+    """Return what nanotron's host takes to issue a layer, forward and backward, and for a step besides, in seconds.
+
+    The two numbers with the least squares of relative errors over its host-bound runs, none of which has a pipeline, so
+    none of which the published steps are drawn from.
+    """
+    runs = host_bound()
+    layers = np.array([run.plan.layout.accumulation * run.plan.job.model.layers for run in runs])
+    seconds = np.array([run.seconds for run in runs])
+    found, *_ = np.linalg.lstsq(np.stack([layers, np.ones(len(runs))], axis=1) / seconds[:, None], np.ones(len(runs)))
+    return float(found[0]), float(found[1])
+
+
+def kept_by_nanotron(model: str, tensor: int) -> float:
+    """Return the bytes that a token more in a microbatch costs a rank of nanotron: its published memory, in GiB.
+
+    Of runs without a pipeline on two nodes, with as many sequences as fit and the next fewer; the mean of those there
+    are, with ZeRO and without.
+    """
+    grouped: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
+    for run in nanotron():
+        split = run.plan.layout
+        if run.memory and run.model == model and split.pipeline == 1 and split.tensor == tensor and run.nodes == 2:
+            grouped[split.data, split.sharding].append((split.microbatch, run.memory))
+    slopes = []
+    for sizes in grouped.values():
+        if len(sizes) > 1:
+            (few, less), (many, more) = sorted(sizes)[-2:]
+            slopes.append((more - less) * 2**30 / (many - few) / 4096)
+    return sum(slopes) / len(slopes)
 
 
 @dataclass(frozen=True)

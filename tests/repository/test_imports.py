@@ -31,6 +31,7 @@ LAYERS = (
     "deadlock",
     "plans",
     "kernels",
+    "product_rates",
     "hardware",
     "planner",
     "failures",

@@ -49,7 +49,7 @@ def main() -> None:
             grader = kind(folder / kind.name)
             course = folder / kind.name / "course"
             for path in ("exercises/small/double/hidden.py", "exercises/small/double/exercise.py"):
-                (course / path).parent.mkdir(parents=True)
+                (course / path).parent.mkdir(parents=True, exist_ok=True)
                 (course / path).write_text("ANSWER = 'twice'\n")
             (folder / kind.name / "submitted").mkdir(exist_ok=True)
             places = Places(course, folder / kind.name / "submitted", folder / kind.name, folder / "outside",

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from security.attacks import attacks
+from security.broken_files import write_broken
 from security.test_forged_facts import FORGED
 from security.test_hostile_batch import NOWHERE
 from tests.submissions.making import HERE, LESSONS, ROOT
@@ -29,3 +30,23 @@ def test_every_forged_fact_is_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert [name for _, name in FORGED if f"`{name}`" not in text] == []
     assert Path(HERE, "answers_10", "recognises_the_stand_in.py").is_file()
+
+
+def test_the_page_says_how_many_attacks_and_files_there_are(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    counts = len(attacks(NOWHERE)), len(write_broken(tmp_path / "in", tmp_path / "secret"))
+    assert f"{counts[0]} attacks and {counts[1]} broken files" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_comparison_names_attacks_that_there_are() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("## The same answers through other graders")[2]
+    named = re.findall(r"^\| `([^`]+)`", text, re.M)
+    assert len(named) == 6 and set(named) <= set(attacks(NOWHERE))
+
+
+def test_every_test_and_file_that_the_page_names_is_there() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests] == []
+    files = {name.split("::")[0] for name in re.findall(r"`((?:tests|labkit)/[\w/]+\.py)", text)}
+    assert [name for name in files if not (ROOT / name).is_file()] == [] and len(files) > 15

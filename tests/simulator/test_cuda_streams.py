@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch.distributed as dist
 
 import labkit
 from labkit.errors import RunTimeout
-from labkit.hardware import Device, Link
+from labkit.hardware import DEVICES, Device, Link
 from labkit.simulator.streams import TAKES
 from labkit.timeline.span import Lane
 
@@ -331,3 +332,33 @@ def _passing_on() -> int:
 def test_buffers_of_calls_that_were_waited_for_are_the_programs_again() -> None:
     run = _run(_passing_on, world_size=2)
     assert run.results[0] == run.results[1] < 5 * 4096
+
+
+READS: dict[str, Callable[[torch.Tensor], object]] = {
+    "item": lambda tensor: tensor[0, 0].item(),
+    "tolist": lambda tensor: tensor[0].tolist(),
+    "repr": repr,
+    "format": lambda tensor: f"{tensor[0, 0]:.2f}",
+    "equal": lambda tensor: torch.equal(tensor, tensor),
+    "allclose": lambda tensor: torch.allclose(tensor, tensor),
+}
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+@pytest.mark.parametrize("name", READS)
+def test_what_hands_values_to_the_program_waits_for_the_device(name: str, shapes: bool) -> None:
+    def reading() -> tuple[float, float]:
+        tensor = torch.ones(64, 64, device="cuda")
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(20):
+            tensor = tensor @ tensor
+        issued = time.perf_counter() - begin
+        READS[name](tensor)
+        return issued, time.perf_counter() - begin
+
+    slow = replace(DEVICES["h100"], launch_ns=1_000, kernel_ns=100_000)
+    run = labkit.run(reading, on=labkit.virtual(1, gpu=slow, cuda=True, shapes=shapes), echo=False)
+    issued, read = run.results[0]
+    assert issued < 100e-6
+    assert read >= 20 * 100e-6

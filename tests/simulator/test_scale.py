@@ -12,6 +12,9 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import SequenceParallel, parallelize_module
 
 import labkit
 from labkit.errors import RankFailed, RunTimeout
@@ -191,6 +194,21 @@ def test_meta_tensors_take_the_fused_kernels_of_a_gpu_in_ranks_only() -> None:
     assert names.count("rms_norm") == 1
     assert "_safe_softmax" not in names
     assert functional.scaled_dot_product_attention is real
+
+
+def test_the_fused_norm_takes_tokens_that_tensor_ranks_share() -> None:
+    def norm() -> tuple[Any, ...]:
+        mesh, make = init_device_mesh("cuda", (2,)), torch.empty
+        rms = nn.RMSNorm(64, device="cuda", dtype=torch.bfloat16)
+        shared = parallelize_module(rms, mesh, SequenceParallel())
+        out = shared(make(4, 8, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True))
+        out.to_local().sum().backward()
+        assert rms.weight.grad is not None
+        return tuple(out.shape), tuple(out.to_local().shape), tuple(rms.weight.grad.shape), str(out.placements[0])
+
+    run = labkit.run(norm, on=labkit.virtual(2, gpu="h100", shapes=True), echo=False)
+    assert run.results == [((4, 16, 64), (4, 8, 64), (64,), "S(1)")] * 2
+    assert run.timeline.name.tolist().count("rms_norm") == 2
 
 
 def test_messages_of_meta_tensors_are_checked_though_they_have_no_values() -> None:

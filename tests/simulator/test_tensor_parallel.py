@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import loss_parallel
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, loss_parallel, parallelize_module
 
 import labkit
 from labkit.models import GPT, Addition, loss_of
@@ -51,3 +53,21 @@ def test_what_loss_parallel_puts_into_torchs_tables_is_gone_after_the_run() -> N
     labkit.run(_gradients, False, on=labkit.virtual(2), echo=False)
     assert DTensor._op_dispatcher._custom_op_handlers == before
     assert loss_of(GPT(), *Addition().batch(0, 8)).isfinite()
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+def test_labels_on_a_virtual_device_go_into_torchs_loss_over_a_sharded_vocabulary(shapes: bool) -> None:
+    def step() -> tuple[str, tuple[int, ...]]:
+        mesh = init_device_mesh("cuda", (2,))
+        whole = nn.Linear(16, 32, bias=False, device="cuda")
+        layout = ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)
+        head = parallelize_module(whole, mesh, layout)
+        labels = torch.tensor([1, 2, 3, 4], device="cuda")
+        with loss_parallel():
+            loss = torch.nn.functional.cross_entropy(head(torch.ones(4, 16, device="cuda")), labels)
+            torch.autograd.backward(loss)
+        assert whole.weight.grad is not None
+        return loss.device.type, tuple(whole.weight.grad.shape)
+
+    run = labkit.run(step, on=labkit.virtual(2, gpu="h100", cuda=True, shapes=shapes), echo=False)
+    assert run.results == [("cuda", (32, 16))] * 2

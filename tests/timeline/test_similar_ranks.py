@@ -19,6 +19,7 @@ def calls(starts: list[int], kinds: list[str] | None = None, flow: list[int] | N
 def test_three_ranks_of_the_same_calls_at_the_same_time_are_alike_and_two_are_not() -> None:
     assert similar_ranks(calls([0, 5, 0, 700]), range(4)) == [[0, 1, 2]]
     assert similar_ranks(calls([0, 0, 700]), range(3)) == []
+    assert similar_ranks(calls([0, 0, 700]), range(3), even_few=True) == [[0, 1]]  # beside another run
     assert similar_ranks(calls([0] * 4, ["all_reduce", "all_reduce", "barrier", "all_reduce"]), range(4)) == [[0, 1, 3]]
     assert similar_ranks(Timeline(num_ranks=4), range(4)) == []
 

@@ -46,6 +46,7 @@ def training_case(
     cap_bytes: int | None = None,
     buffers: bool = False,
     spare: Mapping[int, Sequence[int]] | None = None,
+    evaluated: bool = False,
 ) -> Case:
     """Return a case in which every rank begins with another model and trains on batches of its own.
 
@@ -60,6 +61,7 @@ def training_case(
         cap_bytes: Of a bucket; None for a wrapper that takes none.
         buffers: Whether forward shares rank 0's buffers.
         spare: Step -> ranks that use the spare layer in it.
+        evaluated: Whether each rank evaluates its model on a batch of its own after the last step.
     """
     draw = random.Random(seed)
     batch = draw.randint(3, 6)
@@ -76,5 +78,7 @@ def training_case(
         }  # fmt: skip
         if cap_bytes is not None:
             given["cap"] = cap_bytes / 2**20
+        if evaluated:
+            given["evaluate"] = hard_batch(part_of(seed, "rank", rank, "evaluated"), batch)[0]
         inputs.append(given)
     return Case(name, world_size, tuple(inputs), {"rule": rule, "buffers": buffers})

@@ -167,6 +167,15 @@ def tied_counted_twice(case: Case, got: Got, wire: Wire) -> bool:
     return sum(size for _, size in pieces(case, wire)) == shared + sum(size for _, size in trained(model))
 
 
+def parameters_changed(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a parameter has another value before the first optimizer step than it was given."""
+    if not isinstance(got, tuple):
+        return False
+    names = [name for name, _ in models_of(case)[0].named_parameters()]
+    found = [(at(one, ("steps", 0, "state")), at(one, ("begun",))) for one in got]
+    return any(not close(came.get(name), begun.get(name)) for came, begun in found if came and begun for name in names)
+
+
 def unwaited(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether an all_reduce was never waited for."""
     return isinstance(got, tuple) and any(c.waited is None and c.kind == "all_reduce" for c in wire.collectives)
@@ -277,6 +286,12 @@ TIED = Mistake(
     "A weight that two layers share was averaged twice. module.parameters() yields it once; a loop over "
     "modules or state_dict() meets it twice.",
     seen=either(tied_wrong, tied_counted_twice),
+)
+PARAMETERS = Mistake(
+    "parameters averaged",
+    "A step changed the parameters before the optimizer did: what travels and is divided is parameter.grad, not the "
+    "parameter or its data.",
+    seen=parameters_changed,
 )
 FROZEN_SENT = Mistake(
     "frozen parameters reduced",

@@ -85,7 +85,8 @@ def train(functions: Functions, inputs: Values) -> Values:
     x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
     this rank uses the spare layer), spare_passes (in how many of the first passes; without it in all), stumble
     (whether an error leaves a no_sync before), keep (gradients are not cleared before the step), perfect (targets are
-    what the model says: every gradient is zero); optional exchange: layers exchange numbers during backward.
+    what the model says: every gradient is zero); optional exchange: layers exchange numbers during backward; optional
+    evaluate: after the last step the model is evaluated on this batch, without gradients.
     """
     model = model_of(inputs)
     cut = cutter()
@@ -106,7 +107,14 @@ def train(functions: Functions, inputs: Values) -> Values:
         cut()
         steps.append({"outputs": outputs, "gradients": gradients_of(model), "state": state_of(model)})
         optimizer.step()
-    return {"begun": begun, "steps": steps, "end": state_of(model)}
+    result: Values = {"begun": begun, "steps": steps, "end": state_of(model)}
+    if "evaluate" in inputs:
+        wrapped.eval()
+        with torch.no_grad():
+            evaluated = wrapped(tensor(inputs, "evaluate"))
+        cut()
+        result = {**result, "evaluated": {"output": evaluated.clone()}}
+    return result
 
 
 def uses_spare(step: dict[str, Any], number: int) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, state_of
-from labkit.checks.values import integer, listed
+from labkit.checks.values import integer, listed, tensor
 from labkit.exercises.averaging.on_ranks import drawn_marks, mark_layers, uses_spare
 
 Gradients = Mapping[str, Tensor | None]
@@ -68,8 +68,11 @@ def replay(case: Case) -> Replay:
             listed(result, "steps").append(taken)
         for model in models:
             _descend(model, cast(float, case.inputs[0]["lr"]))
-    for result, model in zip(results, models, strict=True):
+    for result, model, inputs in zip(results, models, case.inputs, strict=True):
         result["end"] = state_of(model)
+        if "evaluate" in inputs:
+            with torch.no_grad():
+                result["evaluated"] = {"output": model.eval()(tensor(inputs, "evaluate")).clone()}
     return Replay(results, own)
 
 

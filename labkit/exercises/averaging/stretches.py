@@ -24,8 +24,8 @@ class Stretch:
     Attributes:
         step: Number of the training step, -1 before the first.
         run: Number of the backward pass within the step.
-        part: "start", "construct", "forward", "finish", or within backward "loss" and the names of layers: from the
-            moment that layer's output has its gradient.
+        part: "start", "construct", "forward", "finish", "evaluate", "end", or within backward "loss" and the names of
+            layers: from the moment that layer's output has its gradient.
         calls: In order.
     """
 
@@ -45,7 +45,8 @@ def labels(case: Case) -> list[tuple[int, int, str]]:
             found += [(number, run, part) for part in ("loss", *reversed(LAYERS))]
             if run >= quiet:
                 found.append((number, run, "finish"))
-    return [*found, (len(listed(case.inputs[0], "steps")), 0, "end")]
+    after = ("evaluate", "end") if "evaluate" in case.inputs[0] else ("end",)
+    return [*found, *((len(listed(case.inputs[0], "steps")), 0, part) for part in after)]
 
 
 def stretches(case: Case, wire: Wire, rank: int) -> list[Stretch] | None:

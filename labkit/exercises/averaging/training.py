@@ -78,7 +78,10 @@ def wrong_values(case: Case, got: tuple[Values, ...]) -> Finding | None:
             or compare_ranks(got, expected, ("steps", number, "state"), f"{when} the value")
             or _wrong_outputs(got, expected, number)
         )
-    return found or compare_ranks(got, expected, ("end",), "at the end the value")
+    found = found or compare_ranks(got, expected, ("end",), "at the end the value")
+    if found is None and "evaluate" in case.inputs[0]:
+        found = compare_ranks(got, expected, ("evaluated",), "in evaluation the")
+    return found
 
 
 def _wrong_outputs(got: tuple[Values, ...], expected: Any, number: int) -> Finding | None:

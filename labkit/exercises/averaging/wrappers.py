@@ -6,6 +6,8 @@ from labkit.checks.case import Case, Got
 from labkit.checks.declared import Mistake
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
+from labkit.exercises.averaging.replay import models_of
+from labkit.exercises.averaging.stretches import trained
 from labkit.exercises.averaging.training import steps_of
 
 
@@ -16,6 +18,13 @@ def left_behind(case: Case, got: Got, wire: Wire) -> bool:
         if any(names <= {"own", "own/N"} for names in found) and {"mean"} in found:
             return True
     return False
+
+
+def not_all_copied_back(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all gradients travelled, and yet some are still each rank's own."""
+    due = sum(size for _, size in trained(models_of(case)[0]))
+    sent = [sum(size for _, size in marks.pieces(case, wire, number)) for number in range(len(steps_of(case)))]
+    return left_behind(case, got, wire) and all(each >= due for each in sent)
 
 
 def mean_over_passes(case: Case, got: Got, wire: Wire) -> bool:

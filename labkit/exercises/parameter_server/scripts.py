@@ -25,6 +25,7 @@ Step: TypeAlias = dict[str, Any]
 Script: TypeAlias = list[Step]
 TOLERANCE = 1e-9
 ALIAS, NOT_NOTED, UNLOCKED = "hands out the server's own tensor", "updates not noted", "without a lock"
+OTHER_RECORD = "another record"
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,8 @@ def _moved(begin: Any, came: Tensor, wanted: Tensor) -> str:
     if came.shape != wanted.shape or came.numel() < 2:
         return ""
     ratio = ratio_of(came.double() - begin, wanted.double() - begin)
+    if ratio is None and any(_same(came, sign * (wanted - begin)) for sign in (1, -1)):
+        return " That is by how much they should have moved: the weights before were lost."
     if ratio is None or abs(ratio - 1) < 1e-6:
         return ""
     if abs(ratio) < 1e-6:
@@ -244,7 +247,7 @@ def _noted(came: list[Any], right: list[Any]) -> Iterator[Finding]:
     for number, (mine, wanted) in enumerate(zip(came, right, strict=True)):
         if mine != wanted:
             words = mine if isinstance(mine, str) else _record(names, mine)
-            yield Finding(NOT_NOTED, f"server.updates[{number}] is {words}, expected {_record(names, wanted)}.")
+            yield Finding(OTHER_RECORD, f"server.updates[{number}] is {words}, expected {_record(names, wanted)}.")
 
 
 def _record(names: Sequence[str], values: Sequence[Any]) -> str:

@@ -16,6 +16,7 @@ from labkit.exercises.parameter_server.crowds import crowd_structure, found_in_c
 from labkit.exercises.parameter_server.scripts import (
     ALIAS,
     NOT_NOTED,
+    OTHER_RECORD,
     UNLOCKED,
     Rule,
     follows,
@@ -102,6 +103,9 @@ MISTAKES = (
     Mistake(NOT_NOTED,
             "Note every gradient that is used, before the version counts up: "
             "self.updates.append(Update(len(self.updates), worker, version, self.version))."),
+    Mistake(OTHER_RECORD,
+            "A record holds, in this order: how many came before it, who pushed, the version that worker had read, and "
+            "the server's version before this gradient counts it up."),
 )  # fmt: skip
 """Those of every server; they come last."""
 WITH_FUTURES = (

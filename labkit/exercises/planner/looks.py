@@ -13,6 +13,7 @@ from labkit.checks.finding import Find, Finding
 from labkit.checks.wire import Wire
 from labkit.exercises.planner.as_data import is_number
 from labkit.plans.planned_step import Plan
+from labkit.words import join
 
 Numbers = Sequence[Any]
 """A number for each plan, or a list of numbers."""
@@ -125,7 +126,25 @@ def in_common(came: Numbers, wanted: Numbers, wrong: Sequence[int], plans: Seque
         said.append("Only the first entry is wrong.")
     elif stages and all(len(wanted[at]) - 1 in stages for at in wrong) and len(stages) == 1:
         said.append("Only the last entry is wrong.")
+    elif len(stages) > 1:
+        said += _apart(came[wrong[0]], wanted[wrong[0]])
     return "".join(f" {each}" for each in said)
+
+
+def _apart(came: Sequence[float], wanted: Sequence[float]) -> list[str]:
+    """Return by how much the entries of a list are off, in a sentence, where those that are off are so by as much."""
+    apart = [one - other for one, other in zip(came, wanted, strict=True)]
+    largest = max(map(abs, apart))
+    off = [place for place, by in enumerate(apart) if abs(by) > 1e-9 * largest]
+    if not all(math.isclose(abs(apart[place]), largest, rel_tol=1e-6) for place in off):
+        return []
+    more, less = ([place for place in off if sign * apart[place] > 0] for sign in (1, -1))
+    ends = [f"too {how} in {_entries(some)}" for how, some in (("large", more), ("small", less)) if some]
+    return [f"It is {join(ends)}, each time by as much."] if ends else []
+
+
+def _entries(places: Sequence[int]) -> str:
+    return f"entry {places[0]}" if len(places) == 1 else f"entries {join(places)}"
 
 
 def _flat_pairs(came: Any, wanted: Any) -> list[tuple[Any, Any]]:

@@ -140,6 +140,7 @@ def simulate(
     reduce: bool | None = None,
     late_sends: bool = False,
     combine: Callable[..., Tensor] | None = None,
+    shared: int = 0,
 ) -> list[Tensor]:
     """Return each rank's tensor after all plans ran, in one process.
 
@@ -148,6 +149,8 @@ def simulate(
         reduce: Whether all that arrives is added, or nothing; None: what the plan reduces.
         late_sends: Send what the step's own receives have already changed (a mistake).
         combine: What a Reduce does instead of what the case asks for.
+        shared: Whether all that a rank adds in a step landed in one buffer (a mistake), in the order of arrivals (1) or
+            against it (-1).
     """
     members, sizes = members_of(case), sizes_of(case)
     results = [values.tensor(given, "tensor").clone() for given in case.inputs]
@@ -155,10 +158,17 @@ def simulate(
     together = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
     for step in execute([plan_of(case, rank) for rank in members], len(sizes)).steps:
         before = [[chunk.clone() for chunk in row] for row in chunks]
+        landed: dict[int, Tensor] = {}
+        for each in step.transfers[:: shared or 1] if shared else ():
+            if each.into >= 0 and each.reduced:
+                zone = landed.setdefault(each.dst, before[each.dst][0].new_zeros(max(sizes)))
+                zone[: sizes[each.chunk]] = before[each.src][each.chunk]
         for each in sorted(step.transfers, key=lambda transfer: transfer.dst):
             if each.into < 0:  # nobody receives it
                 continue
             sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
+            if shared and each.reduced:
+                sent = landed[each.dst][: len(target)]
             target.copy_(together(target, sent) if (each.reduced if reduce is None else reduce) else sent)
     return results
 

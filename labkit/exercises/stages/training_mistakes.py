@@ -70,6 +70,12 @@ LIBRARY = Mistake(
     "all stages wait for each other.",
     seen=_failed(lambda case, failure, wire: bool(wire.collectives)),
 )
+SENDS_BACK = Mistake(
+    "the first stage sends back",
+    "Stage 0 has no stage before it: nothing entered it but its inputs, and there is nobody to send a gradient to.",
+    seen=_failed(lambda case, failure, wire: failure.rank == 0 and _nothing_entered(case, failure, wire)),
+    certain=True,
+)
 NO_LEAF = Mistake(
     "no gradient for what entered",
     "What a stage received is a plain tensor: make it a leaf with requires_grad_() before the module sees it. After "

@@ -22,6 +22,7 @@ from labkit.exercises.sums_over_ranks.sums import input_of, layout_of, members_o
 from labkit.exercises.sums_over_ranks.traffic import (
     leaves_the_group,
     passes_through_one,
+    sends_more_than_chunks,
     sends_to_everyone,
     sends_whole_tensors,
 )
@@ -42,10 +43,11 @@ def sum_mistake(
 
 
 def _lacks_the_gather(came: SumOutcome) -> bool:
-    """Return whether each rank has one complete chunk and partial sums elsewhere."""
+    """Return whether each rank has one complete chunk, another one than any other rank, and partial sums elsewhere."""
     size, slack = len(came.members), 1 / max(len(came.exact), 1)
     return (
         size > 2
+        and all(sum(map(is_complete, of_ranks)) <= 1 for of_ranks in zip(*came.shares, strict=True))
         and bool(came.complete)
         and all(0 < part <= 1 / size + slack for part in came.complete)
         and all(share is not None and max(share) == 1 for share in came.elements)
@@ -94,9 +96,29 @@ def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
     if failure.kind == "exception" and failure.error not in ("RuntimeError", "ValueError", "DistBackendError"):
         return False  # Python's own error: it may speak of a name such as chunk_size
     said = failure.message.lower()
+    if "ambiguous" in said:
+        return False  # a tensor was asked whether it is true
     words = ("size", "shape", "divi", "multiple", "chunk")
     named = any(word in said for word in words) and re.search(rf"\b{size}\b|\b{-(-numel // size)}\b", said)
     return numel % size != 0 and not sizes_differ(failure) and named is not None
+
+
+def _leaves_elements_out(came: SumOutcome) -> bool:
+    """Return whether on every rank the same elements are not summed at all, and the others are right."""
+    rows = [[is_complete(share) for share in row] for row in came.shares]
+    own = all(
+        share is not None and (is_complete(share) or (sum(share) == share[place] == 1))
+        for place, row in enumerate(came.shares)
+        for share in row
+    )
+    return (
+        len(came.members) > 1
+        and bool(rows)
+        and own
+        and any(rows[0])
+        and not all(rows[0])
+        and rows.count(rows[0]) == len(rows)
+    )
 
 
 def _is_wide(case: Case) -> bool:
@@ -152,6 +174,9 @@ _COMMON = (
                 "tensor.contiguous().view(-1) and copy the result back: tensor.copy_(flat.view(tensor.shape)).",
                 came=lambda came: layout_of(came.case) in _GAPS and came.unchanged,
                 failed=lambda case, failure, wire: layout_of(case) in _GAPS and failure.kind in ("exception", "died")),
+    sum_mistake("nobody sent anything",
+                "No tensor changed, and no rank sent anything: does the line that sends run?",
+                came=lambda came: came.unchanged and len(came.members) > 1 and not came.wire.messages),
     sum_mistake("not in place",
                 "No tensor changed: the result must be written into the tensor that was passed in "
                 "(tensor.copy_(total), tensor += incoming), not bound to a new name or returned.",
@@ -168,6 +193,9 @@ _COMMON = (
                 "Each message holds the whole tensor. A ring is fast because a message is one chunk, numel/N "
                 "elements: cut the tensor up first.", came=lambda came: sends_whole_tensors(came.case, came.wire),
                 failed=lambda case, failure, wire: sends_whole_tensors(case, wire)),
+    sum_mistake("more than a chunk at a time",
+                "Some messages hold more than one chunk. Chunk i goes from the end of chunk i - 1 to its own end: "
+                "flat[start:end], with both.", came=lambda came: sends_more_than_chunks(came.case, came.wire)),
     sum_mistake("everything to everyone",
                 "Every rank sends to every other one. In a ring a rank talks to two neighbours only: it sends to the "
                 "right and receives from the left.", came=lambda came: sends_to_everyone(came.case, came.wire),
@@ -178,6 +206,9 @@ _COMMON = (
     sum_mistake("remainder dropped",
                 "The last elements were left out: numel // N loses the remainder. Give the first numel % N chunks one "
                 "element more.", came=_lacks_the_tail),
+    sum_mistake("elements in no chunk",
+                "Every rank still has its own numbers in the same elements: no chunk holds those. Together the chunks "
+                "cover the whole tensor.", came=_leaves_elements_out),
     sum_mistake("one step too few",
                 "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 steps; "
                 "the usual slip is the last step of the all-gather.", came=_lacks_a_chunk),
@@ -212,7 +243,8 @@ _COMMON = (
                 came=_is_another_operation),
     sum_mistake("cut to whole numbers",
                 "Every number is cut to a whole one: only averages of integers are rounded.",
-                came=lambda came: came.exact.is_floating_point() and came.is_near(came.exact.trunc(), 1e-9)),
+                came=lambda came: came.exact.is_floating_point() and not torch.equal(came.exact, came.exact.trunc())
+                and came.is_near(came.exact.trunc(), 1e-9)),
 )  # fmt: skip
 _NAMED = {each.name: each for each in _COMMON}
 
@@ -241,9 +273,10 @@ def reworded(name: str, hint: str) -> Mistake:
 RING = common(
     "calls the library", "buffer of another type", "a rank that is not there", "message not waited for",
     "buffer reused in flight",
-    "everybody sends first", "not in place",
-    "mean instead of sum", "reduce to one rank", "whole tensor at each step", "everything to everyone", "no all-gather",
-    "remainder dropped", "one step too few", "a contribution added twice", "group ranks taken for global ranks",
+    "everybody sends first", "nobody sent anything", "not in place",
+    "mean instead of sum", "reduce to one rank", "whole tensor at each step", "more than a chunk at a time",
+    "everything to everyone", "no all-gather", "remainder dropped", "elements in no chunk", "one step too few",
+    "a contribution added twice", "group ranks taken for global ranks",
     "everybody receives first", "needs sizes that divide", "contributions missing",
 )  # fmt: skip
 """What is looked for in an all-reduce over a ring."""

@@ -33,12 +33,20 @@ def chunk_bytes(case: Case, num_chunks: int) -> int:
 
 
 def sends_whole_tensors(case: Case, wire: Wire) -> bool:
-    """Return whether each member's largest message to its one neighbour holds the whole tensor."""
+    """Return whether every message that each member sends its one neighbour holds the whole tensor."""
     members, item = members_of(case), input_of(case, members_of(case)[0]).element_size()
     if len(members) < 2 or tensor_bytes(case) <= chunk_bytes(case, len(members)):
         return False
-    largest = min(max((message.bytes for message in wire.sent_by(rank)), default=0) for rank in members)
-    return all(len(wire.peers(rank)) == 1 for rank in members) and largest * max(4 // item, 1) >= tensor_bytes(case)
+    smallest = min(min((message.bytes for message in wire.sent_by(rank)), default=0) for rank in members)
+    return all(len(wire.peers(rank)) == 1 for rank in members) and smallest * max(4 // item, 1) >= tensor_bytes(case)
+
+
+def sends_more_than_chunks(case: Case, wire: Wire) -> bool:
+    """Return whether members send their one neighbour messages of several sizes, the largest more than a chunk."""
+    members, item = members_of(case), input_of(case, members_of(case)[0]).element_size()
+    sizes = [message.bytes * max(4 // item, 1) for rank in members for message in wire.sent_by(rank)]
+    several = len(set(sizes)) > 1 and all(len(wire.peers(rank)) == 1 for rank in members)
+    return several and max(sizes) > chunk_bytes(case, len(members))
 
 
 def sends_to_everyone(case: Case, wire: Wire) -> bool:

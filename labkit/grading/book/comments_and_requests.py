@@ -14,12 +14,15 @@ from sqlalchemy.orm import Session
 from labkit.errors import ConfigError
 from labkit.grading.book.database import Database
 from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, FoundCase, Person, Request
+from labkit.grading.plain_text import plain_text, shown
 
 _NOBODY = "nobody yet: import a roster or record a run first"
 _ASKED = re.compile(r'labkit-regrade\s+(\S+)\s+(\S+)\s+"([^"]+)"\s+([0-9a-f]{8})\b\s*[:.]?\s*(.*)', re.DOTALL)
 _PLAIN = str.maketrans({"\u00a0": " ", "\u200b": None} | dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb", '"'))
 _BROKEN = re.compile(r"=\r?\n|[ \t]*\r?\n(?:[ \t]*[>|])*[ \t]*")
 """How a mailer breaks a line: softly, or before another line that may be quoted."""
+_LONGEST_SLUG, _LONGEST_WORDS = 100, 4000
+"""Of a request, which is a student's text and is shown in terminals and pages."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +126,16 @@ class CommentsAndRequests(Database):
             if len(names) != 1:
                 raise ConfigError(f"{student} has no file {sha256} at {lesson}; the request was not copied whole")
             row = Request(
-                lesson=lesson, student=names.pop(), exercise=exercise, words=words.strip(), recorded_at=self._now()
-            )
+                lesson=lesson, student=names.pop(), exercise=shown(exercise)[:_LONGEST_SLUG],
+                words=plain_text(words.strip(), _LONGEST_WORDS), recorded_at=self._now(),
+            )  # fmt: skip
             session.add(row)
             session.flush()
             session.expunge(row)
             return row
 
         row = self._write(add)
-        return Asked(row.id, lesson, row.student, exercise, row.words, row.recorded_at)
+        return Asked(row.id, lesson, row.student, row.exercise, row.words, row.recorded_at)
 
     def requests(self, lesson: str = "") -> list[Asked]:
         """Return all requests, of one lesson or all, oldest first."""

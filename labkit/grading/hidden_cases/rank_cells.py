@@ -11,6 +11,7 @@ import ast
 import asyncio
 import inspect
 import linecache
+import os
 import sys
 import traceback
 import types
@@ -135,7 +136,13 @@ class _NoIPython:
         self._namespace = self.user_ns = namespace
 
     def run_line_magic(self, name: str, line: str) -> Any:
-        """Return what the statement of ``%time`` is worth; run the file of ``%run``; None for any other magic."""
+        """Return what the statement of ``%time`` is worth; run the file of ``%run``, set what ``%env`` says.
+
+        Any other magic does nothing.
+        """
+        variable, given, value = line.partition("=" if "=" in line else " ")
+        if name in ("env", "set_env") and given:
+            os.environ[variable.strip()] = value.strip()
         if name == "run" and (module := module_run(line)):
             text = Path(f"{module}.py").read_text(encoding="utf-8")
             exec(compile(text, f"{module}.py", "exec", dont_inherit=True), self._namespace)
@@ -151,9 +158,10 @@ class _NoIPython:
         return eval(code, self._namespace, names)
 
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
-        """Write a module for ``%%writefile``, and do nothing for any other magic."""
+        """Write a file for ``%%writefile``, add to it for ``-a``, and do nothing for any other magic."""
         if name == "writefile":
-            Path(line).write_text(cell, encoding="utf-8")
+            with open(line.split()[-1], "a" if line.startswith("-a") else "w", encoding="utf-8") as file:
+                file.write(cell)
 
     def push(self, variables: Mapping[str, Any]) -> None:
         """Give the notebook variables."""

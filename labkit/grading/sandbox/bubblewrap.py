@@ -135,6 +135,8 @@ def _copied_proc(folder: Path) -> list[str]:
     What it has counted since the machine began tells of those that have ended, too, so counts are zero.
     """
     (folder / _EMPTY).mkdir(parents=True, exist_ok=True)
+    for each in (folder, folder / _EMPTY):
+        each.chmod(0o755)  # whatever the umask: another user looks into them
     copied = []
     for name in _OF_THE_MACHINE:
         try:

@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from labkit.grading.frames import read_frame, write_frame
+from labkit.grading.sandbox.counted_calls import MOST_OF_KERNEL, CountedCalls
 from labkit.grading.sandbox.keyring import forget_keys
 from labkit.grading.sandbox.rank_namespaces import drop_capabilities
 from labkit.grading.sandbox.seccomp import forbid_calls
@@ -56,13 +58,16 @@ def enter(sock: socket.socket) -> Mapping[str, Any] | None:
     _become(told["uid"])
     _into_namespaces_of(told["holder_pid"], divides=told["divides"])
     go_read, go_write = os.pipe()
+    hears, says = socket.socketpair()
     inside = os.fork()
     if inside:
+        says.close()
         write_frame(sock, {"op": "entered", "pid": inside})
         sock.close()
         for fd in (go_read, go_write):
             os.close(fd)
-        _wait_outside(inside, sandbox)
+        _wait_outside(inside, sandbox, hears)
+    hears.close()
     os.close(go_write)
     os.read(go_read, 1)  # ends when the one outside has told of us
     os.close(go_read)
@@ -75,8 +80,10 @@ def enter(sock: socket.socket) -> Mapping[str, Any] | None:
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else its own files in /proc are not its own
     for name, value in told["ulimits"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))
-    if not told["divides"]:
-        forbid_calls()
+    if not told["divides"] and (asks := forbid_calls()) >= 0:
+        socket.send_fds(says, [b"n"], [asks])
+        os.close(asks)
+    says.close()
     invalidate_caches()
     return told
 
@@ -109,12 +116,20 @@ def _setns(fd: int, kind: int) -> None:
         raise OSError(number, f"setns: {os.strerror(number)}")
 
 
-def _wait_outside(inside: int, sandbox: int) -> NoReturn:
-    """Hold nothing but the sandbox's descriptor until the process inside has ended; then end the sandbox."""
-    held = 3
-    if sandbox != held:
-        os.dup2(sandbox, held, inheritable=False)
-    os.closerange(held + 1, 4096)
+def _wait_outside(inside: int, sandbox: int, hears: socket.socket) -> NoReturn:
+    """Hold nothing but the sandbox until the process inside has ended, and count its calls; then end the sandbox.
+
+    Args:
+        inside: The process.
+        sandbox: The sandbox's descriptor.
+        hears: Where the one comes on which counted calls ask, if any are counted.
+    """
+    ended = os.pidfd_open(inside)
+    held, kept = 3, {sandbox: 3, ended: 4, hears.detach(): 5}
+    high = {os.dup2(fd, 100 + place, inheritable=False): place for fd, place in kept.items()}
+    for fd, place in high.items():
+        os.dup2(fd, place, inheritable=False)
+    os.closerange(6, 4096)
 
     def end(*_: object) -> None:
         with suppress(ProcessLookupError):
@@ -123,8 +138,24 @@ def _wait_outside(inside: int, sandbox: int) -> NoReturn:
 
     signal.signal(signal.SIGTERM, end)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)  # the preloaded process ends with its grader
+    _count_calls(socket.socket(fileno=5), until=4)
     _, status = os.waitpid(inside, 0)
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(held, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
+
+
+def _count_calls(hears: socket.socket, until: int) -> None:
+    """Let so many counted calls of a kernel go on as it may make, until the descriptor says that it has ended."""
+    with hears:
+        _, fds, _, _ = socket.recv_fds(hears, 1, 1)
+    if not fds:
+        return
+    calls = CountedCalls(fds[0], MOST_OF_KERNEL)
+    poller = select.poll()
+    poller.register(until, select.POLLIN)
+    poller.register(calls, select.POLLIN)
+    while until not in dict(poller.poll()) and calls.answer():
+        pass
+    calls.close()

@@ -90,7 +90,8 @@ def _library() -> ctypes.CDLL:
 
 def prepare() -> None:
     """Make the filters now, so that forks need not."""
-    _filter(False, False, False)
+    for counted in (False, True):
+        _filter(False, False, counted)
     for on_gpu, counted in product((False, True), repeat=2):
         _filter(True, on_gpu, counted)
     _filter_of_sending()
@@ -198,14 +199,14 @@ def forbid_calls(of_rank: bool = False, on_gpu: bool = False) -> int:
         on_gpu: Whether that runs on a GPU.
 
     Returns:
-        For a rank the descriptor on which its counted calls ask; -1 where the system lets nobody be asked (something
-        outside is asked already), or nothing is counted.
+        The descriptor on which counted calls ask; -1 where the system lets nobody be asked (something outside is asked
+        already), and nothing is counted.
 
     Raises:
         OSError: If the system takes no filter.
     """
     library = _library()
-    if of_rank and not library.seccomp_load(asking := _filter(True, on_gpu, True)):
+    if not library.seccomp_load(asking := _filter(of_rank, of_rank and on_gpu, True)):
         return int(library.seccomp_notify_fd(asking))
     said = library.seccomp_load(_filter(of_rank, of_rank and on_gpu, False))
     if said:

@@ -60,11 +60,11 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = (), package: Sequence
         hidden: Files and folders that must not be seen even where a folder above them is.
         package: Of labkit, the files and folders that are seen and no others; None for all that learners get of it.
     """
-    (control / "hosts").write_text(_HOSTS)
-    (control / "passwd").write_text(_PASSWD.format(uid=uid))
-    (control / "group").write_text(f"root:x:0:\nstudent:x:{uid}:\n")
-    (control / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
-    (control / "nothing").touch()
+    texts = {"hosts": _HOSTS, "passwd": _PASSWD.format(uid=uid), "group": f"root:x:0:\nstudent:x:{uid}:\n"}
+    texts |= {"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n", "nothing": ""}
+    for name, text in texts.items():
+        (control / name).write_text(text)
+        (control / name).chmod(0o644)  # whatever the umask: it is another user who reads them
     arguments = ["--ro-bind", "/usr", "/usr"]
     for name in _SYSTEM:
         arguments += ["--symlink", str(Path(name).readlink()), name] if Path(name).is_symlink() else _bound(Path(name))

@@ -1,8 +1,10 @@
 // Pure functions of the timeline.
 
+import { causeOf } from "/js/timeline/cause.js";
 import { toChrome } from "/js/timeline/chrome_trace.js";
 import { decode } from "/js/timeline/columns.js";
 import { hit, nextEdge, snap } from "/js/timeline/edges.js";
+import { layOut } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
@@ -185,6 +187,42 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   ]);
   assert.equal(told([long, sending(8, 80)], true)[1][0], "waiting in view, mean of 4 and 8 ranks");
   assert.equal(told([sending(1, 100)])[1][0], "waiting");
+  const some = { ...long, waiting: [0, 1, 3], blockedShare: 0.285 }; // of those that wait, as the title says it
+  assert.deepEqual(told([some])[1], ["waiting, mean of ranks 0, 1, 3", "38 % of the time"]);
+  const [[, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
+  assert.equal(length, "H100 100 ns → A100 80 ns");
+});
+
+test("of communication that takes next to no time no tile says that none of it is exposed", () => {
+  const labels = (communication) => tilesOf([{ ...sending(4, 100), communication }], false).map(([label]) => label);
+  assert.equal(labels(4 * 0.5).length, 3);
+  assert.deepEqual(labels(4 * 0.4), ["length", "waiting, mean of 4 ranks"]);
+});
+
+test("a lane in which no rank is for half a percent of the time is thin, and the rank's name beside the next", () => {
+  const rowsOf = (computed) => {
+    const rows = [0, 1].flatMap((rank) => [
+      [rank, 0, [[0, rank ? 0 : computed, 0]]],
+      [rank, 1, [[100, 200, 1]]],
+      [rank, 2, [[0, 900, 2]]],
+    ]);
+    const state = { runs: [runOf(rows, { span: 1000 })], tall: 1, memory: false, folded: true };
+    return layOut(state).rows.map(({ row, bar, first }) => [row.rank, row.lane, bar, first]);
+  };
+  const others = [
+    [1, 1, 16, true],
+    [1, 2, 16, false],
+  ];
+  assert.deepEqual(rowsOf(4), [[0, 0, 3, false], [0, 1, 16, true], [0, 2, 16, false], [1, 0, 3, false], ...others]);
+  const [first, second, , third] = rowsOf(5); // one rank computes for as long: the lane is that of all
+  assert.deepEqual(
+    [first, second, third],
+    [
+      [0, 0, 16, true],
+      [0, 1, 16, false],
+      [1, 0, 16, true],
+    ],
+  );
 });
 
 test("bytes are those of the calls that begin in the window", () => {
@@ -421,6 +459,31 @@ test("of two runs the title says how much faster the second is, or how much long
   assert.equal(said(797, 225), "ring is 3.5 times faster than naive");
   assert.equal(said(100, 102), "ring takes 1.02 times as long as naive");
   assert.equal(said(1000, 1001), "ring takes as long as naive");
+  const cause = ", mostly because ranks wait less";
+  assert.equal(titleOf([of("naive", 100), of("ring", 50)], cause), `ring is 2 times faster than naive${cause}`);
+});
+
+test("the cause of a difference is more than half of it; of processes nobody knows when they compute", () => {
+  const run = (computing, moving, isKnown = true) => {
+    const rows = [0, 1].flatMap((rank) => [
+      ...(isKnown ? [[rank, 0, [[0, computing, 0]]]] : []),
+      [rank, 1, [[computing, computing + moving, 1]]],
+    ]);
+    return runOf(rows);
+  };
+  assert.equal(causeOf(run(40, 60), run(40, 10)), ", mostly because less communication is exposed");
+  assert.equal(causeOf(run(40, 60), run(71, 90)), ", mostly because ranks compute longer");
+  assert.equal(causeOf(run(40, 60), run(70, 90)), "");
+  const begun = runOf([
+    [0, 0, [[30, 65, 0]]],
+    [0, 1, [[65, 80, 1]]],
+  ]);
+  const early = runOf([
+    [0, 0, [[0, 15, 0]]],
+    [0, 1, [[15, 50, 1]]],
+  ]);
+  assert.equal(causeOf(early, begun), ""); // it also begins later, and communicates less
+  assert.equal(causeOf(run(40, 60, false), run(40, 10, false)), "");
 });
 
 test("a run in one row holds the share of its ranks that compute, and of their calls what that does not hide", () => {

@@ -268,6 +268,7 @@ EXERCISE = declared(
                     "Without async_op the reduction must be finished when the call returns, and it returns None."),
         *common(
             "whole tensor at each step",
+            "nobody sent anything",
             "not in place",
             "no all-gather",
             "nothing added up",

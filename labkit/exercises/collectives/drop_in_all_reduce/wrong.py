@@ -141,7 +141,7 @@ wrong("nothing is reduced", "nothing added up",
 wrong("clears what it is a view of", "writes beside the view",
       _drop_in(back="result, base = work.clone(), tensor if tensor._base is None else tensor._base; base.zero_(); "
                     "tensor.copy_(result.view(tensor.shape))"))  # fmt: skip
-WRONG.changed("nobody takes part", "not in place", ("if place < 0:", "if place < size:"))
+WRONG.changed("nobody takes part", "nobody sent anything", ("if place < 0:", "if place < size:"))
 WRONG.changed("no reduce-scatter", "nothing added up", ("        reduce_scatter(wide, members, combine)\n", ""))
 WRONG.changed(
     "the sum stays in float32", "nothing added up", ("        narrow[place].copy_(wide[place])", "        pass")
@@ -162,3 +162,4 @@ wrong(
         )
     ),
 )
+WRONG.changed("works on a clone", "not in place", ("source = tensor.detach()", "source = tensor.detach().clone()"))

@@ -143,6 +143,7 @@ EXERCISE = declared(
         *common(
             "buffer of another type",
             "everybody sends first",
+            "nobody sent anything",
             "not in place",
             "mean instead of sum",
         ),

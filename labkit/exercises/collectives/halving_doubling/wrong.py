@@ -163,3 +163,4 @@ WRONG.changed(
     "an error where none is due",
     ("if world_size & (world_size - 1):", "if world_size & 1 == 0:"),
 )
+WRONG.changed("no distance", "nobody sent anything", ("    while distance:", "    while distance > world_size:"))

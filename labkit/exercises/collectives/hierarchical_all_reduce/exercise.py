@@ -167,7 +167,7 @@ EXERCISE = declared(
                     "The rings go through real ranks, not through places in a small ring: inside a node these are "
                     "node * G to node * G + G - 1, between the nodes local, local + G, local + 2G, ...",
                     failed=_took_places_for_ranks),
-        *common("not in place", "mean instead of sum"),
+        *common("nobody sent anything", "not in place", "mean instead of sum"),
         sum_mistake(_NODE_ONLY,
                     "Every node added up only its own ranks. Between the two phases inside the node, all-reduce each "
                     "piece between the nodes.", came=_shows(_NODE_ONLY)),

@@ -182,3 +182,9 @@ WRONG.changed(
     "an error where none is due",
     ("if world_size % ranks_per_node:", "if world_size // ranks_per_node:"),
 )
+WRONG.changed(
+    "only cuts",
+    "nobody sent anything",
+    *((each, "pass") for each in ("reduce_scatter(pieces, inside)", "reduce_scatter(chunks, between)")),
+    *((each, "pass") for each in ("all_gather(chunks, between)", "all_gather(pieces, inside)")),
+)

@@ -15,7 +15,7 @@ from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.collectives.tree_all_reduce.driver import drive
 from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two, rounds_of
-from labkit.exercises.sums_over_ranks.sum_mistakes import common, sum_mistake
+from labkit.exercises.sums_over_ranks.sum_mistakes import common, reworded, sum_mistake
 from labkit.exercises.sums_over_ranks.sum_outcome import SumOutcome, sum_outcome, wrong_sums
 from labkit.exercises.sums_over_ranks.sums import expected_bases, is_second_use, least_traffic, members_of, sum_case
 from labkit.exercises.sums_over_ranks.traffic import (
@@ -111,6 +111,7 @@ EXERCISE = declared(
             "calls the library",
             "buffer of another type",
             "everybody sends first",
+            "nobody sent anything",
             "not in place",
             "mean instead of sum",
             "only rank 0 has the sum",
@@ -133,6 +134,9 @@ EXERCISE = declared(
         sum_mistake(_POWERS,
                     "With a number of ranks that is no power of two a partner may not exist: check rank + d < N "
                     "before receiving from or sending to it.", failed=_finds_no_partner),
-        *common("everybody receives first", "contributions missing"),
+        *common("everybody receives first"),
+        reworded("contributions missing",
+                 "Some contributions never came into the sum. On the way up a rank that receives adds what came, "
+                 "tensor += incoming, after recv has returned, and hands its sum on only then."),
     ),
 )  # fmt: skip

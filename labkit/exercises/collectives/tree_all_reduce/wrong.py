@@ -185,3 +185,29 @@ wrong(
     "contributions missing",
     _tree().replace("reversed(distances)", "reversed(distances[:-1])"),
 )
+WRONG.changed("what came replaces the sum", "contributions missing", ("tensor += incoming", "tensor = incoming"))
+WRONG.changed("no distances", "nobody sent anything", ("(distances) < world_size", "(distances) > world_size"))
+WRONG.right(
+    "halves the ranks that are left",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    came, distance, sent = torch.empty_like(tensor), 1, 0
+    while distance < n:
+        if rank & distance:
+            dist.send(tensor, group_dst=rank - distance, group=group)
+            sent = distance
+            break
+        if rank + distance < n:
+            dist.recv(came, group_src=rank + distance, group=group)
+            tensor.add_(came)
+        distance *= 2
+    if sent:
+        dist.recv(tensor, group_src=rank - sent, group=group)
+    distance //= 2
+    while distance:
+        if rank + distance < n:
+            dist.send(tensor, group_dst=rank + distance, group=group)
+        distance //= 2
+""",
+)

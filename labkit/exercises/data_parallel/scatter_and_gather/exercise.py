@@ -30,6 +30,7 @@ _STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
     "losses cannot be joined",
 )  # fmt: skip
 _NOTHING = "nothing returned"
+_FEW, _ALONE = "the last piece is missing", "a single loss left as it is"
 _LONGER = "longer pieces not first"
 
 
@@ -149,7 +150,8 @@ def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
     if sizes != due:
         count = f"{plural(_rows(case), 'sample')} on {plural(len(_devices(case)), 'device')}"
         if not mistake:
-            mistake = _LOST if sum(sizes) < _rows(case) else _LONGER if sorted(sizes, reverse=True) == due else ""
+            lost = _FEW if sizes == due[: len(sizes)] else _LOST
+            mistake = lost if sum(sizes) < _rows(case) else _LONGER if sorted(sizes, reverse=True) == due else ""
         yield Finding(mistake, f"{count}: the pieces have {sizes} samples.", str(due), str(sizes))
         return
     for place, (piece, other) in enumerate(zip(pieces, wanted, strict=True)):
@@ -224,6 +226,7 @@ _WAYS: dict[str, Callable[[Case], list[Any]]] = {
     _ALL: lambda case: [{key: _there(t, device) for key, t in _batch(case).items()} for device in _devices(case)],
 }
 _OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
+    (_ALONE, lambda outputs: outputs[0] if len(outputs) == 1 and outputs[0].dim() == 0 else torch.empty(0)),
     (_STACK, torch.stack),
     (_DIM, lambda outputs: torch.cat(outputs, -1)),
     (_MIXED, lambda outputs: torch.stack(outputs).mean(0)),
@@ -263,6 +266,8 @@ EXERCISE = declared(
         gather_case("gather: three outputs of 2 samples", [drawn(_G, 2, 3) for _ in range(3)]),
         gather_case("gather: four losses", [drawn(_G) for _ in range(4)]),
         gather_case("gather: to another device", [drawn(_G, 2), drawn(_G, 1)], "meta"),
+        gather_case("gather: one output of 2 samples", [drawn(_G, 2, 3)]),
+        gather_case("gather: one loss", [drawn(_G)]),
     ),
     distributed=False,
     hints=(
@@ -286,6 +291,10 @@ EXERCISE = declared(
         Mistake(_EMPTY,
                 "With fewer samples than devices some of your pieces are empty: make as many pieces as there are "
                 "samples."),
+        Mistake(_FEW, "The last piece is missing: there are as many as devices, or as samples where those are fewer."),
+        Mistake(_ALONE,
+                "A single loss becomes a vector, too, of one entry: then whoever calls gather need not ask how many "
+                "replicas there were."),
         Mistake(_LOST,
                 "Some samples are in no piece: the sizes must add up to n, and n // N alone leaves a remainder. Give "
                 "the first pieces one more each."),

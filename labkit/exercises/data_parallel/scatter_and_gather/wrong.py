@@ -47,3 +47,14 @@ changed("outputs stay", "not on its device", ("output.to(device)", "output"))
 changed("losses as plain numbers", "gradients cut off", ("torch.stack(there)", NUMBERS))
 changed("outputs detached", "gradients cut off", ("output.to(device)", "output.detach().to(device)"))
 changed("gather prints", "nothing returned", (JOIN, "print(len(there))"))
+WRONG.changed(
+    "one piece too few", "the last piece is missing", ("for i in range(count)]", "for i in range(count - 1)]")
+)
+WRONG.changed(
+    "hands back a single output",
+    "a single loss left as it is",
+    (
+        "    return torch.stack(there)",
+        "    if len(there) == 1:\n        return there[0]\n    return torch.stack(there)",
+    ),
+)

@@ -171,7 +171,8 @@ MISTAKES = (
     Mistake("sum for mean", marks.SUM.hint, seen=_ratio("N")),
     Mistake("divided twice", marks.TWICE.hint, seen=_ratio("1/N")),
     Mistake("divided by a constant", marks.CONSTANT.hint, seen=_ratio("N/c")),
-    Mistake("never averaged", "Every rank still has its own gradients: write the result into parameter.grad.",
+    Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or the result was "
+            "never written into parameter.grad.",
             seen=_own),
     Mistake("divided, never added up",
             "Every gradient is the rank's own, divided by the number of ranks: the others' were never added.",
@@ -191,7 +192,9 @@ MISTAKES = (
             "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
             "calls no longer fit together. Put zeros first, on every rank.",
             seen=_calls_differ),
-    Mistake("None is reduced", "A frozen parameter's grad is None: leave out what has requires_grad=False.",
+    Mistake("None is reduced",
+            "A grad is None in your all_reduce. Leave out a frozen parameter (requires_grad=False); for one that this "
+            "rank did not use put zeros there, because another rank may have used it.",
             seen=marks.says("NoneType"), certain=True),
     Mistake("ranks call different things", marks.BRANCH.hint, seen=marks.hangs, general=True),
 )  # fmt: skip

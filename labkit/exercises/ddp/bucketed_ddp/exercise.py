@@ -9,7 +9,7 @@ from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
-from labkit.exercises.averaging.wrappers import COMMON, left_behind
+from labkit.exercises.averaging.wrappers import COMMON, left_behind, not_all_copied_back
 from labkit.exercises.ddp.bucketed_ddp.driver import drive
 from labkit.exercises.ddp.par_programs import BUCKETS
 
@@ -20,6 +20,11 @@ def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_ste
         name, seed, world_size, wrapper="BucketedDDP", rule="buckets", steps=[{}] * num_steps, cap_bytes=cap_bytes,
         model={"unused": False, **model},
     )  # fmt: skip
+
+
+def _packs_none(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a gradient that is None was packed, and not one copied back."""
+    return marks.says("NoneType", kind="exception")(case, got, wire) and not marks.says("copy_")(case, got, wire)
 
 
 def _none_in_a_lambda(case: Case, got: Got, wire: Wire) -> bool:
@@ -47,6 +52,9 @@ MISTAKES = (
             "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
             "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
             seen=marks.beside_the_cap),
+    Mistake("not all copied back",
+            "All buckets travelled, but some gradients are still the rank's own: after wait(), copy every piece of "
+            "every bucket back to its parameter.grad.", seen=not_all_copied_back),
     Mistake("a full bucket stays behind",
             "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has left, "
             "the next may already be full, and no hook will fire for it again. Or it waits for the gradient of a "
@@ -60,7 +68,7 @@ MISTAKES = (
     marks.NO_HANDLE,
     Mistake("packed too early",
             "A bucket was packed before all its gradients were ready: count down the bucket of the parameter whose "
-            "hook was called, and pack at zero.", seen=marks.says("NoneType", kind="exception"), certain=True),
+            "hook was called, and pack at zero.", seen=_packs_none, certain=True),
     marks.STALE,
     marks.BRANCH,
     marks.BLOCKING,

@@ -238,3 +238,13 @@ bucketed(
     ("broadcast_module(module)", "[dist.broadcast(p.detach(), src=0) for p in module.parameters()]"),
 )
 WRONG.changed("not asynchronous", "no handle to wait for", (", async_op=True", ""))
+bucketed(
+    "copies the last piece back",
+    "not all copied back",
+    (
+        "            parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))\n"
+        "            start += parameter.numel()",
+        "            start += parameter.numel()\n"
+        "        parameter.grad.copy_(flat[start - parameter.numel() :].view_as(parameter))",
+    ),
+)

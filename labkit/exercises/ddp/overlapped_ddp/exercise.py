@@ -21,6 +21,7 @@ def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, *
 
 
 MISTAKES = (
+    marks.PARAMETERS,
     *COMMON,
     marks.NO_HANDLE,
     marks.TOO_EARLY,

@@ -139,3 +139,8 @@ class OverlappedDDP(nn.parallel.DistributedDataParallel):
 """,
 )
 WRONG.changed("not asynchronous", "no handle to wait for", (", async_op=True", ""))
+overlapped(
+    "reduces the parameters",
+    "parameters averaged",
+    ("dist.all_reduce(parameter.grad,", "dist.all_reduce(parameter.data,"),
+)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
-from labkit.checks.case import Case, Got
+from labkit.checks.case import Case, Got, Values
 from labkit.checks.declared import Mistake, declared, either
+from labkit.checks.finding import Finding
 from labkit.checks.tensor_values import close
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
@@ -15,6 +17,7 @@ from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
 from labkit.exercises.averaging.wrappers import PASSES, left_behind
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
+from labkit.words import join
 
 
 def mini_case(
@@ -41,8 +44,22 @@ def mini_case(
     if quiet is not None:
         steps[quiet] = {"passes": 2, "quiet": 1, "spare_passes": 1}
     return training_case(
-        name, seed, world_size, wrapper="MiniDDP", rule="total", steps=steps, model=model, buffers=True, spare=spare
-    )
+        name, seed, world_size, wrapper="MiniDDP", rule="total", steps=steps, model=model, buffers=True, spare=spare,
+        evaluated=model.get("norm", 1) > 0,
+    )  # fmt: skip
+
+
+_EVALUATED = "buffers sent in evaluation"
+
+
+def _evaluation(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield which rank sends something when the model is evaluated."""
+    for rank in range(case.world_size):
+        for part in stretches(case, wire, rank) or []:
+            if part.part == "evaluate" and part.calls:
+                kinds = join(sorted({call.kind for call in part.calls}))
+                text = f"In evaluation rank {rank} calls {kinds}; nothing must travel then."
+                yield Finding(_EVALUATED, text, rank=rank, call=part.calls[0].sequence)
 
 
 def _zeros_are_none(case: Case, got: Got, wire: Wire) -> bool:
@@ -116,6 +133,9 @@ def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
 
 
 MISTAKES = (
+    Mistake(_EVALUATED,
+            "Only a forward pass in training takes rank 0's buffers: ask self.training. A rank that evaluates alone "
+            "would wait for ever."),
     PASSES,
     marks.TORCH,
     marks.OWN,
@@ -178,6 +198,6 @@ EXERCISE = declared(
         "parts = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in trained], and one "
         "tensor of flags; when it comes back: if flag > 0: p.grad = average.clone()",
     ),
-    looks=(wrong_training,),
+    looks=(_evaluation, wrong_training),
     mistakes=MISTAKES,
 )

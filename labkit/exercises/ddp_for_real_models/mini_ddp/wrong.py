@@ -12,6 +12,9 @@ LAUNCH = "        if self.work is None:\n            self.launch()\n"
 GRADIENT = "p.grad = torch.empty_like(p).copy_(mean.view_as(p))"
 
 changed("buffers follow nobody", "buffers drift apart", (BROADCAST, "                pass"))
+changed(
+    "buffers follow in evaluation too", "buffers sent in evaluation", ("        if self.training:", "        if True:")
+)
 changed("zeros for all", "an unused parameter gets zeros", ("            if flag > 0:", "            if True:"))
 changed("packs None", "None goes into the bucket", ("torch.zeros_like(p).flatten() if p.grad is None else ", ""))
 changed(

@@ -60,3 +60,26 @@ uneven(
 )
 uneven("gradients of steps before", "all ranks agree on a wrong model", ("        optimizer.zero_grad()\n", ""))
 uneven("the own steps", "another number of steps", ("            return steps\n", "            return len(batches)\n"))
+uneven("stops where somebody has data", "no step was taken", ("if active == 0:", "if active != 0:"))
+WRONG.right(
+    "as the hint says",
+    """
+def train_uneven(ddp, batches, loss_of, optimizer):
+    rest, steps = iter(batches), 0
+    while True:
+        optimizer.zero_grad()
+        batch = next(rest, None)
+        active = torch.tensor(float(batch is not None))
+        dist.all_reduce(active)
+        if active == 0:
+            return steps
+        if batch is not None:
+            loss_of(ddp(batch[0]), batch[1]).backward()
+        ddp.finish_gradient_synchronization()
+        for p in ddp.parameters():
+            if p.grad is not None:
+                p.grad *= dist.get_world_size() / active
+        optimizer.step()
+        steps += 1
+""",
+)

@@ -63,6 +63,7 @@ def expected(case: Case) -> list[Values]:
     ]
 
 
+_TOO_WIDE = "computed in float64"
 _NAMED = {
     "linear": "products in float32", "matmul": "products in float32", "@": "products in float32",
     "cross_entropy": "sums in 16 bits", "mse_loss": "sums in 16 bits", "exp": "sums in 16 bits",
@@ -80,7 +81,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         wanted, dtype = tensor(results, name).dtype, tensor(record(got[0], "results"), name).dtype
         if dtype != wanted:
             other = {dtype, wanted} == {torch.bfloat16, torch.float16}
-            mistake = "the other 16 bits" if other else _NAMED[name]
+            mistake = "the other 16 bits" if other else _TOO_WIDE if dtype == torch.float64 else _NAMED[name]
             yield Finding(mistake, f"{name}: the result has {dtype}.", f"{wanted}", f"{dtype}")
     for name in results:
         mine = tensor(record(got[0], "results"), name)
@@ -125,6 +126,7 @@ EXERCISE = declared(
                 "A product was computed in float32: cast its arguments to self.dtype, and check that the function "
                 "is found in IN_16_BITS."),
         Mistake("the other 16 bits", "The mode was made with another 16-bit type: cast to self.dtype."),
+        Mistake(_TOO_WIDE, "Nothing is cast to float64 here: arguments of IN_32_BITS become torch.float32."),
         Mistake("sums in 16 bits",
                 "A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32."),
         Mistake("named arguments are left out", "Keyword arguments come in kwargs: cast those too."),

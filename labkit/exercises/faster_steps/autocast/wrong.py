@@ -32,3 +32,4 @@ changed(
     "the other 16 bits",
     ("self.dtype if function in IN_16_BITS", "torch.bfloat16 if function in IN_16_BITS"),
 )
+WRONG.changed("sums in float64", "computed in float64", ("else torch.float32 if", "else torch.float64 if"))

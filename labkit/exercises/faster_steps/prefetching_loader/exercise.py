@@ -119,7 +119,8 @@ EXERCISE = declared(
     looks=(find,),
     mistakes=(
         Mistake("hangs at the end",
-                "After the last batch the loop waits for one more: let the thread put an end marker into the queue."),
+                "The loop waits for something that never comes into the queue: start the thread, let it put in an end "
+                "marker after the last batch, and end the loop when that arrives."),
         Mistake("hangs at the error",
                 "The error killed the thread and the loop waits forever: catch it there, put it into the queue, "
                 "raise it in the loop."),

@@ -185,7 +185,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for step in records(got[ranks[0]], "steps"):
         for mean in listed(step, "means"):
             if isinstance(mean, str):
-                yield Finding("no future", f"The hook returned {mean}; DDP wants a torch.futures.Future of a tensor.")
+                name = "a future of something else" if mean.startswith("a future") else "no future"
+                yield Finding(name, f"The hook returned {mean}; DDP wants a torch.futures.Future of a tensor.")
     yield from wrong_on_the_wire(case, wire)
     yield from _wrong_values(case, got)
     for rank in ranks:
@@ -317,6 +318,7 @@ EXERCISE = declared(
         Mistake("arguments with other names",
                 "torch's DDP looks for an argument that is named bucket: def compression_hook(state, bucket).",
                 says=("KeyError: 'bucket'",), certain=True),
+        Mistake("a future of something else", "What .then() is given returns the mean gradient, a flat tensor."),
         Mistake("no future",
                 "DDP wants a torch.futures.Future: return work.get_future().then(...).",
                 says=("Future object",), certain=True),

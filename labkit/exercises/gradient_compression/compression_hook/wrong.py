@@ -187,3 +187,4 @@ changed(
     (ADD, "others, me = list(zip(*gathered)), dist.get_rank(state.group)\n        "
      + ADD.replace("zip(*gathered, strict=True)", "others[:me] + others[me + 1 :]")),
 )  # fmt: skip
+changed("nothing is gathered", "a future of something else", ("        gathered.append(of_ranks)\n", ""))

@@ -22,6 +22,7 @@ from labkit.exercises.gradient_compression.error_feedback.driver import drive
 from labkit.exercises.gradient_compression.unpacked import ROUNDING, WINDOW, rounded, unpacked
 
 _ONE_FOR_ALL, _FOR_ONE_COMPRESSOR = "one residual for all keys", "made for one compressor"
+_ONLY_OLD, _ADDED, _BEFORE = "only the residual is sent", "what was sent is added", "the residual stays as it was"
 
 
 def feedback_case(
@@ -95,6 +96,7 @@ def _wrong_packet(case: Case, right: _Step, back: Tensor, last: Tensor | None) -
     ways = [
         ("no memory", lambda: sent(right.gradient)),
         ("the residual has the wrong sign", lambda: sent(right.gradient - right.before)),
+        (_ONLY_OLD, lambda: sent(right.before)),
         ("decompress adds the residual", lambda: right.back + right.after),
     ]
     if last is not None and last.shape == right.gradient.shape and not bool(right.before.any()):
@@ -110,6 +112,8 @@ def _wrong_residual(case: Case, right: _Step, kept: Tensor) -> str:
         ("the residual is what was sent", lambda: right.back),
         ("the residual is all there was", lambda: corrected),
         ("residuals pile up", lambda: right.before + right.after),
+        (_ADDED, lambda: corrected + right.back),
+        (_BEFORE, lambda: right.before),
         (_FOR_ONE_COMPRESSOR, lambda: corrected - corrected.round()),
         (_FOR_ONE_COMPRESSOR, lambda: corrected - rounded(corrected, number(about, "step"))),
         (_FOR_ONE_COMPRESSOR, lambda: corrected - integer(about, "start")),  # the first part of a window
@@ -142,6 +146,11 @@ EXERCISE = declared(
                 "gradient + residual."),
         Mistake("no memory",
                 "The packets are those of the gradients alone: the residual must be added before compressing."),
+        Mistake(_ONLY_OLD,
+                "The packet is that of the old residual alone: what is compressed is the gradient plus the residual."),
+        Mistake(_ADDED, "What was sent was added to the corrected gradient: subtract it, the rest is what is left."),
+        Mistake(_BEFORE,
+                "The residual is the one from before this call: put corrected minus what was sent in its place."),
         Mistake(_FOR_ONE_COMPRESSOR,
                 "The residual is right with one compressor and wrong with another: "
                 "self.compressor.decompress(packet) tells what was sent.",

@@ -79,3 +79,10 @@ changed(
 changed("hands the parts out", "no packet", ("        return packet\n", "        return packet.parts\n"))
 UNPACKED = "self.compressor.decompress(packet)"
 changed("ends without it", "nothing returned", (f"return {UNPACKED}", UNPACKED))
+changed("the residual alone", "only the residual is sent", (CORRECTED, CORRECTED.replace("gradient + ", "")))
+changed("adds what was sent", "what was sent is added", (KEPT, KEPT.replace(" - ", " + ")))
+changed(
+    "keeps the residual it had",
+    "the residual stays as it was",
+    (KEPT, "self.residuals[key] = corrected - gradient"),
+)

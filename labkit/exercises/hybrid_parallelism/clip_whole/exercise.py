@@ -133,6 +133,25 @@ def _last_weight(case: Case, rank: int) -> float:
     return math.sqrt(total)
 
 
+def _over_everybody(case: Case, rank: int, *, calls: int) -> float:
+    """Return the norm where as many all-reduces over all ranks follow each other."""
+    return norm(case, rank, replicas=True) * math.sqrt(case.world_size ** (calls - 1))
+
+
+def _only_tied(case: Case, rank: int) -> float:
+    """Return the norm in which what is not tied counts on the first stage alone, and what is tied everywhere."""
+    sizes, mine = of_rank(case, rank)
+    total = 0.0
+    for each, place in enumerate(places(sizes)):
+        given = zip(kinds_at(place, sizes), listed(case.inputs[each], "weights"), strict=True)
+        total += sum(
+            times(kind, place, sizes, mine, ends=True) * float(tensor(one, "shard").square().sum())
+            for kind, one in given
+            if kind.tied or place.get("pipeline", 0) == 0
+        )
+    return math.sqrt(total)
+
+
 def _each_alone(case: Case, rank: int) -> list[Tensor]:
     limit = number(case.inputs[rank], "max_norm")
     given = [tensor(each, "shard") for each in listed(case.inputs[rank], "weights")]
@@ -194,6 +213,12 @@ EXERCISE = declared(
         Mistake("not over shard", "Ranks along \"shard\" hold other parts of the same weights: sum over \"shard\", "
                 "too.",
                 {"norm": _by(only="shard")}),
+        Mistake("summed over everybody",
+                "An all-reduce without group= runs over all ranks, whatever axis is meant: give it mesh.groups[axis].",
+                {"norm": tuple(partial(_over_everybody, calls=calls) for calls in (2, 3, 4))}),
+        Mistake("only tied ones",
+                "You count what is tied, or is on the first stage. It is the other way round: what is not tied counts "
+                "on every stage, what is tied on the first.", {"norm": _only_tied}),
         Mistake("no root", "The norm is the root of the sum of squares.",
                 {"norm": lambda case, rank: norm(case, rank) ** 2}),
         Mistake("norm after clipping", "Return the norm as it was before clipping.",

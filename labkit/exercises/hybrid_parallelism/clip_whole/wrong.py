@@ -78,3 +78,7 @@ WRONG.right(
     return norm
 """,
 )
+WRONG.changed(
+    "over all ranks", "summed over everybody", ("all_reduce(squares, group=mesh.groups[axis])", "all_reduce(squares)")
+)
+WRONG.changed("tied everywhere, the rest once", "only tied ones", ("not weight.tied or", "weight.tied or"))

@@ -30,6 +30,7 @@ EQUAL_SHARES = {
     "not weighed": lambda own, everybody, count: 1.0,
     "by targets": lambda own, everybody, count: float(own),
     "twice": lambda own, everybody, count: own / everybody / count,
+    "upside down": lambda own, everybody, count: everybody / own,
 }
 
 
@@ -132,6 +133,12 @@ EXERCISE = declared(
         Mistake("averaged twice",
                 "The shares num_targets / everybody's add up to 1: the sum is the mean already. Do not divide by the "
                 "number of replicas as well.", _as(share=EQUAL_SHARES["twice"])),
+        Mistake("weighed upside down",
+                "The weight is upside down: num_targets over everybody's, which is at most 1.",
+                _as(share=EQUAL_SHARES["upside down"])),
+        Mistake("all but tokens",
+                "You sum over \"tensor\" all but the weights of kind \"tokens\": it must be those, and no other.",
+                _as(also_tensor=[CUT, WHOLE], not_tokens=True)),
         Mistake("some replicas' targets",
                 "The number of everybody's targets is summed over \"data\" and over \"shard\": yours is over one "
                 "of the two.",

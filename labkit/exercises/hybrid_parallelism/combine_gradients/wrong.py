@@ -53,3 +53,9 @@ changed(
 changed("returns nothing", "nothing returned", ("    return shards\n", ""))
 changed("returns the last one alone", "wrong length", ("    return shards\n", "    return shards[-1:]\n"))
 changed("zeros in front", "padded in front", ("(0, -gradient.numel() % count)", "(-gradient.numel() % count, 0)"))
+WRONG.changed(
+    "upside down",
+    "weighed upside down",
+    ("(num_targets / everybody.item())", "(everybody.item() / num_targets)"),
+)
+WRONG.changed("the other kinds", "all but tokens", ('weight.tensor == "tokens"', 'weight.tensor != "tokens"'))

@@ -80,7 +80,8 @@ EXERCISE = declared(
         Mistake("no error when nobody answers",
                 "If no replica answers, raise a RuntimeError: the gradient was not acknowledged."),
         Mistake("another number for the retry",
-                "The retry must carry the same number, or the backup cannot know that it has this gradient already."),
+                "What is pushed again carries the same worker and the same number, in this order, or a replica cannot "
+                "know that it has this gradient already."),
         Mistake("without the lock",
                 "Two pushes may come at the same time, each in a thread: look, apply and note under self.lock, all in "
                 "one."),

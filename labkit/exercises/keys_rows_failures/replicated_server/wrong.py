@@ -56,3 +56,8 @@ changed("applies in then", "applied when the backup has answered",
          "        def apply(answer=None):\n            if answer is not None:\n                answer.value()\n            with self.lock:\n                if (worker, number) not in self.applied:\n                    self.applied.add((worker, number))\n                    self.weight -= self.lr * gradient\n                    self.version += 1\n                return self.version\n\n"),
         (DONE, "return self.backup.push(worker, number, gradient).then(apply)"), ("done.set_result(version)", "done.set_result(apply())"))  # fmt: skip
 changed("no lock", "without the lock", ("        with self.lock:\n", "        if True:\n"))
+WRONG.changed(
+    "number and worker",
+    "another number for the retry",
+    ("self.backup.push(worker, number, gradient)", "self.backup.push(number, worker, gradient)"),
+)

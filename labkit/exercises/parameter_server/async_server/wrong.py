@@ -27,10 +27,11 @@ changed("scales old ones", "stale gradients are scaled down",
         (STEP, STEP + " / (1 + self.version - version)"))  # fmt: skip
 changed("copies first", "the weights from before",
         (STEP, "before = self.weight.clone()\n            " + STEP), ("return self.version, self.weight.clone()", "return self.version, before"))  # fmt: skip
-changed("notes afterwards", "updates not noted",
+changed("notes afterwards", "another record",
         ("            self.version += 1\n", "            self.version += 1\n            " + NOTE[0] + "\n"),
         ("        with self.lock:\n            " + NOTE[0] + "\n", "        with self.lock:\n"))  # fmt: skip
 
 changed("copies after the lock", "without a lock",
         ("            return self.version, self.weight.clone()", "        return self.version, self.weight.clone()"))  # fmt: skip
 changed("pulls under the lock", "takes the lock twice", ("self.version, self.weight.clone()", "self.pull()"))
+changed("no record", "updates not noted", NOTE)

@@ -39,3 +39,4 @@ changed("weights alone", "the answer is not a pair", (f"({ANSWER})", "(self.weig
 changed("keeps the old future", "one future for all steps",
         ("self.gradients, self.future = [], Future()", "self.gradients = []"))  # fmt: skip
 changed("no record", "updates not noted", (NOTE, "pass"))
+changed("record in another order", "another record", ("len(self.updates), worker,", "worker, len(self.updates),"))

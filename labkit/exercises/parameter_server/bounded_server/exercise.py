@@ -127,6 +127,11 @@ def _steps(case: Case, got: Got) -> Iterator[tuple[int, set[int], set[int]]]:
             yield now, {each["push"] for each in came}, {at for at, _ in right}
 
 
+def _nobody_at_all(case: Case, got: Got, wire: Wire) -> bool:
+    steps = list(_steps(case, got))
+    return bool(steps) and not any(came for _, came, _ in steps)
+
+
 def _first_wrong(sign: Callable[[Case, int, set[int], set[int]], bool]) -> Seen:
     """Return the mark that the first step with wrong answers bears: sign(case, step, who was answered, who should)."""
 
@@ -163,14 +168,20 @@ def _answers_in_time(case: Case, got: Got, wire: Wire) -> bool:
     steps = list(_steps(case, got))
     if not steps or not isinstance(got, tuple) or any(came != right for _, came, right in steps):
         return False
-    first = [next(filter(None, listed(each, "steps"))) for each in (got[0], results(case, course(case)))]
-    return bool(torch.allclose(*(each[0]["weight"].double() for each in first)))
+    answers = [list(filter(None, listed(each, "steps"))) for each in (got[0], results(case, course(case)))]
+    if not torch.allclose(*(each[0][0]["weight"].double() for each in answers)):
+        return False
+    pairs = [pair for step in zip(*answers, strict=True) for pair in zip(*step, strict=True)]
+    return any(not torch.allclose(*(each["weight"].double() for each in pair)) for pair in pairs)
 
 
 MISTAKES = (
     Mistake("waits for a worker that has left",
             "A worker that has left no longer counts: remove its clock, or the others wait for it forever.",
             seen=lambda *run: _as_if(_never_leaves)(*run) or problem("crowd", "Deadlock")(*run)),
+    Mistake("nobody is answered",
+            "No push was ever answered. At the end of each push look at all that wait, and complete the futures of "
+            "those that may go.", seen=_nobody_at_all),
     Mistake("one step too late", "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
             seen=_first_wrong(_exactly_bound_ahead_waits)),
     Mistake("releases only the worker that pushes",

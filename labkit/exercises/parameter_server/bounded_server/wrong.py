@@ -21,6 +21,9 @@ changed("one more", "answers too early", (FIND, FIND.replace("server.bound", "se
 changed("looks at the pusher only", "releases only the worker that pushes",
         ("            answer_who_may_go(self)\n        return future",
          "            if self.clocks[worker] - min(self.clocks.values()) <= self.bound:\n                self.waiting.pop(worker).set_result((self.version, self.weight.clone()))\n        return future"))  # fmt: skip
+changed("push answers nobody", "nobody is answered",
+        ("            answer_who_may_go(self)\n        return future", "        return future"))  # fmt: skip
+changed("record in another order", "another record", ("len(self.updates), worker,", "worker, len(self.updates),"))
 changed("leave does nothing", "waits for a worker that has left", (LEAVE, "            pass\n"))
 changed("leave lets nobody go", "leaving releases nobody", (LEAVE, "            del self.clocks[worker]\n"))
 changed("mean clock", "compared with the mean",

@@ -66,3 +66,4 @@ changed(
     "takes the lock twice",
     ("(self.version, self.weight.clone())", "self.pull()"),
 )
+changed("record in another order", "another record", ("len(self.updates), worker,", "worker, len(self.updates),"))

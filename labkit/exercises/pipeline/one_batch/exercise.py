@@ -19,6 +19,7 @@ def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: in
 
 MISTAKES = (
     mistakes.LIBRARY,
+    mistakes.SENDS_BACK,
     mistakes.NO_LEAF,
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,
@@ -29,8 +30,8 @@ MISTAKES = (
     mistakes.NOT_CONTIGUOUS,
     Mistake(
         "the first stage receives",
-        "A rank waits for rank -1, or sends past the last rank: stage 0 has its inputs, and the last stage has its "
-        "loss.",
+        "A rank names a rank before the first or after the last: a stage receives from stage - 1 and sends to stage + "
+        "1, stage 0 has its inputs, and the last stage has its loss. In backward it is the other way round.",
         seen=lambda case, got, wire: isinstance(got, Failure) and mistakes.beyond_the_ends(case, got, wire),
     ),
     replace(

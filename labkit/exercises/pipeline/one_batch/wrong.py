@@ -35,3 +35,8 @@ changed("the loss as it is", "the loss keeps its graph", ("loss = left.detach()"
 changed("a barrier at the end", "calls a collective", ("    return loss\n", "    dist.barrier()\n    return loss\n"))
 changed("times the samples", "sum over the samples",
         ("loss_fn(left, targets)", "loss_fn(left, targets) * num_samples"))  # fmt: skip
+WRONG.changed(
+    "every stage sends back",
+    "the first stage sends back",
+    ("    if stage > 0:\n        dist.send", "    if True:\n        dist.send"),
+)

@@ -104,7 +104,7 @@ EXERCISE = declared(
         sum_mistake(_TOO_EARLY,
                     "Rank 0 sent some ranks a sum that was not complete yet: add the tensors of all ranks first, and "
                     "only then send the total, in a second loop.", came=_some_got_less),
-        *common("not in place", "mean instead of sum", "only rank 0 has the sum"),
+        *common("nobody sent anything", "not in place", "mean instead of sum", "only rank 0 has the sum"),
         sum_mistake(_OVERWRITTEN,
                     "Rank 0's own contribution is missing from the sum: receive into a buffer of its own and add that.",
                     came=lambda came: any(share and not share[0] and any(share) for share in came.shares[0])),

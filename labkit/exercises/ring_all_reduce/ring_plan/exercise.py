@@ -25,6 +25,7 @@ _MODULO, _ITSELF, _CHUNKS, _ORDER, _ALONE, _NOTHING = (
     "modulo forgotten", "a message to itself", "sender and receiver name different chunks",
     "complete chunks are sent in the wrong order", "a Send without its Recv", "a Reduce without its Recv",
 )  # fmt: skip
+_FEW = "some arrivals are not added"
 _OF_FAULT = {
     "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _ITSELF, "backwards": _STEPS, "race": _SAME_CHUNK,
     "chunk_mismatch": _CHUNKS, "missing": _ORDER, "twice": _ORDER, "unmatched": _ALONE, "deadlock": _ALONE,
@@ -115,6 +116,7 @@ def _shown_by(plans: list[list[Record]]) -> str:
         _ALONE: any(len(out) != len(into) for out, into in zip(sends, recvs, strict=True)),
         _UNEVEN: len({len(plan) for plan in plans}) > 1,
         _NEVER: num_reduces == 0,
+        _FEW: num_sends == 2 * size - 2 and num_reduces < size - 1,
         _NO_GATHER: num_sends == num_reduces == size - 1,
         _SHORT: num_sends < 2 * size - 2,
         _LONG: num_sends > 2 * size - 2,
@@ -165,6 +167,9 @@ EXERCISE = declared(
         Mistake(_NEVER,
                 "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the rank's own "
                 "part is lost."),
+        Mistake(_FEW,
+                "Some chunks that arrive in the reduce-scatter have no Reduce, so they replace what the rank had: each "
+                "of the N - 1 steps needs one."),
         Mistake(_NO_GATHER,
                 "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
                 "round in N-1 more steps."),

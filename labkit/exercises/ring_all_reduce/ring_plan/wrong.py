@@ -114,3 +114,8 @@ def ring_plan(rank, world_size):
     return plan
 """,
 )
+WRONG.changed(
+    "one Reduce after the loop",
+    "some arrivals are not added",
+    ("        plan.append(Reduce(step, chunk=arriving))", "    plan.append(Reduce(step, chunk=arriving))"),
+)

@@ -286,3 +286,12 @@ def ring_sum(tensor, group=None):
     run_plan([record for record in ring_plan(rank, n) if record.step], chunks, group)
 """,
 )
+WRONG.changed(
+    "nothing runs the plan", "nobody sent anything", ("run_plan(ring_plan(rank, world_size), chunks, group)", "pass")
+)
+WRONG.changed("chunks begin at 0", "more than a chunk at a time", ("flat[start:end]", "flat[:end]"))
+WRONG.changed(
+    "chunks that do not reach the end",
+    "elements in no chunk",
+    ("chunk_bounds(flat.numel(), world_size)", "chunk_bounds(world_size, flat.numel())"),
+)

@@ -41,6 +41,9 @@ _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_I
 )  # fmt: skip
 
 
+_SHARED = "one buffer for two messages"
+
+
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield which chunks are wrong, and which messages are not the plan's."""
     yield from library_calls(wire)
@@ -76,6 +79,8 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
         (_NO_OUT, lambda: simulate(case, combine=lambda chunk, incoming: chunk)),
         (_ALWAYS, lambda: simulate(case, reduce=True)),
         (_NEVER, lambda: simulate(case, reduce=False)),
+        (_SHARED, lambda: simulate(case, shared=1)),
+        (_SHARED, lambda: simulate(case, shared=-1)),
         (_ITSELF, lambda: simulate(case, combine=lambda chunk, incoming: 2 * incoming)),
         (_NOT_IN_PLACE if wire.messages else _NOTHING, lambda: [values.tensor(each, "tensor") for each in case.inputs]),
     )
@@ -203,6 +208,9 @@ EXERCISE = declared(
         sum_mistake(_ITSELF,
                     "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of "
                     "its own."),
+        sum_mistake(_SHARED,
+                    "Two chunks that a step adds landed in the same buffer, and the second message replaced the first: "
+                    "each Recv that is reduced needs a buffer of its own."),
         sum_mistake(_NOTHING, "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them."),
         sum_mistake(_NOT_IN_PLACE,
                     "Messages arrived, but the chunks did not change: write into them (chunk.copy_(incoming), chunk "

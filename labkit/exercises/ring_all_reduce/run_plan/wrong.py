@@ -211,3 +211,17 @@ wrong(
     ),
 )
 wrong("a barrier after each step", "calls the library", _run(_POST + _COMBINED + "        dist.barrier(group)\n"))
+wrong(
+    "all that is added lands in one buffer",
+    "one buffer for two messages",
+    _run(
+        _POST.replace(
+            "incoming[r.chunk] = torch.empty_like(chunks[r.chunk])",
+            "zone = chunks[0].new_empty(max(map(len, chunks))) if not incoming else zone\n                "
+            "incoming[r.chunk] = (\n                    "
+            "zone[: len(chunks[r.chunk])] if r.chunk in reduced else torch.empty_like(chunks[r.chunk])\n"
+            "                )",
+        )
+        + _COMBINED
+    ),
+)

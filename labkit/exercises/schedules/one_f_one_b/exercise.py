@@ -27,6 +27,7 @@ _MIXED, _GPIPE, _UNLIMITED, _LONG, _SHORT, _SAME, _OTHER_END, _DRAIN = (
     "microbatches out of order", "that is GPipe", "warm-up not limited", "warm-up one too long",
     "warm-up one too short", "the same warm-up everywhere", "the warm-up of the other end", "cool-down forgotten",
 )  # fmt: skip
+_BEYOND = "a forward with every backward"
 
 
 def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
@@ -50,8 +51,9 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
 def _of_form(found: Finding, orders: list[Any], count: int) -> str:
     every = [record for order in orders if isinstance(order, list) for record in order if isinstance(record, dict)]
     if found.mistake == NO_WORK and any(record == {"kind": "Forward", "microbatch": count} for record in every):
-        return _UNLIMITED
-    return _DRAIN if found.mistake == LEFT_OUT and "Backward" in found.message else found.mistake
+        return _UNLIMITED if len(orders) > count else _BEYOND
+    some = any(record.get("kind") == "Backward" for record in every)
+    return _DRAIN if found.mistake == LEFT_OUT and "Backward" in found.message and some else found.mistake
 
 
 def _of_warm_up(leads: list[int], num_stages: int, count: int) -> str:
@@ -108,6 +110,9 @@ EXERCISE = declared(
         Mistake(_GPIPE,
                 "All forwards come before all backwards: that is GPipe, and every stage holds all microbatches. A "
                 "microbatch that has reached the last stage turns round at once."),
+        Mistake(_BEYOND,
+                "After the last forward only backwards are left: in the steady phase a forward follows a backward only "
+                "while there is one more microbatch."),
         Mistake(_UNLIMITED, "With fewer microbatches than stages there are only M forwards to begin with."),
         Mistake(_LONG,
                 "Each stage runs one more forward than it needs before its first backward, and holds it: P - s are "

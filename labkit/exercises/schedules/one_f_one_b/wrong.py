@@ -31,3 +31,8 @@ changed("backward of the next", "work that is not there", ("Backward(microbatch)
 changed("forwards begin again", "work twice", ("Forward(microbatch + ahead)", "Forward(microbatch)"))
 changed("the last forward is lost", "work left out",
         ("if microbatch + ahead < num_microbatches:", "if microbatch + ahead < num_microbatches - 1:"))  # fmt: skip
+WRONG.changed(
+    "a forward too many",
+    "a forward with every backward",
+    ("if microbatch + ahead < num_microbatches:", "if microbatch < num_microbatches:"),
+)

@@ -63,7 +63,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if num_saved < len(steps) and (problem := _problem(case, each.get("again"), [num_saved])):
             text = f"{_story(steps, each)} Started again, it saved step {steps[num_saved]}. {problem[1]}"
             known, came = steps[: num_saved + 1], _step_of(each.get("again"))
-            name = "" if _is_pythons_own(each.get("again")) or not isinstance(came, int | None) else (
+            name = _NO_PAIR if _is_no_pair(each.get("again")) else ""
+            name = name if name or _is_pythons_own(each.get("again")) or not isinstance(came, int | None) else (
                 _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came)
                 else _OLDEST if came is not None else _NOT_FOUND
             )  # fmt: skip
@@ -102,6 +103,8 @@ def _problem(case: Case, loaded: Value, allowed: list[int]) -> tuple[str, str] |
     steps, values = integers(case.inputs[0], "steps"), listed(case.inputs[0], "values")
     good = {steps[number] if number >= 0 else None: number for number in allowed if number < len(steps)}
     wanted = " or ".join("None" if step is None else f"step {step}" for step in good)
+    if _is_no_pair(loaded):
+        return wanted, f"{_raised(loaded)}, expected None or a pair (step, state)."
     if isinstance(loaded, dict) and "raised" in loaded:
         return wanted, f"load_checkpoint or save_checkpoint raised {loaded['raised']}."
     if not isinstance(loaded, dict) or "step" not in loaded:
@@ -130,6 +133,10 @@ def _raised(loaded: Value) -> str:
     return str(loaded.get("raised", "")) if isinstance(loaded, dict) else ""
 
 
+def _is_no_pair(loaded: Value) -> bool:
+    return _raised(loaded).startswith("load_checkpoint returned ")
+
+
 def _is_pythons_own(loaded: Value) -> bool:
     """Return whether a save or a load raised an error that says what is wrong itself."""
     return _raised(loaded).startswith(("TypeError", "AttributeError", "NameError", "UnboundLocalError", "KeyError"))
@@ -152,6 +159,8 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
     loaded, how = each["loaded"], str(each["how"])
     steps, saved = integers(case.inputs[0], "steps"), integer(each, "saved")
     step = _step_of(loaded)
+    if _is_no_pair(loaded):
+        return _NO_PAIR
     renames = any(crash["renamed"] for crash in crashes)
     if "invalid literal for int" in str(_raised(loaded)):
         return _LEFTOVER
@@ -194,6 +203,7 @@ def _reads_as_words(steps: list[int], step: Value) -> bool:
     "at_most ignored", "at_most itself left out", "gives up at a damaged file", "a leftover taken for a checkpoint",
     "gives up at a later step", "not found again", "nothing is left",
 )  # fmt: skip
+_NO_PAIR = "not a pair of step and state"
 
 EXERCISE = declared(
     id="checkpoints",
@@ -245,6 +255,7 @@ EXERCISE = declared(
         Mistake(_DELETES,
                 "The old checkpoint was gone before the new one was safe on the disk. Delete last, after the folder "
                 "is synced."),
+        Mistake(_NO_PAIR, "load_checkpoint returns None, or the step and the state, in this order."),
         Mistake(_AGAIN,
                 "What the crash left is in the way, and so every restart fails at the same place. Expect leftovers: "
                 "overwrite them, or remove them first."),

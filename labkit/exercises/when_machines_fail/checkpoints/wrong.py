@@ -168,3 +168,8 @@ changed("stops at a later step", "gives up at a later step",
 changed("leaves the unfinished name", "not found again", (RENAME, ""))
 changed("deletes all of them last", "nothing is left", (DELETE, DELETE.replace("[:-2]", "")))
 changed("writes beside the folder", "nothing is left", ('folder / f"{step:012}.pt"', 'Path(f"{step:012}.pt")'))
+WRONG.changed(
+    "state and step",
+    "not a pair of step and state",
+    ("return int(path.stem), state", "return state, int(path.stem)"),
+)

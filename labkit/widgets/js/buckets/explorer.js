@@ -190,6 +190,7 @@ export function bucketExplorer(data) {
         numbers: numbersOf(scene),
         title: claim(scene.now),
         say: sentence(scene, step),
+        isNews: step < scene.now.plan.length || Boolean(data.faults?.[data.caps.indexOf(values.cap)]),
         table: tableOf(scene),
         data: { buckets: scene.now.plan.length },
       };

@@ -11,6 +11,7 @@ import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 const LEFT = 74;
 const MIB = 2 ** 20;
 const AT_LEAST_ACTUAL_ALONE = ["host", "optimizer", "line"].map(hue);
+const mib = (cap) => `${Number(cap.toPrecision(3))} MiB`;
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 /** When the last of everything that is shown ends. */
@@ -25,7 +26,7 @@ class Sheet {
     this.width = width;
     this.wide = width - LEFT - 12;
     this.end = endOf(scene);
-    this.scene = { ...scene, x: (time) => LEFT + (time / this.end) * this.wide };
+    this.scene = { ...scene, width, x: (time) => LEFT + (time / this.end) * this.wide };
     this.y = 20;
     this.svg =
       stripes(1) +
@@ -132,9 +133,9 @@ class Sheet {
     for (const [k, [cap, time]] of points.entries()) {
       const cx = LEFT + this.wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
       const cy = this.y + 90 * (1 - time / most(curve));
-      const told = { "data-cap": caps[k], "data-tip": `${Number(cap.toPrecision(3))} MiB: ${seconds(time)}` };
+      const told = { "data-cap": caps[k], "data-tip": `${mib(cap)}: ${seconds(time)}` };
       if (k !== at) this.svg += tag("circle", { cx, cy, r: 2.5, fill: "currentColor", ...told });
-      if (k === best) this.svg += text(cx, cy + 18, `best: ${seconds(time)}`, "small middle bold");
+      if (k === best) this.svg += text(cx, cy + 18, `best: ${mib(cap)}, ${seconds(time)}`, "small middle bold");
     }
   }
 }

@@ -1,7 +1,7 @@
 // Rows of the bucket explorer: gradients in their buckets' colours, ranks with what they compute and send.
 
 import { hue, letterOf, tintOf } from "../figure/colours.js";
-import { bar, faint, line, rect, text } from "../figure/markup.js";
+import { bar, faint, holds, line, rect, text } from "../figure/markup.js";
 import { most, sum } from "../figure/numbers.js";
 import { bytes, seconds } from "../figure/units.js";
 
@@ -118,6 +118,12 @@ function bucketBar([size, ready, all, start, end, name], k, { free, computed, y,
   return svg;
 }
 
+/** What is red over the buckets, in words where these have room. */
+function exposedWords(sent, computed, room) {
+  const words = `! ${seconds(sum(sent.map(([, , , start, end]) => most([end - most([start, computed]), 0]))))} exposed`;
+  return holds(room, words) ? words : "!";
+}
+
 /**
  * A rank.
  *
@@ -126,7 +132,7 @@ function bucketBar([size, ready, all, start, end, name], k, { free, computed, y,
  * @param {string} kind Which row this is.
  * @param {string} link What its buckets are lit with.
  */
-export function rankRow(name, compute, sent, kind, link, y, { x, isFaded }) {
+export function rankRow(name, compute, sent, kind, link, y, { x, isFaded, width }) {
   const computed = most(compute.map(([letter, , to]) => (letter === "O" ? 0 : to)));
   const until = most([0, ...sent.map(([, , , , end]) => end)]);
   const buckets = sent.map((bucket, k) => {
@@ -138,7 +144,7 @@ export function rankRow(name, compute, sent, kind, link, y, { x, isFaded }) {
     computeBars(compute, kind, y, x) +
     buckets.join("") +
     text(0, y + 43, "all-reduce", "small grey") +
-    (until > computed ? text(x(until) + 3, y + 43, "!", "bad bold") : "") +
+    (until > computed ? text(x(until) + 3, y + 43, exposedWords(sent, computed, width - x(until)), "bad bold") : "") +
     line(x(computed), y - 3, x(computed), y + 52, "now", { "stroke-dasharray": "3 3" })
   );
 }

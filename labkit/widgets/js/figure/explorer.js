@@ -36,7 +36,9 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {number} height
  * @property {Array<[label: string, value: *, bad?: *]>} numbers [] begins a row.
  * @property {string} [title] What it shows, in a few words that are computed; else the view's own.
+ * @property {string} [compared] The markup of a table in place of `numbers`.
  * @property {string} say What is said aloud.
+ * @property {boolean} [isNews] False: title and numbers say it too, so that it is said and not seen.
  * @property {Array<Array>} table
  * @property {object} data For the root's data attributes.
  */
@@ -87,9 +89,11 @@ export class Explorer {
     const drawn = this.view.draw(this.values, this.step, width);
     this.stage.innerHTML = pictureMarkup(drawn, width, this.own);
     [this.part("numbers").innerHTML, this.part("further").innerHTML] = numbersMarkup(drawn.numbers);
+    if (drawn.compared) this.part("numbers").innerHTML = drawn.compared;
     this.part("table").innerHTML = tableMarkup(drawn.table);
     this.heading.textContent = drawn.title ?? this.view.title;
     this.say(drawn.say);
+    this.part("say").classList.toggle("aside", drawn.isNews === false);
     this.showStep();
     Object.assign(this.root.dataset, { step: this.step, ...drawn.data });
   }

@@ -6,6 +6,7 @@ import { range } from "./numbers.js";
 import { ticks } from "./units.js";
 
 const APART = 13; // pixels from one name to the next
+const LETTER = 6; // pixels of one beside an axis
 const PATCH = 14; // pixels of a legend's patch
 
 /** A number beside an axis; nothing needs no unit. */
@@ -32,10 +33,12 @@ function shareOn([from, to, , logarithmic], value) {
   return share || 0; // a scale without a length has no shares
 }
 
-/** The round numbers of a scale; on a narrow logarithmic one every other power of ten. */
-function marksOn([from, to, , logarithmic], width) {
-  const powers = () => range(40).map((k) => 10 ** (k - 20));
-  const round = logarithmic ? powers().filter((_, k) => width > 300 || k % 2) : ticks(to, 5);
+/** The round numbers of a scale; on a logarithmic one powers of ten, 2 and 5 times too where `room` pixels hold one. */
+function marksOn([from, to, , logarithmic], length, room) {
+  const apart = logarithmic ? length / Math.log10(to / from) : 0; // pixels of a power of ten
+  const times = apart * Math.log10(2) > room ? [1, 2, 5] : [1];
+  const powers = () => range(40).flatMap((k) => times.map((digit) => digit * 10 ** (k - 20)));
+  const round = logarithmic ? powers().filter((_, k) => apart > room || k % 2) : ticks(to, 5);
   return round.filter((value) => value >= from * 0.999 && value <= to * 1.001);
 }
 
@@ -62,11 +65,12 @@ export function plot(x, y, width, height, title, curves, across, up) {
     const [cx, cy] = place(marked);
     return curve + tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") });
   });
-  const levels = marksOn(up, width).map((value) => {
+  const levels = marksOn(up, height, APART).map((value) => {
     const at = place([across[0], value])[1];
     return line(x, at, x + width, at, "soft") + text(x - 6, at + 4, onAxis(value, up[2]), "small end");
   });
-  const columns = marksOn(across, width).map((value) =>
+  const widest = Math.max(...across.slice(0, 2).map((value) => onAxis(value, across[2]).length));
+  const columns = marksOn(across, width, LETTER * (widest + 2)).map((value) =>
     text(place([value, up[0]])[0], y + height + 16, onAxis(value, across[2]), "small middle"),
   );
   const ends = curves.flatMap(([points, style, , , name]) => {

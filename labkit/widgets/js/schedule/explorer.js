@@ -8,18 +8,22 @@ import { Editor } from "./editor.js";
 import { proseOf } from "./operations.js";
 import { legendOf } from "./legend.js";
 import { drawSchedule, layOut, longestOf } from "./picture.js";
-import { headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
+import { comparedMarkup } from "./table.js";
+import { areAsFormula, headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
-const LEFT = 58;
-const RIGHT = 62;
+const LEFT = 52;
+const RIGHT = 48;
+
+/** Whether there are other numbers of stages or microbatches to choose. */
+const hasSizes = ({ p, m }) => p.length * m.length > 1;
 
 function slidersOf(data, forms, isFree) {
   const sliders = [];
-  if (isFree && data.p.length * data.m.length > 1) {
+  if (isFree && hasSizes(data)) {
     sliders.push(
       choice("p", "stages P", data.at[0], data.p),
       choice("m", "microbatches M", data.at[1], data.m),
-      choice("and", "compare with", "–", ["–", ...forms.map(proseOf)]),
+      choice("and", "compare with", "–", ["–", ...forms.map(proseOf)], (form) => (form === "–" ? "none" : form)),
     );
   }
   if (isFree) {
@@ -68,14 +72,15 @@ function draw(editor, values, step, width) {
   const [legend, below] = values.room ? ["", 0] : legendOf(all, limit, width);
   let y = below;
   let svg = ARROW + DOTS + range(3).map(stripes).join("") + legend;
-  const numbers = [];
+  const compared = [];
+  const asFormula = areAsFormula(all);
   const said = [];
   const when = [];
   for (const laid of all) {
     const drawn = drawSchedule(laid, y, scene);
     svg += drawn.svg;
     y += drawn.height;
-    numbers.push(...numbersOf(laid, drawn.over, limit, shown[0]));
+    compared.push(numbersOf(laid, drawn.over, { limit, first: shown[0], asFormula }));
     said.push(sentence(laid, drawn.over, limit));
     when.push(drawn.when);
   }
@@ -84,9 +89,11 @@ function draw(editor, values, step, width) {
   return {
     svg,
     height: y,
-    numbers,
+    numbers: [],
+    compared: comparedMarkup(compared, width),
     title: headline(all),
     say: said.join(" "),
+    isNews: Boolean(picked ?? scene.lit) || all.some(({ faults, edited }) => faults.length || edited),
     table: [["schedule", "stage", "order", "peak held"], ...all.flatMap(tableRows)],
     data: { faults: shown.flatMap(({ faults }) => faults).length, chosen: editor.chosen ?? "" },
   };
@@ -101,6 +108,7 @@ export function scheduleExplorer(data) {
     title: "Pipeline schedules",
     source: data.source,
     begin: 1e9,
+    main: hasSizes(data) ? ["p", "m", "and", "tm"] : ["tf", "tb", "tm"],
     sliders: slidersOf(data, editor.forms, isFree),
     buttons: { path: "Critical path", ...(isFree && { undo: "Undo edits" }) },
     keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },

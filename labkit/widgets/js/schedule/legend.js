@@ -23,7 +23,7 @@ const limited = (x, y, wide) => line(x, y + 6, x + wide, y + 6, "", { style: "st
 function held(x, y, wide, tall) {
   const d = `M${x} ${y + tall}h4v-4h4v-4h6v8z`;
   const dot = { cx: x + wide - 6, cy: y + tall - 8, r: 2.5, fill: "currentColor" };
-  return tag("path", { class: "rule", style: "fill:var(--soft)", d }) + tag("circle", dot);
+  return tag("path", { class: "rule", style: "fill:var(--edge)", d }) + tag("circle", dot);
 }
 
 /** [markup, height] of the legend of schedules that are laid out. */

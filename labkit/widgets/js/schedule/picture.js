@@ -26,6 +26,7 @@ function factsOf(schedule) {
   const held = stages.map((row) => heldBy(row, v));
   return {
     p,
+    m,
     isStuck,
     parts,
     held,
@@ -57,17 +58,18 @@ export function layOut(schedule, which, scene) {
   };
 }
 
-/** Name and bubble; on a narrow page one below the other. */
-function heading(laid, y, width) {
-  const { bubble, formula, isStuck, parts } = laid;
-  const closed = `formula (P−1)/(${parts > 1 ? parts : ""}M+P−1): ${percent(formula)}`;
-  const told = isStuck ? "cannot run" : `bubble ${percent(bubble)}, ${closed}`;
-  const below = width < 400 ? 15 : 0;
+/** Name and formula with its numbers; where the bubble is another, the table below says it. */
+function heading(laid, y, { width, values }) {
+  const { bubble, formula, isStuck, parts, p, m } = laid;
+  const closed = `(P−1)/(${parts > 1 ? parts : ""}M+P−1) = ${p - 1}/${parts * m + p - 1} = ${percent(formula)}`;
+  const isAsFormula = percent(bubble - formula) === percent(0);
+  const measured = isAsFormula ? "bubble " : `bubble ${percent(bubble)}, formula `;
+  const planned = (isAsFormula || values.room ? measured : "formula ") + closed;
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =
     text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +
-    text(width, y + below + 16, told, `end${isStuck ? " bad" : ""}`, hook);
-  return { svg, height: below + 24 };
+    text(width, y + 16, isStuck ? "cannot run" : planned, isStuck ? "end bad" : "end grey", hook);
+  return { svg, height: 24 };
 }
 
 /** An arrow between two spots, from the end of one to the begin of the other. */
@@ -122,12 +124,13 @@ export function drawSchedule(laid, top, scene) {
   const { width, left, now } = scene;
   const rows = new StageRows(laid, scene);
   const tall = scene.values.room ? BAR + 4 : ROW; // without what a stage holds
-  const head = heading(laid, top, width);
+  const head = heading(laid, top, scene);
   const first = top + head.height;
   let svg = head.svg + laid.stages.map((_, s) => rows.row(s, first + s * tall)).join("");
   svg += arrows(laid, rows.spots, scene.follow);
   let y = first + laid.p * tall;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
+  svg += text(0, y + 18, "time", "small grey");
   svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;
   const faults = faultLines(laid.faults, y, width);

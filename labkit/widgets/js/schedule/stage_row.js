@@ -1,18 +1,21 @@
 // One stage of a schedule: its operations, its idle time, what it waits for, what it holds.
 
-import { hue } from "../figure/colours.js";
+import { hue, ink } from "../figure/colours.js";
 import { bar, faint, holds, line, rect, tag, text } from "../figure/markup.js";
 import { sum } from "../figure/numbers.js";
 import { ended, nameOf } from "./operations.js";
 import { IDLE, peakOf } from "./facts.js";
 
 /** Pixels of a row, and of a bar in it. */
-export const ROW = 42;
+export const ROW = 58;
 export const BAR = 21;
+
+const STRIP = 53; // where the curve of what a stage holds stands, and how high it rises
+const HIGH = 29;
 
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 const STUCK = 22; // pixels of an operation that has no time
-const THIN = 11; // pixels under which an operation has neither words nor an edge: all of a kind are one shape
+const THIN = 8; // pixels under which an operation has neither words nor an edge: all of a kind are one shape
 const MANY = 400; // operations of a schedule, from which on one that has no room for its name is drawn so too
 const short = (time) => Number(time.toPrecision(4));
 
@@ -144,6 +147,7 @@ export class StageRows {
     const title = `stage ${s}, ${name}: ${short(start)} to ${short(end)}`;
     const words = holds(width, name) ? name : operation[0];
     let cell = bar(x(start), y, width, BAR, FILL[operation[0]], words, looks, title);
+    if (!holds(width, words)) cell += letter((x(start) + x(end)) / 2, y, operation[0]);
     if (operation[0] === "W") {
       const dots = { fill: "url(#lk-dots)", "pointer-events": "none" };
       cell += rect(x(start), y, width, 5, dots) + rect(x(start), y + 16, width, 5, dots);
@@ -193,13 +197,14 @@ export class StageRows {
     const peak = peakOf(held);
     const isOver = limit && peak > limit;
     if (isOver) this.over.push(s);
-    const level = (microbatches) => y + 37 - (13 * microbatches) / top;
+    const level = (microbatches) => y + STRIP - (HIGH * microbatches) / top;
     const steps = held.map(([time, now]) => `H${x(time).toFixed(1)}V${level(now).toFixed(1)}`).join("");
     const d = `M${x(0)} ${level(0)}${steps}V${level(0)}`;
     const first = held.find(([, now]) => now === peak)?.[0] ?? 0;
     const dot = { cx: x(first), cy: level(peak), r: 2.5, fill: "currentColor", "data-most": s };
-    let svg = tag("path", { class: "rule", style: "fill:var(--soft)", d });
-    svg += text(width, y + 34, `${isOver ? "✗ " : ""}peak ${peak}`, `small end${isOver ? " bad" : ""}`, {
+    let svg = text(0, y + STRIP - 4, "held", "small grey");
+    svg += tag("path", { class: "rule", style: "fill:var(--edge)", d });
+    svg += text(width, y + STRIP - 4, `${isOver ? "✗ " : ""}peak ${peak}`, `small end${isOver ? " bad" : ""}`, {
       "data-peak": `${s}:${peak}`,
     });
     svg += tag("circle", dot);
@@ -214,6 +219,9 @@ export class StageRows {
     return svg;
   }
 }
+
+/** The letter of an operation that has room for no more. */
+const letter = (x, y, kind) => text(x, y + 15, kind, "small middle", ink(FILL[kind]));
 
 /** Rectangles of these begins and ends as one path; a gap of less than a pixel stays to be seen. */
 function boxes(spans, y, height = BAR) {

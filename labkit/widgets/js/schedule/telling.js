@@ -1,19 +1,22 @@
 // What is said of a schedule: its numbers, its rows of the table, its sentence.
 
-import { most, range, sum } from "../figure/numbers.js";
+import { most, sum } from "../figure/numbers.js";
 import { percent } from "../figure/units.js";
+import { IDLE } from "./facts.js";
 import { ended, nameOf } from "./operations.js";
 
-/** Rows of numbers; `first` is the schedule that the others are held against. */
-export function numbersOf(laid, over, limit, first) {
-  const { name, which, isStuck, bubble, formula, stages, path, model } = laid;
+/** Whether every schedule idles as long as its formula says. */
+export const areAsFormula = (all) =>
+  all.every(({ isStuck, bubble, formula }) => isStuck || percent(bubble - formula) === percent(0));
+
+/** A schedule's row of numbers; `first` is the schedule that the others are held against. */
+export function numbersOf(laid, over, { limit, first, asFormula }) {
+  const { name, isStuck, bubble, formula, stages, path, model, unit } = laid;
   const whole = ended(stages);
-  const numbers = which ? [[]] : [];
-  numbers.push([`${name}: bubble`, isStuck ? "–" : percent(bubble), isStuck]);
-  numbers.push(["difference from the formula", isStuck ? "–" : percent(bubble - formula)]);
-  if (!isStuck) {
-    numbers.push(["warm-up, steady, drain", parts(laid, whole)], [`${name}: time`, time(laid, whole, first)]);
-  }
+  const numbers = [["bubble", isStuck ? "–" : percent(bubble), isStuck]];
+  if (!isStuck) numbers.push(...parts(laid, whole));
+  if (!asFormula) numbers.push(["off the formula", isStuck ? "–" : percent(bubble - formula)]);
+  if (!isStuck) numbers.push(["time", unit(whole)], ...beside(laid, whole, first));
   if (path.length) {
     const busy = sum(path.map(([s, k]) => stages[s][k][2] - stages[s][k][1])) / whole;
     numbers.push(["critical path", `${path.length} operations, ${percent(busy)} compute`]);
@@ -21,23 +24,23 @@ export function numbersOf(laid, over, limit, first) {
   if (model) numbers.push(["measured / predicted", (whole / ended(model)).toFixed(2)]);
   if (limit) {
     const fits = over.length ? `✗ stage ${over.join(", ")}` : "✓";
-    numbers.push([`${name}: fits in memory`, fits, over.length]);
+    numbers.push(["fits in memory", fits, over.length]);
   }
-  return numbers;
+  return [name, numbers];
 }
 
 /** Shares of the idle time's parts in all stages' time. */
 function parts({ idle, p }, whole) {
-  const share = (part) => sum(idle.filter((each) => each[3] === part).map(([, from, to]) => to - from)) / (p * whole);
-  return range(3)
-    .map((part) => percent(share(part)))
-    .join(", ");
+  return IDLE.map((name, part) => {
+    const spent = sum(idle.filter((each) => each[3] === part).map(([, from, to]) => to - from));
+    return [name, percent(spent / (p * whole))];
+  });
 }
 
-/** How long a schedule takes, and how long beside the first one where both are measured or both planned. */
-function time({ unit, which, placed }, whole, first) {
-  const compared = which && !first.placed === !placed && !first.stuck.length;
-  return unit(whole) + (compared ? `, ${percent(whole / ended(first.stages))} of ${first.name}` : "");
+/** How long a schedule takes beside the first one, where both are measured or both planned. */
+function beside({ which, placed }, whole, first) {
+  const isCompared = which && !first.placed === !placed && !first.stuck.length;
+  return isCompared ? [[`time vs ${first.name}`, percent(whole / ended(first.stages))]] : [];
 }
 
 export function tableRows({ name, table, peaks }) {
@@ -51,10 +54,9 @@ export function headline(all) {
   if (!isPair || percent(one.bubble) !== percent(other.bubble)) return all.map(claim).join("; ");
   const [less, more] = most(one.peaks) < most(other.peaks) ? [one, other] : [other, one];
   const [few, many] = [most(less.peaks), most(more.peaks)];
-  const bubble = `Same bubble, ${percent(one.bubble)}`;
-  if (few === many) return `${bubble}, and both hold ${many} microbatches`;
+  if (few === many) return `Same bubble, and both hold ${many} microbatches`;
   const share = 2 * few === many ? ", half the memory" : "";
-  return `${bubble}${share}: ${less.name} holds ${few} microbatches, ${more.name} ${many}`;
+  return `Same bubble${share}: ${less.name} holds ${few} microbatches, ${more.name} ${many}`;
 }
 
 /** What a schedule costs, in a few words. */

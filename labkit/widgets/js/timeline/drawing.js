@@ -33,7 +33,10 @@ function drawRest(view) {
   paintOverview(view.strip.getContext("2d"), state);
   const numbers = view.numberTable.write(state);
   [view.root.dataset.numbers] = numbers.map((each) => JSON.stringify(each));
-  writeTiles(view.tiles, numbers, String(state.view) !== String(state.whole));
+  const isZoomed = String(state.view) !== String(state.whole);
+  view.strip.hidden = !isZoomed; // else the picture is the overview
+  const names = state.runs.map(({ name }) => name);
+  writeTiles(view.tiles, numbers, isZoomed, names);
   if (!view.table.hidden) writeEvents(view.table, state, view.said);
   view.root.dataset.painted = String(++view.frames);
 }

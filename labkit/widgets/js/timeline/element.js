@@ -10,6 +10,12 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+const UNIT = /([\d.]+ (?:%|[nµm]?s\b|[KMGT]?B\b))/;
+
+/** Words in which a number stays on its unit's line. */
+export const unbroken = (words) =>
+  words.split(UNIT).map((part, k) => (k % 2 ? element("span", { style: "white-space:nowrap" }, part) : part));
+
 /** A button that does `act`. */
 export function button(label, title, act, attributes = {}) {
   const made = element("button", { type: "button", title, ...attributes }, label);

@@ -112,6 +112,9 @@ function categoryPatch([name, , , isHatched, isDotted], c) {
   return element("span", { "data-mark": c }, patch, name);
 }
 
+/** Categories as they are read: what computes, what sends and receives, what stands still. */
+const ORDER = [0, 1, 2, 5, 8, 4, 7, 3, 6];
+
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
   ["exposed", "!", "exposed: nothing hides it"],
@@ -123,12 +126,12 @@ const MARKS = [
 
 /** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
 export function legendOf([run, other], present) {
-  const patches = run.categories.flatMap((category, c) => (present.has(c) ? [categoryPatch(category, c)] : []));
-  const idle = element("i", { "data-category": "idle" });
-  patches.push(element("span", { "data-mark": "idle" }, idle, "idle: empty"));
+  const patches = ORDER.filter((c) => present.has(c)).map((c) => categoryPatch(run.categories[c], c));
   for (const [mark, sign, words] of MARKS) {
     patches.push(element("span", { "data-mark": mark, hidden: true }, element("b", {}, sign), ` ${words}`));
   }
+  const idle = element("i", { "data-category": "idle" });
+  patches.push(element("span", { "data-mark": "idle" }, idle, "idle: empty"));
   if (other) {
     const words = `${other.name}; ratio: busy time, ${run.name} / ${other.name}`;
     patches.push(element("span", { class: "labkit-dashed" }, element("i"), words));

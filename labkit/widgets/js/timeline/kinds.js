@@ -2,6 +2,7 @@
 
 export const COMPUTE = 0;
 export const COMMUNICATION = 1;
+export const HOST = 2;
 export const REGION = 3; // names given to stretches of time: brackets, in no number
 
 export const COLLECTIVE = 3;

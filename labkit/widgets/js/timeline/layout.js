@@ -1,7 +1,8 @@
 // Where everything lies, in CSS pixels: rows from top to bottom, time from left to right.
 
 import { isCluster, standouts } from "./cluster.js";
-import { COMMUNICATION, COMPUTE } from "./kinds.js";
+import { COMMUNICATION, COMPUTE, HOST } from "./kinds.js";
+import { rowBusy } from "./shares.js";
 import { stripOf } from "./strips.js";
 
 export const LEFT = 124;
@@ -38,6 +39,28 @@ export function ranksText(ranks) {
   const isRow = ranks.every((rank, i) => rank === ranks[0] + i);
   if (isRow) return `${ranks[0]}-${ranks.at(-1)}`;
   return ranks.length > 4 ? `${ranks.slice(0, 3).join(", ")}, ...` : ranks.join(", ");
+}
+
+/** Pixels of a row in which next to nothing is, and what part of the time that is. */
+const BARE = 3;
+const NOTHING = 0.005;
+
+const bare = new WeakMap(); // lanes by run
+
+/** The lanes in which no rank of a run works or stands still for longer than that, where others hold more. */
+function bareLanes(run) {
+  if (!bare.has(run)) {
+    const isBare = (lane) => run.rows.every((row) => row.lane !== lane || timeIn(run, row) < NOTHING * run.span);
+    const used = [COMPUTE, COMMUNICATION, HOST].filter((lane) => run.rows.some((row) => row.lane === lane));
+    const found = used.filter(isBare);
+    bare.set(run, new Set(found.length < used.length ? found : []));
+  }
+  return bare.get(run);
+}
+
+function timeIn(run, row) {
+  const { sums } = run.ranks.get(row.rank).blocked;
+  return rowBusy(run, row, 0, run.span) + (row.lane === COMMUNICATION ? sums.at(-1) : 0);
 }
 
 /** Pixels of the row that stands for a run. */
@@ -81,8 +104,11 @@ class Stack {
   run(run, number, isFolded) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const shown = run.rows.filter(({ rank }) => !hidden.has(rank));
+    const lanes = bareLanes(run);
+    const isBare = ({ lane }) => lanes.has(lane) && holdsNames(this.bar);
     shown.forEach((row, k) => {
-      this.put(number, row, this.bar, shown[k - 1]?.rank !== row.rank);
+      const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
+      this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
       this.y += this.gaps.lane;
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);

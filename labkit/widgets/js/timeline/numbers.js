@@ -21,6 +21,19 @@ function timesOf(run, { lanes, busy, blocked }, t0, t1) {
   };
 }
 
+/** How much of the time ranks compute, move bytes that nothing hides, and stand still, ns of the mean rank. */
+export function meanTimes(run) {
+  const [t0, t1] = measuredPart(run, 0, run.span);
+  const all = [...run.ranks.values()].map((rank) => timesOf(run, rank, t0, t1));
+  const mean = (of) => all.reduce((sum, times) => sum + of(times), 0) / all.length;
+  const isKnown = run.rows.some(({ lane }) => lane === COMPUTE); // of real processes it is not
+  return {
+    compute: isKnown ? mean(({ compute }) => compute) : Number.NaN,
+    exposed: isKnown ? mean(({ compute, either }) => either - compute) : Number.NaN,
+    blocked: mean(({ blocked }) => blocked),
+  };
+}
+
 /** Bytes and calls of sends and of collectives that begin in [t0, t1) of a rank. */
 function callsOf(run, lane, t0, t1) {
   if (!lane) return { sent: 0, messages: 0, payload: 0, calls: 0 };
@@ -56,28 +69,23 @@ function measuredPart({ measured }, t0, t1) {
   return [from, Math.max(Math.min(t1, measured[1]), from)];
 }
 
+export const NOTED = 0.005; // of the time: less is 0 % in words
+
 /** The numbers of the interval [from, to). */
 export function numbers(run, from, to) {
   const [t0, t1] = measuredPart(run, from, to);
   // Where nothing was recorded, or all at one instant, there is no time to have a share of.
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
-  const sums = {
-    busy: 0,
-    blocked: 0,
-    compute: 0,
-    communication: 0,
-    exposed: 0,
-    sent: 0,
-    messages: 0,
-    payload: 0,
-    calls: 0,
-  };
+  const names = ["busy", "blocked", "compute", "communication", "exposed", "sent", "messages", "payload", "calls"];
+  const sums = Object.fromEntries(names.map((name) => [name, 0]));
+  const waiting = []; // the ranks that do
   for (const rank of run.ranks.values()) {
     const { compute, communication, either, blocked } = timesOf(run, rank, t0, t1);
     sums.compute += compute;
     sums.communication += communication;
     sums.busy += either;
     sums.blocked += blocked;
+    if (blocked >= NOTED * (t1 - t0)) waiting.push(rank.rank);
     sums.exposed += either - compute;
     for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
   }
@@ -88,6 +96,7 @@ export function numbers(run, from, to) {
     window: run.span && t1 - t0,
     numRanks: run.ranks.size,
     ...sums,
+    waiting,
     blockedShare: sums.blocked / all,
     busyShare: sums.busy / all,
     // Of real processes it is not recorded when they compute.

@@ -15,6 +15,7 @@ import { bytesText, tickStep, timeText, unitOf } from "./words.js";
 
 export const LANES = ["compute", "comm", "host", "named"];
 const FONT = "11px system-ui, sans-serif";
+const HEAD_FONT = "700 13px system-ui, sans-serif";
 const END_FONT = "600 16px system-ui, sans-serif";
 const PUNCHLINE_FONT = "700 22px system-ui, sans-serif"; // 40 pixels on a slide
 const TICK = 90; // pixels between two ticks, at least
@@ -92,7 +93,12 @@ function paintRowNames(context, state) {
   const { layout, theme, width } = state;
   context.fillStyle = theme.ink;
   context.textAlign = "left";
-  for (const head of layout.heads) context.fillText(head.text, 4, head.y + 8);
+  context.font = HEAD_FONT;
+  for (const head of layout.heads) {
+    if (head.y > TOP) context.fillRect(4, head.y - 3, width - 8, 1);
+    context.fillText(head.text, 4, head.y + 8);
+  }
+  context.font = FONT;
   let last = -100;
   for (const place of layout.rows) {
     const { row, y, bar } = place;
@@ -136,7 +142,7 @@ function nameOf({ runs, folded }, { row: { rank, of }, run }) {
   const group = folded && (runs[run].alike ?? []).find(([first]) => first === rank);
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
-  return `▸ ${words.includes(",") ? group.length : words} alike`;
+  return `▸ ${words.includes(",") && group.length > 2 ? group.length : words} alike`;
 }
 
 /** How busy a row is; of an outlined run how much longer it is busy than the other. */

@@ -6,7 +6,6 @@ import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf 
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
-const LETTERS = 3; // of a name that is cut, at least
 const MOST_OUTLINES = 1500;
 const SEAM = 6; // pixels of a bar, at least, whose begin is parted from the one before
 
@@ -32,13 +31,13 @@ export function widthOf(context, state, text) {
   return width;
 }
 
-/** The longest of an event's names that fits: with its peer, alone, or its first letters, at least three. */
+/** The longest of an event's names that fits: with its peer, alone, or its first words, none of them cut. */
 function nameFor(context, state, [name, , , peer], room) {
   const whole = [peer >= 0 ? `${name} ${peer}` : name, name];
   const found = whole.find((each) => each && widthOf(context, state, each) <= room);
   if (found || !name) return found;
-  const letters = Math.floor((name.length * room) / widthOf(context, state, name)) - 1;
-  return letters >= LETTERS ? `${name.slice(0, letters)}…` : undefined;
+  const words = name.split(/[_ .]/).map((_, k, all) => name.slice(0, all.slice(0, k + 1).join(" ").length));
+  return words.map((each) => `${each}…`).findLast((each) => widthOf(context, state, each) <= room);
 }
 
 /** Part calls that follow each other at once: a line of ground where one begins, in bars that are wide enough. */

@@ -7,7 +7,7 @@ import { shareMatrix } from "./shares.js";
 import { snapEdges } from "./snapping.js";
 import { stripShares } from "./strips.js";
 
-const IDLE = 0.5; // pixels of a column that are seen as empty
+const SEEN = 0.5; // pixels of a column, from which on a colour or an empty place is seen
 const PALE = 0.1; // of the colour between the stripes of a hatched category, and in the dots of a dotted one
 const HATCH = [6, 1]; // pixels from one stripe to the next, and of a stripe; labkit/widgets/palette.py
 const DOTS = [5, 2]; // the same of dots
@@ -78,13 +78,13 @@ function paintColumns(state, inks, categories, present) {
     for (const c of present) {
       const share = shares[x * categories + c];
       if (share <= 0) continue;
-      seen[c] = 1;
+      if (share * height > SEEN) seen[c] = 1;
       const top = Math.max(bottom - share * height, 0);
       if (isPlain[c]) paintPlain(pixels, width, inks, c, x, top, bottom);
       else paintPattern(state, inks, c, x, top, bottom);
       bottom = top;
     }
-    if (bottom > IDLE) isIdle = true;
+    if (bottom > SEEN) isIdle = true;
   }
   for (const c of present) if (seen[c]) marks.add(String(c));
   if (isIdle) marks.add("idle");

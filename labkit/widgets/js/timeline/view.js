@@ -1,5 +1,6 @@
 // The timeline's view: one or two runs on a canvas, what stands around it, and what its reader does with it.
 
+import { causeOf } from "./cause.js";
 import { decode } from "./columns.js";
 import { align, buildComparing, roomOf, setOffset, tellRoom } from "./comparing.js";
 import { rowOf, twinOf } from "./complete.js";
@@ -18,6 +19,7 @@ import { lowerBound } from "./search.js";
 import { addPath, emptyState, holdsUnequally, runOf } from "./state.js";
 import { dress } from "./theme.js";
 import { Watch } from "./watch.js";
+import { unbroken } from "./element.js";
 import { named, titleOf } from "./words.js";
 
 const SLACK = 0.01; // of the whole, by which the view may go beyond it
@@ -115,7 +117,7 @@ export class TimelineView {
 
   /** Title, summary and what is said of the runs. */
   writeWords(runs) {
-    this.title.textContent = titleOf(runs);
+    this.title.replaceChildren(...unbroken(titleOf(runs, runs.length > 1 ? causeOf(...runs) : "")));
     this.source.textContent = [...new Set(runs.map(({ source }) => source))].join(", ");
     this.state.summary = runs.map((run) => named(run, run.summary, ": ")).join(" ");
     this.canvas.setAttribute("aria-label", `${this.state.summary} Press ? for keys.`);

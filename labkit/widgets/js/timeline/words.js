@@ -53,19 +53,20 @@ function signOf(change) {
 /** Words about a run, after its name where it stands beside another. */
 export const named = ({ name }, words, mark = " ") => [name, words].filter((each) => each !== "").join(mark);
 
-const lasted = ({ measured, span }) => (measured ? measured[1] - measured[0] : span);
+/** How long a run took. */
+export const lasted = ({ measured, span }) => (measured ? measured[1] - measured[0] : span);
 
 /** A ratio as it is said: 3.5, or 1.08 where a tenth would hide it. */
 const timesText = (ratio) => String(Number(ratio.toPrecision(ratio < 1.95 ? 3 : 2)));
 
-/** What one run shows; of two how long they take beside each other. */
-export function titleOf([run, other]) {
+/** What one run shows; of two how long they take beside each other, and the cause of that. */
+export function titleOf([run, other], cause = "") {
   if (!other) return named(run, run.title, ": ");
   const ratio = lasted(other) / lasted(run);
   if (!Number.isFinite(ratio) || !ratio) return [run, other].map((each) => named(each, each.title, ": ")).join("; ");
   if (Math.abs(ratio - 1) < 0.005) return `${other.name} takes as long as ${run.name}`;
-  if (ratio < 1) return `${other.name} is ${timesText(1 / ratio)} times faster than ${run.name}`;
-  return `${other.name} takes ${timesText(ratio)} times as long as ${run.name}`;
+  if (ratio < 1) return `${other.name} is ${timesText(1 / ratio)} times faster than ${run.name}${cause}`;
+  return `${other.name} takes ${timesText(ratio)} times as long as ${run.name}${cause}`;
 }
 
 /** The 1-2-5 step that puts at most `most` ticks on a length. */
