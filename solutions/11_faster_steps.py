@@ -76,7 +76,8 @@ def virtual_run(function: Callable[..., Any], *args: Any, gpu: str = "h100") -> 
 # %% [markdown]
 # ## 1 Look before you tune
 #
-# Four GPUs train a model. A thread loads the batches ahead, so that nobody should ever wait for data. This is the run:
+# Four GPUs train a model. A background thread loads batches ahead, so no GPU should ever wait for data. This is the
+# run:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("starved_step")
@@ -86,10 +87,11 @@ labkit.recorded("starved_step")
 #
 # *15 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 #
-# Much of this run is lost. `waits_in`: where do the ranks wait, in `"all_reduce"`, `"forward and backward"` or `"next batch"`?
-# `share`: which share of the whole run goes there (0.1 for a tenth)? `every`: how many steps is it from one such wait to the
-# next? `cause`: `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`,
-# `"one rank loads for all"` or `"the network is slow"`?
+# Much of this run is lost. `waits_in`: where do the ranks wait, in `"all_reduce"`, `"forward and backward"` or
+# `"next batch"`? `share`: what fraction of the run is lost there (0.1 for a tenth)? `every`: how many steps from one
+# such wait to the next? `cause`: `"each batch loads slower than it trains"`,
+# `"few batches load slowly, and too few are in stock"` (loaded ahead), `"one rank loads for all"` or
+# `"the network is slow"`?
 
 # %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=4 title="The starved step"
 labkit.answer(
@@ -111,14 +113,13 @@ labkit.answer(
 # <!-- notes: Ask how long a wait is, how often it comes, and how long a batch loads. The timeline shows all three; an average may hide them. -->
 
 # %% [markdown]
-# Only the table's first line, prefetching, is about such a wait, and this run prefetches already. **Look at the timeline
-# first.** (The summary said *blocked
-# 0 %*: it counts waits for messages, not for data.)
+# Only the table's first line, prefetching, could help with such a wait, and this run prefetches already. **Look at the
+# timeline first.** (The summary said *blocked 0 %*: it counts waits for messages, not for data.)
 #
 # ## 2 Prefetching
 #
-# A loop that loads a batch, trains on it and loads the next does two jobs in turns. They could run at the same time: a
-# thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
+# A loop that loads a batch, trains on it and loads the next alternates between two jobs. They could run at the same
+# time: a thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
 #
 # Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error** in
 # the thread must be raised in the loop, or the loop waits forever. A loop that is **left early**, by `break`, closes the
@@ -133,13 +134,13 @@ labkit.answer(
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
-    The thread also fetches while the loop works on a batch, but not too far: at most depth batches are in the queue, and
-    at most one more is loaded. An error of the iterable is raised here, after the batches before it. When the generator
-    is closed, the thread has ended, even if it was waiting.
+    The thread also fetches while the loop works on a batch, but not too far: at most depth batches are in the queue,
+    and at most one more is loaded. An error of the iterable is raised here, after the batches before it. Once close()
+    of the generator has returned, the thread has ended, even if the queue was full.
 
     Args:
         batches: What is loaded, any iterable, perhaps an empty one; only the thread iterates over it.
-        depth: Batches that may wait, 1 or more.
+        depth: The most batches in the queue, 1 or more.
     """
     # BEGIN SOLUTION prefetching_loader
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=depth)
@@ -179,9 +180,9 @@ def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
 labkit.check("prefetching_loader", prefetched)
 
 # %% [markdown]
-# On the virtual cluster a thread has a virtual clock of its own, so the gain can be computed exactly. A GPT of three million
-# parameters goes forward and backward on an A100, and each batch takes 1 ms to load. **Which share of the time does
-# prefetching save?**
+# On the virtual cluster each thread has its own virtual clock, so the gain is exact. A GPT of three million parameters
+# runs forward and backward on an A100, and each batch takes 1 ms to load. **What fraction of the time does prefetching
+# save?**
 
 # %% tags=["predict"]
 labkit.predict("prefetch_saves", 0.5)
@@ -203,13 +204,13 @@ for load_ms in (0.1, 0.5, 1, 3, 10):
 labkit.reveal("prefetch_saves", round(gains["load 1 ms"], 2), [f"{a}: {b:.1%} saved" for a, b in gains.items()])
 
 # %% [markdown]
-# Prefetching hides the shorter of loading and training. **For which ratio of the two does it save most, and how much?** Loading
-# takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So
-# min(a, b) / (a + b) is saved. The most is one half, where the two take equally long. The table's 25 % is what you save where the shorter
-# takes a quarter of a + b.
+# Prefetching hides the shorter of loading and training. **For which ratio of the two does it save most, and how much?**
+# Loading takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So
+# prefetching saves min(a, b) / (a + b). The maximum is one half, when a = b. You save the table's 25 % when the shorter
+# one is a quarter of a + b.
 #
-# **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. A GPU three times as
-# fast arrives. How many ms does a step take now?
+# **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. You switch to a GPU
+# that is three times as fast. How many ms does a step take now?
 
 # %% tags=["why"] exercise="faster_device" title="A faster device"
 labkit.answer("faster_device", 6)
@@ -245,13 +246,15 @@ labkit.reveal("ones_in_bfloat16", total.item())
 
 # %% [markdown]
 # bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
-# **float32**. Exponentials do, too: they turn an error of x into a relative error of the result. So do parameters: add a step
-# of 0.0001 to a weight of 1, and the step vanishes in bfloat16, because the next number after 1 is 1.0078.
+# **float32**. Exponentials stay in float32, too: a small error e in x becomes a relative error of about e in exp(x).
+# And so do parameters: add a step of 0.0001 to a weight of 1, and the step vanishes in bfloat16, because the next
+# number after 1 is 1.0078.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?
 #
-# So every call of a function needs its own cast. A `TorchFunctionMode` sees every call of a torch function while it is on:
+# The answer differs from function to function, so each call needs its own cast. A `TorchFunctionMode` intercepts every
+# call of a torch function while it is active:
 #
 # ```python
 # class Loud(TorchFunctionMode):
@@ -273,13 +276,13 @@ IN_32_BITS = (
 #
 # *15 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Functions of the first list compute in `dtype`, those of the second in float32; all others take what comes. Arguments
-# may come by keyword. Integers, such as labels, stay integers.
+# Functions in the first list compute in `dtype`, those in the second in float32; all others leave their arguments
+# unchanged. Arguments may come by keyword. Integers, such as labels, stay integers.
 
 
 # %% tags=["exercise"] exercise="autocast" points=15 difficulty=3 importance=4 minutes=9 title="Autocast" provides=["Autocast"]
 class Autocast(TorchFunctionMode):
-    """While it is on, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
+    """While it is active, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
 
     Args:
         dtype: torch.bfloat16 or torch.float16.
@@ -308,9 +311,9 @@ class Autocast(TorchFunctionMode):
 labkit.check("autocast", Autocast)
 
 # %% [markdown]
-# Now the claim, on blocks of the GPT in bfloat16. An A100 computes float32 products on ordinary cores unless you allow
-# TF32, which rounds the factors to 10 bits of fraction. **On blocks of width 4096, how many times as fast is a step in
-# bfloat16 as one in float32?**
+# Now test the table's "2 to 3 times as fast", on blocks of the GPT in bfloat16. An A100 computes float32 products on
+# ordinary cores unless you allow TF32, which rounds the factors to 10 bits of fraction. **On blocks of width 4096, by
+# what factor is a step in bfloat16 faster than one in float32?**
 
 # %% tags=["predict"]
 labkit.predict("bfloat16_speedup", 2.5)
@@ -339,9 +342,10 @@ for gpu, half in (("v100", "float16"), ("v100", "bfloat16"), ("a100", "bfloat16"
 labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 1), rows)
 
 # %% [markdown]
-# On an A100, 14 times as fast as float32, but only 1.8 times as fast as TF32. On a V100, 7 times with float16 and nothing with
-# bfloat16, which its tensor cores do not know. And a block of width 128 is *slower* everywhere: its time is the launching of
-# kernels, and every cast is one more. **Faster than what, on which card, how wide?**
+# On an A100, bfloat16 is 14 times as fast as float32, but only 1.8 times as fast as TF32. A V100 gains a factor of 7
+# with float16, and nothing with bfloat16, which its tensor cores do not support. And a block of width 128 is *slower*
+# everywhere: it spends its time launching kernels, and every cast is one more. **A speedup means nothing without the
+# baseline, the card and the width.**
 
 # %% [markdown] tags=["slide-only"]
 # ## Mixed precision
@@ -355,12 +359,12 @@ labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 
 # %% [markdown]
 # ## 4 Smaller: compute it again
 #
-# Backward needs what forward computed, so every activation waits in memory. **Activation checkpointing** keeps only what
-# enters a segment of layers, and computes the rest again when backward arrives there. `torch.utils.checkpoint` does it.
+# Backward needs what forward computed, so every activation waits in memory. **Activation checkpointing** keeps only the
+# input of a segment of layers, and recomputes the rest when backward arrives there. `torch.utils.checkpoint` does it.
 #
-# What can it save? Only activations. Parameters, gradients and the optimizer's state stay. Twelve blocks of the GPT, one
-# checkpoint for each, AdamW in float32, on a virtual H100. **Which share of the peak does it save with much data and few
-# parameters (width 1024, 32 sequences)?**
+# What can it save? Only activations. Parameters, gradients and the optimizer's state stay. Twelve blocks of the GPT,
+# one checkpoint for each, AdamW in float32, on a virtual H100. **What fraction of the peak does it save with much data
+# and few parameters (width 1024, 32 sequences)?**
 
 # %% tags=["predict"]
 labkit.predict("peak_saved", 0.4)
@@ -390,29 +394,33 @@ for name, width, batch in (("much data, narrow", 1024, 32), ("in between", 2048,
 labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 
 # %% [markdown]
-# 73 % where activations dominate, nothing where parameters and optimizer state do. It costs a second forward: the step takes
-# 1.14 to 1.22 times as long.
+# It saves 73 % where activations dominate, and nothing where parameters and optimizer state do. It costs a second
+# forward: here the step takes 1.14 to 1.22 times as long.
 #
-# A checkpoint around every block is the simplest plan, and a poor one. Look inside a block, with attention written out (4
-# sequences of 2048 tokens, width 4096, 32 heads, all in bfloat16, on the virtual H100):
+# A checkpoint around every block is the simplest plan, and a poor one. Look inside a block that stores its attention
+# scores (4 sequences of 2048 tokens, width 4096, 32 heads, all in bfloat16, on the virtual H100; `mixed` is softmax @
+# v):
 #
 # | | norm | qkv | scores | softmax | mixed | out | norm | up | gelu | down |
 # |---|---|---|---|---|---|---|---|---|---|---|
 # | MB | 67 | 201 | 1074 | 1074 | 67 | 67 | 67 | 268 | 268 | 67 |
 # | us to compute | 46 | 1042 | 415 | 737 | 415 | 347 | 46 | 1389 | 184 | 1389 |
 #
-# **Which would you drop first, and which last?** The scores of attention are by far the largest, and quickly made again. The
-# tensor after `up` costs more time and is a quarter of the size. So do not treat all alike: **choose**.
+# **Which would you drop first, and which last?** The attention scores are large, and quick to recompute. `up` takes
+# longer and is a quarter of the size. So **choose** for each tensor whether to keep it.
 #
 # The rules:
 #
-# * Each tensor is computed from the one before it. The chain's input is always there and costs nothing.
+# * To keep it simple, each tensor is computed from the one before it alone. The chain's input is always there and costs
+#   nothing.
 # * Backward goes through the chain from its end and needs every tensor.
 # * A tensor that you keep stays in memory until backward has passed it.
-# * The tensors between two kept ones are a **stretch**. When backward arrives there, the whole stretch is computed again.
+# * The kept tensors cut the chain into **stretches** of tensors that are not kept: before the first kept one, between
+#   two, and after the last. One may be empty. When backward arrives at a stretch, all of it is recomputed.
 #
-# While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak is the
-# largest such sum. Five tensors, of which 1 and 3 are kept:
+# While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak
+# is the largest such sum; behind the last tensor of all, that is the sum of all kept ones. For example, five tensors,
+# of which 1 and 3 are kept:
 #
 # ```
 # tensor    0    1    2    3    4
@@ -426,7 +434,7 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # *35 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
 #
-# * Half of the points: recompute less than with a checkpoint around every block.
+# * Half of the points: recompute less than with a checkpoint around every block, which keeps each block's last tensor.
 # * The other half: recompute as little as selective recomputation does (Korthikanti and others, 2022).
 
 
@@ -435,9 +443,10 @@ def recompute_plan(sizes_mb: list[int], times_us: list[int], limit_mb: int) -> l
     """Return the indices of the tensors that are kept, ascending; the peak is at most limit_mb.
 
     Args:
-        sizes_mb: Of each tensor of the chain, in the order in which forward makes them.
-        times_us: How long each is computed, from the one before it. What is not kept costs this once more.
-        limit_mb: There is a plan that fits.
+        sizes_mb: The size of each tensor of the chain, in the order in which forward computes them.
+        times_us: How long it takes to compute each tensor from the one before it. A tensor that is not kept costs this
+            once more.
+        limit_mb: The most that the peak may be. There is a plan that fits.
     """
     # BEGIN SOLUTION recompute_plan
     count, ways = len(sizes_mb), {-1: [(0, 0, ())]}  # last kept tensor -> (held, again, kept) that nothing beats
@@ -465,14 +474,14 @@ def recompute_plan(sizes_mb: list[int], times_us: list[int], limit_mb: int) -> l
 labkit.challenge("recompute_plan", recompute_plan)
 
 # %% [markdown]
-# V. Korthikanti and others (2022) dropped only what stands inside attention. Here that is scores and softmax: 2148 of 3220 MB,
-# computed again in 1.2 ms. A checkpoint around the block computes all of it again, in 6.0 ms. Today's kernels (FlashAttention)
-# never store the scores.
+# V. Korthikanti and others (2022) dropped only the tensors inside attention. Here those are scores and softmax: 2148 of
+# 3220 MB, recomputed in 1.2 ms. A checkpoint around the block recomputes everything but `down`, in 4.6 ms. Today's
+# kernels (FlashAttention) never store the scores.
 
 # %% [markdown] tags=["slide-only"]
 # ## Not all activations are alike
 #
-# | in a GPT block | MB | us to make again |
+# | in a GPT block | MB | us to recompute |
 # |---|---|---|
 # | scores, softmax | 1074 each | 415, 737 |
 # | up | 268 | 1389 |
@@ -480,7 +489,7 @@ labkit.challenge("recompute_plan", recompute_plan)
 #
 # **To the room:** which do you keep?
 #
-# <!-- notes: Large and cheap goes; small and expensive stays. The board shows who computes least again. -->
+# <!-- notes: Large and cheap goes; small and expensive stays. The board shows who recomputes least. -->
 
 # %% [markdown]
 # That leaves compression; the bonus tries it on the GPT.
@@ -506,10 +515,11 @@ labkit.challenge("recompute_plan", recompute_plan)
 # %% [markdown]
 # ## Bonus: float16, and all of it on the GPT
 #
-# **Loss scaling.** bfloat16 has float32's range. float16 does not: a number below 0.00000003 becomes zero, and gradients are
-# small. The cure: multiply the loss, and divide the gradients before the optimizer uses them. By how much? As much as you can
-# without overflowing. Nobody knows that beforehand, so try. Begin high. If a gradient is not finite, halve the scale
-# and **skip the step**. After many good steps in a row, double it.
+# **Loss scaling.** bfloat16 has float32's range. float16 does not: a number below 0.00000003 becomes zero, and
+# gradients are small. The fix: multiply the loss by a **scale**, and divide the gradients by it before the optimizer
+# uses them. The scale should be as large as possible without overflow. You cannot know that in advance, so search for
+# it. Start high. If a gradient is not finite, halve the scale and **skip the step**. After many good steps in a row,
+# double it.
 #
 # ### Exercise [[loss_scaling]]
 #
@@ -521,8 +531,8 @@ class LossScaler:
     """Keeps float16 gradients in range: scales the loss, unscales the gradients, skips steps that overflowed.
 
     Args:
-        scale: To begin with.
-        growth_interval: After so many good steps in a row the scale doubles.
+        scale: The scale to begin with.
+        growth_interval: The scale doubles after this many good steps in a row; then the count starts again.
     """
 
     def __init__(self, scale: float = 2.0**16, growth_interval: int = 2000) -> None:
@@ -570,8 +580,8 @@ labkit.check("loss_scaling", LossScaler)
 # %% [markdown]
 # ### All of it
 #
-# The GPT learns to add two-digit numbers, once as `models.train` does it in float32, and once with your loader, your
-# autocast and your loss scaling in float16.
+# The GPT learns to add two-digit numbers: first with `models.train` in float32, then with your loader, your autocast
+# and your loss scaling in float16.
 
 
 # %% tags=["given"]
@@ -596,14 +606,13 @@ for name, train in (("float32", models.train), ("loader, autocast, scaling", tra
     print(f"{name:26} loss {losses[0]:.2f} at the start, {sum(losses[-10:]) / 10:.2f} at the end")
 
 # %% [markdown]
-# The same loss. On this machine's processor float16 is hardly faster. It pays only on a device with matmul units for float16,
-# such as a GPU.
+# About the same loss. Do not compare the time: float16 pays only on a device with matmul units for it, such as a GPU.
 
 # %% [markdown]
 # ## Bonus: The true table
 #
-# Now compression: the same GPT trains under torch's DDP on four machines with an A100 each, once with torch's
-# hook that sends float16, half of the bytes. **At 100 Gbit/s, which share of the step does the hook save?**
+# Now compression: the GPT of section 2 trains under torch's DDP on four machines with one A100 each, without and with
+# torch's hook that sends float16, half of the bytes. **At 100 Gbit/s, what fraction of the step does the hook save?**
 
 # %% tags=["predict"]
 labkit.predict("hook_saves", 0.4)
@@ -637,14 +646,14 @@ for gigabits in (1, 10, 100, 400):
 labkit.reveal("hook_saves", round(hooked["4 x A100, 100 Gbit/s"], 2), rows)
 
 # %% [markdown]
-# **[[fast_network]].** Half of the bytes each time, and the hook saves 50 % of a step at 1 Gbit/s, and 9 % at 400. Why?
+# **[[fast_network]].** The hook always halves the bytes. It saves 50 % of a step at 1 Gbit/s, but only 9 % at 400. Why?
 # Choose `"casting takes longer"`, `"little communication is exposed"` or `"the hook is skipped"`.
 
 # %% tags=["why"] exercise="fast_network" title="A fast network" bonus=true
 labkit.answer("fast_network", "little communication is exposed")
 
 # %% [markdown]
-# And now the table, line by line: where is each promise kept?
+# And now the table, line by line, with some room around each number: where is each promise kept?
 
 # %%
 PROMISED = {
@@ -666,9 +675,9 @@ for claim, (low, high, places) in PROMISED.items():
         )
 
 # %% [markdown]
-# (Here mixed precision is compared with float32. Compared with TF32, which the A100 and the H100 have, it was 1.8 at the most:
-# see section 3's table.) Each promise is somebody's measurement, **with the model, the link and the device left out**. Ask for
-# those three.
+# (Here mixed precision is compared with float32. Compared with TF32, which the A100 and the H100 have, it was at most
+# 1.8 times as fast: see section 3's table.) Each promise is somebody's measurement, **with the model, the link and the
+# device left out**. Ask for those three.
 
 # %% [markdown] tags=["slide-only"]
 # ## Each is true somewhere

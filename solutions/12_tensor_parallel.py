@@ -16,8 +16,8 @@
 # Data parallelism copies a model, a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or
 # a single token takes too long, the matrix itself has to be cut.
 #
-# By the end, every block of your GPT lies on several ranks and trains to the same loss, and you know why it stays inside one
-# machine.
+# By the end, every block of your GPT is spread over several ranks and trains to the same loss, and you know why it
+# stays inside one machine.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
 # attention works; no GPU.
@@ -97,8 +97,9 @@ labkit.answer("gelu_of_parts", "columns, rows")
 #   x -- enter --> columns -> gelu -> rows -- leave --> y
 # ```
 #
-# They make one promise: *every tensor gets the same gradient as in one process.* In backward, which part of the gradient of `y`
-# does each rank have? Which part of the gradient of `x`? An `autograd.Function` says itself what backward does:
+# They make one promise: *every tensor gets the same gradient as in one process.* In backward, which part of the
+# gradient of `y` does each rank have? Which part of the gradient of `x`? An `autograd.Function` defines its own
+# backward:
 #
 # ```python
 # class Twice(torch.autograd.Function):
@@ -150,7 +151,7 @@ class Leave(torch.autograd.Function):
 
 # END SOLUTION
 def enter(x: Tensor, group: Group = None) -> Tensor:
-    """Return x; in backward, x gets the same gradient as in one process that does the work of the whole group."""
+    """Return x. In backward, x gets the gradient that it would get if one process did the whole group's work."""
     # BEGIN SOLUTION two_operators
     return Enter.apply(x, group)
     # END SOLUTION
@@ -159,7 +160,7 @@ def enter(x: Tensor, group: Group = None) -> Tensor:
 def leave(x: Tensor, group: Group = None) -> Tensor:
     """Return the sum of x over all ranks of the group; in backward, x gets the same gradient as in one process.
 
-    All ranks compute the same from the sum; one process computes that once. The given x keeps its numbers.
+    All ranks do the same work on the sum; one process would do it once. The given x is not modified.
     """
     # BEGIN SOLUTION two_operators
     return Leave.apply(x, group)
@@ -180,10 +181,11 @@ labkit.check("two_operators", enter, leave)
 # <!-- notes: The gradient of x is a partial sum on each rank, because each rank knows only its own columns. -->
 
 # %% [markdown]
-# In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**: Megatron-LM calls them *f* and *g*.
+# In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**; Megatron-LM calls them *f*
+# and *g*.
 #
-# `leave` needs no Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, which hands its gradient on as it
-# is. But `enter` must change what backward does.
+# `leave` needs no Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, which passes its gradient
+# on unchanged. But `enter` must change what backward does.
 #
 # ## 3 A block in pieces
 #
@@ -202,11 +204,11 @@ labkit.check("two_operators", enter, leave)
 
 # %% tags=["exercise"] exercise="parallel_block" points=40 difficulty=4 importance=5 minutes=25 title="A block in pieces" provides=["ParallelMLP", "ParallelAttention"] needs=["two_operators"]
 class ParallelMLP(nn.Module):
-    """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them.
+    """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them: one or more. Both layers have biases.
 
     * x and the result are whole and the same on every rank of the group.
-    * A step of plain SGD on every rank changes the parts as it changes up and down in one process.
-    * A rank keeps no weight that only other ranks use. The layers given keep their weights.
+    * After one plain SGD step on every rank, the parts equal those of up and down after the same step in one process.
+    * A rank stores only the weights that it uses, as copies: neither it nor a later step changes up and down.
     """
 
     def __init__(self, up: nn.Linear, down: nn.Linear, group: Group = None) -> None:
@@ -227,7 +229,7 @@ class ParallelMLP(nn.Module):
 
 
 class ParallelAttention(nn.Module):
-    """What `labkit.models.Block.attention` computes. This rank has its heads, `my_part` of them.
+    """Compute what `labkit.models.Block.attention` computes; this rank has `my_part` of the heads.
 
     What is said of ParallelMLP holds here, too.
 
@@ -291,18 +293,18 @@ class ParallelBlock(nn.Module):
 # %% [markdown]
 # ## 4 The vocabulary
 #
-# The embedding has a row for each word of the vocabulary. Cut it by rows: each word is known to one rank, and the others
-# contribute zeros to a sum.
+# The embedding has a row for each word of the vocabulary. Cut it by rows: each word's row is on one rank, and the
+# others contribute zeros to a sum.
 #
-# The same matrix makes the **logits** at the end (the two are *tied*), so each rank has the logits of *its* words. For a text
-# of 8192 tokens and Llama 3's 128,256 words, all logits are 4.2 GB in float32. Nobody has to gather them. Cross-entropy needs
-# only three numbers for each token of the text:
+# The same matrix makes the **logits** at the end (the two are *tied*), so each rank has the logits of *its* words. For
+# a text of 8192 tokens and Llama 3's 128,256 words, all logits are 4.2 GB in float32. Nobody gathers them.
+# Cross-entropy needs only three numbers for each token of the text:
 #
 # $$\text{loss} = \log \sum_v e^{z_v - m} - (z_{\text{target}} - m), \qquad m = \max_v z_v$$
 #
-# Each is a maximum or a sum over ranks. Subtracting `m` leaves the loss as it is and keeps the exponentials finite, so `m`
-# may count as a constant in backward. One rank knows a target's logit. Targets of `IGNORED` (-100) do not count. And 12
-# words on 5 ranks are 3, 3, 2, 2, 2.
+# Each is a maximum or a sum over ranks. Subtracting `m` leaves the loss as it is and keeps the exponentials finite, so
+# you can treat `m` as a constant in backward. Each target's logit is on one rank. Targets of `IGNORED` (-100) are left
+# out of the mean. And 12 words on 5 ranks are 3, 3, 2, 2, 2.
 #
 # ### Exercise [[parallel_vocabulary]]
 #
@@ -333,7 +335,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
     * All reductions together take at most four numbers for each target. You need three.
 
     Args:
-        logits: Of this rank's words, shape (N, len(my_part(vocabulary))).
+        logits: Of this rank's words, my_part(vocabulary, group) of them, one or more; shape (N, this many).
         targets: Words of the whole vocabulary, or IGNORED, but not all; the same on every rank, shape (N,).
     """
     # BEGIN SOLUTION parallel_vocabulary
@@ -392,9 +394,9 @@ large = [call for call in run.timeline.collectives() if call.rank == 0 and call.
 print(f"{len(large)} all-reduces of a whole activation in one step")
 
 # %% [markdown]
-# Four for each block (two where it leaves in forward, two where it enters in backward), one for the embedding, one in
-# backward where the logits enter. DDP's all-reduces hide behind backward. Yours hide behind nothing: the next layer needs the
-# numbers *now*.
+# Four for each block (two `leave`s in forward, two `enter`s in backward), one for the embedding in forward, one in
+# backward for the `enter` before the logits. DDP hides its all-reduces behind backward. Nothing hides yours: the next
+# layer waits for them.
 
 # %% [markdown] tags=["slide-only"]
 # ## Logits need not be gathered
@@ -417,16 +419,17 @@ print(f"{len(large)} all-reduces of a whole activation in one step")
 # <!-- notes: No: the next layer needs the sum at once. That is why links matter so much more here. -->
 
 # %% [markdown]
-# ## 5 Tokens apart
+# ## 5 Sequence parallelism
 #
 # Between the cut regions all ranks do the same: norms, residuals, dropout, on all tokens. Worse, each keeps *all* these
 # activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
 #
-# Then `leave` hands each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
+# Then `leave` gives each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
 # **all-gather**. In backward each does what the other does in forward.
 #
-# **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism there
-# are four all-gathers and four reduce-scatters instead. How many times as many bytes does a rank of a ring send?
+# **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism
+# there are four all-gathers and four reduce-scatters instead. By what factor do the bytes change that a rank of a ring
+# sends?
 
 # %% tags=["why"] exercise="sequence_bytes" title="Bytes of sequence parallelism"
 labkit.answer("sequence_bytes", 1)
@@ -456,7 +459,7 @@ labkit.answer("sequence_bytes", 1)
 #
 # After the step, the gradient of *one* norm is right on one rank and wrong on three.
 #
-# `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: who has the right gradient? `cause`: `"never summed"`,
+# `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: which rank has the right gradient? `cause`: `"never summed"`,
 # `"summed on one rank"`, `"summed twice"` or `"other tokens"`?
 
 # %% tags=["figure", "nbval-ignore-output"]
@@ -498,12 +501,12 @@ for size in (1, 2, 4, 8, 16):
 labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
-# Computing is not halved, it takes 1.3 ms: norms and residuals, 0.4 ms, are not cut at all. And the all-reduces, which now cross
-# the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In the
-# second column, a shard is so small that launching it takes longer than computing it: here the host needs 4 µs for each
-# operator.
+# Computing takes 1.3 ms, more than half of before: norms and residuals, 0.4 ms, are not cut at all. And the
+# all-reduces, which now cross the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency
+# falls from 62 % to 38 %. In the second column, the operators are so small that launching takes longer than computing:
+# here the host needs 4 µs for each.
 #
-# So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
+# So cut a copy inside one machine, and give other machines other copies: two axes of a **mesh**.
 
 # %% tags=["figure"]
 labkit.figure("mesh")
@@ -547,8 +550,8 @@ for step in (0, 49, 99):
 # %% [markdown]
 # ## 8 What stays
 #
-# Cutting a block costs four all-reduces for which the next layer waits, so keep it inside a machine. Norms, and the optimizer
-# state of what is not cut, are still on every rank.
+# Cutting a block costs four all-reduces for which the next layer waits, so keep it inside a machine. The norms, and the
+# optimizer state of whatever is not cut, are still on every rank.
 #
 # **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only 1/N
 # of all of it, and asked for the rest when it is needed?
@@ -565,8 +568,9 @@ for step in (0, 49, 99):
 # %% [markdown]
 # ## Bonus: Clipping
 #
-# **[[clip_alone]].** Neither of the two runs clipped gradients. Suppose every rank called `clip_grad_norm_` on the parameters
-# that *it* holds. What would happen? Choose `"nothing"`, `"norms drift apart"` (the layers, between ranks) or `"an error"`.
+# **[[clip_alone]].** Neither of the two runs clipped gradients. Suppose every rank called `clip_grad_norm_` on the
+# parameters that *it* holds. What would happen? Choose `"nothing"`, `"norms drift apart"` (the norm layers' weights
+# become different on different ranks) or `"an error"`.
 
 # %% tags=["why"] exercise="clip_alone" title="Clipping alone" bonus=true
 labkit.answer("clip_alone", "norms drift apart")
@@ -574,15 +578,16 @@ labkit.answer("clip_alone", "norms drift apart")
 # %% [markdown]
 # ## Bonus: Your own split
 #
-# Are columns and rows in turn always best? Around a narrow matrix, exchanging activations takes longer than computing. Then
-# each rank may keep it **whole** and repeat the work, if memory allows.
+# Is alternating columns and rows always best? Around a narrow matrix, exchanging activations takes longer than
+# computing. Then each rank may keep it **whole** and repeat the work, if memory allows.
 #
-# Decide for a chain of matrices. `"columns"` and `"whole"` read whole activations, `"rows"` reads a part. `"columns"` leaves
-# a part, the others whole activations. After the last matrix all is whole. What a plan costs, forward and backward, is what
-# `step_seconds(matrices, splits, machine)` returns; its docstring lists the collectives.
+# Choose a split for each matrix of a chain. `"columns"` and `"whole"` read the whole activation, `"rows"` reads a part.
+# `"columns"` outputs a part; `"rows"` and `"whole"` output the whole. The output of the chain must be whole.
+# `step_seconds(matrices, splits, machine)` returns the cost of a plan, forward and backward; its docstring lists the
+# collectives.
 #
-# One chain has 24 matrices: 282 billion plans. In two cases the fastest plan does not fit in memory. Your function has 16 s for
-# all four.
+# The check has four chains. One has 24 matrices, and so 282 billion plans. For two of them the fastest plan does not
+# fit in memory. Your function has 16 s for the four together.
 
 
 # %% tags=["given"]
@@ -634,16 +639,16 @@ labkit.challenge("split_plan", split_plan)
 # <!-- notes: A router of a mixture of experts, low-rank adapters: they are kept whole in practice. -->
 
 # %% [markdown]
-# ## Bonus: Tokens apart, built
+# ## Bonus: Sequence parallelism, built
 #
-# `gather_tokens` takes the place of `enter`, `scatter_tokens` that of `leave`. A rank then holds all tokens only where it
+# `gather_tokens` replaces `enter`, and `scatter_tokens` replaces `leave`. A rank then holds all tokens only where it
 # has a part of the heads or hidden units.
 #
 # Random numbers now matter:
 #
 # * Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the ranks drift apart.
-# * Where each rank has its own tokens or hidden units, it must draw a mask *of its own*. With one mask for all, dropout would
-#   drop the same places in every rank's part.
+# * Where each rank has its own tokens or hidden units, it must draw a *different* mask. With one mask for all, dropout
+#   would drop the same places in every rank's part.
 #
 # So each rank needs a second stream of random numbers, its own. `torch.get_rng_state()` and
 # `torch.set_rng_state(state)` take and put back the state of CPU tensors' generator (`torch.cuda` has the same).
@@ -714,9 +719,9 @@ def scatter_tokens(x: Tensor, group: Group = None) -> Tensor:
 class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank.
 
-    Outside, the same numbers are drawn as without it, whatever is drawn inside, and even if the inside ends with an
-    error. Each `with` goes on where the one before ended, an error or not. Where the first one starts depends on the
-    seed and the rank alone; it may be the rank in the group or the one among all.
+    Random numbers outside the `with` are the same as if it were not there, even if its body raises. Each `with` goes on
+    where the one before stopped, even if that one raised. Where the first one starts depends only on the seed and the
+    rank, in the group or in the world, as you like.
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:
@@ -744,8 +749,8 @@ class OwnRandom:
 labkit.check("sequence_parallel", gather_tokens, scatter_tokens, OwnRandom)
 
 # %% [markdown]
-# Now your block of section 3, once with `enter` and `leave`, once with these two. Four ranks keep 7.4 MB of activations each
-# for backward when all tokens are everywhere. **How many MB with tokens apart?**
+# Now your block of section 3, first with `enter` and `leave`, then with these two. With all tokens on every rank, each
+# of four ranks keeps 7.4 MB of activations for backward. **How many MB with sequence parallelism ("tokens apart")?**
 
 # %% tags=["predict"]
 labkit.predict("tokens_apart_mb", 1.9, unit="MB")
@@ -756,7 +761,7 @@ from labkit.timeline.memory import memory_peaks
 
 
 def gathered_before(x, group=None):
-    return x  # so that forward finds the shape of all tokens in x, before it enters and after
+    return x  # the pre-hook has gathered x, so forward finds all tokens in its shape
 
 
 def one_step(sequence):
@@ -778,9 +783,9 @@ rows = [f"{name:24}  activations {peak:.1f} MB at the peak" for name, peak in pe
 labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 
 # %% [markdown]
-# Heads and hidden units were cut already, so only what lies between them shrinks. And 2.1 of these 6.0 MB are gathered tokens:
-# `qkv` and `up` each keep their whole input for backward. Megatron-LM keeps a rank's own tokens instead, and gathers again in
-# backward.
+# Heads and hidden units were cut already, so only the activations between them shrink. And 2.1 of these 6.0 MB are
+# gathered tokens: `qkv` and `up` each keep their whole input for backward. Megatron-LM keeps a rank's own tokens
+# instead, and gathers again in backward.
 
 # %% [markdown]
 # ## Bonus: A ring of tokens
@@ -790,8 +795,8 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 # has to the next. Softmax need not see all scores at once: keep the largest score, the sum of exponentials, and the
 # weighted sum of values; rescale them whenever the largest grows.
 #
-# **Causal** attention adds a question of fairness. If rank 0 holds the first tokens and the last rank the last ones, rank
-# 0 is done when the others have hardly begun. Cut 2N pieces and give each rank two: which?
+# **Causal** attention is unbalanced. If rank 0 holds the first tokens and the last rank the last ones, rank 0 has the
+# least to do and the last rank the most. Cut the text into 2N pieces and give each rank two. Which two?
 #
 # ### Exercise [[ring_attention]]
 #
@@ -802,8 +807,8 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 def balanced_places(num_tokens: int) -> Tensor:
     """Return which tokens this rank holds, ascending; 2N divides num_tokens.
 
-    Each token is on one rank. All ranks have equally many tokens, and equally many pairs of a query and a key that is
-    not later than the query.
+    Each token is on one rank. All ranks have the same number of tokens, and the same number of pairs of a query and a
+    key that is not later than the query.
     """
     # BEGIN SOLUTION ring_attention
     pieces = torch.arange(num_tokens).chunk(2 * dist.get_world_size())
@@ -816,9 +821,9 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
 
     * A rank sends to the next rank only: keys, values and places, N - 1 times. It calls no collective of
       torch.distributed.
-    * Of the others' keys and values, a rank holds only the lot that came last and the one that is coming, however many
-      ranks there are. Of earlier lots it keeps only what softmax needs: the largest score and two running sums.
-    * No gradients are needed.
+    * Of other ranks' keys and values, a rank holds at most two pieces, the last one received and the one being
+      received. Of earlier ones it keeps only what softmax needs: the largest score and two running sums.
+    * Scores are divided by the root of K, as usual. No gradients are needed.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K).
@@ -869,4 +874,4 @@ labkit.check("ring_attention", balanced_places, ring_attention)
 # * L. Zheng and others, "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning" (2022): the
 #   split of every operator as an optimum.
 # * PyTorch documentation: `torch.distributed.tensor.parallel`, with `ColwiseParallel`, `RowwiseParallel`,
-#   `SequenceParallel` and `loss_parallel`. The course's tests train this lesson's GPT beside theirs, to the same losses.
+#   `SequenceParallel` and `loss_parallel`. This lesson's GPT and theirs train to the same losses.

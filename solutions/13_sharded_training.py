@@ -74,11 +74,12 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # limit. Under data parallelism (DDP, lesson 04) each of your eight GPUs would hold all 112 GB of Llama 2 7B: the same numbers,
 # eight times.
 #
-# ZeRO (Rajbhandari and others, 2020) keeps every number **once**: each rank owns one **shard** of N.
+# ZeRO (Rajbhandari and others, 2020) replaces these copies: each rank owns one **shard** of N.
 #
 # * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
 # * **ZeRO-2** also shards the gradients.
-# * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
+# * **ZeRO-3** also shards the parameters. Now everything shrinks with N, but a layer has to be gathered before it
+#   computes.
 #
 # **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU changes least? Answer 1 or 3.
 
@@ -134,7 +135,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # turns shards into whole tensors, **reduce-scatter** turns whole gradients into shards of their sum.
 #
 # One collective for each tensor would waste latency, so both take a *list* of tensors. Both should also run while you
-# compute. So each is a function that begins, and returns another function that waits and finishes:
+# compute. So each starts its collective at once, and returns a function that waits for it:
 #
 # ```python
 # finish = start_gather(shards, tensors)
@@ -160,7 +161,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 #
 # * **all-gather**: shards become whole tensors
 # * **reduce-scatter**: whole gradients become shards of the sum
-# * both begin now and finish later
+# * both start now and finish later
 #
 # <!-- notes: An all-reduce is the two of them, one after the other. -->
 
@@ -240,8 +241,8 @@ labkit.check("flat_shards", shard_of, start_gather, start_scatter)
 # %% [markdown]
 # ## 3 ZeRO-1: everybody updates a shard
 #
-# Adam treats each element by itself (Muon and Shampoo do not). So rank *r* can run Adam on shard *r* alone, and nothing is
-# lost: after the update, all ranks gather the new parameters.
+# Adam updates each element independently (Muon and Shampoo do not). So rank *r* can run Adam on shard *r* alone, with
+# the same result. After the update, all ranks gather the new parameters.
 #
 # Your class takes the place of the optimizer. DDP still averages the gradients, so on every rank they are equal.
 #
@@ -255,12 +256,13 @@ class ShardedOptimizer:
     """An optimizer whose state is sharded: each rank holds only its share of what optimizer_cls keeps.
 
     Args:
-        params: Parameters, or groups: dicts with "params" and options of their own. Frozen parameters never move.
-        optimizer_cls: Such as torch.optim.AdamW; it treats each element by itself.
+        params: Parameters, or groups: dicts with "params" and their own options. Frozen parameters are never updated.
+        optimizer_cls: An optimizer that updates each element independently, such as torch.optim.AdamW.
         kwargs: Its options.
 
     Attributes:
-        param_groups: A dict for each group. The next step uses the "lr" that stands there.
+        param_groups: One dict for each group; each step uses its current "lr". Its "params" may be the parameters or
+            their shards.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -285,7 +287,7 @@ class ShardedOptimizer:
     def step(self) -> None:
         """Do on all ranks together what optimizer_cls would do; gradients are equal on all ranks.
 
-        Afterwards every rank has all new parameters. A parameter whose grad is None stays as it is.
+        Afterwards every rank has all new parameters. A parameter whose grad is None is not updated.
         """
         # BEGIN SOLUTION sharded_optimizer
         self.take_gradients()
@@ -305,14 +307,14 @@ class ShardedOptimizer:
 labkit.check("sharded_optimizer", ShardedOptimizer)
 
 # %% [markdown]
-# **[[whole_first]].** Your step sends DDP's all-reduce, then your gather. How many times the bytes of DDP alone is that? (In a
-# ring, an all-reduce of P bytes sends 2P from each rank; a reduce-scatter or an all-gather sends P.)
+# **[[whole_first]].** Your step sends DDP's all-reduce, then your gather. What are its bytes divided by those of DDP
+# alone? (In a ring, an all-reduce of P bytes sends 2P from each rank; a reduce-scatter or an all-gather sends P.)
 
 # %% tags=["why"] exercise="whole_first" title="Who needs the whole gradient?"
 labkit.answer("whole_first", 1.5)
 
 # %% [markdown]
-# ## 4 ZeRO-2: gradients leave as they come
+# ## 4 ZeRO-2: a reduce-scatter for each gradient, as soon as it is ready
 #
 # Your step sends 3P: 2P for the all-reduce, P for the gather. One of these three P brings numbers that no rank ever reads.
 # Which? Leave it out, and a step sends what DDP's does.
@@ -341,7 +343,7 @@ labkit.answer("whole_first", 1.5)
 class ScatteringOptimizer(ShardedOptimizer):
     """A ShardedOptimizer without DDP around the model: gradients differ from rank to rank, and step takes their mean.
 
-    * A gradient leaves as soon as it is complete, and backward does not wait for it to arrive.
+    * A gradient's reduce-scatter starts as soon as the gradient is complete; backward does not wait for it to finish.
     * A rank gets its own shard of each mean gradient, and no more.
     * After backward, no parameter has a grad.
     * You may rely on this: every rank uses every trained parameter, once in a step.
@@ -371,8 +373,8 @@ labkit.check("scattered_gradients", ScatteringOptimizer)
 # %% [markdown]
 # ## 5 What each stage costs
 #
-# Now run all three on the virtual cluster: a GPT of 4.7 million parameters on eight H100s, one PCIe port each. ZeRO-1 behind
-# DDP sends 1.5 times DDP's bytes. **How many times as long as DDP's will its step be?**
+# Now run all three on the virtual cluster: a GPT of 4.7 million parameters on eight H100s, one PCIe port each. ZeRO-1
+# behind DDP sends 1.5 times DDP's bytes. **What is its step time divided by DDP's?**
 
 
 # %% tags=["given"]
@@ -403,12 +405,13 @@ steps = {name: run.timeline.makespan_ns for name, run in runs.items()}
 labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 
 # %% [markdown]
-# DDP's two steps are 5.0 ms of computing and 2.1 ms of communication that nothing hides. The bytes that ZeRO-1 sends on top cost
-# 0.8 ms. The other 1.9 ms are *copying*: 76 tensors are cut into shards and put together again, each by kernels of its own.
-# ZeRO-2 leaves 2.3 ms of communication unhidden, and copies for 1.6 ms. So it sends DDP's bytes, and is still slower than DDP.
-# (DeepSpeed copies less: its parameters are views of one flat buffer, and gradients leave in buckets.)
+# DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that nothing hides. ZeRO-1 takes 2.7 ms longer:
+# 0.8 ms for its extra bytes, and 1.9 ms for *copying*. It cuts 76 tensors into shards and puts them together again,
+# with separate kernels for each. ZeRO-2 sends as many bytes as DDP and is still slower: nothing hides 2.3 ms of its
+# communication, and it copies for 1.6 ms. (DeepSpeed copies less: its parameters are views of one flat buffer, and
+# gradients leave in buckets.)
 #
-# ## 6 Who holds memory that should be free?
+# ## 6 Which rank holds memory that should be free?
 #
 # Four layers of 1024 x 1024 train with ZeRO-3 on four A100s. A layer's parameters are gathered before it computes and freed
 # after it; its gradients are scattered and freed. After a minute or two, one rank runs out of memory, always the same one.
@@ -420,10 +423,11 @@ labkit.recorded("who_holds")
 # %% [markdown]
 # ### Exercise [[who_holds]]
 #
-# `rank`: who holds too much? `extra_mb`: how much higher is its peak than rank 0's? `cause`: does it keep `"gathered
-# parameters"`, `"gradients"`, `"activations"`, or `"the whole optimizer state"`? The memory rows tell (More, Memory), and so do
-# two functions: `memory_peaks(labkit.recorded("who_holds"))` has each rank's peak in `bytes` and what it was made of in
-# `by_category`; `labkit.timeline.memory.memory_curve(timeline, rank, category)` has the times and bytes of one of them.
+# `rank`: which rank holds too much? `extra_mb`: how much higher is its peak than rank 0's? `cause`: does it keep
+# `"gathered parameters"`, `"gradients"`, `"activations"`, or `"the whole optimizer state"`? The timeline's memory rows
+# show it (More, Memory), and so do two functions. `memory_peaks(labkit.recorded("who_holds"))` gives each rank's peak
+# in `bytes`, and its parts in `by_category`. `labkit.timeline.memory.memory_curve(timeline, rank, category)` gives one
+# category over time: times and bytes.
 
 # %% tags=["find"] exercise="who_holds" points=0 minutes=3 title="Who holds memory?"
 labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
@@ -468,16 +472,16 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # ## 8 What stays
 #
 # * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
-# * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what DDP
-#   sends; ZeRO-3, or an all-reduce *and* a gather, 1.5 times that.
-# * A tensor keeps its memory as long as anything refers to it: autograd, a list, a plot.
+# * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what
+#   DDP sends. ZeRO-1 behind DDP (yours of section 3) sends 1.5 times that, and so does ZeRO-3.
+# * A tensor keeps its memory as long as anything refers to it: autograd, a list, a logged loss.
 #
-# ZeRO-2 still holds every parameter on every rank. The bonus shards those, too. At scale, that gets slow when gathering a
-# block takes longer than computing the one before: small batches, slow links between nodes. And every rank still computes
-# every layer.
+# ZeRO-2 still holds every parameter on every rank. The bonus shards those, too. At scale, that gets slow if gathering a
+# block takes longer than computing the one before, as with small batches or slow links between nodes. And every rank
+# still computes every layer.
 #
-# **The next question.** You can split the data, the layers, each layer, and all that is kept. Your 512 GPUs can do all of
-# this at once. Who decides what goes where?
+# **The next question.** You can split the data, the sequence of layers, each single layer, and all that is kept. Your
+# 512 GPUs can do all of this at once. Who decides what goes where?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -491,8 +495,8 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # %% [markdown]
 # ## Bonus: ZeRO-3, where a layer arrives, computes, and goes
 #
-# The parameters remain. They are sharded, too, and a **block** of the model is gathered just before it computes,
-# and freed when it has. Backward needs it once more.
+# Now the parameters are sharded, too. A **block** of the model is gathered just before it computes, and freed right
+# after. Backward gathers it again.
 #
 # ```
 # forward    gather 0 | compute 0 | free 0
@@ -500,10 +504,10 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 #                                 | gather 2  | compute 2
 # ```
 #
-# While block *i* computes, block *i + 1* is already on its way: **prefetching**. In backward it is block *i - 1*.
+# While block *i* computes, block *i + 1* is already being gathered: **prefetching**. In backward it is block *i - 1*.
 #
-# Freeing has a trap. If you replace `parameter.data`, the memory stays: for backward, autograd kept views of it. So
-# **empty the storage** instead. The tensor keeps its shape, and its memory is gone, whoever refers to it:
+# There is a trap in freeing. If you replace `parameter.data`, the memory stays: for backward, autograd kept views of
+# it. So **empty the storage** instead. The tensor keeps its shape, and its memory is gone, whoever refers to it:
 
 # %%
 weight = torch.ones(1000, 1000)
@@ -558,9 +562,8 @@ class Unit:
 
 
 # %% [markdown]
-# What you write decides *when*. Torch calls you
-#
-# | | by this hook |
+# Your code decides *when* each of these happens. PyTorch's hooks call it:
+# | when | hook |
 # |---|---|
 # | before a block's forward | `block.register_forward_pre_hook(f)`: `f(block, args)` |
 # | after it | `block.register_forward_hook(f)`: `f(block, args, output)` |
@@ -595,18 +598,18 @@ class Unit:
 
 # %% tags=["exercise"] exercise="sharded_module" points=40 difficulty=4 importance=5 minutes=45 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"] bonus=true
 class ShardedModule(nn.Module):
-    """A module whose parameters are shards, except while they compute.
+    """A module whose parameters are shards, except while their block computes.
 
     * While block i computes, block i + 1 is already being gathered; in backward, it is block i - 1. No other block is
       whole. Only the last block may stay whole between forward and backward.
-    * The gradients of a block leave with one reduce-scatter, as soon as the last of them is complete.
-    * Backward does not wait for the reduce-scatter that has just begun. It may wait for the one that began before that.
+    * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
+    * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
 
     Args:
         module: The same on every rank. Every rank uses each trained parameter, and every block once, in order.
-        blocks: Its parts that are gathered one at a time, in the order of forward; None means module.children(). Each
-            returns a tensor. A parameter in no block, or in several, is gathered for the whole step.
-        compute_dtype: In which parameters travel and compute; None for that of the parameters.
+        blocks: The submodules to gather one at a time, in forward order; None means module.children(). Each returns one
+            tensor. A parameter in no block, or in several, is gathered for the whole step.
+        compute_dtype: The dtype in which parameters are gathered and used; None means their own.
     """
 
     def __init__(self, module: nn.Module, blocks: Any = None, compute_dtype: torch.dtype | None = None) -> None:
@@ -692,8 +695,8 @@ labkit.check("sharded_module", ShardedModule)
 # %% [markdown]
 # ### What it costs
 #
-# ZeRO-3 sends half as much again as DDP, much of it while the device computes. **How many times as long as DDP's will
-# ZeRO-3's step be?** And how many times as much memory does DDP take at its peak? (Activations are not sharded.)
+# ZeRO-3 sends 1.5 times DDP's bytes, much of it while the device computes. **What is its step time divided by DDP's?**
+# And what is DDP's peak memory divided by ZeRO-3's? (Activations are not sharded.)
 
 
 # %% tags=["given"]
@@ -720,10 +723,11 @@ zero3 = runs["ZeRO-3"].timeline
 labkit.reveal("zero3_step", zero3.makespan_ns / steps["DDP"], zero3)
 
 # %% [markdown]
-# Memory shrinks, and the step grows by 5 %, not 50: what ZeRO-3 sends on top travels while the device computes. Look
-# at a rank's memory row (More, Memory): blocks arrive and go. Beside shards and activations it holds up to four
-# blocks' worth: the parameters of the block that computes, its gradients, the parameters that arrive, and the gradients that
-# leave. So larger blocks take more memory, and need fewer collectives.
+# Memory shrinks, and the step takes 5 % longer, not 50 %: most of the communication overlaps with computing. And there
+# is one collective for each block, not for each tensor as in your ZeRO-2. Look at a rank's memory row (More, Memory):
+# blocks are gathered and freed. Besides shards and activations it holds up to four blocks' worth: the parameters of the
+# block that computes, its gradients, the parameters that arrive, and the gradients that leave. So larger blocks take
+# more memory, and need fewer collectives.
 
 # %% [markdown]
 # ### The course's GPT on it
@@ -741,7 +745,7 @@ labkit.answer("own_norm", "another direction")
 # %% tags=["given"]
 def yours(num_steps: int) -> list[float]:
     model = GPT()
-    optimizer = optimizer_for(model)  # its groups look at shapes, so make it before they are flat
+    optimizer = optimizer_for(model)  # groups parameters by shape, so make it before they are flat shards
     sharded = ShardedModule(model, model.blocks)
 
     def after_backward() -> None:
@@ -752,7 +756,7 @@ def yours(num_steps: int) -> list[float]:
 
 
 # %% [markdown]
-# Two real processes, the same batches, AdamW and clipping; yours first, then torch's `fully_shard`
+# Two real processes, the same batches, AdamW and clipping: first your version, then torch's `fully_shard`
 # (`labkit.models.train_fully_sharded`):
 
 # %% tags=["nbval-ignore-output"] seconds=30
@@ -769,8 +773,8 @@ for train in (yours, train_fully_sharded):
 # Back to the beginning. With ZeRO-3 your rank holds 14 GB of state, so 10 GB are left. What do you spend them on?
 #
 # * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
-# * **keep** a layer whole between forward and backward: that spares a gather;
-# * **save** a layer's activations. Otherwise backward computes the layer's forward again from its input. That is
+# * **keep** a layer whole between forward and backward: that saves a gather;
+# * **save** a layer's activations. Otherwise backward recomputes the layer's forward from its input. That is
 #   **activation checkpointing**: backward takes three units of time instead of two.
 #
 # `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. For the smallest plan, one sequence at a time:
@@ -786,9 +790,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 #
 # *10 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. The naive plan takes the largest
-# microbatch that fits and computes everything again. A faster plan earns half of the points. A plan as fast as the best setting
-# of Megatron-LM's `--recompute-method block` earns the other half. The best known plan is faster still.
+# Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. A plan as fast as the best
+# setting of Megatron-LM's `--recompute-method block` earns the other half. The best known plan is faster still.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -829,8 +833,8 @@ labkit.challenge("memory_plan", memory_plan)
 # %% [markdown]
 # ## Bonus: One norm for all shards
 #
-# Clipping looks like one line, until a rank's shards are all it has. Then there is a norm to agree on, ranks that hold
-# nothing, and elements whose squares are too large for their type.
+# With whole gradients, clipping is one line. With shards, all ranks need the same norm, some ranks hold nothing, and
+# some elements' squares are too large for their dtype.
 #
 # ### Exercise [[clipped_shards]]
 #
@@ -841,13 +845,13 @@ labkit.challenge("memory_plan", memory_plan)
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
     """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm that the whole gradient had before. If that is below max_norm, all gradients stay as they are. (torch
-    divides by the norm plus 1e-6, so that it never divides by 0. You may do the same.)
+    Returns the norm of the whole gradient before clipping; it is finite in float32. If it is below max_norm, all
+    gradients stay unchanged. (torch divides by the norm plus 1e-6, so that it never divides by 0. You may do the same.)
 
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
-        max_norm: What the norm may be.
-        group: Its ranks together hold each element once; None for all ranks.
+        max_norm: The largest norm allowed.
+        group: The ranks that together hold every element exactly once; None means all ranks.
     """
     # BEGIN SOLUTION clipped_shards
     squares = torch.zeros(())
@@ -920,7 +924,8 @@ def start_node_gather(shards: list[Tensor], tensors: list[Tensor], node: Any) ->
 def start_hybrid_scatter(tensors: list[Tensor], node: Any, across: Any) -> Callable[[], list[Tensor]]:
     """Begin to average tensors over all nodes' ranks; return a function that waits and returns this rank's shards.
 
-    Use two collectives. The one inside the node has begun when this returns. The one across nodes sends only shards.
+    Use two collectives. The one inside the node has started when this returns. The one across nodes sends only shards;
+    it may start in the returned function.
     """
     # BEGIN SOLUTION hybrid_shards
     rows = torch.cat([node_rows_of(tensor, node) for tensor in tensors], 1)
@@ -947,9 +952,9 @@ def node_rows_of(tensor: Tensor, node: Any) -> Tensor:
 labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_scatter)
 
 # %% [markdown]
-# In torch this is a device mesh of two dimensions. `fully_shard` shards over the ranks of the second one (a node), and keeps
-# equal copies over those of the first (across nodes). Here are two nodes of four GPUs, once as eight ranks in a row, once as
-# two times four:
+# In torch this is a device mesh of two dimensions. `fully_shard` shards over the ranks of the second one (a node), and
+# keeps equal copies over those of the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in a
+# row, then as two times four:
 
 
 # %% tags=["given"]
@@ -991,7 +996,7 @@ for shape in ((8,), (2, 4)):
 # host                     | update 39       | update 38      | ...               | update 0 |
 # ```
 #
-# `offloaded_cost(job, host, plan)` says what a plan costs. Everything on the host, one sequence at a time:
+# `offloaded_cost(job, host, plan)` returns what a plan costs. With everything on the host, one sequence at a time:
 
 # %% tags=["given"]
 from labkit.plans.offloaded_step import HOST, THIRTEEN_BILLION, Host, OffloadPlan, offloaded_cost
@@ -1005,8 +1010,8 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 #
 # *10 points, about 15 minutes; difficulty 3 of 5, importance 3 of 5*
 #
-# Invent the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` name the fields. The naive plan moves
-# everything, with the largest microbatch that fits, as in the paper. Beating it earns half of the points, reaching its
+# Find the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` list the fields. The naive plan moves everything
+# to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points, reaching its
 # successor (ZeRO-Offload++, 2023) the other half.
 
 
@@ -1039,8 +1044,8 @@ labkit.challenge("offload_plan", offload_plan)
 # %% [markdown]
 # ## Bonus: Saved on four ranks, loaded on six
 #
-# A **checkpoint** lives longer than the cluster that wrote it. Rank 2's shard of four is no shard of six. So save what
-# *one process* would have saved: whole tensors, in the parameters' shapes, under the parameters' numbers. That loads on any
+# A **checkpoint** is often loaded on another number of ranks, where the old shards do not fit. So save what *one
+# process* would have saved: whole tensors in the parameters' shapes, under the parameters' numbers. That loads on any
 # number of ranks, and in a plain optimizer too.
 #
 # The form is PyTorch's. For a parameter of shape (5, 7) that was given first:
@@ -1050,8 +1055,9 @@ labkit.challenge("offload_plan", offload_plan)
 #  "param_groups": [{"lr": 0.001, ..., "params": [0, 1, 2]}]}
 # ```
 #
-# Here every rank gets the whole state. At 7 billion parameters that is 84 GB, so real systems let one rank keep it, piece
-# by piece in the host's memory, or write shards with a table that says where each lies (`torch.distributed.checkpoint`).
+# Here every rank gets the whole state. At 7 billion parameters that is 56 GB in float32. So real systems let one rank
+# keep it, piece by piece in the host's memory, or write shards with a table that says where each one is
+# (`torch.distributed.checkpoint`).
 #
 # ### Exercise [[saved_state]]
 #
@@ -1103,7 +1109,7 @@ class SavedOptimizer(ShardedOptimizer):
         # END SOLUTION
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Load copies of what state_dict returned, here or elsewhere; each rank keeps its shards only.
+        """Load copies of what state_dict returned, on any number of ranks; each rank keeps only its shards.
 
         The next step uses the learning rates that were saved, unless others are set in param_groups after loading.
         """

@@ -19,7 +19,8 @@
 # You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for all ranks.
 # Then your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's own.
 #
-# **Time:** [[minutes]] minutes. **You need** lessons 09, 12 and 13, or `labkit.lend` for what you skipped; no GPU.
+# **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lessons 08, 09, 12 and 13, also its bonus
+# `hybrid_shards`; what you skipped is lent. No GPU.
 #
 # **Stuck?** `labkit.hint("mesh_groups")` gives up to three hints. `labkit.lend("mesh_groups")` puts a working version into
 # the notebook: you forfeit its points, but every cell below it will run.
@@ -52,8 +53,8 @@ for order in ("tensor data pipeline", "data pipeline tensor"):
 # %% [markdown]
 # ## 1 Axes and their order
 #
-# A **mesh** gives each rank a place on every **axis**. Count through the places as a clock does: the last axis turns fastest.
-# `{"data": 2, "pipeline": 2, "tensor": 2}` puts rank 5 at data 1, pipeline 0, tensor 1.
+# A **mesh** gives each rank a place on every **axis**. Ranks count through the places as a clock does: the last axis
+# changes fastest. `{"data": 2, "pipeline": 2, "tensor": 2}` puts rank 5 at data 1, pipeline 0, tensor 1.
 #
 # Ranks that differ *only* in their tensor place form a group along `tensor`, and so for every axis. Each rank is in one group
 # along each axis, and every collective of this lesson runs in such a group.
@@ -79,7 +80,8 @@ labkit.figure("mesh", data=2, tensor=4)
 # Order matters, because ranks are numbered machine by machine: ranks 0 to 7 share the first one. Along the last axis,
 # neighbours sit in the same machine. Along the first one, they are as far apart as they can be.
 #
-# `dist.new_group(ranks)` is a call for *everybody*: every rank makes every group, in the same order, also those it is not in.
+# *Every* rank must call `dist.new_group(ranks)` for every group, in the same order, even for the groups that it is not
+# in.
 #
 # ### Exercise [[mesh_groups]]
 #
@@ -91,7 +93,7 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
     """Return a rank's place on each axis.
 
     Args:
-        rank: 0 to the product of sizes.
+        rank: From 0 up to, not including, the product of sizes.
         sizes: Ranks along each axis, outermost axis first: the last one counts fastest.
     """
     # BEGIN SOLUTION mesh_groups
@@ -105,7 +107,7 @@ def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
 def ranks_along(rank: int, sizes: dict[str, int], *axes: str) -> list[int]:
     """Return, ascending, the ranks that have this rank's place on all other axes, itself among them.
 
-    Axes are one or more: along ("data", "shard") lie the ranks that differ in either place, or in both.
+    Takes one axis or more: the ranks along ("data", "shard") may differ in either place, or in both.
     """
     # BEGIN SOLUTION mesh_groups
     mine, count = coordinates(rank, sizes), torch.Size(sizes.values()).numel()
@@ -115,7 +117,7 @@ def ranks_along(rank: int, sizes: dict[str, int], *axes: str) -> list[int]:
 
 
 def group_along(sizes: dict[str, int], *axes: str) -> dist.ProcessGroup:
-    """Return the process group of this rank along these axes; all ranks of the mesh call this."""
+    """Return this rank's process group along these axes; all ranks of the mesh call this together."""
     # BEGIN SOLUTION mesh_groups
     own = None
     for rank in range(dist.get_world_size()):
@@ -131,9 +133,9 @@ def group_along(sizes: dict[str, int], *axes: str) -> dist.ProcessGroup:
 labkit.check("mesh_groups", coordinates, ranks_along, group_along)
 
 # %% [markdown]
-# From here on every function gets a `mesh`. It has one axis more than you saw: along `shard`, ranks share the optimizer's
-# state, as in lesson 13. The first and the last stage have a group of their own, `ends`. A
-# `Mesh` is made on ranks, from section 5 on.
+# From here on every function gets a `mesh`. It has one axis more than you saw: along `shard`, ranks share the
+# optimizer's state, as in lesson 13. The first and the last stage of a pipeline also form a group, `ends`. Only ranks
+# can make a `Mesh`; section 5 does.
 
 
 # %% tags=["given"]
@@ -158,14 +160,13 @@ class Mesh:
 # %% [markdown]
 # ## 2 Who gets what
 #
-# Only two axes split the batch: `data` and `shard`. A place on both is a **replica**. Tensor ranks and stages of one replica
-# all work on the same samples. Replica number `data place x shard ranks + shard place` takes the next run of consecutive
-# samples, in microbatches of equal size.
+# Only two axes split the batch: `data` and `shard`. A place on both is a **replica**. Tensor ranks and stages of one
+# replica all work on the same samples. Replica `r = data place x shard ranks + shard place` takes the r-th of equal
+# runs of consecutive samples, in microbatches of equal size.
 #
-# Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop the
-# same ones. Where activations are cut, each holds a piece of its own and needs a mask of its own. Other replicas and other
-# stages always need other masks. Cut and uncut layers draw from two different seeds. When the run's seed changes, so does
-# the seed of every rank.
+# Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop
+# the same ones. Where activations are cut, each tensor rank holds a different piece and needs a different mask.
+# Different replicas and different stages always need different masks.
 #
 # ### Exercise [[who_gets_what]]
 #
@@ -183,7 +184,7 @@ def my_samples(batch: int, microbatch: int, sizes: dict[str, int], place: dict[s
         place: On the same axes.
 
     Raises:
-        ValueError: If whole microbatches, equally many on every replica, do not make up the batch.
+        ValueError: If the batch cannot be split into whole microbatches, the same number on every replica.
     """
     # BEGIN SOLUTION who_gets_what
     replicas = sizes["data"] * sizes["shard"]
@@ -198,8 +199,10 @@ def my_samples(batch: int, microbatch: int, sizes: dict[str, int], place: dict[s
 def dropout_seed(seed: int, sizes: dict[str, int], place: dict[str, int], is_cut: bool) -> int:
     """Return the seed that the rank at this place draws its dropout masks from.
 
+    No rank's seed for cut layers is any rank's seed for uncut ones.
+
     Args:
-        seed: The run's.
+        seed: The run's. With another one, the rank's seed is another, too.
         sizes: Of "data", "shard", "pipeline" and "tensor".
         place: On the same axes.
         is_cut: Whether tensor ranks hold pieces of the activations; else they hold the same ones.
@@ -220,13 +223,14 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 #
 # After backward, every rank has gradients of its own. Three questions decide what must be added up.
 #
-# * **Who holds the same weight?** Replicas do. Tensor ranks hold other *pieces* of a cut matrix, but the same norms, and
-#   the same biases that are added after the all-reduce. And the embedding is on two stages: it is *tied* to the output layer.
+# * **Who holds the same weight?** Replicas do. Tensor ranks hold different *pieces* of a cut matrix, but the same norm
+#   layers, and the same biases where they are added after the all-reduce. And the embedding is on two stages: it is
+#   *tied* to the output layer.
 # * **Did they compute the same gradient?** Such a bias sees everything on every tensor rank: its gradient is whole
 #   already. With sequence parallelism each saw *its tokens* only: a partial sum. And each end of the pipeline has only what
 #   its own use of the embedding contributes.
-# * **How much does each replica count?** The step's loss is the mean over all targets of the batch. A replica's gradient
-#   is the mean over *its* targets, and replicas do not have equally many.
+# * **How much does each replica count?** The step's loss is the mean over all targets of the batch. A replica's
+#   gradient is the mean over *its* targets, and some replicas have more targets than others.
 #
 # `combine_gradients` returns a shard for each weight, as lesson 13 cut them.
 
@@ -240,7 +244,7 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 # | norm, own tokens | sum | **sum** | |
 # | embedding, tied | sum | | **sum** |
 #
-# <!-- notes: Everything is summed over replicas (data and shard), weighed by targets. The other two columns are where people go wrong. -->
+# <!-- notes: Everything is summed over replicas (data and shard), weighted by targets. The other two columns are where people go wrong. -->
 
 # %% [markdown]
 # ### Exercise [[combine_gradients]]
@@ -252,17 +256,17 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> list[Tensor]:
     """Return this rank's shard of each weight's gradient: that of the mean loss over all targets of the batch.
 
-    A shard is flat: of the gradient, padded with zeros at its end, the run number mesh.place["shard"] of as many equal
-    runs as that axis has ranks.
+    To cut a gradient, flatten it, pad it with zeros at its end to a multiple of S = mesh.sizes["shard"], and split it
+    into S equal runs. The shard is run number mesh.place["shard"].
 
     Args:
         weights: Of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the targets that this
             rank's replica has, and may be changed. weight.tensor says what the other tensor ranks hold: "cut" (other
-            pieces of it), "whole" (the same, each has computed the whole gradient) or "tokens" (the same, each has seen
-            its own tokens only). weight.tied: the first and the last stage both hold it. With one
-            stage it needs no sum over ends.
+            pieces of it), "whole" (the same weight, each has computed the whole gradient) or "tokens" (the same weight,
+            each has seen its own tokens only). weight.tied: the first and the last stage both hold it. With one stage
+            it needs no sum over ends.
         mesh: With the axes "data", "shard", "pipeline" and "tensor": sizes, place, groups, ends.
-        num_targets: How many targets this rank's replica has.
+        num_targets: How many targets this rank's replica has, at least 1.
     """
     # BEGIN SOLUTION combine_gradients
     everybody = torch.tensor(float(num_targets), dtype=torch.float64)
@@ -298,9 +302,10 @@ labkit.check("combine_gradients", combine_gradients)
 # %% [markdown]
 # ## 4 One norm
 #
-# Clipping needs the norm of the *whole* gradient: each element once. But on a mesh some elements exist many times. Replicas
-# along `data` hold the same shards. Every tensor rank holds the norms and biases. Both ends of the pipeline hold the
-# embedding. Count one of them twice, and you clip at a lower norm than the one you set: no error says so.
+# Clipping needs the norm of the *whole* gradient: each element once. But on a mesh some elements exist many times.
+# Replicas along `data` hold the same shards. Every tensor rank holds the norm layers and the uncut biases. Both ends of
+# the pipeline hold the embedding. Count one of them twice, and you clip at a lower norm than the one you set: no error
+# says so.
 #
 # ### Exercise [[clip_whole]]
 #
@@ -311,13 +316,13 @@ labkit.check("combine_gradients", combine_gradients)
 def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm: float) -> Tensor:
     """Scale this rank's shards in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm as it was before, the same on every rank. A gradient that is short enough stays as it is.
+    Returns the norm before clipping, the same on every rank. If it is at most max_norm, the shards stay unchanged.
 
     Args:
         weights: Of this rank's stage.
-        shards: Of the gradient of each weight, as combine_gradients returns them; replicas along "data" hold the same.
-        mesh: As there.
-        max_norm: What the norm may be.
+        shards: One of each weight's gradient, as combine_gradients returns them; replicas along "data" hold the same.
+        mesh: As in combine_gradients.
+        max_norm: The largest norm allowed.
     """
     # BEGIN SOLUTION clip_whole
     squares = torch.zeros((), dtype=torch.float64)
@@ -340,8 +345,8 @@ labkit.check("clip_whole", clip_whole)
 # %% [markdown]
 # ## 5 The step
 #
-# Now all of it, on the GPT, from what you built: your operators and cut layers (lesson 12), your executor (08), your shards
-# (13), your mesh; the rest is lent.
+# Now train the GPT on what you built: your operators and cut layers (lesson 12), your `run_schedule` (08), your shards
+# (13), your mesh.
 
 
 # %% tags=["given"]
@@ -384,8 +389,8 @@ def train_hybrid(parts: SimpleNamespace, num_steps: int, **sizes: int) -> list[f
 
 
 # %% [markdown]
-# Eight virtual ranks: two shards of two stages of two tensor ranks. Beside them one process, and then the same mesh of
-# torch's own: `init_device_mesh`, `parallelize_module`, `fully_shard` and `torch.distributed.pipelining`.
+# Eight virtual ranks: 2 shards x 2 stages x 2 tensor ranks. For comparison, one process, and torch's own tools on the
+# same mesh: `init_device_mesh`, `parallelize_module`, `fully_shard` and `torch.distributed.pipelining`.
 
 # %% seconds=20
 from labkit.torchs_hybrid import step_beside, train_torchs
@@ -399,12 +404,13 @@ print("yours      ", mean_losses(yours.results))
 print("torch's own", mean_losses(torchs.results))
 
 # %% [markdown]
-# The losses are the same: what lies where does not change what is learned. Without the clip, the third would be 2.731.
+# The losses are the same: how a model is spread over ranks does not change what it learns. Without the clip, the third
+# would be 2.731.
 #
-# This run cannot show all of your work: no weight here is of kind `"tokens"`, and both replicas have as many targets. The
-# check of [[combine_gradients]] tests both.
+# This run does not test all of your work: no weight here is of kind `"tokens"`, and both replicas have the same number
+# of targets. The check of [[combine_gradients]] tests both.
 #
-# **By how many percent does one of torch's steps take longer than one of yours?** A negative number says shorter.
+# **How many percent longer is a step of torch's than one of yours?** Negative if it is shorter.
 
 # %% tags=["predict"]
 labkit.predict("torchs_step", 8, unit="%")
@@ -413,8 +419,8 @@ labkit.predict("torchs_step", 8, unit="%")
 labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
 
 # %% [markdown]
-# torch's step makes fewer calls and hides a third of its communication. Its extra small operators take about as much again:
-# each costs its launch, 4 us here, however little it computes.
+# torch's step makes fewer calls and hides a third of its communication. But its extra small operators cost about as
+# much as that saves: each costs a launch, 4 us here, however little it computes.
 #
 # Here are both runs on one time axis. torch's ends later, because it begins later: `parallelize_module` scatters every
 # weight, and stages first tell each other their shapes.
@@ -445,15 +451,16 @@ labkit.recorded("wrong_order")
 # ### Exercise [[wrong_order]]
 #
 # `partner`: which rank holds the other pieces of rank 0's matrices? `slow`: what takes most of the step?
-# `"partial sums of a layer"`, `"messages between stages"` or `"gradients"`? `last`: which axis should stand last?
+# `"partial sums of a layer"`, `"messages between stages"` or `"gradients"`? `last`: which axis should come last?
 #
-# An all-reduce ends at the same moment on all of its ranks: hover over rank 0's first one, and look for its end elsewhere.
+# An all-reduce ends at the same moment on all of its ranks. Hover over rank 0's first one; where else does one end
+# then?
 
 # %% tags=["find"] exercise="wrong_order" points=0 minutes=4 title="On the network"
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
 
 # %% [markdown]
-# Mend it. This plays such a step on *your* mesh, axes in the order you write. Which orders are fast?
+# Fix it: this plays such a step on *your* mesh, with the axes in your order. Which orders are fast?
 
 
 # %%
@@ -472,7 +479,7 @@ print(f"{order}: {play(order).makespan_ns / 1e6:.1f} ms")
 print(*(f"{order:20} {play(order).makespan_ns / 1e6:5.1f} ms" for order in every_order()), sep="\n")
 
 # %% [markdown]
-# Fast are the two with `tensor` last. Where `data` is last, partial sums *and* messages are on the network.
+# The two orders with `tensor` last are fast. With `data` last, partial sums *and* messages are on the network.
 
 # %% [markdown] tags=["slide-only"]
 # ## Twice the machines, the same batch
@@ -480,15 +487,15 @@ print(*(f"{order:20} {play(order).makespan_ns / 1e6:5.1f} ms" for order in every
 # * half the microbatches for each replica
 # * the same bubble, no fewer gradients
 #
-# **To the room:** how many times as long is a step?
+# **To the room:** what is the new step time divided by the old one?
 #
 # <!-- notes: 0.57. With twice the batch as well it is 1, and then the loss has its say. -->
 
 # %% [markdown]
 # ## 7 Twice the machines
 #
-# Back to 70 billion parameters on 512 H100s, eight on each axis, `tensor` last. You double the machines, and `data` goes
-# from 8 to 16. The batch stays. **How many times as long does a step take?**
+# Back to 70 billion parameters on 512 H100s, eight on each axis, `tensor` last. You double the machines, and `data`
+# goes from 8 to 16. The batch stays the same. **What is the new step time divided by the old one?**
 
 # %% tags=["predict"]
 labkit.predict("twice_the_nodes", 0.5)
@@ -505,7 +512,8 @@ labkit.reveal("twice_the_nodes", after.seconds / before.seconds, ["           51
 # Each replica now has half as many microbatches. Computing and partial sums (`tensor`) halve. The bubble and the messages in
 # it (`exchange`) stay: a pipeline fills and drains once a step. Gradients even take a little longer: their ring has more ranks.
 #
-# **[[batch_too]].** And with twice the machines *and* twice the batch? How many times as long does a step take then?
+# **[[batch_too]].** And with twice the machines *and* twice the batch: what is the new step time divided by the one on
+# 512 H100s?
 
 # %% tags=["why"] exercise="batch_too" title="Twice the batch, too"
 labkit.answer("batch_too", 1)
@@ -518,19 +526,19 @@ labkit.answer("batch_too", 1)
 # | tensor ranks | memory | partial sums, every layer |
 # | stages | memory | a bubble |
 # | replicas | time | gradients, fewer microbatches |
-# | layers again | memory | a third of a layer |
+# | recomputed layers | memory | a third of a layer |
 #
 # <!-- notes: In two of the three jobs the fastest plan does not fit. Ask which stage is full, and which is half empty. -->
 
 # %% [markdown]
 # ## 8 Your own mesh
 #
-# More tensor ranks: less memory each, more to exchange. More stages: less memory, a longer bubble.
-# More replicas: fewer microbatches, and gradients to sum.
+# More tensor ranks: less memory each, more to exchange. More stages: less memory each, a longer bubble. More replicas:
+# fewer microbatches each, more gradients to sum.
 #
-# `every_plan(job)` lists every order, all sizes whose stages divide the layers, and microbatches of 1 to 8. `cost(job, plan)`
-# says what a step takes, and in `stage_bytes` what a GPU of each stage holds: weights, gradients, optimizer state,
-# activations. The fastest plan of each job:
+# `every_plan(job)` lists every order, all sizes whose stages divide the layers, and microbatches of 1 to 8.
+# `cost(job, plan)` has the `seconds` of a step, and in `stage_bytes` what a GPU of each stage holds: weights,
+# gradients, optimizer state, activations. The fastest plan of each job, and the best time with `data` first:
 
 # %%
 for name, job in JOBS.items():
@@ -539,12 +547,12 @@ for name, job in JOBS.items():
     print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
-# Two of them do not fit. The naive answer is the fastest one that does. But a plan can say more: `recompute`, how many layers
-# of each stage keep only their input and run forward again in backward; and `layers`, how many each stage has: stages need
-# not divide the layers.
+# Two do not fit. The naive answer is the fastest plan of `every_plan` that does. But a plan has two more fields:
+# `recompute`, how many layers of each stage keep only their input and run forward again in backward, and `layers`, how
+# many layers each stage has.
 #
-# Beating the naive answer earns half of the points (for the first job nothing beats it). The other half is for what AdaPipe
-# (Sun and others, 2024) reaches with equally many layers on each stage. The best known is faster still, for no points.
+# Each job counts by itself: half for beating the naive answer (or matching it, if nothing is faster), half for what
+# AdaPipe (Sun and others, 2024) reaches with equal stages. The best known is faster still, for no points.
 #
 # `lay_out` has 20 s for each job.
 #
@@ -581,10 +589,9 @@ def lay_out(job: Job) -> MeshPlan:
 labkit.challenge("lay_out", lay_out)
 
 # %% [markdown]
-# %% [markdown]
 # ## 9 Under torchrun
 #
-# This makes a program of it:
+# To run it as a program:
 
 
 # %% tags=["export"]
@@ -600,7 +607,7 @@ def main() -> list[float]:
 # torchrun --nproc-per-node 8 hybrid.py
 # ```
 #
-# Save your notebooks first: this page counts what they show as passed.
+# Save your notebooks; the next cell lists the exercises that they show as passed.
 
 # %% tags=["nbval-ignore-output"]
 labkit.built()
@@ -608,10 +615,11 @@ labkit.built()
 # %% [markdown]
 # ## 10 What stays
 #
-# * The last axis has the fastest links. Partial sums travel most: put `tensor` last. Messages between stages cost least: put
-#   `pipeline` first, and `data` between.
+# * The last axis has the fastest links. Partial sums travel most: put `tensor` last. Messages between stages cost
+#   least: put `pipeline` first, and `data` between.
 # * For every weight ask who else holds it, and what they saw. That decides each sum, and what counts once in a norm.
-# * Only replicas split the batch. With more of them each computes and sums less. Bubble, messages and gradients do not shrink.
+# * Only replicas split the batch. With more replicas, each computes less and has fewer partial sums. Bubble, messages
+#   and gradients do not shrink.
 # * A pipeline's first stage is the fullest: it has the most microbatches in flight. Make room there, not everywhere.
 #
 # **The next question.** You tried hundreds of plans in a second, because a formula stood in for the cluster. How far can you
@@ -629,11 +637,11 @@ labkit.built()
 # %% [markdown]
 # ## Bonus: Stages that are not alike
 #
-# The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job a first stage that computes layers again is the
-# slowest, and the slowest sets the pace for every microbatch. The last stage has
-# the fewest microbatches in flight, so it has memory to spare, and computes less again. So give the first one fewer layers,
-# and the last one more: AdaPipe's other half. The 36 B job's best plan computes nothing again: it has 32 stages for 80
-# layers, 1 to 3 each. Llama 3's first and last stages have fewer for another reason: embedding and output layer.
+# The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job the first stage recomputes layers and is
+# the slowest, and the slowest sets the pace for every microbatch. The last stage has the fewest microbatches in flight,
+# so it has memory to spare and recomputes less. So give the first one fewer layers, and the last one more: AdaPipe's
+# other half. The 36 B job's best plan recomputes nothing: it has 32 stages for 80 layers, 1 to 3 each. Llama 3's first
+# and last stages have fewer for another reason: embedding and output layer.
 #
 # ### Exercise [[deal_layers]]
 #
@@ -644,11 +652,12 @@ labkit.built()
 def deal_layers(seconds: list[list[float]], num_layers: int, num_microbatches: int) -> list[int]:
     """Return how many layers each stage gets, one or more, so that a step is as short as can be.
 
-    With t of each stage and M microbatches a step takes sum(t) + (M - 1) * max(t).
+    With M microbatches, a step takes sum(t) + (M - 1) * max(t), where t has the seconds of each stage.
 
     Args:
-        seconds: seconds[s][n - 1] is what stage s takes for a microbatch with n layers, what it computes again included. It
-            rises with n, not always evenly, and the list ends where no more fit; all of num_layers do.
+        seconds: seconds[s][n - 1] is how long stage s takes for a microbatch with n layers, recomputation included. It
+            rises with n, not always evenly. The list of a stage ends where no more layers fit in its memory; together
+            the stages have room for num_layers.
         num_layers: Of the model.
         num_microbatches: Of a step.
     """
@@ -681,18 +690,18 @@ labkit.check("deal_layers", deal_layers)
 # %% [markdown]
 # ## Bonus: A ring as an axis of the mesh
 #
-# A text too long for one GPU is cut, too. Along an axis `context`, ranks hold other tokens of the same samples. For weights
-# they are like replicas: each has seen its own targets, so gradients are weighed and summed along it. For attention they are
-# a **ring**: keys and values go round in blocks, and each rank's queries meet all of them. No rank ever holds all keys, or
-# the scores of its queries with all keys.
+# A text too long for one GPU is cut, too. Along an axis `context`, ranks hold other tokens of the same samples. For
+# weights they are like replicas: each has seen its own targets, so gradients are weighted and summed along it. For
+# attention they are a **ring**: keys and values go round in blocks, and each rank's queries meet all of them. No rank
+# ever holds all keys, or the scores of its queries with all keys.
 #
 # Softmax does not need all scores at once. Keep each query's largest score so far, its sum of exponentials and its weighted
 # sum of values; rescale both sums whenever the largest grows. (The bonus of lesson 12 asked for this much.)
 #
-# Backward is new. A key's gradient comes from *every* query that saw it, and those are on other ranks. And scores were not
-# kept. Forward returns with its output one number for each query: the logarithm of its sum of exponentials. From that,
-# backward computes each weight again, block by block. Softmax's backward also has a sum over each query's whole row: the
-# output spares you a second way round for it.
+# Backward is new. A key's gradient comes from *every* query that saw it, and those are on other ranks. And scores were
+# not kept. So forward returns, besides its output, one number for each query: the logarithm of its sum of exponentials.
+# From that, backward recomputes the attention weights, block by block. Softmax's backward also needs a sum over each
+# query's whole row. You can get it from the output, without a second pass around the ring.
 #
 # ### Exercise [[context_ring]]
 #
@@ -719,13 +728,13 @@ def ring_forward(
 ) -> tuple[Tensor, Tensor]:
     """Return causal attention of this rank's queries over all keys of the group, and each query's logsumexp.
 
-    A rank sends to the next rank of its group only, its last one to its first. No collective of torch.distributed is
-    called. In all, forward and backward send k, v and places at most 2N - 1 times, and gradients of k and v N times.
-    Memory does not grow with N. Autograd is off.
+    Each rank sends only to the next rank of the group, and the last rank to the first. No collective of
+    torch.distributed is called. Forward and backward together send k, v and places at most 2N - 1 times, and gradients
+    of k and v N times. For a fixed T/N, a rank's memory does not grow with N. Autograd is off.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K); scores are divided by the root of K.
-        places: Which tokens these are, ascending, shape (T/N,): any of the text's. Other ranks do not know them.
+        places: Which tokens of the text these are, ascending, shape (T/N,): any of them. Other ranks do not know them.
         group: N ranks along the axis; None for all.
 
     Returns:
@@ -762,9 +771,9 @@ def ring_backward(
 
     Args:
         gradient: Of this rank's output.
-        q, k, v, places: As there.
+        q, k, v, places: As in ring_forward.
         out, logsumexp: What ring_forward returned.
-        group: As there.
+        group: As in ring_forward.
     """
     # BEGIN SOLUTION context_ring
     size, place = dist.get_world_size(group), dist.get_rank(group)
@@ -789,8 +798,8 @@ def ring_backward(
 labkit.check("context_ring", ring_forward, ring_backward)
 
 # %% [markdown]
-# Your ring on an axis of a mesh: eight virtual ranks, two texts along `data`, each cut into four along `context`. How far is
-# it from each text's attention in one process, output and gradients?
+# Here is your ring on an axis of a mesh: eight virtual ranks, two texts along `data`, each cut into four along
+# `context`. How far are its output and gradients from each text's attention in one process?
 
 
 # %%
@@ -817,7 +826,8 @@ print("equal, up to rounding" if max(off) < 1e-5 else off)
 # is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from the end, so that
 # all ranks have equally many pairs of a query and a key that it sees.
 #
-# **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, how many times as fast is zig-zag?
+# **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, by what factor is zig-zag faster than
+# the ring in order that skips those blocks?
 
 # %% tags=["why"] exercise="ring_balance" title="Zig-zag" bonus=true
 labkit.answer("ring_balance", 1.875)
@@ -839,15 +849,17 @@ labkit.answer("ring_balance", 1.875)
 # decides: the largest of `softmax(x @ router)` says which expert, and how much its result counts (the **gate**). The output
 # is `x + gate * expert(x)`.
 #
-# Along an axis `expert`, each rank holds experts and tokens of its own. So tokens travel: an all-to-all brings each to its
-# expert, another one brings the result back. Nobody knows beforehand how many go where.
+# Along an axis `expert`, each rank holds experts and tokens of its own. So tokens travel: an all-to-all brings each to
+# its expert, another one brings the result back. How many go where is not known in advance.
 #
-# What if everybody asks for the same expert? Two answers, both from Switch Transformer (Fedus and others, 2021). Each expert
-# has a **capacity**. It takes the first tokens that ask for it: rank 0's in their order, then rank 1's, and so on. All later ones
-# pass: their output is `x`. And a **balance loss** pulls the router towards equal shares: `E * sum(f * P)` over E experts.
-# `f` is the share of tokens that ask for an expert, taken or not, `P` its mean probability; both over all tokens of the group.
+# What if everybody asks for the same expert? Two answers, both from Switch Transformer (Fedus and others, 2021). Each
+# expert has a **capacity**. It takes the first tokens that ask for it: rank 0's in their order, then rank 1's, and so
+# on. Later tokens skip it: their output is `x`. And a **balance loss** pulls the router towards equal shares:
+# `E * sum(f * P)` over E experts. `f` is the share of tokens that ask for an expert, taken or not, `P` its mean
+# probability; both over all tokens of the group.
 #
-# So which tokens are dropped does not depend on how many ranks there are: it is what one process with all tokens does.
+# So the tokens that are dropped do not depend on the number of ranks: they are those that one process with all tokens
+# drops.
 #
 # ### Exercise [[expert_parallel]]
 #
@@ -861,10 +873,10 @@ def expert_layer(
     """Return the layer's output for this rank's tokens, and the balance loss, the same on every rank of the group.
 
     A token that is taken goes to its expert's rank and back; nothing else travels but a few numbers for each expert. No
-    expert computes more than its capacity. Autograd is off.
+    expert computes more than its capacity; one that gets no token may be called or not. Autograd is off.
 
     Args:
-        x: This rank's tokens, shape (T, D); other ranks may have more or fewer.
+        x: This rank's tokens, shape (T, D); other ranks may have more or fewer, and any may have none.
         router: Shape (D, E), the same on every rank.
         experts: The E/N experts of this rank, each from (n, D) to (n, D): rank r of the group has experts r E/N up to,
             not including, (r + 1) E/N.
@@ -905,7 +917,7 @@ def expert_layer(
 labkit.check("expert_parallel", expert_layer)
 
 # %% [markdown]
-# In backward, gradients go the same way: the same all-to-all, splits exchanged.
+# In backward, gradients take the reverse path: the same all-to-all, with input and output splits swapped.
 
 # %% [markdown] tags=["slide-only"]
 # ## Experts
@@ -923,11 +935,12 @@ labkit.check("expert_parallel", expert_layer)
 #
 # * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: tensor
 #   ranks inside a node, stages across nodes, replicas for the rest.
-# * Z. Sun and others, "AdaPipe: Optimizing Pipeline Parallelism with Adaptive Recomputation and Partitioning", ASPLOS 2024:
-#   what each stage computes again, and how many layers it gets.
+# * Z. Sun and others, "AdaPipe: Optimizing Pipeline Parallelism with Adaptive Recomputation and Partitioning", ASPLOS
+#   2024: what each stage recomputes, and how many layers it gets.
 # * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3: the order of the axes, and why.
-# * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); T. Dao and
-#   others, "FlashAttention" (2022): weights computed again in backward; W. Brandon and others, "Striped Attention" (2023).
+# * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); T.
+#   Dao and others, "FlashAttention" (2022): attention weights recomputed in backward; W. Brandon and others, "Striped
+#   Attention" (2023).
 # * W. Fedus, B. Zoph and N. Shazeer, "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient
 #   Sparsity" (2021): one expert a token, capacity, the balance loss.
 # * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): the activations that a

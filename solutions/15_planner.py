@@ -16,10 +16,12 @@
 # A published estimator predicted a training step of 6,042 ms. The machine took 700. Another estimate was 32 % too low. Which
 # number do you trust, and how do you find out?
 #
-# Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build one, part by part, and hold it
-# against a cluster. Then it chooses plans for jobs it has never seen, and at the end it meets other people's machines.
+# Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build a formula part by part, and
+# test it against a cluster. Then it chooses plans for jobs it has never seen, and at the end it meets other people's
+# machines.
 #
-# **Time:** [[minutes]] minutes. **You need** lessons 08, 12, 13 and 14, or `labkit.lend` for what you skipped; no GPU.
+# **Time:** [[minutes]] minutes, and a bonus. **You need** 1F1B (lesson 08), tensor ranks (12), shards (13) and the mesh
+# (14), but not their code; no GPU.
 #
 # **Stuck?** `labkit.hint("layer_time")` gives up to three hints. `labkit.lend("layer_time")` puts a working version into
 # the notebook: you forfeit its points, but the cells below will run.
@@ -48,9 +50,9 @@ SMALL = job_of(width=2048, num_layers=16, num_gpus=16, batch=64)
 print(SMALL, *every_plan(SMALL)[:4], f"... {len(every_plan(SMALL))} plans", sep="\n")
 
 # %% [markdown]
-# `played(job, plan)` plays a step on virtual H100s: 1F1B, real collectives and messages, virtual time. Lesson 14's `cost` is a
-# formula. Take two replicas, each a pipeline of eight stages. **The cluster takes longer than the formula says. By which
-# factor?**
+# `played(job, plan)` plays a step on virtual H100s: 1F1B, real collectives and messages, virtual time. Lesson 14's
+# `cost` is a formula. Take two replicas, each a pipeline of eight stages. **By what factor is the cluster slower than
+# the formula?**
 
 # %% tags=["predict"]
 labkit.predict("times_the_formula", 1.3)
@@ -66,9 +68,9 @@ labkit.reveal("times_the_formula", step.seconds / formula, f"cluster {step}, for
 step.timeline
 
 # %% [markdown]
-# Blue blocks are forwards and backwards. On ranks 14 and 15 they follow one another with hardly a gap; everybody else waits
-# for them. They hold the last stage, with the **head**: the product that turns activations into scores for a vocabulary of
-# 65,536. Last lesson's formula has none.
+# Blue blocks are forwards and backwards. On ranks 14 and 15 they follow one another with hardly a gap, and all others
+# wait for them. They hold the last stage, with the **head**: the product that turns activations into scores for a
+# vocabulary of 65,536. Last lesson's formula has no head.
 #
 # A total can't tell you that. So compare *parts*.
 
@@ -84,7 +86,7 @@ step.timeline
 # %% [markdown]
 # ## 2 A layer, at the size of its pieces
 #
-# A product takes the longest of three times: its operations, its bytes, a launch.
+# A product's time is the longest of three: for its operations, for its bytes, for a launch.
 
 
 # %% tags=["given"]
@@ -96,14 +98,14 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 
 
 # %% [markdown]
-# A layer has four products: (h x 3h), (h x h), (h x 4h), (4h x h), where h is `job.width`, on microbatch x `num_tokens` rows.
-# Tensor ranks cut the first and third matrix by columns, the other two by rows, as in lesson 12. After the second and the
-# fourth comes an all-reduce of the activation, in bfloat16. Backward has two all-reduces, too. For each product forward,
-# backward has two that take as long. With `recompute`, backward starts with the whole forward. Attention's own products and
-# elementwise operators we leave out, here and on the cluster.
+# A layer has four products: (h x 3h), (h x h), (h x 4h), (4h x h), where h is `job.width`, on microbatch x `num_tokens`
+# rows. Tensor ranks cut the first and third matrix by columns, the other two by rows. After the second and the fourth
+# comes an all-reduce of the activation, in bfloat16. Backward has two all-reduces, too. For each product in forward,
+# backward has two, each of which takes as long. With `recompute`, backward starts with the whole forward, all-reduces
+# included. We leave out attention's own products and elementwise operators, here and on the cluster.
 #
-# `scatter_seconds(job, plan, "tensor", num_bytes)` says what a reduce-scatter or an all-gather of so many bytes takes; an
-# all-reduce is both. It counts a latency for each step, and the time for the bytes.
+# `scatter_seconds(job, plan, "tensor", num_bytes)` returns the seconds of a reduce-scatter or an all-gather of
+# `num_bytes`. An all-reduce is both. It counts a latency for each step, and the time for the bytes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Half the work, half the time?
@@ -128,7 +130,11 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 
 # %% tags=["exercise"] exercise="layer_time" points=20 difficulty=2 importance=5 minutes=12 title="The size of the pieces" provides=["layer_seconds"]
 def layer_seconds(job: Job, plan: Plan) -> tuple[float, float]:
-    """Return how long a tensor rank computes one layer for one microbatch: forward, and backward with what runs again."""
+    """Return the seconds that one layer takes a tensor rank for one microbatch, all-reduces included.
+
+    Returns:
+        Those of forward, and those of backward, recomputation included.
+    """
     # BEGIN SOLUTION layer_time
     rows, h, t = plan.microbatch * job.num_tokens, job.width, plan.tensor
     pieces = ((h, 3 * h // t), (h // t, h), (h, 4 * h // t), (4 * h // t, h))
@@ -144,8 +150,8 @@ def layer_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 labkit.check("layer_time", layer_seconds)
 
 # %% [markdown]
-# The head is one product more. Its scores stay cut by columns: no all-reduce forward, and one in backward, of its input's
-# gradient.
+# The head is one more product. Its scores stay cut by columns: no all-reduce in forward, and one in backward, of its
+# input's gradient.
 
 
 # %% tags=["given"]
@@ -156,7 +162,7 @@ def head_seconds(job: Job, plan: Plan) -> tuple[float, float]:
 
 
 # %% [markdown]
-# Eight times the tensor ranks: is a layer eight times as fast?
+# With eight times the tensor ranks, is a layer eight times as fast?
 
 # %% seconds=4
 for tensor in (1, 2, 4, 8):
@@ -165,19 +171,20 @@ for tensor in (1, 2, 4, 8):
     print(f"{tensor} tensor ranks: formula {1e6 * mine:.0f} us, cluster {1e6 * theirs:.0f} us")
 
 # %% [markdown]
-# By the formula eight are slower than four, on the cluster they gain next to nothing. Each all-reduce carries the whole
-# activation, and on more ranks it takes longer.
+# By the formula, eight ranks are slower than four; on the cluster they gain next to nothing. Each all-reduce carries
+# the whole activation, and on more ranks it takes longer.
 #
-# On two and four ranks the formula is 7 and 9 % too low. It leaves out that NCCL takes 8 us or more to *start*, as its tuning
-# table says, by which the cluster goes. On eight ranks LL128's short steps (lesson 03) nearly make up for that. Two errors
+# On two and four ranks the formula is 7 and 9 % too low. It leaves out the 8 us or more that NCCL takes to *start*, by
+# its tuning table and on the cluster. On eight ranks it also misses LL128's short steps (lesson 03): two errors nearly
 # cancel.
 #
 # ## 3 What the fullest stage holds
 #
-# A plan that does not fit is no plan. The cell below counts what belongs to parameters (2 bytes for each, 4 for its gradient,
-# 12 for AdamW, which replicas share), and the head's scores. You count the activations. For every microbatch in flight, a layer
-# keeps 34 bytes for each number of its input (tokens x width). With `recompute` it keeps 2: the input. Backward then computes
-# one layer at a time again, of one microbatch. That layer holds its 34 bytes on top. Tensor ranks share all activations.
+# The cell below counts the head's scores and, for each parameter, 2 bytes, 4 for its gradient (summed in float32) and
+# 12 for AdamW, sharded over the replicas. You count the activations. For each microbatch in flight, a layer keeps 34
+# bytes for each number of its input (tokens x width). With `recompute` it keeps only the input, 2 bytes. Backward then
+# recomputes one layer of one microbatch at a time, and that layer's 34 bytes come on top of every layer's 2. Tensor
+# ranks split all activations evenly.
 #
 # Under 1F1B, how many microbatches are in flight on stage s of p?
 #
@@ -224,9 +231,9 @@ labkit.check("stage_memory", stage_bytes)
 # %% [markdown]
 # ## 4 What backward cannot hide
 #
-# Gradients travel in **buckets**, one for each layer, in the backward of the *last* microbatch. A bucket leaves when its layer
-# is done *and* the bucket before it is through. Meanwhile the next layers are computed. What still travels when nothing is left
-# to compute is **exposed**.
+# Gradients travel in **buckets**, one for each layer, in the backward of the *last* microbatch. A bucket leaves when
+# its layer's backward is done *and* the bucket before it has arrived. Meanwhile the next layers are computed. The time
+# that buckets still travel when nothing is left to compute is **exposed**.
 #
 # ### Exercise [[exposed_gradients]]
 #
@@ -235,11 +242,11 @@ labkit.check("stage_memory", stage_bytes)
 
 # %% tags=["exercise"] exercise="exposed_gradients" points=15 difficulty=3 importance=4 minutes=9 title="What backward cannot hide" provides=["exposed_seconds"]
 def exposed_seconds(computing: list[float], takes: list[float]) -> float:
-    """Return how long buckets still travel when all is computed.
+    """Return how long buckets still travel after the last backward.
 
     Args:
-        computing: Seconds of the backward that makes each bucket ready, in order: they run one after the other.
-        takes: Seconds that each bucket travels.
+        computing: Seconds of the backward that makes each bucket ready. They run one after the other, in this order.
+        takes: Seconds that each bucket travels, in the same order.
     """
     # BEGIN SOLUTION exposed_gradients
     now = done = 0.0
@@ -254,13 +261,14 @@ def exposed_seconds(computing: list[float], takes: list[float]) -> float:
 labkit.check("exposed_gradients", exposed_seconds)
 
 # %% [markdown]
-# The first stage is done last, so its gradients end the step: those of its layers, then the embedding's. A single stage
-# has the head as well, whose gradients leave first. All are reduce-scattered; then an all-gather brings back the parameters.
+# The first stage finishes last, so the step ends with its gradients: those of its layers, then the embedding's. A
+# single stage also has the head, whose gradients leave first. All gradients are reduce-scattered; then an all-gather
+# brings back the parameters.
 
 
 # %% tags=["given"]
 def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
-    """Return what follows the first stage's last backward; backward is a layer's."""
+    """Return the seconds that the step goes on after the first stage's last backward; backward is one layer's."""
     layers = job.num_layers // plan.pipeline
     buckets, computing = [job.layer_params] * layers + [job.end_params], [backward] * layers + [0.0]
     if plan.pipeline == 1:
@@ -272,7 +280,7 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 # %% [markdown] tags=["slide-only"]
 # ## What is exposed?
 #
-# A bucket leaves when it is ready **and** the one before is through.
+# A bucket leaves when it is ready **and** the one before has arrived.
 #
 # **To the room:** which bucket can nothing hide?
 #
@@ -281,11 +289,12 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 # %% [markdown]
 # ## 5 The step
 #
-# Now put the parts together for 1F1B. Stages are not alike: the last one has the head. A message to the next stage takes
-# `hop_seconds(job, plan)`, the mean of all hops. Most messages are hidden; a step pays those of one microbatch, there and back.
+# Now put the parts together for 1F1B. The last stage also has the head. A message to the next stage takes
+# `hop_seconds(job, plan)`, the mean of all hops. Most messages are hidden. Only those of one microbatch, forward
+# through all stages and back, add to the step.
 #
-# The check holds you to the cluster: you may be off by 10 % at most for each plan that it played. Points are for three jobs
-# that you do not see.
+# For each plan that the cluster played, fitting or not, you may be off by at most 10 %. Points are for three jobs that
+# you do not see.
 #
 # ### Exercise [[step_time]]
 #
@@ -294,7 +303,10 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 
 # %% tags=["exercise"] exercise="step_time" points=25 difficulty=4 importance=5 minutes=14 title="The step" provides=["step_seconds"] needs=["layer_time", "exposed_gradients"]
 def step_seconds(job: Job, plan: Plan) -> float:
-    """Return how long a step takes, within 10 % of the cluster; it plays nothing: a job's plans take less than 2 s in all."""
+    """Return the seconds of a step, within 10 % of the cluster.
+
+    It plays nothing: for all plans of a job together it may compute for 2 s.
+    """
     p, count, layers = plan.pipeline, plan.num_microbatches(job), job.num_layers // plan.pipeline
     # BEGIN SOLUTION step_time
     forward, backward = layer_seconds(job, plan)
@@ -319,7 +331,7 @@ print(f"stages alike {alike:.0f} ms + the head {of_head:.0f} ms + the rest = {1e
 print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 
 # %% [markdown]
-# The head alone is the factor of two.
+# The head alone accounts for the factor of two.
 
 # %% [markdown] tags=["slide-only"]
 # ## The step
@@ -333,9 +345,9 @@ print(f"the cluster: {step}; lesson 14: {1e3 * formula:.1f} ms")
 # %% [markdown]
 # ## 6 Who sets the pace?
 #
-# Here is a step that somebody recorded, one rank a stage. `F` is a forward, `B` a backward, and a short block
-# without a label is a forward, too. The column `busy` on the right says for which share of the whole step a rank computes; the
-# number below it says the same of its messages.
+# A recorded step, one rank for each stage: `F` is a forward, `B` a backward, and a short block without a label is a
+# forward, too. `busy`, on the right, is the fraction of the step in which a rank computes; below it, that in which it
+# communicates.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("late_stage")
@@ -343,8 +355,8 @@ labkit.recorded("late_stage")
 # %% [markdown]
 # ### Exercise [[late_stage]]
 #
-# `rank`: which rank does everybody wait for? `cause`: why is it late? `cure`: what would help most? Run the cell as it is: it
-# lists the choices.
+# `rank`: which rank does everybody wait for? `cause`: why is it late? `cure`: what would help most? Run the cell
+# unchanged: it lists the choices.
 
 # %% tags=["find"] exercise="late_stage" points=0 minutes=4 title="Who sets the pace?"
 labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewer layers on that stage")
@@ -352,14 +364,14 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 # %% [markdown]
 # ## 7 The planner
 #
-# You can now judge a plan in less than a millisecond. So let a function choose; it plays nothing.
+# You can now judge a plan in less than a millisecond. So let a function choose, without playing anything.
 #
-# People often use a rule of thumb: *of the plans that fit, without recomputing if any does, take the fewest tensor ranks x
-# stages, then the largest microbatch*. On published runs it reaches 93 % of the best throughput in the median, and 20 % in the
-# worst case.
+# People often use a rule of thumb. *Of the plans that fit (without recomputing, if such a plan fits) take the fewest
+# tensor ranks x stages, then the largest microbatch.* On published runs it reaches 93 % of the best throughput in the
+# median, and 20 % in the worst case.
 #
-# Your score is what the cluster took by your plan. Half of the points are for beating the rule of thumb, half for at most 1 %
-# over the best plan of all, on jobs that you do not see. Each GPU has `job.memory_bytes`; a plan may use all of it.
+# Your score is the time that the cluster takes with your plan. Half of the points are for beating the rule of thumb,
+# half for being within 1 % of the best plan of all, on jobs that you do not see.
 #
 # ### Exercise [[choose_plan]]
 #
@@ -368,7 +380,10 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 
 # %% tags=["design"] exercise="choose_plan" points=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] difficulty=3 importance=5 minutes=6 title="The planner" provides=["choose_plan"] needs=["stage_memory", "step_time"]
 def choose_plan(job: Job) -> Plan:
-    """Return one of every_plan(job) that each GPU has room for; the shorter its step on the cluster, the better."""
+    """Return a plan of every_plan(job) that fits each GPU; the shorter its step on the cluster, the better.
+
+    A plan may use all of job.memory_bytes. With a formula that is off by up to 10 % the best plan is not sure to win.
+    """
     # BEGIN SOLUTION choose_plan
     fits = [plan for plan in every_plan(job) if max(stage_bytes(job, plan)) <= job.memory_bytes]
     return min(fits, key=lambda plan: step_seconds(job, plan))
@@ -381,7 +396,7 @@ labkit.challenge("choose_plan", choose_plan)
 # %% [markdown] tags=["slide-only"]
 # ## A rule of thumb
 #
-# *Without recomputing if that fits: the fewest tensor ranks x stages, then the largest microbatch.*
+# *Without recomputing, if such a plan fits: the fewest tensor ranks x stages, then the largest microbatch.*
 #
 # 93 % of the best in the median. **20 % at worst.**
 #
@@ -408,9 +423,9 @@ plt.gca().set(xlabel="predicted, s a step", ylabel="measured (dotted: as predict
 plt.show()
 
 # %% [markdown]
-# *Most* runs took 1.3 to 2.4 times as long: you left out attention, elementwise operators, and a host too slow for small
-# operators. *Some* took four to fifteen times as long. Could a part that you add explain them? These plans ran more than once,
-# first what you predict, then what they measured:
+# By the lesson's own formula, *most* runs took 1.3 to 2.4 times as long as predicted: it leaves out attention,
+# elementwise operators, and a host too slow for small operators. *Some* took four to fifteen times as long. Could one
+# more part explain those? The plans that ran more than once, your prediction first:
 
 # %%
 for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
@@ -418,12 +433,12 @@ for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
     print(f"{plan}: {step_seconds(PUBLISHED_JOB, plan):.1f} s;", *took)
 
 # %% [markdown]
-# In each line, replicas shared AdamW's state in one run and not in another. Most lines agree within a few percent, two are
-# three and four times apart. But on two replicas of eight tensor ranks with a microbatch of 1, two runs shared: 19.0 s and
-# 88.9 s with the *same* settings. No part explains that.
+# In each line, the runs differ in one setting: replicas sharded AdamW's state or did not. Most lines agree within a few
+# percent, two are three and four times apart. But the first plan (2 replicas, 8 tensor ranks, a microbatch of 1) ran
+# twice *with* sharded state: 19.0 s and 88.9 s with the *same* settings. No part explains that.
 #
-# **[[same_settings]].** A model gives one time for both, and is off by a factor from each. At best, how large is the larger
-# of these two factors? (A factor of 2 means twice or half.)
+# **[[same_settings]].** A formula predicts one time for both runs, and is off by some factor from each. At best, how
+# large is the larger of these two factors? (A factor of 2 means twice or half.)
 
 # %% tags=["why"] exercise="same_settings" minutes=4 title="The same settings twice"
 labkit.answer("same_settings", 2.16)
@@ -437,8 +452,8 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
     print(f"{plan}: predicted {mine:.1f} s, measured {took:.1f} s")
 
 # %% [markdown]
-# The first pick is one of the runs that went wrong. The second ran like most others. So a planner gives you candidates: run the
-# first few for ten steps each, keep the fastest, and ask why the others lost.
+# By the lesson's own formula, the first pick is one of the runs that went wrong; the second ran like most others. So a
+# planner gives you candidates: run the first few for ten steps each, keep the fastest, and ask why the others lost.
 
 # %% [markdown] tags=["slide-only"]
 # ## Somebody else's machines
@@ -453,10 +468,11 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 # ## 9 What stays
 #
 # * Check parts, not totals: two errors cancel in a total.
-# * Time a piece at its own size: all-reduces, bytes and launches do not shrink with the ranks.
+# * Time a piece at its own size: with more tensor ranks, all-reduces and launches do not shrink, and bytes shrink less
+#   than operations.
 # * The slowest stage sets the pace, and the last one has the head.
 # * Rank with a model, decide with a measurement: run the first few plans.
-# * Where measurements of one thing are a factor apart, an estimate is off by the root of that factor at least, for one of them.
+# * If two measurements of one plan differ by a factor f, any estimate is off by at least the root of f for one of them.
 #
 # `labkit plan` plans real models, and says why the next plan loses.
 #
@@ -486,8 +502,9 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 #
 # ### Exercise [[wrong_prints]]
 #
-# `twice`: what is counted twice in the 44.3 %: `"attention"`, `"the embedding"` or `"what runs again"`? `replicas`: how many
-# must there have been? `percent`: what should stand for the row with the wrong one?
+# `twice`: what is counted twice in the 44.3 %: `"attention"`, `"the embedding"` or `"what runs again"`? `replicas`: how
+# many replicas must the second run have had? `percent`: what is the right percentage in the wrong row of the third
+# table?
 
 # %% tags=["find"] exercise="wrong_prints" points=0 minutes=8 title="Errors in print" bonus=true
 labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
@@ -495,21 +512,23 @@ labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
 # %% [markdown]
 # ## Bonus: Two levels
 #
-# Your planner cuts every layer alike and gives every stage as many GPUs. Models are not always so regular. Early operators of an
-# image network have large activations and few weights; late ones the reverse. **Alpa** (2022) searches at two levels. Below,
-# *within* a stage, each operator gets a way to cut it: `data`, `columns` or `rows`. Where the next operator reads another
-# arrangement, bringing it there takes time. Above, *between* stages, the row of operators is cut into stages, each on a
-# **submesh** of its own.
+# Your planner cuts every layer the same way and gives every stage the same number of GPUs. Models are not always so
+# regular. Early operators of an image network have large activations and few weights; late ones the reverse. **Alpa**
+# (2022) searches at two levels. The inner level works *within* a stage: each operator is cut in one of three ways,
+# `data`, `columns` or `rows`. If the next operator needs its input laid out differently, moving it takes time. The
+# outer level cuts the sequence of operators into stages, each on a **submesh** of its own.
 #
-# A `Graph` has tables, as a compiler would have them. `graph.seconds[o][gpus][way]` is what operator o takes for a microbatch.
-# `graph.between[a, b][gpus][way_a][way_b]` is what comes on top where b reads what a wrote and both are in one stage; from
-# one stage to another it costs nothing. Most read their predecessor; a residual connection reads further back. Return
-# `Stage(gpus, ways)` for each stage, a way for each of its operators. Stages have all operators in order, and all of
-# `graph.num_gpus`. `stage_seconds(graph, first, stage)` adds up a stage whose first operator is `first`. With t of each stage
-# and M microbatches, a step takes sum(t) + (M - 1) x max(t).
+# A `Graph` has tables, as a compiler would have them. `graph.seconds[o][gpus][way]` is the time of operator o for one
+# microbatch; its keys `gpus` are the numbers of GPUs that a stage may have. `graph.between[a, b][gpus][way_a][way_b]`
+# is the extra time if b reads a's output and both are in the same stage; across stages it costs nothing. Most operators
+# read their predecessor; a residual connection reads further back. Return `Stage(gpus, ways)` for each stage, a way for
+# each of its operators. Together the stages have all operators, in order, and use all of `graph.num_gpus`.
+# `stage_seconds(graph, first, stage)` is the time t of a stage whose first operator is `first`. With M microbatches, a
+# step takes sum(t) + (M - 1) x max(t) over the stages.
 #
-# Your score is the step. Half of the points are for beating stages that are alike and cut in one way, the other half for as
-# good as Alpa. You may look at `graph.seconds` 300,000 times: too few for every way of twelve operators.
+# Your score is the step time. Half of the points are for beating equal stages with all operators cut in one way, the
+# other half for matching Alpa. You may look up `graph.seconds[o]` 300,000 times, those of `stage_seconds` included: too
+# few to try every way of twelve operators.
 #
 # ### Exercise [[two_levels]]
 #
@@ -547,7 +566,7 @@ def cheapest(graph, first, last, gpus):
 
 
 def two_levels(graph: Graph) -> list[Stage]:
-    """Return the stages with which a step is shortest."""
+    """Return the stages of the shortest step."""
     # BEGIN SOLUTION two_levels
     count, sizes = len(graph.seconds), list(graph.seconds[0])
     times = {

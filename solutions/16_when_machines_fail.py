@@ -13,13 +13,13 @@
 # %% [markdown]
 # # 16 When machines fail
 #
-# Llama 3 was trained on 16,384 GPUs for 54 days. In that time 419 interruptions came that nobody had planned, and each of them
-# stopped all 16,384. More than 90 % of the time still went into training. How?
+# Llama 3 was trained on 16,384 GPUs for 54 days. In that time 419 unplanned interruptions stopped all of them. Still,
+# more than 90 % of the time went into training. How?
 #
-# You build checkpoints that survive every crash, and a resume that nobody can tell from a run without one. Then you work out
-# how often to save on a cluster that breaks every three hours.
+# You build checkpoints that survive every crash, and a resumed run that equals an uninterrupted one bit for bit. Then
+# you work out how often to save on a cluster that breaks every three hours.
 #
-# **Time:** [[minutes]] minutes. **You need** collectives (lesson 03) and AdamW; lesson 13 helps. No GPU.
+# **Time:** [[minutes]] minutes, and a bonus. **You need** collectives (lesson 03) and AdamW; lesson 13 helps. No GPU.
 #
 # **Stuck?** `labkit.hint("checkpoints")` gives up to three hints. `labkit.lend("checkpoints")` puts a working version into
 # the notebook: you forfeit its points, but every cell below it will run.
@@ -51,8 +51,8 @@ from labkit.failures.training import Sampler, Training
 # %% [markdown]
 # ## 1 How often does something break?
 #
-# Say one GPU, with its share of network, host and software, interrupts a run once in six years. Your run uses 16,384 of them,
-# and cannot go on without any. **How many hours pass between two interruptions?**
+# Say one GPU, with its share of network, host and software, interrupts a run once in six years. Your run uses 16,384 of
+# them, and stops when any one fails. **How many hours pass between two interruptions?**
 
 # %% tags=["predict"]
 labkit.predict("hours_between", 24, unit="h")
@@ -67,9 +67,8 @@ labkit.reveal(
 )
 
 # %% [markdown]
-# The rates of independent failures add up, so the time between them divides by the number of parts. Twice the GPUs, half the
-# time. What you can choose is what an interruption costs: the steps since the last checkpoint, and the time
-# until all ranks run again.
+# The rates of independent failures add up, so the time between them divides by the number of parts. You can influence
+# what an interruption costs: the steps since the last checkpoint, and the time until all ranks run again.
 
 # %% [markdown] tags=["slide-only"]
 # ## For each GPU: once in 6 years
@@ -81,16 +80,16 @@ labkit.reveal(
 # %% [markdown]
 # ## 2 A checkpoint that survives
 #
-# A program can be killed between any two of its calls. The power can fail there, too. What is left on the disk then?
+# A program can be killed between any two of its calls. The power can fail there, too. What is left on the disk?
 #
 # * A killed program leaves what it has written. What Python still buffers is lost.
 # * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Without it, any part
 #   of the contents may be missing. A missing part reads as zeros, and `torch.load` does not notice.
 # * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that,
-#   and brings no contents.
+#   and syncs no contents.
 # * `Path.replace` gives a file another name in one step: it happens or it does not.
 #
-# Nothing else is sure, not even the order in which contents and names reach the disk.
+# Nothing else is guaranteed, not even the order in which contents and names reach the disk.
 
 # %% [markdown] tags=["slide-only"]
 # ## What does a power cut leave?
@@ -106,17 +105,18 @@ labkit.reveal(
 
 # %% tags=["given"]
 def sync(folder: Path) -> None:
-    """Let the names in a folder reach the disk."""
+    """Return when the names in a folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
 
 
 # %% [markdown]
-# The check notes each file operation of your saves. At each it asks what four crashes would leave: a kill, and power cuts
-# that leave nothing, names over empty files, or files with a hole of zeros. From each it loads, saves again, and loads again.
+# At each file operation of your saves the check tries four crashes: a kill, and three power cuts, after which unsynced
+# files are missing, empty, or have a hole of zeros. After each it loads, saves and loads.
 #
-# The first line of `load_checkpoint` is there: which names does it look for? Return the first that can be read.
+# The first line of `load_checkpoint` is given. It sorts names as text: how must you name saves? Return the first
+# checkpoint that can be read.
 #
 # ### Exercise [[checkpoints]]
 #
@@ -127,12 +127,14 @@ def sync(folder: Path) -> None:
 def save_checkpoint(folder: Path, step: int, state: dict) -> None:
     """Write a state to a file of its own in the folder, and delete all but the newest two checkpoints.
 
-    When it has returned, no crash loses this step. Wherever a crash breaks it off, load_checkpoint finds this step or the
-    newest one before it, and saving again works. After each save at most two files are in the folder.
+    Once it has returned, no crash can lose this step. If a crash interrupts it at any point, load_checkpoint finds this
+    step or the newest one before it, and saving again works. After each save at most two files are in the folder, what
+    an interrupted save left included.
 
     Args:
         folder: Where checkpoints are; it exists.
-        step: From 0 on; greater than every step in the folder, or the step that a crash kept from being saved.
+        step: 0 or more. Greater than every step in the folder, except after a crash: then the interrupted step may come
+            again.
         state: For torch.save.
     """
     # BEGIN SOLUTION checkpoints
@@ -153,7 +155,7 @@ def load_checkpoint(folder: Path, at_most: int | None = None) -> tuple[int, dict
 
     Args:
         folder: Where save_checkpoint wrote. A file may be damaged: cut off, or empty.
-        at_most: Later steps are not looked at; None for all. A run of many ranks will need it.
+        at_most: Ignore later steps; None means to look at all. A run of many ranks will need it.
     """
     paths = sorted(folder.glob("*.pt"), reverse=True)
     # BEGIN SOLUTION checkpoints
@@ -175,10 +177,10 @@ labkit.check("checkpoints", save_checkpoint, load_checkpoint)
 # %% [markdown]
 # ## 3 The same run
 #
-# A resumed run should be the one that was interrupted: the same batches, the same dropout masks, the same weights, **bit for
-# bit**. If it only looks alike, you will never know whether a bump in the loss is the restart's fault.
+# A resumed run should be the one that was interrupted: the same batches, the same dropout masks, the same weights,
+# **bit for bit**. If it is only similar, you will never know whether a bump in the loss comes from the restart.
 #
-# `Training` is a small run in which every part has a state of its own. Read it.
+# `Training` is a small run in which every part has its own state. Read it.
 
 # %% tags=["nbval-ignore-output"]
 import inspect
@@ -186,8 +188,9 @@ import inspect
 print(inspect.getsource(Sampler), inspect.getsource(Training), sep="\n\n")
 
 # %% [markdown]
-# Writing takes a while on a large model, so training goes on meanwhile: an **asynchronous** checkpoint. What you return must
-# not change with the next step. Four parts have a `state_dict()`, and their lines are there. What else is a run made of?
+# Writing a large model takes a while, so training goes on meanwhile: an **asynchronous** checkpoint. So what you return
+# must not change with the next step. Four parts have a `state_dict()`, and their lines are given. What else does a run
+# consist of?
 #
 # ### Exercise [[exact_resume]]
 #
@@ -196,7 +199,7 @@ print(inspect.getsource(Sampler), inspect.getsource(Training), sep="\n\n")
 
 # %% tags=["exercise"] exercise="exact_resume" points=20 difficulty=2 importance=5 minutes=10 title="The same run" provides=["state_of", "restore"]
 def state_of(run: Training) -> dict:
-    """Return all that a run needs to go on, for torch.save; later steps of the run do not change it."""
+    """Return all that a run needs to go on, for torch.save. Later steps of the run must not change it."""
     state = {
         "model": run.model.state_dict(),
         "optimizer": run.optimizer.state_dict(),
@@ -221,7 +224,7 @@ def restore(run: Training, state: dict) -> None:
 
     Args:
         run: In a new process.
-        state: What state_of returned, after torch.save and torch.load, which reads tensors, numbers, texts, lists,
+        state: What state_of returned, after torch.save and torch.load, which reads tensors, numbers, strings, lists,
             tuples and dicts.
     """
     for name in ("model", "optimizer", "schedule", "scaler"):
@@ -251,11 +254,11 @@ labkit.check("exact_resume", state_of, restore)
 # %% [markdown]
 # ## 4 All ranks together
 #
-# Each rank has a state of its own: a sampler, random numbers, perhaps a shard. The crash comes when rank 0 has saved step 200
-# and rank 1 has not. Afterwards all must load the *same* step. And whatever the files say, all must make the same calls.
+# Each rank has its own state: a sampler, random numbers, perhaps a shard. Say a crash comes when rank 0 has saved step
+# 200 and rank 1 has not. Afterwards all ranks must load the *same* step. And whatever files they find, all must call
+# the same collectives, or they hang.
 #
-# (A new folder is a name, too: in the folder above.)
-#
+
 # ### Exercise [[together]]
 #
 # *40 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
@@ -265,8 +268,9 @@ labkit.check("exact_resume", state_of, restore)
 def save_together(folder: Path, step: int, state: dict) -> None:
     """Save this rank's state; all ranks call this with the same step, not necessarily at once.
 
-    When it has returned on all ranks, no crash loses this step. Wherever a crash breaks it off, load_together finds this
-    step or the one before it, and saving again works.
+    Once it has returned on all ranks, no crash can lose this step. If a crash interrupts it at any point, load_together
+    finds this step or the one saved before it, and saving again works. If you make a folder, sync the one above: the
+    new name is an entry there.
 
     Args:
         folder: All ranks' folder, on a disk that they share; it exists.
@@ -285,7 +289,8 @@ def save_together(folder: Path, step: int, state: dict) -> None:
 def load_together(folder: Path) -> tuple[int, dict] | None:
     """Return a step, the same on all ranks, and this rank's state at it; None on all if there is none.
 
-    All ranks of a new run call this, as many as saved. Files of saves that returned are whole.
+    All ranks of a new run call this; it has as many ranks as the run that saved. The files of a save that returned on
+    all ranks are not damaged.
     """
     # BEGIN SOLUTION together
     mine = folder / f"rank-{dist.get_rank()}"
@@ -300,11 +305,13 @@ def load_together(folder: Path) -> tuple[int, dict] | None:
 labkit.check("together", save_together, load_together)
 
 # %% [markdown]
-# Why must no rank run ahead? With its next save it deletes an older step, and that may be the newest one that all have.
+# Why must no rank run ahead? With its next save it deletes an older step, which may be the newest one that all ranks
+# have.
 #
-# Below is a training made of your parts. `labkit.crash_points` finds every moment at which a crash would leave other files. It
-# crashes the run there, starts it again as torchrun would, and compares its end with that of a run without a crash, bit for
-# bit. It tries 24 of them here, and each is a restart: about 30 seconds.
+# Below is a training run made of your parts. `labkit.crash_points` finds every moment at which a crash would leave the
+# files in another state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and
+# compares the final state, bit for bit, with that of a run without a crash. Here it tries 24 crashes, in about 30
+# seconds.
 
 
 # %% tags=["given"]
@@ -334,14 +341,15 @@ report = labkit.crash_points(train, on=labkit.virtual(2, cuda=False), kinds=("fi
 report
 
 # %% [markdown]
-# **Three minutes to spare?** Leave `sync(folder)` out of `save_checkpoint`, and run its cell and `crash_points` again. The run
-# still ends right, but the verdict is `lost_work`: a save had returned, and after the crash it was gone. Mend it.
+# **Three minutes to spare?** Leave the sync of the folder out of `save_checkpoint`, and run its cell and `crash_points`
+# again. The run still ends right, but the verdict is `lost_work`: a save had returned, and was gone after a power cut.
+# Put it back.
 
 # %% [markdown]
 # ## 5 Forty minutes
 #
-# A colleague's run of four ranks saves every 20 steps. It ended well, after one restart, and took 40 minutes too long. Its log
-# shows no error before the restart.
+# A colleague's run of four ranks saves every 20 steps. It finished, after one restart, but took 40 minutes too long.
+# Its log shows no error before the restart.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lost_time")
@@ -349,18 +357,18 @@ labkit.recorded("lost_time")
 # %% [markdown]
 # ### Exercise [[lost_time]]
 #
-# `rank`: who stopped? `doing`: `"loading a batch"`, `"computing"` or `"summing gradients"`? `minutes`: how long did the others
-# wait? `again`: how many steps had been completed and were done again?
+# `rank`: which rank stopped? `doing`: `"loading a batch"`, `"computing"` or `"summing gradients"`? `minutes`: how long
+# did the others wait? `again`: how many completed steps were done again?
 #
-# To read the names of the blocks, zoom in: `labkit.recorded("lost_time").explore()`. A block is drawn when it has ended: what
+# To read block names, zoom in: `labkit.recorded("lost_time").explore()`. A block is drawn when it has ended, so what
 # hangs has none.
 
 # %% tags=["find"] exercise="lost_time" points=0 minutes=8 title="Forty minutes"
 labkit.answer("lost_time", rank=2, doing="loading a batch", minutes=30, again=16)
 
 # %% [markdown]
-# A process that ends is noticed within a second. One that stands still is noticed when a call's time limit is up: 30 minutes
-# with gloo, 10 with NCCL, unless you set `timeout=`.
+# A process that dies is noticed within a second. One that hangs is noticed only when a collective's time limit is up:
+# after 30 minutes with gloo, 10 with NCCL, unless you set `timeout=`.
 
 # %% [markdown] tags=["slide-only"]
 # ## Who notices?
@@ -368,7 +376,7 @@ labkit.answer("lost_time", rank=2, doing="loading a batch", minutes=30, again=16
 # | | noticed by | after |
 # |---|---|---|
 # | it ends | torchrun's agent | 0.1 s |
-# | it hangs | a call's time limit | 10 to 30 **minutes** |
+# | it hangs | a collective's time limit | 10 or 30 **minutes** |
 # | it is slow | whoever looks at a timeline | days |
 # | it miscalculates | nobody | |
 #
@@ -377,8 +385,8 @@ labkit.answer("lost_time", rank=2, doing="loading a batch", minutes=30, again=16
 # %% [markdown]
 # ## 6 How often to save?
 #
-# Take Llama 3's rate and a save that
-# stops training for 60 s. **After how many minutes of training should the next save come?**
+# Take Llama 3's failure rate and a save that stops training for 60 s. **After how many minutes of training should the
+# next save come?**
 
 # %% tags=["predict"]
 labkit.predict("best_interval", 10, unit="min")
@@ -397,30 +405,33 @@ table = [f"every {minutes:3} min: {100 * share:.1f} % of the time is training" f
 labkit.reveal("best_interval", max(shares, key=shares.get), table)
 
 # %% [markdown]
-# The best one can be derived. With a save of $C$ seconds every $T$, saving costs about $C/T$ of the time. An interruption comes every $M$
-# seconds, on average halfway between two saves, and loses $T/2$: a share $T/2M$. The sum is least where both are equal:
+# The best interval can be derived. With a save of $C$ seconds every $T$, saving costs about $C/T$ of the time. An
+# interruption comes every $M$ seconds, on average halfway between two saves, and loses $T/2$: a share $T/2M$. The sum
+# is smallest where both are equal:
 #
 # $$T = \sqrt{2\,C\,M}$$
 #
-# That is Young's interval (1974). Here it gives 19 minutes, and the curve is flat around
-# it. Of the 13 % lost there, 4 points go to noticing, restarting and loading: no interval removes those.
+# That is Young's interval (1974). Here it gives 19 minutes, and the curve is flat around it. Of the 13 % lost there, 4
+# points go to noticing, restarting and loading: no interval removes those. Llama 3, which lost less than 10 %, must
+# have stopped for less: see the bonuses.
 
 # %% [markdown]
 # ## 7 What stays
 #
-# * Contents are safe after `fsync` of the file, names after `fsync` of the folder. Rename last, delete after that.
-# * A resume brings back everything that changes: also the sampler, the schedule and the random numbers.
+# * Contents are safe after `fsync` of the file, names after `fsync` of the folder. Rename only then, and delete old
+#   checkpoints last.
+# * A resume restores everything that changes, also the sampler, the schedule and the random numbers.
 # * All ranks load the newest step that *all* have, and make the same calls whatever they find.
-# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer ranks.
+# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer.
 #
-# **The next question.** Six of the 419 were silent data corruption: something calculated wrongly, and said nothing. How would
-# you notice?
+# **The next question.** Six of the 419 were **silent data corruption**: something calculated wrongly, and no error said
+# so. How would you notice?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
 #
 # * sync the file, rename, sync the folder, delete
-# * everything that changes comes back
+# * restore everything that changes
 # * the newest step that **all** have
 # * save every $\sqrt{2CM}$
 #
@@ -433,8 +444,9 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 # makes, and a crash during the writing loses more. Or copy the state into a **neighbour's memory**: fast both ways, and gone
 # when a failure takes both nodes.
 #
-# **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together with
-# its neighbour. A save to the storage still stops you for 60 s. How many minutes of training belong between two of those now?
+# **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together
+# with its neighbour. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6), how
+# many minutes of training should pass between two saves to the storage now?
 
 # %% tags=["why"] exercise="storage_interval" minutes=3 title="Two kinds of saves" bonus=true
 labkit.answer("storage_interval", 68)
@@ -442,20 +454,21 @@ labkit.answer("storage_interval", 68)
 # %% [markdown]
 # ## Bonus: your own policy
 #
-# A plan says how often to save, whether in the background, how often to copy, how many nodes stand by as **spares**, and what
-# to do when none is left: `"wait"` for a repair, or `"shrink"` to fewer replicas. `lost(job, plan)` says what percentage of all
-# nodes' time is lost, and `fault(job, plan)` why something is no plan. `help(Job)` and `help(Recovery)` name the fields. Rates in `JOBS` were reported, the rest is assumed:
+# A plan says how often to save, whether in the background, how often to copy, how many nodes stand by as **spares**,
+# and what to do when none is left: `"wait"` for a repair, or `"shrink"` to fewer replicas. `lost(job, plan)` returns
+# the percentage of all nodes' time that is lost, and `fault(job, plan)` says why a plan is not valid. `help(Job)` and
+# `help(Recovery)` list the fields. The failure rates in `JOBS` are published; the other numbers are assumptions:
 
 # %%
 for name, job in JOBS.items():
     print(f"{name}\n  {job}\n")
 
 # %% [markdown]
-# The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left. Beating
-# it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at their interval, in the
-# background where that is better, has no spares, and shrinks. The best known, found by a search over such plans, loses
-# less: it also copies. Think first ([[storage_interval]] says how far apart saves may be then), then try plans with `lost`. The
-# check draws the failures that `lost` draws; when you hand in, others are drawn.
+# The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left.
+# Beating it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at their
+# interval, in the background where that is better, has no spares, and shrinks. The best known plan, found by a search,
+# loses less: it also copies. Think first: [[storage_interval]] says how far apart saves may be if you copy. Then try
+# plans with `lost`. The check draws the same failures as `lost`; when you hand in, others are drawn.
 #
 # ### Exercise [[recovery_policy]]
 #
@@ -483,15 +496,15 @@ def plan_recovery(job: Job) -> Recovery:
 labkit.challenge("recovery_policy", plan_recovery)
 
 # %% [markdown]
-# Meta reports more than 90 % for Llama 3, and not its settings. With those assumed in `JOBS`, Young/Daly keeps 93 % of the time
-# and the naive plan 81 %.
+# Meta reports more than 90 % for Llama 3, but not its settings. With those assumed in `JOBS`, Young/Daly's plan keeps
+# 93 % of the time, and the naive plan 81 %.
 
 # %% [markdown] tags=["slide-only"]
 # ## What would you buy?
 #
 # | | buys | costs |
 # |---|---|---|
-# | saves more often | fewer steps done again | time |
+# | more frequent saves | fewer steps done again | time |
 # | in the background | shorter stops | a crash in between loses more |
 # | a neighbour's memory | saves in seconds | lost with both nodes |
 # | spares | no waiting | nodes that do nothing |
@@ -503,7 +516,7 @@ labkit.challenge("recovery_policy", plan_recovery)
 # ## Bonus: another number of ranks
 #
 # A node is gone, and no spare is left. You could go on with fewer ranks, if they can load what more ranks saved. Each
-# tensor was saved as lesson 13 shards it: flat, padded with zeros at its end, cut into equal runs, one a rank.
+# tensor was saved as lesson 13 shards it: flat, padded with zeros at its end, cut into equal runs, one for each rank.
 #
 # ### Exercise [[reshard]]
 #
@@ -516,15 +529,16 @@ def load_part(
 ) -> dict[str, Tensor]:
     """Return this rank's flat shard of each tensor, padded and cut for num_ranks ranks.
 
-    Read each element of your shards once; no padding, and nothing else. Shards have the dtype of what was saved, also
-    those without an element; reading none, read(0, name, 0, 0), shows it.
+    Read each element of your shards exactly once, and nothing else: no padding either. Shards have the saved dtype,
+    even a shard that holds only padding; read(0, name, 0, 0) returns an empty tensor of that dtype.
 
     Args:
-        rank: 0 to num_ranks - 1.
+        rank: From 0 to num_ranks - 1.
         num_ranks: Ranks of this run.
         saved_ranks: Ranks of the run that saved.
         sizes: Tensor -> its elements, without padding.
-        read: read(saved_rank, name, begin, end) returns elements begin to end of a saved rank's shard, from the disk.
+        read: read(saved_rank, name, begin, end) returns the elements from begin up to, not including, end of a saved
+            rank's shard, from the disk.
     """
     # BEGIN SOLUTION reshard
     parts = {}
@@ -548,8 +562,9 @@ labkit.check("reshard", load_part)
 # %% [markdown]
 # ## Bonus: wrong without a word
 #
-# Replicas that were averaged together hold the same bits. So compare them: each rank adds its weights up as whole numbers, and
-# all compare these 8 bytes after each step. Here a bit flips on rank 2 in three places. Which one does the comparison miss?
+# Replicas hold the same bits. So compare them: each rank reads its weights' bits as whole numbers and adds them up, and
+# all ranks compare these 8 bytes after each step. Below, a bit flips on rank 2, in one of three places. Which one does
+# the comparison miss?
 
 
 # %%
@@ -581,9 +596,9 @@ for name, failures in flips.items():
     print(f"{name:31}", labkit.run(watched, on=world, echo=False).results[0])
 
 # %% [markdown]
-# The last one: all ranks took the same wrong sum, so nothing differs. Only a gradient that is computed **twice** can show it.
-# Not twice on one GPU, though: a broken one is wrong in the same way again. And where two results differ, which of the two GPUs
-# is the broken one?
+# It misses the last one: all ranks took the same wrong sum, so nothing differs. Only a gradient that is computed
+# **twice** can show it. Not twice on the same GPU, though: one that is broken for good is wrong in the same way again.
+# And if two results differ, which of the two GPUs is the broken one?
 #
 # ### Exercise [[computing_twice]]
 #
@@ -594,14 +609,15 @@ for name, failures in flips.items():
 def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Tensor, int | None]:
     """Return the mean of the right gradients of all batches, and the rank that computes wrongly, None if none does.
 
-    Both are the same on all ranks; there are at least 3. At most one computes wrongly: the gradient it brings, what it
-    computes here, or both. A wrong result differs in a single bit, always the same one. While nothing is wrong, each rank
-    calls compute once, otherwise at most three times.
+    All ranks return the same rank or None, and the same mean up to rounding. There are at least 3 ranks. At most one of
+    them computes wrongly: its `gradient`, its results of compute, or both. A wrong result differs from the right one in
+    a single bit, always the same one. If nothing is wrong, each rank calls compute exactly once; otherwise at least
+    once, and at most three times in all.
 
     Args:
         gradient: What this rank computed from its batch; flat, float64.
-        compute: compute(rank) computes the gradient of that rank's batch, here. Two ranks that compute rightly get the
-            same bits.
+        compute: compute(rank) computes the gradient of that rank's batch on this rank. Ranks that compute rightly get
+            the same bits.
     """
     # BEGIN SOLUTION computing_twice
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -629,7 +645,7 @@ def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Te
 labkit.check("computing_twice", checked_mean)
 
 # %% [markdown]
-# What does it cost? Below, rank 2 breaks at step 7 of 12. Times are virtual ones.
+# What does it cost? Below, rank 2 breaks at step 7 of 12. Times are virtual.
 
 
 # %%
@@ -665,21 +681,21 @@ for steps in (1, 3, 6, 99):
     print(f"checks every {steps:2} steps: {ms:.2f} ms without a fault; rank 2 is {told}")
 
 # %% [markdown]
-# A check computes each gradient once more. Done rarely it costs little, but by then the wrong steps are in the weights: you go
-# back to a save that is as old as the last check that found nothing. So people check now and then, on a sample, or on nodes
-# that are suspected.
+# A check computes each gradient a second time. Rare checks cost little. But when one finds a fault, wrong steps are
+# already in the weights, and you must go back to a save no newer than the last clean check. So people check now and
+# then, on a sample, or on nodes that they suspect.
 
 # %% [markdown]
 # ## Bonus: workers that come and go
 #
-# Without a fast network, workers cannot average gradients after each step. So each takes many AdamW steps alone, a **round**, and
-# only then do they exchange by how much their weights moved. That is **DiLoCo**. The average move is treated as a gradient, for
-# an **outer** optimizer: SGD with Nesterov's momentum. Workers are killed and come back. Who is missing at the end of a round
-# does not count in it.
+# Without a fast network, workers cannot average gradients after each step. So each takes many AdamW steps alone, a
+# **round**, and only then do they exchange how far their weights moved. That is **DiLoCo**. Minus the average move is
+# the gradient for an **outer** optimizer: SGD with Nesterov's momentum. Workers are killed and come back. A worker that
+# is missing at the end of a round is left out of that round's average.
 #
-# In this crew each worker has classes of the data for itself. Leave it out for good, and the goal is out of reach.
-# `kilobytes(crew, recipe)` says what is sent until the goal is reached, and None where it is not reached in 400 steps.
-# `help(Crew)` and `help(Recipe)` name the fields.
+# Each worker of this crew has some classes of the data that no other worker has. If one worker never takes part, the
+# goal cannot be reached. `kilobytes(crew, recipe)` says how much is sent until the goal is reached, or None if it is
+# not reached in 400 steps. `help(Crew)` and `help(Recipe)` list the fields.
 
 
 # %% tags=["given"]
@@ -690,18 +706,20 @@ from labkit.failures.apart import Crew, Recipe, Worker, kilobytes
 #
 # *25 points, about 25 minutes; difficulty 4 of 5, importance 3 of 5*
 #
-# The naive recipe averages weights, `Recipe(steps)`, with the best number of steps. Fewer bytes earn half of the points. The
-# other half is for as few as DiLoCo's outer rate, 0.7, and momentum, 0.9, need with a good number of steps.
+# The naive recipe averages weights, `Recipe(steps)`, with the best number of steps. Sending fewer bytes earns half of
+# the points. The other half is for sending no more than DiLoCo's settings need, outer rate 0.7 and momentum 0.9, with a
+# good number of steps.
 
 
 # %% tags=["design"] exercise="few_exchanges" points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=25 title="Few exchanges" provides=["inner_steps", "outer_step", "plan_rounds"] bonus=true
 def inner_steps(worker: Worker, shared: Tensor, num_steps: int) -> Tensor:
-    """Take so many AdamW steps, which begin at the shared weights; return how far the worker's weights moved.
+    """Take num_steps AdamW steps from the shared weights; return the change of the weights, after minus before.
 
     Args:
         worker: With flat weights (a parameter), an optimizer that keeps its moments from round to round, and loss(), which
             returns the loss on its next batch.
-        shared: What all begin the round with; flat. The worker's own weights are those of its last round.
+        shared: The weights with which all workers begin the round; flat. The worker's own are still those of its last
+            round.
         num_steps: Steps of the round.
     """
     # BEGIN SOLUTION few_exchanges
@@ -718,12 +736,13 @@ def inner_steps(worker: Worker, shared: Tensor, num_steps: int) -> Tensor:
 def outer_step(
     shared: Tensor, momentum: Tensor, moves: list[Tensor | None], rate: float, beta: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the shared weights after a round, and the momentum, by SGD with Nesterov's momentum on the average move.
+    """Return the shared weights after a round, and the momentum: a step of SGD with Nesterov's momentum, as torch's.
 
     Args:
-        shared: Before the round.
-        momentum: What you returned last; zeros at first.
-        moves: Of each worker what inner_steps returned, None of who is missing. One at least is there.
+        shared: The weights before the round.
+        momentum: The one that you returned last; zeros at first. Its sign is up to you.
+        moves: What inner_steps returned on each worker, None for a worker that is missing. At least one is not None.
+            The gradient is minus their average.
         rate: The learning rate.
         beta: The momentum's factor.
     """
@@ -735,7 +754,7 @@ def outer_step(
 
 
 def plan_rounds(crew: Crew) -> Recipe:
-    """Return a recipe with which this crew reaches its goal in few bytes; it is scored on other data of the same kind."""
+    """Return a recipe that reaches the goal in few bytes; it is scored on other data of the same kind."""
 
     # BEGIN SOLUTION few_exchanges
     def sent(recipe: Recipe) -> float:
@@ -751,8 +770,8 @@ labkit.challenge("few_exchanges", inner_steps, outer_step, plan_rounds)
 # %% [markdown]
 # ## Bonus: for real
 #
-# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so that nothing of it can clean up.
-# This takes about 20 seconds, and prints when all is over.
+# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so that nothing of it can
+# clean up. This takes about 20 seconds, and prints nothing until it has finished.
 
 
 # %%
@@ -776,9 +795,10 @@ whole = torchrun(train, 8, 2, tell, num_ranks=2)
 print("with a kill", *killed, "", "without one", *whole, sep="\n")
 
 # %% [markdown]
-# Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the last
-# digit. (`labkit`'s `torchrun` gives each attempt a store of its own. torch 2.13 keeps one store for all attempts. There a rank
-# may read the address of a process that died in the attempt before, and call it.)
+# Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the
+# last digit. (`labkit`'s `torchrun` gives each attempt its own store. The torchrun of torch 2.13, with which this
+# course is tested, keeps one store for all attempts. So a rank may read the address of a process that died in an
+# earlier attempt, and try to connect to it.)
 
 # %% [markdown] tags=["slide-only"]
 # ## For real
@@ -792,8 +812,9 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 # %% [markdown]
 # ## Bonus: torch's own
 #
-# `torch.distributed.checkpoint` (**DCP**) saves in parallel and loads onto other numbers of ranks. What all ranks hold alike, it
-# writes once. What does it do with a number that differs by rank? Here are both, in bytes and in seconds.
+# `torch.distributed.checkpoint` (**DCP**) saves in parallel and loads onto other numbers of ranks. It writes once what
+# is the same on all ranks. What does it do with a number that differs by rank? Here are DCP and your version, in bytes
+# and in seconds.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -815,7 +836,7 @@ def with_yours(folder: str, state: dict) -> int:
 
 def timed(way: Callable, folder: str) -> tuple[int, float]:
     weight = torch.ones(1000, 1000)  # the same on all ranks
-    way(folder + "/first", {"weight": weight, "position": 0})  # what is only done once is not timed
+    way(folder + "/first", {"weight": weight, "position": 0})  # not timed: a first save does more
     dist.barrier()
     begin = time.perf_counter()
     return way(folder + "/second", {"weight": weight, "position": dist.get_rank()}), time.perf_counter() - begin
@@ -831,8 +852,8 @@ for way in (with_dcp, with_yours):
     print(f"{way.__name__:10}  {megabytes:3.0f} MB on the disk, {seconds:.2f} s, position on each rank {positions}")
 
 # %% [markdown]
-# With DCP every rank gets the number of one of them: what differs by rank needs a key of its own, `f"position.{rank}"`. Yours
-# brings each its own, and writes the weights four times.
+# With DCP every rank loads the number of the same rank: a value that differs by rank needs its own key,
+# `f"position.{rank}"`. Your version restores each rank's own number, but writes the weights four times.
 #
 # ### Sources
 #

@@ -31,8 +31,8 @@ def recomputing(sizes_mb: Sequence[int], times_us: Sequence[int], kept: Sequence
     """Return what it comes to when these tensors are kept; the chain's input, which costs nothing here, always is.
 
     Args:
-        sizes_mb: Of each tensor, in the order in which forward makes them.
-        times_us: How long each is computed, from the one before it.
+        sizes_mb: The size of each tensor, in the order in which forward computes them.
+        times_us: How long it takes to compute each from the one before it.
         kept: Indices, ascending.
     """
     peak, fullest, held = 0, -1, 0

@@ -60,7 +60,9 @@ def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
 
 
 def test_what_compression_saves_is_what_the_bonus_printed() -> None:
-    said = re.search(r"saves (\d+) % of a step at 1 Gbit/s, and (\d+) % at 400", SOURCE.read_text())
+    said = re.search(
+        r"saves (\d+) % of a step at 1 Gbit/s, but only (\d+) % at 400", SOURCE.read_text().replace("\n# ", " ")
+    )
     printed = SOURCE.with_suffix(".ipynb").read_text()
     shown = [re.search(rf"\b{speed} Gbit/s: [^%]* ([\d.]+)% saved", printed) for speed in (1, 400)]
     assert said is not None
@@ -68,15 +70,15 @@ def test_what_compression_saves_is_what_the_bonus_printed() -> None:
 
 
 def test_what_16_bits_and_checkpoints_gain_is_what_the_cells_printed() -> None:
-    text, printed = SOURCE.read_text(), SOURCE.with_suffix(".ipynb").read_text()
+    text, printed = SOURCE.read_text().replace("\n# ", " "), SOURCE.with_suffix(".ipynb").read_text()
     rows = re.findall(r"([av]100|h100) \w+ +width +(\d+) +([\d.]+) +([\d.]+)", printed)
     (from_float32, from_tf32) = next((a, b) for gpu, width, a, b in rows if (gpu, width) == ("a100", "4096"))
     assert f"{float(from_float32):.0f} times as fast as float32, but only {from_tf32} times as fast as TF32" in text
-    assert f"it was {max(float(b) for gpu, _, _, b in rows if gpu != 'v100')} at the most" in text
+    assert f"it was at most {max(float(b) for gpu, _, _, b in rows if gpu != 'v100')} times as fast" in text
     assert all(float(a) < 1 for _, width, a, _ in rows if width == "128")
     saved = re.findall(r"(\d+)% saved, ([\d.]+) times as long", printed)
     assert f"{saved[0][0]} % where activations dominate" in text
-    assert f"{saved[-1][1]} to {saved[0][1]} times as long" in text.replace("\n# ", " ")
+    assert f"{saved[-1][1]} to {saved[0][1]} times as long" in text
 
 
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:

@@ -41,7 +41,7 @@ class TestContract(LessonContract):
         "a norm's gradient": r"its gradient is a partial sum",
         "a recorded run": r'labkit\.recorded\("lone_gradient"\)',
         "across machines": r"machines connected by infiniband",
-        "a launch": r"4 µs for each\s+operator",
+        "a launch": r"launching takes longer than\s+computing",
         "one loss, two ways": r"alone = labkit\.run\(train_whole",
         "context parallelism": r"\*\*context parallelism\*\*",
         "the next lesson": r"the next question",
@@ -149,7 +149,7 @@ def test_the_shares_of_a_step_and_of_memory_are_those_that_the_cells_printed() -
     efficiencies = [f"{ms[1] / size / ms[size]:.0%}".replace("%", " %") for size in (8, 16)]
     assert f"are {ms[8] / ms[16]:.1f} times as fast, and the efficiency falls from {' to '.join(efficiencies)}" in text
     whole, apart = re.findall(r"activations ([\d.]+) MB at the peak", printed)
-    assert f"keep {whole} MB of activations" in text and f"of these {apart} MB" in text
+    assert f"keeps {whole} MB of activations" in text and f"of these {apart} MB" in text
 
 
 @pytest.mark.long
@@ -164,7 +164,7 @@ def test_times_that_the_text_quotes_are_those_of_the_virtual_cluster(answers: di
     parts = {size: _computing_and_reducing_ms(names["one_block"], size) for size in (8, 16)}
     said = SOURCE.read_text().replace("\n# ", " ")
     assert f"{parts[8][0]:.1f} ms of computing and {parts[8][1]:.1f} ms of all-reduces" in said
-    assert f"it takes {parts[16][0]:.1f} ms: norms" in said and f"grow to {parts[16][1]:.1f} ms" in said
+    assert f"Computing takes {parts[16][0]:.1f} ms, more than half" in said and f"grow to {parts[16][1]:.1f} ms" in said
     uncut = 2 * parts[16][0] - parts[8][0]  # a + b / N: what is left when b / N is taken off
     assert f"residuals, {uncut:.1f} ms, are not cut" in said
 

@@ -85,9 +85,10 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     (ddp, sent), (one, sent_by_one), (two, sent_by_two) = parts
     text = source_of("13").cells
     said = " ".join(cell.source.replace("\n", " ") for cell in text if cell.kind == "markdown")
-    assert f"are {ddp:.1f} ms of computing and {sent:.1f} ms of communication that nothing hides" in said
-    assert f"cost {sent_by_one - sent:.1f} ms. The other {one - ddp:.1f} ms are *copying*" in said
-    assert f"leaves {sent_by_two:.1f} ms of communication unhidden, and copies for {two - ddp:.1f} ms" in said
+    assert f"take {ddp:.1f} ms of computing and {sent:.1f} ms of communication that nothing hides" in said
+    more, copied = sent_by_one - sent, one - ddp
+    assert f"takes {more + copied:.1f} ms longer: {more:.1f} ms for its extra bytes, and {copied:.1f} ms for" in said
+    assert f"hides {sent_by_two:.1f} ms of its communication, and it copies for {two - ddp:.1f} ms" in said
 
 
 class Block(nn.Module):

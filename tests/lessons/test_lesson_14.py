@@ -39,8 +39,8 @@ class TestContract(LessonContract):
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
         "the question": r"17 % of the gpus' peak, the other 48 %",
-        "the last axis": r"the last axis turns fastest",
-        "everybody makes every group": r"call for \*everybody\*",
+        "the last axis": r"the last axis\s+changes fastest",
+        "everybody makes every group": r"\*every\* rank must call",
         "replicas": r"a place on both is a \*\*replica\*\*",
         "dropout": r"drop the same ones",
         "tied": r"\*tied\* to the output layer",

@@ -27,7 +27,7 @@ class TestContract(LessonContract):
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
-        "the question": r"419 interruptions came",
+        "the question": r"419\s+unplanned interruptions",
         "synced": r"what was \*\*synced\*\*",
         "the folder": r"`os\.fsync` of the \*\*folder\*\*",
         "bit for bit": r"\*\*bit for bit\*\*",
