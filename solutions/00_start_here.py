@@ -13,10 +13,11 @@
 # %% [markdown]
 # # 00 Start here
 #
-# A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. **Who is waiting?**
+# A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. **Who is
+# waiting?**
 #
-# After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before that,
-# you will run one function on many processes, read a picture of what they did, and break it.
+# After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before
+# that, you will run one function on many processes, read a picture of the run, and then make a run fail.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** Python, and to know what a PyTorch tensor is. No GPU.
 
@@ -42,15 +43,15 @@ from labkit.timeline import Message
 labkit.recorded("who_waits")
 
 # %% [markdown]
-# You cannot read this picture yet. **Guess all the same: which rank (0 to 7) do the others wait for?** Note it down: at the
-# end you can compare.
+# You cannot read this picture yet. **Guess anyway: which rank (0 to 7) are the others waiting for?** Write it down, so
+# that you can compare at the end.
 
 # %% [markdown]
 # **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. Some cells ask you for something:
 #
 # * a *guess*, `labkit.predict("rank_0_holds", None)`: put your number in place of `None`. It is not scored;
-# * an *exercise*: replace the line `raise NotImplementedError(...)` by your own. The cell after it checks your answer, as
-#   often as you like;
+# * an *exercise*: replace the line `raise NotImplementedError(...)` with your own. The cell after it checks your
+#   answer, as often as you like;
 # * a *question* about a run, `labkit.answer(...)`: look at the picture, and put your answers in place of `None`.
 #
 # **Stuck?** `labkit.hint("average")` gives up to three hints. `labkit.lend("average")` puts a working version into the
@@ -59,13 +60,14 @@ labkit.recorded("who_waits")
 # %% [markdown]
 # ## 1 Three worlds
 #
-# Training on many devices means many processes that run *the same function*. Each of them is a **rank**, and has a number
-# from 0 up. How many there are is the **world size**. `labkit.run` runs a function in a world:
+# Training on many devices means many processes that run *the same function*. Each of them is a **rank**, with a number
+# from 0 up. All ranks together are the **world**, and their number is the **world size**. `labkit.run` runs a function
+# in a world:
 #
 # | world | what it is |
 # |---|---|
 # | `labkit.local(4)` | four real processes on this machine; with GPUs, one GPU each |
-# | `labkit.virtual(8)` | eight simulated H100s, on a computed clock: the same on every machine, every time |
+# | `labkit.virtual(8)` | eight simulated H100s with a simulated clock: the same result on every machine, every time |
 # | `torchrun` | the same function on a real cluster, exported as a script |
 
 
@@ -77,7 +79,7 @@ def hello():
 labkit.run(hello, on=labkit.local(4, device="cpu"))
 
 # %% [markdown]
-# The order of the lines is not fixed: nobody told four processes to take turns. With `labkit.virtual(8)` it is.
+# Four processes print in any order. With `labkit.virtual(8)` the order is always the same.
 
 # %% [markdown] tags=["slide-only"]
 # ## One function, three worlds
@@ -93,9 +95,9 @@ labkit.run(hello, on=labkit.local(4, device="cpu"))
 # %% [markdown]
 # ## 2 The first all_reduce
 #
-# Ranks share no memory. What one knows and another needs must be sent. The operation you will meet most is **all_reduce**:
-# every rank gives a tensor, and every rank gets the same result, made of all of them. Four ranks give 1, 2, 3 and 4. **What
-# does rank 0 hold afterwards?**
+# Ranks share no memory. If one rank needs another's data, that data must be sent. The operation you will meet most is
+# **all_reduce**: every rank gives a tensor, and every rank gets the same result, made of all of them. Four ranks give
+# 1, 2, 3 and 4. **What does rank 0 hold afterwards?**
 
 # %% tags=["predict"]
 labkit.predict("rank_0_holds", 1)
@@ -112,9 +114,9 @@ four = labkit.run(first_all_reduce, on=labkit.local(4))
 labkit.reveal("rank_0_holds", four.results[0], f"all four ranks: {four.results}")
 
 # %% [markdown]
-# All four hold the same: the **sum**. For gradients you often want the **mean**. A common bug is an `average_gradients` that
-# does what you just saw, and nothing more. No error is raised. Plain SGD just trains with a learning rate that is N times too
-# large. (Adam hides it: it divides each gradient by the gradient's usual size, so the factor N nearly cancels.)
+# All four hold the same: the **sum**. For gradients you often want the **mean**. A common bug is an `average_gradients`
+# that only sums. No error is raised. Plain SGD just trains with a learning rate that is N times too large. (Adam hides
+# it: it divides each gradient by the gradient's usual size, so the factor N nearly cancels.)
 #
 # ### Exercise [[average]]
 #
@@ -123,7 +125,7 @@ labkit.reveal("rank_0_holds", four.results[0], f"all four ranks: {four.results}"
 
 # %% tags=["exercise"] exercise="average" points=8 difficulty=1 importance=5 minutes=2 title="The mean, not the sum" provides=["average"]
 def average(tensor: torch.Tensor) -> None:
-    """Replace tensor, on every rank, by the mean of all ranks' tensors, element by element.
+    """Replace tensor, on every rank, with the mean of all ranks' tensors, element by element.
 
     Args:
         tensor: This rank's contribution, floating point, same shape on every rank; changed in place.
@@ -170,16 +172,17 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 
 # %% [markdown]
 # How to read it: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm* is
-# communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike"): they compute, then
-# sit in all_reduce together.
+# communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike"): they compute,
+# then sit in all_reduce together.
 #
-# 100 MB at 450 GB/s would take 0.22 ms. Why does it take twice that? These GPUs are connected by a switch, and the switch
-# adds (NVLink SHARP). Each GPU sends the switch its whole tensor, and then passes on an eighth of the sum. So each link
-# carries 9/8 of the tensor. Headers and the protocol take nearly a third of the link's rate, and about 309 of the 450
-# GB/s are left for it: 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the
-# switch. Lessons 02 and 03 take an all_reduce apart.
+# 100 MB at 450 GB/s would take 0.22 ms. Why does it take twice that? These GPUs are connected by a switch, and the
+# switch adds (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one eighth of the sum. It
+# sends that eighth to the switch once more, which copies it to all GPUs. So each link carries 9/8 of the tensor. Packet
+# headers alone would leave 371 GB/s (lesson 02). With the switch's protocol, about 309 of the 450 GB/s are left for it:
+# 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the switch's buffers. Lessons
+# 02 and 03 take an all_reduce apart.
 #
-# The same function on two real processes of this machine, one argument changed:
+# Now the same function on two real processes of this machine. Only one argument changes:
 
 # %% tags=["nbval-ignore-output"]
 here = labkit.run(compute_and_reduce, 100 * 10**6, on=labkit.local(2, device="cpu"))
@@ -189,15 +192,16 @@ tensor.clone()
 print(f"this process copies 100 MB to itself in {1e3 * (time.perf_counter() - start):.0f} ms")
 
 # %% [markdown]
-# Far slower, with two ranks only. There is no link between them: a processor core copies every byte out of one process and
-# into the other, through the operating system, and then adds. The last line shows what one plain copy takes. Run the cell
-# again, and the measured numbers move. The virtual one never does: it follows from a model of the hardware.
+# That is far slower, and with only two ranks. There is no link between them: a processor core copies every byte out of
+# one process and into the other, through the operating system, and then adds. The last line shows how long one plain
+# copy takes. Run the cell again, and the measured numbers move. The virtual one never does: it follows from a model of
+# the hardware.
 
 # %% [markdown]
 # ## 4 What a failure looks like
 #
-# A classic: rank 0 has something else to do, and returns without calling `all_reduce`. The others call it. **How many of the
-# four ranks wait for ever?**
+# A classic: rank 0 has something else to do, and returns without calling `all_reduce`. The others call it. **How many
+# of the four ranks wait for ever?**
 
 # %% tags=["predict"]
 labkit.predict("ranks_waiting", 2, unit="ranks")
@@ -219,10 +223,10 @@ except RunTimeout as error:
 labkit.reveal("ranks_waiting", sum("waits" in report for report in stuck.reports.values()), str(stuck))
 
 # %% [markdown]
-# That is a **deadlock**. Read the report from the top: how many ranks wait; then, for each, the call, your line, and why it
-# cannot go on. Under plain `torchrun` you would see less. If rank 0's process ends, gloo soon says "Connection closed by peer"
-# on the others. If rank 0 goes on with other work, nobody says anything until the group's timeout: 30 minutes with gloo, 10
-# with NCCL.
+# That is a **deadlock**. Read the report from the top: how many ranks wait; then, for each, the call, your line, and
+# why it cannot go on. Under plain `torchrun` you would see less. If rank 0's process ends, gloo soon says "Connection
+# closed by peer" on the others. If rank 0 goes on with other work, nobody says anything until the group's timeout: 30
+# minutes with gloo, 10 with NCCL.
 
 # %% [markdown] tags=["slide-only"]
 # ## A deadlock has a report
@@ -232,7 +236,7 @@ labkit.reveal("ranks_waiting", sum("waits" in report for report in stuck.reports
 # <!-- notes: Read the report aloud, from the top: who waits, in which line, for whom. While rank 0 lives on, plain torchrun says nothing for 10 to 30 minutes. -->
 
 # %% [markdown]
-# ## 5 The post that does not run
+# ## 5 A blog post with bugs
 #
 # Some code raises no error and is wrong. We wrote this blog post for the lesson, bugs included. Rank 0 keeps a weight.
 # Three workers each send it a gradient of 1.0, four times. Rank 0 subtracts 0.1 times each gradient from the weight.
@@ -268,9 +272,9 @@ posted = labkit.run(post_training, 4, on=labkit.virtual(4))
 posted.results
 
 # %% [markdown]
-# Twelve gradients should have made the weight -1.2. Everybody is done, the server "served", and the weight has not moved.
-# What happened to the gradients? A run keeps a record of its messages. Here are three of them, and one of a run that
-# works:
+# Twelve gradients should have made the weight -1.2. Everybody is done, the server "served", and the weight has not
+# moved. What happened to the gradients? A run keeps a record of its messages. Here are three of them, and one of a run
+# that works:
 
 
 # %%
@@ -285,8 +289,8 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
     print(message)
 
 # %% [markdown]
-# Which field differs in the last line, apart from `kind`? (A number in that field says which call of the receiver took
-# the message. Calls are counted from 0.)
+# Which field has a value only in the last line? (The value says which of the receiver's calls took the message. Calls
+# are counted from 0.)
 #
 # ### Exercise [[never_heard]]
 #
@@ -295,7 +299,9 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
 
 # %% tags=["exercise"] exercise="never_heard" points=6 difficulty=2 importance=3 minutes=3 title="Who was never heard" provides=["never_heard"]
 def never_heard(messages: list[Message]) -> list[int]:
-    """Return the ranks that sent at least one message which nobody received: each once, smallest first.
+    """Return the ranks with at least one message that nobody received: each rank once, smallest first.
+
+    A rank counts even if its other messages were received.
 
     Args:
         messages: What run.timeline.messages() returns. The fields that were printed above are attributes: message.src.
@@ -309,15 +315,15 @@ def never_heard(messages: list[Message]) -> list[int]:
 labkit.check("never_heard", never_heard)
 
 # %% [markdown]
-# Who was never heard in the post's run? And why: which line is missing in `PostServer`? Look before you read on.
+# Whose messages were lost in the post's run? And why: which line is missing in `PostServer`? Look before you read on.
 
 # %% tags=["nbval-ignore-output"]
 print("never heard:", never_heard(posted.timeline.messages()))
 print(posted.timeline.problems[0].text)
 
 # %% [markdown]
-# No worker was ever heard, because `serve` never ran: the thread was made, and **never started**. `self.thread.start()` is
-# missing. The bonus has two more of the post's bugs.
+# No message of any worker arrived, because `serve` never ran: the thread was made, and **never started**.
+# `self.thread.start()` is missing. The bonus has two more of the post's bugs.
 
 # %% [markdown] tags=["slide-only"]
 # ## No error, and nothing happened
@@ -331,8 +337,8 @@ print(posted.timeline.problems[0].text)
 # %% [markdown]
 # ## 6 Eight GPUs, three times as fast
 #
-# Back to the team. These are four of their steps. Where a row is empty, the rank is idle. Where a bar is hatched, the rank is
-# **blocked**: it is in a call in which nothing moves yet, because another rank has not come.
+# Back to the team. These are four of their steps. Where a row is empty, the rank is idle. Where a bar is hatched, the
+# rank is **blocked**: it is inside a call, but no data moves yet, because another rank has not made that call.
 
 # %% tags=["figure"]
 labkit.recorded("who_waits")
@@ -342,10 +348,10 @@ labkit.recorded("who_waits")
 #
 # *6 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 #
-# **Who is waiting, and for whom?** In every step one rank is late, and the others wait for it. Find that rank, what the
-# others wait in (`"all_reduce"`, `"forward and backward"` or `"load batch"`), and what makes it late (`"computes for
-# longer"`, `"has a slow link"`, `"loads its data late"` or `"sends more bytes"`). Click a bar to see what it is. Is it the
-# rank that you guessed at the top?
+# **Who is waiting, and for whom?** In every step the same rank is late, and the others wait for it. Find that rank, the
+# bar in which the others wait (`"all_reduce"`, `"forward and backward"` or `"load batch"`), and the reason why it is
+# late (`"computes for longer"`, `"has a slow link"`, `"loads its data late"` or `"sends more bytes"`). Hover over a bar
+# to see what it is. Is it the rank that you guessed at the top?
 
 # %% tags=["find"] exercise="who_waits" title="Who is waiting?" points=6 difficulty=2 importance=4 minutes=4
 labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data late")
@@ -363,11 +369,12 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # * One function, N ranks. They differ in `dist.get_rank()` and share nothing.
 # * `dist.all_reduce` adds. You divide.
 # * A deadlock has a report: who waits, in which line, for whom.
-# * While the others wait for a rank, that rank does not wait itself. Look for the row with the least hatching.
-# * Code without an error may be wrong. The record of a run knows.
+# * While the others wait for a rank, that rank does not wait itself. If it is the same rank every time, its row has the
+#   least hatching.
+# * Code can be wrong without raising an error. The record of the run shows it.
 #
-# **The next question.** `dist.all_reduce` gave every rank the sum. Somebody had to move those bytes. What if everything goes
-# through rank 0? Lesson 01 shows where one busy device leads, and lesson 02 builds the way out.
+# **The next question.** `dist.all_reduce` gave every rank the sum. Somebody had to move those bytes. What if everything
+# goes through rank 0? Lesson 01 shows what one busy device costs, and in lesson 02 you build a better way.
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -381,8 +388,9 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # %% [markdown]
 # ## Bonus: The post's launcher
 #
-# A launcher starts the processes and tells each which one it is, in its environment. Four ranks on two machines of two get
-# `RANK` 0 to 3, `WORLD_SIZE` 4, and a `LOCAL_RANK` of 0 or 1, which says which of its machine's GPUs a process uses.
+# A launcher starts the processes, and tells each of them its rank in environment variables. Four ranks, on two machines
+# with two GPUs each, get `RANK` 0 to 3, `WORLD_SIZE` 4, and a `LOCAL_RANK` of 0 or 1: the GPU of its machine that a
+# process uses.
 #
 # ### Exercise [[who_am_i]]
 #
@@ -396,7 +404,7 @@ def who_am_i(environ: dict[str, str]) -> tuple[int, int]:
     Args:
         environ: Names and texts, as os.environ has them: "RANK", "WORLD_SIZE", "LOCAL_RANK" and others.
     Raises:
-        KeyError: If the launcher did not say which rank this is, or of how many.
+        KeyError: If the launcher did not set the rank or the world size.
     """
     # BEGIN SOLUTION who_am_i
     return int(environ["RANK"]), int(environ["WORLD_SIZE"])
@@ -411,7 +419,7 @@ for found in labkit.run(lambda: who_am_i(os.environ), on=labkit.virtual(4, gpus_
     print(found)
 
 # %% [markdown]
-# The post's launcher uses names of its own, and is content with a default:
+# The post's launcher reads variables with other names, and falls back to defaults:
 
 
 # %%
@@ -429,8 +437,8 @@ def post_main():
 
 
 # %% [markdown]
-# Four processes each give a 1 and add up. **What sum does each of them see?** (`init=False` leaves `init_process_group` to
-# the function, as a script would.)
+# Four processes each contribute a 1 to an all_reduce. **What sum does each of them get?** (`init=False` leaves
+# `init_process_group` to the function, as a script would.)
 
 # %% tags=["predict"]
 labkit.predict("sum_each_sees", 4)
@@ -440,14 +448,14 @@ launched = labkit.run(post_main, on=labkit.local(4, device="cpu"), init=False)
 labkit.reveal("sum_each_sees", int(launched.results[0].split()[-1]), launched.results)
 
 # %% [markdown]
-# Four worlds of one rank each. All of them would train, on all of the data, and save over each other's checkpoint. No error,
-# because nobody passed a rank and the code was content with a *default*.
+# Four worlds of one rank each. All of them would train on all of the data, and overwrite each other's checkpoint. There
+# is no error: nobody set these variables, and the code fell back to its *defaults*.
 
 # %% [markdown]
 # ## Bonus: The post's compressor
 #
-# Gradients are large and most entries are small. So send only the largest, a quarter of them, say: their values and where
-# they stood. The post shows that it works:
+# A gradient has many entries, and most of them are close to 0. So send only the largest, say a quarter of them: their
+# values and their indices. The post shows that it works:
 
 
 # %%
@@ -467,8 +475,8 @@ print("before", gradient.tolist())
 print("after ", post_decompress(*post_compress(gradient), gradient.numel()).tolist())
 
 # %% [markdown]
-# The two largest came back, where they were. Now train with it: 100 steps towards a target with entries of both signs.
-# The distance at the start is 7.9. **What is the distance at the end?**
+# The two largest came back, in their places. Now train with this compressor: 100 steps towards a target with positive
+# and negative entries. The weights start at a distance of 7.9 from the target. **What is the distance at the end?**
 
 # %% tags=["predict"]
 labkit.predict("distance_at_end", 0.5)
@@ -490,7 +498,7 @@ print(f"without compression the distance is {train(compressed=False):.3f}")
 labkit.reveal("distance_at_end", train(compressed=True))
 
 # %% [markdown]
-# It ran away. The demonstration of the post had no negative number in it. Write the test that the author did not write.
+# It diverged. The post's demonstration had no negative number in it. Write the test that the author did not write.
 #
 # ### Exercise [[damaged]]
 #
@@ -499,9 +507,9 @@ labkit.reveal("distance_at_end", train(compressed=True))
 
 # %% tags=["exercise"] exercise="damaged" points=8 difficulty=2 importance=4 minutes=4 title="What came back" provides=["damaged"] bonus=true
 def damaged(before: torch.Tensor, after: torch.Tensor) -> list[int]:
-    """Return the places of the entries that a compressor damaged, in order.
+    """Return the indices of the entries that a compressor damaged, smallest first.
 
-    A compressor may drop entries: those are 0 afterwards. Whatever is not 0 afterwards must be what it was before.
+    A compressor may drop entries: those are 0 afterwards. Whatever is not 0 afterwards must be exactly what it was.
 
     Args:
         before: A gradient, shape (N,).

@@ -27,7 +27,7 @@ class TestContract(LessonContract):
         "a deadlock, read": r"deadlock",
         "stuck": r"labkit\.lend\(",
         "who is waiting": r"who is waiting\?[\s\S]*who is waiting, and for whom",
-        "the post that does not run": r"the post that does not run",
+        "a post with bugs": r"a blog post with bugs",
         "where the post is mended": r"lesson 06",
         "the next lesson": r"the next question",
         "sources": r"### sources",

@@ -38,7 +38,7 @@ def _places(pair: Pair) -> list[Value]:
 
 
 def expected(case: Case) -> list[Value]:
-    """Return the places of the entries that came back changed."""
+    """Return the indices of the entries that came back changed."""
     return [_places(pair) for pair in _pairs(case)]
 
 
@@ -90,7 +90,7 @@ EXERCISE = answers(
     ),
     hints=(
         "An entry that was dropped comes back as what? Is that damage?",
-        "Compare entry by entry: damaged is what is not zero afterwards and not what it was. Return the places, not "
+        "Compare entry by entry: damaged is what is not zero afterwards and not what it was. Return the indices, not "
         "the values.",
         "((after != 0) & (after != before)).nonzero().flatten().tolist()",
     ),
@@ -106,9 +106,9 @@ EXERCISE = answers(
                 "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
                 "before, is damaged too.", {"answers": _signs_alone}),
         Mistake("a count instead of places",
-                "Return the places of the damaged entries as a list, not how many there are.", seen=_a_count),
+                "Return the indices of the damaged entries as a list, not how many there are.", seen=_a_count),
         Mistake("a tensor or flags instead of places",
-                "Return a list of whole numbers, the places: nonzero() gives the places of a mask, flatten().tolist() "
+                "Return a list of whole numbers, the indices: nonzero() gives those of a mask, flatten().tolist() "
                 "makes a list of them.", seen=_flags),
     ),
 )  # fmt: skip
