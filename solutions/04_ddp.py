@@ -15,11 +15,11 @@
 #
 # Eight GPUs compute while the network is idle. Then the network works while they are idle. Whose fault is that?
 #
-# Four lines after `backward()` are enough to train on eight GPUs, and they are slow. PyTorch's `DistributedDataParallel` (DDP)
-# is fast. Two ideas make the difference, and you build both: hooks and buckets.
+# Four lines after `backward()` are enough to train on eight GPUs, and they are slow. PyTorch's
+# `DistributedDataParallel` (DDP) is fast. Two ideas make the difference, and you build both: hooks and buckets.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02: what an all-reduce is, and what it costs. No GPU:
-# `labkit.virtual(8)` plays eight of them in virtual time, the same in every run.
+# `labkit.virtual(8)` simulates eight of them, and its times are the same in every run.
 #
 # **Stuck?** `labkit.hint("bucketed_ddp")` gives up to three hints. `labkit.lend("bucketed_ddp")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -32,8 +32,8 @@
 # <!-- notes: Four lines after backward train on eight GPUs, slowly. Two ideas make DDP of them: hooks and buckets. -->
 
 # %% tags=["parameters"]
-gpt_steps = 60  # of the training that ends the lesson
-use_mine = False  # True: the last cell runs on the all_reduce that you wrote
+gpt_steps = 60  # training steps in section 7
+use_mine = False  # True: the last bonus runs on the all_reduce that you wrote
 
 # %% tags=["given"]
 from functools import partial
@@ -86,9 +86,8 @@ def broadcast_module(module: nn.Module) -> None:
 # The second rule is yours. Each rank computes the gradient of the mean loss over its own samples. If every rank
 # has the same number of samples, the mean of these gradients is the gradient over the whole batch.
 #
-# A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. That is the same on every rank. A skipped layer
-# is not: one rank may skip a layer that another one uses. Even then, **every rank must make the same calls in the same
-# order**.
+# A **frozen** parameter (`requires_grad=False`) has no gradient on any rank. A skipped layer is different: one rank may
+# skip it while another uses it. Even then, **every rank must make the same calls in the same order**.
 #
 # ### Exercise [[average_gradients]]
 #
@@ -97,10 +96,10 @@ def broadcast_module(module: nn.Module) -> None:
 
 # %% tags=["exercise"] exercise="average_gradients" points=12 difficulty=2 importance=5 minutes=6 title="Average after backward" provides=["average_gradients"]
 def average_gradients(module: nn.Module) -> None:
-    """Replace every gradient, on every rank, by the mean over all ranks. Called after backward.
+    """Replace every gradient, on every rank, with the mean over all ranks. Called after backward.
 
-    Where a parameter needs a gradient and this rank has none (None), this rank's part is zero. Parameters that need no
-    gradient keep None, and nothing is sent for them.
+    If a parameter requires a gradient but its grad is None on this rank, this rank contributes zeros; some other rank
+    has one. Parameters that require no gradient keep None, and nothing is sent for them.
     """
     # BEGIN SOLUTION average_gradients
     for parameter in module.parameters():
@@ -117,15 +116,16 @@ def average_gradients(module: nn.Module) -> None:
 labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
-# That is a complete data-parallel trainer. The check compares it in float64, so that a wrong factor has nowhere to hide.
-# In a training run, a gradient that is eight times too large would hide well. Clipping cuts it back to the same norm. And
-# Adam divides by the gradient's usual size, which is eight times too large as well.
+# That is a complete data-parallel trainer. The check compares it in float64, so that a wrong factor has nowhere to
+# hide. In a training run, you would hardly notice a gradient that is eight times too large. If the right gradient is
+# clipped, the wrong one is clipped to the same norm. And Adam divides by the gradient's usual size, which is eight
+# times too large as well.
 
 # %% [markdown]
 # ## 2 Taking turns
 #
-# How fast is it? Take eight linear layers of 2048 x 2048, 134 MB of gradients, on eight A100s over PCIe. (Tensors on the
-# `meta` device have a shape and no numbers, so this runs on a laptop.)
+# How fast is it? Take eight linear layers of 2048 x 2048, 134 MB of gradients, on eight A100s over PCIe. (Tensors on
+# the `meta` device have a shape and no numbers, so this runs on a laptop.)
 
 
 # %% tags=["given"]
@@ -166,7 +166,7 @@ at_the_end
 
 # %% [markdown]
 # The eight ranks do the same, so they share a row: the GPU works first, then the network. **Hidden** is the share of
-# communication during which the same rank also computes: nothing.
+# communication time in which the same rank also computes. Here it is 0%.
 #
 # **What would the step take, in ms, if communication ran while backward computes?** Read it off the figure.
 
@@ -185,8 +185,8 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # %% [markdown]
 # ## 3 A hook for each parameter
 #
-# Backward goes from the last layer to the first. The last layer's gradient is complete long before `backward()` returns,
-# and nobody touches it again.
+# Backward goes from the last layer to the first. The last layer's gradient is complete long before `backward()`
+# returns, and nobody touches it again.
 #
 # Autograd tells you when: a function registered by `parameter.register_post_accumulate_grad_hook(hook)` is called as
 # `hook(parameter)` once `parameter.grad` is complete, also for a weight that two layers share.
@@ -194,24 +194,24 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # And `dist.all_reduce(tensor, async_op=True)` returns a handle at once. The result is there when `handle.wait()` has
 # returned; until then the tensor belongs to the network.
 #
-# (The result of torch's *functional* collectives waits by itself when you first use it. Do not use them here: you want to
-# decide when to wait.)
+# (With torch's *functional* collectives, the first use of the result waits for it. Do not use them here: you want to
+# choose when to wait.)
 #
 # ### Exercise [[overlapped_ddp]]
 #
 # *25 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Add methods as you like. Every trained parameter gets its gradient in every step. The check watches backward: when it has passed
-# a layer, that layer's gradients must have left.
+# Add methods as you like. Every trained parameter gets its gradient in every step. The check watches backward: once
+# backward has finished a layer, the all_reduce of that layer's gradients must have been started.
 
 
 # %% tags=["exercise"] exercise="overlapped_ddp" points=25 difficulty=3 importance=5 minutes=9 title="A hook for each parameter" provides=["OverlappedDDP"]
 class OverlappedDDP(nn.Module):
     """Data parallelism in which each gradient leaves while backward is still computing.
 
-    A new wrapper holds rank 0's parameters and buffers on every rank. Each gradient is all-reduced by itself, during the
-    backward of its own layer, and nobody waits for it before finish_gradient_synchronization. Nothing travels for a
-    parameter that needs no gradient.
+    A new wrapper holds rank 0's parameters, frozen ones too, and buffers on every rank. Each gradient gets its own
+    all_reduce, during the backward of its own layer, and nobody waits for it before finish_gradient_synchronization. In
+    a step, nothing is sent for a parameter that requires no gradient.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -250,14 +250,16 @@ overlapped = step(OverlappedDDP)
 labkit.reveal("overlapped_step_ms", overlapped.makespan_ns / 1e6, overlapped)
 
 # %% [markdown]
-# Most of the communication is hidden now; the figure's title says how much. What sticks out behind backward is **exposed**.
+# Most of the communication is hidden now; the figure's title says how much. The part that runs after backward has ended
+# is **exposed**.
 #
-# One thing is too good in this figure: the virtual network takes nothing from the GPU. NCCL, the library that moves
-# gradients between real GPUs, does. Its kernels run on some of the GPU's processors and use its memory bandwidth, so
-# backward becomes a little slower while they run. Overlap still pays, but a measured gain is smaller.
+# The figure is too optimistic in one way: communication on the virtual network does not slow the GPU down. NCCL, the
+# library that moves gradients between real GPUs, does. Its kernels run on some of the GPU's processors and use its
+# memory bandwidth, so backward becomes a little slower while they run. Overlap still pays, but a measured gain is
+# smaller.
 #
-# **[[overlap_here]].** Now take two processes on your laptop's CPU, with no GPU. Does overlap hide `"as much"`, `"less"` or
-# `"more"` there?
+# **[[overlap_here]].** Now take two processes on your laptop's CPU, with no GPU. Does overlap hide `"as much"`,
+# `"less"` or `"more"` there?
 
 # %% tags=["why"] exercise="overlap_here" title="Overlap on a laptop"
 labkit.answer("overlap_here", "less")
@@ -280,8 +282,8 @@ labkit.answer("overlap_here", "less")
 # %% [markdown]
 # ## 4 Who is late?
 #
-# Here are two recorded steps of DDP on eight A100s. All gradients are right, yet every step takes longer than with eight equal
-# ranks.
+# Here are two recorded steps of DDP on eight A100s. All gradients are right, yet every step takes longer than with
+# eight equal ranks.
 #
 # A hatched bar is **blocked**: its rank has called the collective, and waits for somebody who has not.
 
@@ -300,8 +302,8 @@ labkit.recorded("late_rank")
 # %% [markdown]
 # ### Exercise [[late_rank]]
 #
-# Compare rows; hover over bars. `rank`: who is late? `late_ms`: how many ms after the others does that rank end its first
-# backward? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
+# Compare rows and hover over bars. `rank`: who is late? `late_ms`: that rank ends its first backward later than the
+# others. How many ms later? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
 
 # %% tags=["find"] exercise="late_rank" points=0 minutes=4 title="Who is late?"
 labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
@@ -309,12 +311,12 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # %% [markdown]
 # ## 5 Buckets
 #
-# Eight large layers are the easy case. A real model has hundreds of parameters, and most are tiny. Each all-reduce costs its
-# start, the latency of lesson 02, however little it carries.
+# Eight large layers are the easy case. A real model has hundreds of parameter tensors, and most are tiny. Each
+# all-reduce pays a fixed start-up cost, however little it carries.
 #
-# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. Before
-# you read `bucket_plan`, decide two things: in which order do gradients go into buckets, and when does a new bucket
-# begin?
+# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default.
+# Before you read `bucket_plan`, decide two things: in which order do gradients go into buckets, and when does a new
+# bucket begin?
 
 # %% tags=["figure"]
 labkit.figure("buckets")
@@ -337,26 +339,26 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 #
 # *38 points, about 17 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# This is the heart of the lesson: a contract, and no recipe. Below the cases the check prints **par**, what our own
-# solution needs in virtual time and memory. You may beat it. If your wrapper needs much more, the last case fails. Then
-# some of its communication or copying is not hidden.
+# This is the core of the lesson. The docstring says what the wrapper must do, not how. Below the test cases, the check
+# prints **par**: the virtual time and memory that our own solution needs. You may beat it. If your wrapper needs over
+# 8% more time or 10% more memory, the last case fails. Then it copies too much, or hides too little.
 #
-# The contract says "in the order of the plan". Why? Two ranks may complete gradients in different orders. All-reduces have no
-# names: the n-th call on one rank meets the n-th call on the others.
+# The docstring says "in the order of the plan". Why? Two ranks may complete gradients in different orders. All-reduces
+# have no names: the n-th call on one rank meets the n-th call on the others.
 
 
 # %% tags=["exercise"] exercise="bucketed_ddp" points=38 difficulty=4 importance=5 minutes=17 title="Buckets that overlap with backward" provides=["BucketedDDP"]
 class BucketedDDP(nn.Module):
     """Data parallelism in which gradients leave in buckets, while backward is still computing.
 
-    A new wrapper holds rank 0's parameters and buffers on every rank. The gradients of all parameters that need one
-    travel in the buckets of bucket_plan, one all_reduce for each bucket, in the order of the plan. A bucket leaves as
-    soon as its last gradient is complete and the bucket before it has left. Nobody waits before
-    finish_gradient_synchronization. On a virtual cluster a step takes at most 1.08 times par's time, and at most 1.1
-    times its memory.
+    A new wrapper holds rank 0's parameters, frozen ones too, and buffers on every rank. The gradients of all parameters
+    that require one travel in the buckets of bucket_plan, one all_reduce for each bucket, in the order of the plan. A
+    bucket leaves as soon as its last gradient is complete and the bucket before it has left. Nobody waits before
+    finish_gradient_synchronization. A parameter's grad may become a view of its bucket. On a virtual cluster a step
+    takes at most 1.08 times par's time, and at most 1.1 times its memory.
 
     Args:
-        module: All its parameters have one dtype; each that needs a gradient gets one in every step.
+        module: All its parameters have one dtype; each that requires a gradient gets one in every step.
         bucket_cap_mb: What a bucket may hold, in units of 2**20 bytes.
     """
 
@@ -424,20 +426,20 @@ labkit.reveal("fastest_cap", min(steps, key=lambda cap: steps[cap].makespan_ns),
 
 # %% [markdown]
 # Small buckets pay many starts: a cap of 0.5 makes 80 buckets, and 80 starts of some 0.2 ms are 16 ms. Large buckets
-# leave late: the single one starts once, but all of its 3.9 ms come after backward. A cap of 5 makes five buckets: it
-# starts five times, and most of its buckets leave early. Move the cap and see both ends. Make the link slower, or one
-# rank late.
+# leave late: a single bucket starts once, but all of its 3.9 ms come after backward. A cap of 5 makes five buckets:
+# communication starts five times, and most buckets leave early. In the explorer below, move the cap to see both
+# effects. Then make the link slower, or one rank late.
 #
-# (Caps are in MiB. At a cap of 0.5 the explorer says 27 ms, more than the run. The explorer takes a ring for every
-# all-reduce. The run takes a tree for small tensors, as NCCL would here, and a tree has fewer steps.)
+# (At a cap of 0.5 the explorer shows 27 ms, more than the run: it assumes a ring for every all-reduce. The run uses a
+# tree for small tensors, as NCCL would here, and a tree has fewer steps.)
 
 # %% tags=["nbval-ignore-output"]
 layer_bytes = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
 labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 
 # %% [markdown]
-# **[[slower_link]].** Take the run with a cap of 5, and make its link ten times slower. What sets the length of the step then:
-# `"backward"`, `"the last bucket"` or `"the network"`?
+# **[[slower_link]].** Take the run with a cap of 5, and make its link ten times slower. What determines the length of
+# the step then: `"backward"`, `"the last bucket"` or `"the network"`?
 
 # %% tags=["why"] exercise="slower_link" title="A slower link"
 labkit.answer("slower_link", "the network")
@@ -456,31 +458,35 @@ labkit.answer("slower_link", "the network")
 # gradients were really complete. -->
 
 # %% [markdown]
-# ## 6 Which bucket for whom?
+# ## 6 Which gradients share a bucket?
 #
-# One cap for every model and every network cannot be best. Torch's own rule is 25 MB with a first bucket of 1 MB, so that
-# something leaves early. Can you do better?
+# One cap for every model and every network cannot be best. Torch's own rule is 25 MB with a first bucket of 1 MB, so
+# that something leaves early. Can you do better?
 #
-# You get three models and two networks. For each model you know when every gradient is ready. An all-reduce takes
-# `start_us + bytes / bytes_per_us`. Here a bucket leaves only when the bucket before it has arrived.
+# You get three models: 40 equal layers, a convolutional net, and a GPT with 498 MB of gradients. You get two networks:
+# eight GPUs in one machine, and eight machines on 100 Gbit/s Ethernet. For each model you know when every gradient is
+# ready. An all-reduce takes `start_us + bytes / bytes_per_us`. Here a bucket leaves only when the bucket before it has
+# arrived.
 #
 # ### Exercise [[bucket_design]]
 #
 # *25 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Your score is the exposed communication, in ms. Half of the points are for beating one bucket for all (`naive`), half for
-# reaching MG-WFBP (Shi, Chu and Li, 2019), a rule that looks at bytes and at times.
+# Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Half of the points
+# are for beating one bucket for all (`naive`), half for matching MG-WFBP (Shi, Chu and Li, 2019), a rule that looks at
+# bytes and at times.
 
 
 # %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=12 weights=[4, 4, 4, 4, 4, 5, 5, 5, 5] title="Which gradients travel together" provides=["bucket_design"]
 def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, bytes_per_us: int) -> list[list[int]]:
     """Return the buckets in the order in which they leave: lists of indices into num_bytes, each index exactly once.
 
-    One bucket is on its way at a time: it leaves when its last gradient is ready and the bucket before it has arrived.
-    None is empty.
+    Only one bucket is on the network at a time: it leaves when its last gradient is ready and the bucket before it has
+    arrived.
+    No bucket may be empty.
 
     Args:
-        num_bytes: Of each parameter's gradient, in the order of the model.
+        num_bytes: Bytes of each parameter's gradient, in the order of the model.
         ready_us: When each is complete, in microseconds from the beginning of backward.
         start_us: What an all_reduce costs, whatever it carries.
         bytes_per_us: What it carries in a microsecond.
@@ -504,13 +510,14 @@ def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, byte
 labkit.challenge("bucket_design", bucket_design)
 
 # %% [markdown]
-# MG-WFBP lets a bucket wait for one more gradient if the wait is shorter than a start. Of the 40 equal layers, one is ready
-# every 150 µs, and on the slow network a start takes 300. So the bucket waits, again and again, until it holds all layers: 3.94
-# ms exposed, as with one bucket. Each wait pays, all of them together don't. The best plan leaves 0.78.
+# MG-WFBP lets a bucket wait for one more gradient if the wait is shorter than a start. With 40 equal layers, the next
+# layer is ready every 150 µs, and on the slow network a start takes 300. So the bucket waits again and again, until it
+# holds all layers: 3.94 ms exposed, as with one bucket. Each single wait saves time, but all the waits together cost
+# more than they save. The best plan leaves 0.78.
 #
-# **[[tied_embedding]].** The GPT's output layer uses the embedding's weight: one parameter with two uses, a **tied** weight.
-# On the slow network the best plan still leaves 26 ms exposed. Which gradient cannot be hidden: `"the first MLP's"`,
-# `"the output layer's"` or `"the embedding's"`?
+# **[[tied_embedding]].** The output layer of that large GPT uses the embedding's weight: one parameter with two uses, a
+# **tied** weight. On the slow network the best plan still leaves 26 ms exposed. Which gradient cannot be hidden: `"the
+# first MLP's"`, `"the output layer's"` or `"the embedding's"`?
 
 # %% tags=["why"] exercise="tied_embedding" title="What cannot be hidden"
 labkit.answer("tied_embedding", "the embedding's")
@@ -529,15 +536,15 @@ labkit.answer("tied_embedding", "the embedding's")
 # %% [markdown]
 # ## 7 The GPT
 #
-# Now it trains something: a GPT of 225,000 parameters that learns to add, with AdamW and clipped gradients, on two real
-# processes. First under your wrapper, then under torch's.
+# Now your wrapper trains something: a small GPT of 225,000 parameters that learns to add, with AdamW and clipped
+# gradients, on two real processes. First under your wrapper, then under torch's.
 
 
 # %% tags=["given"]
 def train_gpt(wrap, num_steps: int) -> list[float]:
     """Return this rank's loss in each step."""
     torch.set_num_threads(1)
-    model = GPT(seed=dist.get_rank()).to(labkit.device())  # unlike on every rank, until it is wrapped
+    model = GPT(seed=dist.get_rank()).to(labkit.device())  # different on each rank until it is wrapped
     ddp, optimizer, losses = wrap(model), optimizer_for(model), []
     for tokens, targets in Addition().loader(num_steps, 64, rank=dist.get_rank(), world_size=dist.get_world_size()):
         optimizer.zero_grad()
@@ -560,7 +567,7 @@ print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
-# Clipping looks at the norm of the whole gradient. So it comes after `finish_gradient_synchronization`, when all ranks
+# Clipping needs the norm of the whole gradient. So it comes after `finish_gradient_synchronization`, when all ranks
 # hold the same one.
 
 # %% [markdown] tags=["slide-only"]
@@ -573,18 +580,18 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # <!-- notes: Run the last cell together. The model here is well behaved. Lesson 05 takes those that are not. -->
 
 # %% [markdown]
-# ## 8 What stays
+# ## 8 What to remember
 #
 # * **Begin equal, take equal steps.** Parameters travel once, gradients in every step.
 # * **Hooks** say when a gradient is complete; until `wait()` the tensor is the network's.
 # * **Buckets**: small ones pay many starts, large ones leave late. Their order is part of the protocol.
 # * Blocked bars, the hatched ones, belong to those who wait. The rank they wait for is not blocked at that moment.
 #
-# **The next question.** This GPT was an easy case too: every parameter got its gradient in every step, and no rank ran out of
-# data. What if one of them skips a layer? Lesson 05, `05_ddp_for_real_models`.
+# **The next question.** The small GPT was an easy case too: every parameter got its gradient in every step, and no rank
+# ran out of data. What if a rank skips a layer? See lesson 05, `05_ddp_for_real_models`.
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * begin equal, take equal steps
 # * hooks say **when**, buckets say **how much at once**
@@ -597,7 +604,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # %% [markdown]
 # ## Bonus: The best cap, by a formula
 #
-# Backward takes time T and completes its gradients evenly. Cut them into k equal buckets: one is ready every T/k.
+# Backward takes time T and produces gradient bytes at a constant rate. With k equal buckets, one is ready every T/k.
 #
 # ### Exercise [[overlap_gain]]
 #
@@ -629,7 +636,7 @@ def overlapped_seconds(
 def best_num_buckets(
     backward_s: float, num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float, most: int = 1000
 ) -> int:
-    """Return the number of buckets, 1 to most, with the least overlapped_seconds."""
+    """Return the number of buckets, 1 to most, with the least overlapped_seconds; of several, the smallest."""
 
     # BEGIN SOLUTION overlap_gain
     def seconds(num_buckets: int) -> float:
@@ -643,8 +650,8 @@ def best_num_buckets(
 labkit.check("overlap_gain", overlapped_seconds, best_num_buckets)
 
 # %% [markdown]
-# Now ask it about the forty layers of section 5. The link's two numbers come from two all-reduces, of 1 MB and of all
-# gradients: a straight line through two points.
+# Now use the formula for the forty layers of section 5. The link's two numbers come from two all-reduces, of 1 MB and
+# of all gradients: a straight line through two points.
 
 
 # %%
@@ -664,8 +671,8 @@ print(f"best by the formula: {count} buckets of {total / count / 2**20:.1f} MB")
 # %% [markdown]
 # ## Bonus: On your own ring
 #
-# Set `use_mine = True` in the first code cell, and two steps of the GPT run on the `all_reduce` that you wrote, if its
-# notebook lies beside this one.
+# Set `use_mine = True` in the first code cell, and two steps of the small GPT run on the `all_reduce` that you wrote in
+# lesson 03, if that notebook is in the same folder.
 
 # %% tags=["nbval-ignore-output"]
 all_reduce = labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce) if use_mine else dist.all_reduce
@@ -681,9 +688,9 @@ print("loss:", labkit.run(train_on, all_reduce, on=labkit.local(2)).results[0])
 # %% [markdown]
 # ### Sources
 #
-# * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the VLDB
-#   Endowment* 13 (2020): hooks, buckets and their order.
-# * S. Shi, X. Chu and B. Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD Algorithms", INFOCOM
-#   (2019): which gradients to merge.
+# * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the
+#   VLDB Endowment* 13 (2020): hooks, buckets and their order.
+# * S. Shi, X. Chu and B. Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD Algorithms",
+#   INFOCOM (2019): which gradients to merge.
 # * PyTorch documentation: `torch.nn.parallel.DistributedDataParallel`, `Tensor.register_post_accumulate_grad_hook`; and
 #   NCCL's, on `NCCL_MAX_CTAS`: how many of a GPU's processors its kernels may use.
