@@ -13,13 +13,14 @@
 # %% [markdown]
 # # 02 Ring all-reduce
 #
-# Eight GPUs, each with its own gradient. Every one of them needs the sum, and none of them may become the place where all
-# the others wait. How do you share that work so that it is fair to everybody, and as fast as the links allow?
+# Eight GPUs each have a gradient. Each of them needs the sum, and none may become the bottleneck. How do you share that
+# work fairly, and as fast as the links allow?
 #
-# You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, one of NCCL's
-# algorithms.
+# You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, one of
+# NCCL's algorithms.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00 for the two worlds and the timeline. No GPU.
+# **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00 for local and virtual ranks and the
+# timeline. No GPU.
 #
 # **Stuck?** `labkit.hint("naive_all_reduce")` gives up to three hints. `labkit.lend("naive_all_reduce")` puts a working
 # version into the notebook: you forfeit its points, but every cell below it will run.
@@ -63,7 +64,8 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 
 # %% [markdown]
 # In data-parallel training, this is how copies of a model stay equal: each rank computes a gradient on its own part of
-# the batch, all-reduce adds the gradients up, and every rank takes the same step. In this lesson you build what is inside.
+# the batch, all-reduce adds the gradients up, and every rank takes the same step. In this lesson you implement
+# all-reduce.
 
 # %% [markdown] tags=["slide-only"]
 # ## All-reduce: the sum, on every rank
@@ -82,12 +84,11 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 #
 # Two calls move data between two ranks. Both **block**:
 #
-# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. Sometimes that is only when rank 1 has received
-#   it.
+# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. That may not be until rank 1 has received it.
 # * `dist.recv(tensor, src=0)` returns when the data has arrived in `tensor`.
 #
-# Every `send` needs its `recv` on the other side, with the same shape and dtype. That is enough for an all-reduce: everybody
-# sends to rank 0, rank 0 adds, and rank 0 sends the total back.
+# Every `send` needs its `recv` on the other side, with the same shape and dtype. That is enough for an all-reduce:
+# everybody sends to rank 0, rank 0 adds, and rank 0 sends the total back.
 #
 # ### Exercise [[naive_all_reduce]]
 #
@@ -96,7 +97,7 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 
 # %% tags=["exercise"] exercise="naive_all_reduce" points=12 difficulty=2 importance=4 minutes=6 title="Reduce to rank 0, then send back" provides=["naive_all_reduce"]
 def naive_all_reduce(tensor: torch.Tensor) -> None:
-    """Replace tensor, on every rank, by the sum of all ranks' tensors. Everything passes through rank 0.
+    """Replace tensor, on every rank, with the sum of all ranks' tensors. Everything passes through rank 0.
 
     Args:
         tensor: This rank's contribution, contiguous, same shape and dtype on every rank, any dtype; changed in place.
@@ -121,8 +122,8 @@ labkit.check("naive_all_reduce", naive_all_reduce)
 
 
 # %% [markdown]
-# Now watch it: eight H100s with 16 MB each. `labkit.virtual(8)` runs your function unmodified, on eight GPUs that are not
-# there. The sums are real, and the clock is a model: each message and each operator takes as long as it would on that
+# Now watch it: eight H100s with 16 MB each. `labkit.virtual(8)` runs your function unmodified, on eight simulated GPUs.
+# The sums are real, and the clock is a model: each message and each operator takes as long as it would on that
 # hardware.
 
 
@@ -147,10 +148,10 @@ through_root = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.
 through_root.timeline
 
 # %% [markdown]
-# Each arrow is a message. A bar is solid while bytes move, and hatched while the rank is **blocked**: it is in a call
-# and nothing moves. Every arrow begins or ends at rank 0. The other seven ranks have a port of 450 GB/s each, but all their
-# messages go into **one port, rank 0's**, so the messages queue. That is **contention**: every link is fast, and one of them
-# carries everybody's traffic.
+# Each arrow is a message. A bar is solid while bytes move, and hatched while the rank is **blocked**: it is inside a
+# call, but no data moves. Every arrow begins or ends at rank 0. The other seven ranks have a port of 450 GB/s each, but
+# all their messages go into **one port, rank 0's**, so the messages queue. That is **contention**: every link is fast,
+# and one of them carries everybody's traffic.
 #
 # **How many times longer do eight ranks take than four?**
 
@@ -162,12 +163,12 @@ on_four = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.virtu
 labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timeline.makespan_ns, on_four.timeline)
 
 # %% [markdown]
-# Rank 0 serves three ranks there and seven here. So the time grows with N-1, and with 64 ranks it would be 63 times what a
-# single pair needs, while 62 links do nothing.
+# With four ranks, rank 0 serves three others; with eight, seven. So the time grows with N-1. With 64 ranks it would be
+# 63 times that of one pair, while 62 links sit idle.
 #
-# What would be fair? Count bytes. The sum depends on all B bytes of every rank, so every rank must send about B bytes.
-# Every rank needs the sum, so every rank must receive about B bytes. If all ranks did just that, at the same time, nobody
-# would be in the way, and **the time would not grow with N**. This lesson gets there.
+# What would be fair? Count bytes. The sum depends on all B bytes of every rank, so every rank must send at least B
+# bytes. Every rank needs the sum, so every rank must receive at least B bytes. If no rank did much more than that, and
+# all worked at the same time, **the time would not grow with N**. This lesson gets to less than 2B each way.
 
 # %% [markdown] tags=["slide-only"]
 # ## One port serves everybody
@@ -181,10 +182,11 @@ labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timel
 # %% [markdown]
 # ## 3 Share the work
 #
-# Rank 0 works while the others wait. So cut the tensor into N **chunks**, and let each rank be the "root" of one of them.
+# Rank 0 works while the others wait. So cut the tensor into N **chunks**, and let each rank be the "root" of one of
+# them.
 #
-# The chunks must cover the tensor exactly, also when its length does not divide by N. Ten elements in four chunks are 3, 3, 2,
-# 2, as with `torch.tensor_split`. Two elements in four chunks are 1, 1, 0, 0: an empty chunk is fine.
+# The chunks must cover the tensor exactly, also when its length does not divide by N. Ten elements in four chunks are
+# 3, 3, 2, 2, as with `torch.tensor_split`. Two elements in four chunks are 1, 1, 0, 0: an empty chunk is fine.
 #
 # ### Exercise [[chunk_bounds]]
 #
@@ -217,26 +219,26 @@ labkit.check("chunk_bounds", chunk_bounds)
 # %% [markdown]
 # ## 4 The ring
 #
-# Put the ranks in a circle. Each sends only to its right neighbour, rank + 1, and receives only from its left neighbour,
-# rank - 1; the last rank's right neighbour is rank 0. Now every link has one sender and one receiver, and no message has
-# to queue.
+# Put the ranks in a circle. Each sends only to its right neighbour, rank + 1, and receives only from its left
+# neighbour, rank - 1; the last rank's right neighbour is rank 0. Now every link has one sender and one receiver, and no
+# message has to queue.
 #
 # Here is a ring of four, and one chunk on its way. Run the cell, press play, and **follow chunk A**: `A3` holds the
-# contributions of three ranks. Chunks B, C and D travel at the same time, each from another rank.
+# contributions of three ranks. Chunks B, C and D move at the same time, each starting at a different rank.
 
 # %% tags=["figure"]
 labkit.figure("ring", num_ranks=4)
 
 # %% [markdown]
-# Each chunk makes two trips of N-1 hops. On the first it *collects*: what arrives is **added** to what the rank has. When it
-# has met everybody, it is complete, and it exists on one rank only. On the second it is *handed on*: what arrives **replaces**
-# what the rank has.
+# Each chunk makes two trips of N-1 hops. On the first trip it *collects*: what arrives is **added** to what the rank
+# has. After N-1 hops it is complete, but only on one rank. On the second trip it is *handed on*: what arrives
+# **replaces** what the rank has.
 #
-# The two halves have names, because people use them alone. After **reduce-scatter** every rank holds one piece of the sum.
-# After **all-gather** every rank holds all the pieces.
+# The two halves have names. After **reduce-scatter** every rank holds one piece of the sum. After **all-gather** every
+# rank holds all the pieces.
 #
-# Before you write loops, write down *what happens*, as plain data. A **plan** is a list of records for one rank. You can print
-# it, draw it, and test it without starting a process.
+# Before you write loops, write down *what happens*, as plain data. A **plan** is a list of records for one rank. You
+# can print it, draw it, and test it without starting a process.
 
 
 # %% tags=["given"]
@@ -260,7 +262,7 @@ class Recv:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Add what this step's Recv brought to this chunk. Without a Reduce, what arrives replaces the chunk."""
+    """Add to this chunk what this step's Recv brought. Without a Reduce, what arrives replaces the chunk."""
 
     step: int
     chunk: int
@@ -309,8 +311,9 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
     """Return what one rank does in a ring all-reduce of N chunks.
 
     Steps 0 to N-2 are the reduce-scatter, steps N-1 to 2N-3 the all-gather. In each step a rank sends one chunk to its
-    right neighbour and receives another from its left one; in the reduce-scatter it also reduces what it received. When
-    all ranks have carried out their plans, every chunk holds every rank's contribution, once.
+    right neighbour and receives another from its left one; in the reduce-scatter it also reduces what it received. The
+    records of a step stand together, in any order. When all ranks have carried out their plans, every chunk on every
+    rank holds every rank's contribution, once.
 
     Args:
         rank: Whose plan this is, 0 <= rank < world_size.
@@ -336,15 +339,15 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
 labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
-# Nothing has run yet, and you can watch it already. This is *your* plan. Each stack is a rank, and each square in it is a
-# chunk; the number says how many contributions the chunk holds. An unexpected chunk turns red.
+# Nothing has run yet, but you can already watch *your* plan. Each stack is a rank, and each square in it is a chunk;
+# the number says how many contributions the chunk holds. An unexpected chunk turns red.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)
 
 # %% [markdown]
-# Change the number of ranks: the same pattern, more steps. Then make one link slow. The whole ring goes at the pace of that link,
-# because everybody waits, directly or not, for what comes through it.
+# Change the number of ranks: the same pattern, more steps. Then make one link slow. The whole ring goes at the pace of
+# that link, because everybody waits for what comes through it.
 
 # %% [markdown] tags=["slide-only"]
 # ## Send and receive in one batch
@@ -377,11 +380,12 @@ except RunTimeout as error:
     print(error)
 
 # %% [markdown]
-# Everybody is stuck in `send`, and nobody receives: a **deadlock**. The calls that do not block are `dist.isend` and
-# `dist.irecv`; they return an object with `wait()`. On gloo it is enough to call one and then the other. On NCCL that may
-# hang too: a transfer is a kernel in a queue of the GPU. If both share a queue, a rank's receive starts only after its
-# send. But no send ends before the neighbour's receive has started: all wait for ever. So hand both over **in one
-# batch**, which NCCL starts as one group:
+# Everybody is stuck in `send`, and nobody receives: a **deadlock**. (On real processes a small message may get
+# through.) The calls that do not block are `dist.isend` and `dist.irecv`; they return an object with `wait()`. On gloo
+# it is enough to call one and then the other. On NCCL that may hang too: a transfer is a kernel on a CUDA stream. If
+# both are on one stream, a rank's receive starts only after its send has finished. But no send finishes before the
+# neighbour's receive has started: all wait for ever. So hand both over **in one batch**, which NCCL starts as one
+# group:
 #
 # ```python
 # batch = [dist.P2POp(dist.isend, outgoing, group=group, group_peer=right),
@@ -391,15 +395,14 @@ except RunTimeout as error:
 # ```
 #
 # Two rules. **Do not touch a tensor in flight:** until `wait()` returns, do not write to what you send, and do not read
-# what you receive. And **`group_peer` counts inside the group**, while `peer=`, like `dst=` and `src=`, counts in the whole
-# world.
+# what you receive. And **`group_peer` is a rank within the group**, while `peer=`, `dst=` and `src=` are global ranks.
 #
 # ### Exercise [[run_plan]]
 #
 # *26 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# Take *any* plan, not only a ring's: a step may hold several sends and receives. All chunks of a step may be empty.
-# (`dist.batch_isend_irecv` does not take an empty list.)
+# Your function must run *any* plan, not only a ring's: a step can have several sends and receives. It can happen that
+# all chunks of a step are empty, and `dist.batch_isend_irecv` rejects an empty list.
 
 
 # %% tags=["exercise"] exercise="run_plan" points=26 difficulty=4 importance=5 minutes=18 title="Run a plan" provides=["run_plan"]
@@ -413,11 +416,12 @@ def run_plan(
 
     Args:
         plan: Records in the order of their steps; a step may hold several sends and receives. Peers are ranks
-            within group. What a Recv brings replaces its chunk, unless the step also has a Reduce of that chunk.
+            within group. What a Recv brings replaces its chunk, unless the step also has a Reduce of that chunk. In a
+            step, a rank receives a chunk at most once and does not send it as well, and it sends each peer at most one.
         chunks: 1-D contiguous tensors of any dtype, changed in place; the records' chunk is an index into this list. No
             message is sent for an empty chunk.
-        group: Where the messages travel; None is the default group.
-        combine: What a Reduce does: combine(chunk, incoming, out=chunk) leaves the result in chunk.
+        group: The group of the messages; None is the default group.
+        combine: The operation of a Reduce, called as combine(chunk, incoming, out=chunk).
     """
     # BEGIN SOLUTION run_plan
     longest = max(chunks, key=torch.Tensor.numel)
@@ -454,8 +458,8 @@ labkit.check("run_plan", run_plan)
 # %% [markdown]
 # ## 6 The ring adds up
 #
-# Chunks, plan, executor: what remains is short. `tensor.view(-1)` flattens a contiguous tensor without copying it, and a
-# slice of it, `flat[start:end]`, is a window on the same memory.
+# Chunks, plan, executor: what remains is short. `tensor.view(-1)` flattens a contiguous tensor without copying it, and
+# a slice `flat[start:end]` is a view of the same memory.
 #
 # ### Exercise [[ring_sum]]
 #
@@ -464,12 +468,12 @@ labkit.check("run_plan", run_plan)
 
 # %% tags=["exercise"] exercise="ring_sum" points=28 difficulty=2 importance=5 minutes=4 title="The ring adds up" provides=["ring_sum"] needs=["chunk_bounds", "ring_plan", "run_plan"]
 def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
-    """Replace tensor, on every rank of group, by the sum of all their tensors, in a ring.
+    """Replace tensor, on every rank of group, with the sum of all their tensors, in a ring.
 
     Args:
-        tensor: Contiguous, any dtype, any number of dimensions and any length, shorter than the world or empty
-            included; changed in place.
-        group: Who takes part; None is everybody. Only its members call.
+        tensor: Contiguous, any dtype and shape; it may be empty or have fewer elements than there are ranks. Changed in
+            place.
+        group: Who takes part; None means all ranks. Only its members call.
     """
     # BEGIN SOLUTION ring_sum
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
@@ -507,17 +511,18 @@ both = labkit.compare(through_root, in_a_ring, names=("through rank 0", "ring"))
 labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.timeline.makespan_ns, both)
 
 # %% [markdown]
-# Both on one axis, the ring below. No queue: in every step each port carries one chunk out and one chunk in. How much is
-# that? A chunk is B/N bytes, and a rank sends one in each of 2(N-1) steps:
+# Both on one axis, the ring below. No queue: in every step each port carries one chunk out and one chunk in. A chunk is
+# B/N bytes, and a rank sends one in each of 2(N-1) steps:
 #
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
 # Never as much as 2B, however many ranks there are. And with messages between pairs of ranks, no algorithm needs less
 # (Patarasuk and Yuan, 2009).
 #
-# By bytes alone the ring would be 8 times faster here: 7 messages of 16 MB go into rank 0 and 7 out, 224 MB; each rank of
-# the ring sends 28. But every message also pays 7.2 µs of latency. Every addition takes 4 µs, to start its kernel. And of
-# 450 GB/s, headers leave 371 for the payload. **How many µs does the ring take, without the barrier?** Count steps.
+# By bytes alone the ring would be 8 times faster here. Rank 0 receives 7 messages of 16 MB and then sends 7: 224 MB,
+# one after another. In the ring each rank sends 28 MB, and receives as much at the same time. But every message also
+# pays 7.2 µs of latency. Every addition costs 4 µs to launch its kernel. And of the link's 450 GB/s, headers leave 371
+# for the payload. **How many µs does the ring take, without the barrier?** Count steps.
 
 # %% tags=["predict"]
 labkit.predict("ring_us", 75.0, unit="µs")
@@ -527,12 +532,12 @@ alone = labkit.run(ring_sum, torch.empty(4 * MB, device="meta"), on=labkit.virtu
 labkit.reveal("ring_us", alone.timeline.makespan_ns / 1e3)
 
 # %% [markdown]
-# A step moves 2 MB in 5.4 µs and pays 7.2 µs of latency. The first 7 of the 14 steps also add. 14 · 12.6 + 7 · 4 = 204 µs, and
-# bytes are only 76 of them. The way through rank 0 pays the same 14 latencies, but there they weigh less: each message is eight
-# times as large.
+# A step moves 2 MB in 5.4 µs and pays 7.2 µs of latency. The first 7 of the 14 steps also add. 14 · 12.6 + 7 · 4 = 204
+# µs, and bytes are only 76 of them. The way through rank 0 pays latencies, too, but there they weigh less: each message
+# is eight times as large.
 #
-# **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the ring
-# take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
+# **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the
+# ring take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
 
 # %% tags=["why"] exercise="twice_the_ranks" title="Twice the ranks"
 labkit.answer("twice_the_ranks", "about as long")
@@ -562,16 +567,16 @@ labkit.recorded("slow_ring")
 # %% [markdown]
 # ### Exercise [[slow_ring]]
 #
-# Zoom into the first two steps and follow the arrows. `sent_mb`: how many MB does rank 3 send in all? `links`: while bytes
-# move, how many of the eight links are busy at the same time? `cause`: `"a slow rank"`, `"a slow link"`,
-# `"whole tensor in every step"` or `"taking turns"`?
+# Zoom into the first two steps and follow the arrows. `sent_mb`: how many MB does rank 3 send in the whole run?
+# `links`: while bytes move, how many of the eight links are busy at the same time? `cause`: `"a slow rank"`, `"a slow
+# link"`, `"whole tensor in every step"` or `"taking turns"`?
 
 # %% tags=["find"] exercise="slow_ring" points=0 minutes=4 title="Right, and slow"
 labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 
 # %% [markdown]
-# A check of the sums would never have found it. That is why `labkit.check` also reads what was sent, and why you should
-# look at a timeline even when the numbers are right.
+# Checking the sums would never have found this. That is why `labkit.check` also looks at the messages, and why you
+# should look at a timeline even when the numbers are right.
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, and twice as slow
@@ -583,7 +588,7 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 # <!-- notes: The recorded run of section 7. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
 
 # %% [markdown]
-# ## 8 What stays
+# ## 8 What to remember
 #
 # * **Reduce-scatter + all-gather = all-reduce.** In a ring, each rank sends 2(N-1)/N times the tensor.
 # * Send and receive **in one batch**. Do not touch what is in flight.
@@ -620,12 +625,12 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # torchrun --nproc-per-node 4 ring.py
 # ```
 #
-# **The next question.** Sixty-four ranks in a ring take 126 steps. If the tensor is tiny, all you pay for is steps. And if
-# half of the ranks are in another machine, behind one slow network card, the ring goes at the pace of that card. What would
-# you send, and to whom, if you knew the links?
+# **The next question.** With 64 ranks, a ring takes 126 steps. For a tiny tensor, the latency of these steps is nearly
+# the whole cost. And if half of the ranks are in another machine, behind one slow network card, the ring goes at the
+# pace of that card. What would you send, and to whom, if you knew the links?
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * reduce-scatter, then all-gather
 # * 2(N-1)/N times the tensor leaves each rank
@@ -679,16 +684,16 @@ for world_size in (2, 4, 8, 64, 1024):
 # %% [markdown]
 # ## Bonus: What was really sent
 #
-# `ring_player` can also watch a run. It calls your `ring_sum` once, on numbers that tell whose they are and to which chunk
-# they belong, and looks into every message. If a wrong chunk is under way, it says: expected C, got B.
+# `ring_player` can also watch a real run. It calls your `ring_sum` once, on values that encode their rank and chunk,
+# and checks every message. If the wrong chunk is sent, it says: expected C, got B.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_sum, on=labkit.virtual(4))
 
 # %% [markdown]
-# A last trap. Change a buffer while it is being sent, and *sometimes* the new value travels. On real processes you find
-# that only by comparing every rank with the truth; a virtual rank watches the buffer. What does rank 1 receive here, and
-# who notices?
+# One last trap. If you change a buffer while it is being sent, *sometimes* the new value is sent. On real processes you
+# find that only by comparing every rank with the truth; a virtual rank watches the buffer. What does rank 1 receive
+# here, and who notices?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -709,7 +714,8 @@ for problem in early.timeline.problems:
     print(problem.text)
 
 # %% [markdown]
-# No exception: the program ran. But the record says what it did, with both lines, and `labkit.check` reads that record.
+# There is no exception. But the record of the run names the problem and both source lines, the `isend` and the write,
+# and `labkit.check` reads that record.
 #
 # ### Sources
 #
