@@ -13,16 +13,18 @@
 # %% [markdown]
 # # 01 Data parallelism in one process
 #
-# You should not train with what you build here. PyTorch itself advises against `nn.DataParallel`, and you will see two reasons.
+# You should not train with what you build here. PyTorch itself advises against `nn.DataParallel`, and you will see two
+# reasons.
 #
-# So why build it? Because it is data parallelism with nothing in the way: one process, no network. Later lessons use its
-# parts again, and the next design begins where it stops.
+# So why build it? Because it is data parallelism with nothing in the way: one process, no network. Later lessons reuse
+# its ideas, and the next design removes its limits.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `nn.Module`, `backward()`, and lesson 00; no GPU.
-# `[torch.device("cpu")] * 4` stands for four devices here: one processor, but the rules are those of four GPUs.
+# `[torch.device("cpu")] * 4` stands in for four devices: it is one processor, but write your code as if there were four
+# GPUs.
 #
-# **Stuck?** `labkit.hint("scatter_and_gather")` gives up to three hints. `labkit.lend("scatter_and_gather")` puts a working
-# version into the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("scatter_and_gather")` gives up to three hints. `labkit.lend("scatter_and_gather")` puts a
+# working version into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 01 Data parallelism in one process
@@ -36,7 +38,7 @@
 # ## Why learn what you should not use?
 #
 # * data parallelism with **nothing in the way**: one process, no network
-# * later lessons use its parts again
+# * later lessons reuse its ideas
 # * its two limits are the reason for **everything that follows**
 #
 # <!-- notes: PyTorch's own documentation advises against nn.DataParallel. Two timelines will show why. -->
@@ -62,8 +64,8 @@ CPUS = [torch.device("cpu")] * 4
 # ## 1 Four verbs
 #
 # The batch arrives on device 0. **Scatter** cuts it into pieces, one for each device. **Replicate** copies the model to
-# each. **Apply** runs all copies at the same time, one thread each. **Gather** joins the outputs on device 0. The loss is
-# computed there, and `backward()` walks the whole way back: autograd must be able to follow every step.
+# each. **Apply** runs all copies at the same time, one thread each. **Gather** joins the outputs on device 0. The loss
+# is computed there, and `backward()` goes all the way back: autograd must be able to follow every step.
 
 # %% tags=["figure"]
 labkit.figure("batch", one_process=True)
@@ -86,8 +88,8 @@ labkit.figure("batch", one_process=True)
 # ## 2 Scatter and gather
 #
 # A batch is a dict of tensors, `{"input": x, "mask": m}`, whose first dimension counts samples. The model is called as
-# `model(**batch)`. Ten samples do not divide by four, and three are fewer than the devices: both happen in the last batch
-# of an epoch.
+# `model(**batch)`. Ten samples cannot be split evenly over four devices, and three samples are fewer than the devices.
+# Both can happen in the last batch of an epoch.
 #
 # ### Exercise [[scatter_and_gather]]
 #
@@ -139,13 +141,15 @@ print("gradient of the original:", weight.grad.tolist())
 # %% [markdown]
 # 1 + 2 + 3 = 6. A clone is a step in autograd's graph between the original and the loss; a new `nn.Parameter` is not.
 #
-# How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies the
-# module. Wherever the module holds the thing, the copy holds the stand-in.
+# How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies
+# the module. Wherever the module holds the thing, the copy holds the stand-in.
 #
-# **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which forward
-# writes. Four replicas write four of them, and one survives: by custom, replica 0's.
+# **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which
+# forward writes. Each of four replicas writes its own running mean, and only one can be kept: by convention, replica
+# 0's.
 #
-# A trap: `tensor.to(device)` returns *the same tensor* if it is there already; `tensor.to(device, copy=True)` never does.
+# A trap: `tensor.to(device)` returns *the same tensor* if it is there already; `tensor.to(device, copy=True)` never
+# does.
 #
 # ### Exercise [[replicate]]
 #
@@ -191,9 +195,9 @@ labkit.check("replicate", replicate)
 #
 # One thread for each replica: `threading.Thread`, or a `ThreadPoolExecutor`. A thread is not quite a function call:
 #
-# * `torch.no_grad()` counts only in the thread that said it; a new thread starts with gradients on;
-# * an exception ends its own thread, not yours: a `Thread` prints it, a pool keeps it until somebody asks for the result. If
-#   replica 5 of 8 fails, you want your call to fail, and to see its line;
+# * `torch.no_grad()` applies only to the thread that entered it; a new thread starts with gradients enabled;
+# * an exception ends its own thread, not yours: a `Thread` prints it, a pool keeps it until somebody asks for the
+#   result. If replica 5 of 8 fails, your call should fail too, with the traceback of that replica;
 # * threads end in any order.
 #
 # ### Exercise [[parallel_apply]]
@@ -230,7 +234,7 @@ labkit.check("parallel_apply", parallel_apply)
 # %% [markdown]
 # ## 5 All four together
 #
-# Each verb is one line now:
+# Each verb is one call now:
 
 
 # %% tags=["given"]
@@ -259,11 +263,12 @@ alone, together = (torch.autograd.grad(loss, model[0].weight)[0] for loss in los
 print("equal gradients, to 14 digits:", torch.allclose(alone, together, rtol=0, atol=1e-14))
 
 # %% [markdown]
-# One thing *differs* from a single device, in torch's class as in yours: BatchNorm takes mean and variance from **its own
-# piece**.
+# BatchNorm *differs* from a single device, in torch's class as in yours: it takes mean and variance from **its own
+# piece**. (So does dropout: it draws a mask for each piece.)
 #
-# **[[made_once]].** Copying the model in every step looks wasteful. Somebody moves `replicate` into `__init__`. What
-# happens in three steps of training? Choose `"error"`, `"no gradients"`, `"wrong silently"` or `"same"`.
+# **[[made_once]].** Copying the model in every step looks wasteful. Somebody calls `replicate` only once, before the
+# first step. What happens in three steps of training? Choose `"error"`, `"no gradients"`, `"wrong silently"` or
+# `"same"`.
 
 # %% tags=["why"] exercise="made_once" title="Replicas made once"
 labkit.answer("made_once", "wrong silently")
@@ -287,8 +292,8 @@ for kind in (MiniDataParallel, MadeOnce):
         print(f"{kind.__name__:17} step {step}: loss {loss.item():.3f}")
 
 # %% [markdown]
-# The first losses are equal. Then the optimizer changes the original's weights, and no longer those of the replicas: a
-# replica whose weights are clones still computes with the weights of step 0.
+# At step 0 the losses are equal. Then the optimizer updates the original's weights. But the clones were made before
+# step 0, and their replicas still compute with the old weights.
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 digits
@@ -297,7 +302,7 @@ for kind in (MiniDataParallel, MadeOnce):
 # * float64: rounding cannot hide a mistake
 # * not equal: BatchNorm, which sees its own piece only
 #
-# **To the room:** what if replicas are made once, in `__init__`?
+# **To the room:** what if replicas are made only once?
 #
 # <!-- notes: Have them follow one weight through two steps: who changes it, and who reads it? -->
 
@@ -306,8 +311,8 @@ for kind in (MiniDataParallel, MadeOnce):
 #
 # It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python
 # code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain
-# Python. Each becomes a bar in the *compute* row of its thread. A layer computes for a ms or two. A layer that took more
-# than 3 ms has waited too. Its bar is drawn in the *host* row, so that you can tell it apart.
+# Python. Each layer becomes a bar in its thread's *compute* row. Alone, such a layer takes a ms or two. If it took more
+# than 3 ms, its thread most likely waited for the lock as well, and the bar is drawn in the *host* row instead.
 
 
 # %% tags=["given"]
@@ -348,10 +353,10 @@ labkit.reveal("two_threads", ratios[2], trials[-1][1])
 print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 
 # %% [markdown]
-# About 1 means that the second thread gained nothing. (If one trial is far from 1, another program took a core during one
-# of its two measurements.) While one thread gets through some short layers, the other is stuck in a long one: it waits
-# for the lock, which Python passes on every 5 ms. A bar says that something *began and ended*, not that anything was
-# *done*.
+# About 1 means that the second thread gained nothing. (If one trial is far from 1, another program took a core during
+# one of its two measurements.) While one thread gets through some short layers, the other is stuck in a long one: it
+# waits for the lock, which Python passes on every 5 ms. A bar shows when a layer began and ended, not that its thread
+# was computing all that time.
 #
 # **[[long_operators]].** Now compute two long matrix products, each on a single core. One thread computes one after the
 # other; two threads compute one each. Are two threads `"no faster"` than one, `"twice as fast"` or `"four times"`?
@@ -360,9 +365,9 @@ print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 labkit.answer("long_operators", "twice as fast")
 
 # %% [markdown]
-# So threads are enough where operators are long. On a GPU many are short: Python launches one kernel after another. With
-# one lock, the launches for all eight GPUs take turns. That is limit number one. If each GPU has an interpreter of its
-# own, nobody takes turns: **one process for each GPU**.
+# So threads are enough where operators are long. On a GPU many are short: Python launches one kernel after another.
+# With one lock, only one of eight GPUs can get its next kernel at a time. That is limit number one. If each GPU has its
+# own interpreter, no launch waits for another: **one process for each GPU**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 1: one interpreter, one lock
@@ -388,29 +393,30 @@ labkit.answer("long_operators", "twice as fast")
 # %% [markdown]
 # ## 7 Eight devices, no faster than one
 #
-# This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples, one
-# PCIe port each. Rank *i* plays device *i*. One A100 alone needs 101 ms.
+# This is one step on eight A100s, recorded on the virtual cluster: eight layers of 2048 x 2048 (134 MB), 8192 samples,
+# one PCIe port each. Rank *i* plays device *i*. One A100 alone needs 101 ms.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("hot_spot")
 
 # %% [markdown]
-# 98.3 ms: eight times the hardware, for nothing.
+# 98.3 ms: eight times the hardware, and almost no gain.
 #
 # ### Exercise [[hot_spot]]
 #
-# Hover over bars, follow arrows. `rank`: whom do the others wait for? `starts_ms`: when does the last forward pass (the
-# first `compute` bar of a row) begin? `cause`: `"slow device"`, `"uneven pieces"`, `"lock"` or `"one port"`?
+# Hover over bars and follow arrows. `rank`: whom do the others wait for? `starts_ms`: each row's first `compute` bar is
+# its forward pass. When does the latest of these begin? `cause`: `"slow device"`, `"uneven pieces"`, `"lock"` or `"one
+# port"`?
 
 # %% tags=["find"] exercise="hot_spot" points=0 minutes=3 title="Who is waiting?"
 labkit.answer("hot_spot", rank=0, starts_ms=42, cause="one port")
 
 # %% [markdown]
-# That staircase is limit number two. Add it up: 2.06 GB pass one port at 24 GB/s, which takes 86 ms, and each device computes for
-# 12.6. In *every* step the whole model travels, though only the optimizer changes it, and each device could make that change
-# itself if it knew the summed gradients.
+# That staircase is limit number two. Add it up: 2.06 GB pass one port at 24 GB/s, which takes 86 ms, and each device
+# computes for 12.6. The whole model is sent in *every* step. But only the optimizer changes it. Each device could do
+# the same update itself if it had the summed gradients.
 #
-# So keep a model on every device and exchange **gradients** only. Each puts its own in and gets the sum: an
+# So keep a model on every device and exchange **gradients** only. Each device contributes its own and gets the sum: an
 # **all-reduce**. **How many ms will this step take?**
 
 # %% tags=["predict"]
@@ -429,10 +435,10 @@ run = labkit.run(all_reduce_step, on=labkit.virtual(8, gpu="a100", link="pcie4")
 labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline)
 
 # %% [markdown]
-# Two things changed. Only gradients travel, no model. And the ports share the bytes: every port carries 7/4 of the 134
-# MB, all eight at the same time: 9.8 ms in place of
-# 86. Computing takes 12.6 ms as before. The rest, about a millisecond, goes into starting sixteen all-reduces, one for
-# each weight and each bias.
+# Two things changed. Only gradients are sent, never the model. And the traffic is spread over all ports: each carries
+# 7/4 of the 134 MB (lesson 02 shows why), all at the same time. That takes 9.8 ms in place of 86. Computing takes 12.6
+# ms as before. The rest, about a millisecond, goes into starting sixteen all-reduces, one for each weight and each
+# bias.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 2: everything passes device 0
@@ -446,16 +452,16 @@ labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline
 # <!-- notes: Show the recorded run. Seven copies of the model leave device 0 one after another: the staircase. -->
 
 # %% [markdown]
-# ## 8 What stays
+# ## 8 What to remember
 #
-# You will not use this class. You will use its parts: pieces of a batch, gradients that add up, buffers that somebody
-# must own, errors that must not get lost.
+# You will not use this class again, but you will reuse its ideas: splitting a batch, summing gradients, one owner for
+# each buffer, no lost exceptions.
 #
-# **The next question.** Eight devices each hold 134 MB of gradients, and each needs the sum. How do you share the bytes fairly
-# among the ports?
+# **The next question.** Eight devices each hold 134 MB of gradients, and each needs the sum. How do you share the bytes
+# fairly among the ports?
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * pieces, copies, gradients that add up
 # * one process for each GPU
@@ -488,7 +494,7 @@ class Move:
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 #
-# The loss is computed on device 0, and `backward()` goes back the way that forward came.
+# The loss is computed on device 0. `backward()` sends gradients back along the same moves, reversed.
 
 
 # %% tags=["exercise"] exercise="step_plan" points=8 difficulty=2 importance=3 minutes=8 title="A step as a plan" provides=["step_plan"] bonus=true
@@ -521,8 +527,8 @@ def step_plan(
 labkit.check("step_plan", step_plan)
 
 # %% [markdown]
-# With the plan you know what section 7 costs without running it. Every move has device 0 at one end, so moves follow one
-# another, and each costs a latency (8 µs) and its bytes over the bandwidth (24 GB/s):
+# The plan tells you what section 7 costs, without a run. Every move has device 0 at one end, so the moves run one at a
+# time. Each costs a latency (8 µs) and its bytes divided by the bandwidth (24 GB/s):
 
 # %%
 for n in (1, 2, 4, 8):
@@ -537,20 +543,20 @@ for n in (1, 2, 4, 8):
 #
 # ## Bonus: Unequal devices
 #
-# Two GPUs of different generations, a shared one, a hot one: equal pieces make all wait for the slowest. Uneven pieces fix
-# that, and bring a trap of their own.
+# GPUs can differ in speed: one is older, shared with another job, or throttled by heat. With equal pieces, all wait for
+# the slowest. Uneven pieces fix that, but they have a trap of their own.
 #
 # **[[lone_sample]].** Suppose each replica returns the *mean* loss of its piece, and you take `losses.mean()`. Nine
-# samples on eight devices: two samples share a device, and seven have a device each. Take one of the seven and one of the
-# two. By what factor is the first one's weight in the mean larger?
+# samples on eight devices: two samples share a device, and seven have a device each. By what factor does a sample that
+# is alone on its device weigh more in the mean than one that shares?
 
 # %% tags=["why"] exercise="lone_sample" title="A sample alone" bonus=true
 labkit.answer("lone_sample", 2)
 
 # %% [markdown]
-# Now the pieces. A device of speed 3 beside two of speed 1 should get 3/5 of 11 samples: 6.6, 2.2 and 2.2. The **largest
-# remainder** rule, from elections, makes whole numbers of them: round down (6, 2, 2), then give what is left, one each, to
-# the largest fractions: 7, 2, 2.
+# Now the pieces. A device of speed 3 beside two of speed 1 should get 3/5 of 11 samples: 6.6, 2.2 and 2.2. The
+# **largest remainder** rule, which some elections use to allot seats, makes whole numbers of them: round down (6, 2,
+# 2), then give the samples left over, one each, to the largest fractions: 7, 2, 2.
 #
 # ### Exercise [[shares_by_speed]]
 #
@@ -594,31 +600,32 @@ for name, shares in {"equal": [17, 17, 16], "by speed": shares_by_speed(50, SPEE
 # %% [markdown]
 # ## Bonus: Say it with a number
 #
-# A colleague has eight more A100s in the box of section 7, and wants sixteen devices to share the step, still in one process:
-# scatter, replicate, apply, gather. Every move has device 0 at one end and follows the one before.
+# A colleague has eight more A100s in the box of section 7, and wants sixteen devices to share the step, still in one
+# process: scatter, replicate, apply, gather. Every move has device 0 at one end, so the moves run one at a time.
 #
 # ### Exercise [[sixteen_devices]]
 #
 # *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
 #
-# Answer in two to five sentences, for a person to read: how many milliseconds does a step move data, how many does it compute,
-# where do both numbers come from, and what would you do instead? Alone, compare yours with
+# Answer in two to five sentences, for a human reader. How many ms of a step are data movement, and how many are
+# computing? Where do both numbers come from? What would you do instead? If you work alone, compare your answer with
 # `labkit.lend("sixteen_devices")`.
 
 # %% [markdown] tags=["write"] exercise="sixteen_devices" title="Sixteen devices" minutes=5 bonus=true rubric={"derives about 170 ms of moving: 30 copies of 134 MB over one port of 24 GB/s": 2, "holds that against the 6 ms that computing still gets shorter by": 2, "says what to do instead, and why no port is in the middle then": 2}
-# Sixteen devices are slower than eight, and slower than one. In each step device 0 sends 15 copies of the model and receives
-# 15 gradients: 30 x 134 MB at 24 GB/s are 168 ms, and inputs and outputs add 8 ms. With eight devices it was 86 ms. Computing
-# shrinks only from 12.6 to 6.3 ms, so the step goes from 99 to 183 ms. I would run one process for each GPU, keep a model in
-# each and all-reduce the gradients: then every port carries a share and device 0's is no longer in the middle.
+# Sixteen devices are slower than eight, and slower than one. In each step device 0 sends 15 copies of the model and
+# receives 15 gradients: 30 x 134 MB at 24 GB/s are 168 ms, and inputs and outputs add 8 ms. With eight devices it was
+# 86 ms. Computing shrinks only from 12.6 to 6.3 ms, so the step goes from 99 to 183 ms. I would run one process for
+# each GPU, keep a model in each and all-reduce the gradients: then every port carries a share and device 0's is no
+# longer in the middle.
 
 # %% [markdown]
 # ### Sources
 #
-# * PyTorch documentation: `torch.nn.DataParallel`, which broadcasts the model with NCCL where it can. That spares device
-#   0's port; the model still travels in every step, and all outputs still end on device 0. And, in the CUDA notes: "Use
-#   nn.parallel.DistributedDataParallel instead of multiprocessing or nn.DataParallel".
-# * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the VLDB
-#   Endowment* 13 (2020): why one process for each GPU.
-# * S. Gross, "Making the Global Interpreter Lock Optional in CPython", PEP 703 (2023): what the lock costs, and a Python
-#   without it. The 5 ms are `sys.getswitchinterval()`.
+# * PyTorch documentation: `torch.nn.DataParallel`, which broadcasts the model with NCCL where it can. That takes load
+#   off device 0's port, but the model is still sent in every step, and all outputs still end on device 0. And, in the
+#   CUDA notes: "Use nn.parallel.DistributedDataParallel instead of multiprocessing or nn.DataParallel".
+# * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the
+#   VLDB Endowment* 13 (2020): why one process for each GPU.
+# * S. Gross, "Making the Global Interpreter Lock Optional in CPython", PEP 703 (2023): what the lock costs, and a
+#   Python without it. The 5 ms are `sys.getswitchinterval()`.
 # * M. L. Balinski and H. P. Young, *Fair Representation* (1982): largest remainders, and what is odd about them.
