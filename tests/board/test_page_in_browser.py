@@ -111,7 +111,7 @@ def test_what_cannot_be_drawn_is_named_and_everything_else_stands(
     if where not in ("help", "nav"):
         assert re.fullmatch(r"learner 3 \d+ (s|min)", page.inner_text("#help .wants").split("\n")[0])
     if where not in ("nav", "names"):
-        assert page.locator("#names tr").count() >= 9
+        assert page.locator("#names tr").count() >= 1  # learner 3 at least
     page.unroute("**/standing")
     page.close()
     assert not [each for each in wrong if not each.startswith(("TypeError", "Error"))]
