@@ -114,7 +114,8 @@ function drawLanes(section) {
   section.replaceChildren(...(shown.length ? [heads()] : []), ...shown.map(([lane]) => lane));
   const fullest = Math.max(1, ...shown.flatMap(([, each]) => [each.on_it, each.passed]));
   const lanesTall = shown.map(([lane]) => lane.children[1].clientHeight);
-  const tall = Math.min(...lanesTall.filter((_, at) => shown[at][1].on_it || shown[at][1].passed));
+  const peopled = lanesTall.filter((_, at) => shown[at][1].on_it || shown[at][1].passed);
+  const tall = Math.min(...(peopled.length ? peopled : lanesTall));
   const rows = rowsFor(fullest, shown[0]?.[0].children[1].clientWidth ?? 0, tall);
   shown.forEach(([lane, each], at) =>
     drawPeople(lane.children[1], each, rows, tall / rows, (lanesTall[at] - tall) / 2),
