@@ -36,6 +36,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         files = moment.files
         found: dict[str, Value] = {"saved": moment.num_saved, "between": moment.is_between, "cut": False}
         found |= {
+            "files_again": 0,
             "files_later": 0,
             "what": moment.what,
             "how": moment.how,
@@ -57,6 +58,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
             if moment.num_saved < len(steps):
                 number = moment.num_saved
                 found["again"] = _saved_again(save, load, folder, steps[number], values[number])
+                found["files_again"] = len(list(folder.iterdir()))
         if moment.num_saved < len(steps) and not moment.is_between:
             with folder_with(files) as folder:
                 _saved_again(save, load, folder, steps[moment.num_saved] + 1, values[moment.num_saved])

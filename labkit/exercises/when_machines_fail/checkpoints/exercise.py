@@ -66,7 +66,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             name = _NO_PAIR if _is_no_pair(each.get("again")) else ""
             name = name if name or _is_pythons_own(each.get("again")) or not isinstance(came, int | None) else (
                 _AGAIN if _raised(each.get("again")) else _SORT if _reads_as_words(known, came)
-                else _OLDEST if came is not None else _NOT_FOUND
+                else _OLDEST if came is not None else _none_found(integer(each, "files_again"))
             )  # fmt: skip
             yield Finding(name, text, problem[0])
         if not each["between"] and num_saved < len(steps) and not 1 <= integer(each, "files_later") <= 2:
@@ -154,6 +154,11 @@ def _story(steps: list[int], each: dict[str, Value]) -> str:
     return f"While step {steps[min(saved, len(steps) - 1)]} was saved, {each['what']}, {how}."
 
 
+def _none_found(num_files: int) -> str:
+    """Return the mistake of a load that finds nothing after a save, by how many files are in the folder."""
+    return _NOT_FOUND if num_files else _EMPTY
+
+
 def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) -> str:
     """Return the mistake that leaves this behind."""
     loaded, how = each["loaded"], str(each["how"])
@@ -170,7 +175,7 @@ def _named(case: Case, each: dict[str, Value], crashes: list[dict[str, Value]]) 
         return _DAMAGED if _raised(loaded) else _GIVES_UP if integer(each, "files") > 1 and step is None else _ONE
     if how == "kill" and each["between"]:
         if step is None and not _raised(loaded):
-            return _NOT_FOUND if integer(each, "files") else _EMPTY
+            return _none_found(integer(each, "files"))
         return _SORT if _reads_as_words(steps[:saved], step) else _OLDEST
     if how == "kill":
         return _DELETES if not _raised(loaded) and step is None else _IN_PLACE
