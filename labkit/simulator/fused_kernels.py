@@ -9,14 +9,14 @@ their usual way. Linear layers: labkit.simulator.linear.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.experimental import register_sharding
 
 from labkit.simulator import linear
 from labkit.simulator.stand_ins import is_stand_in
@@ -40,11 +40,19 @@ def _rms_norm_shapes(given: torch.Tensor, weight: torch.Tensor) -> tuple[torch.T
 _library.impl("rms_norm", _rms_norm_shapes, "Meta")
 
 
-@register_sharding(torch.ops.labkit.rms_norm.default)  # type: ignore[untyped-decorator]
-def _rms_norm_shardings(given: Any, weight: Any) -> Any:
-    """Return how DTensors may be sharded: whole, or along any dimension but the one that is normalized."""
-    along = [Replicate(), *(Shard(dim) for dim in range(len(given.shape) - 1))]
-    return [([each, each], [each, Replicate()]) for each in along]
+@cache
+def _tell_dtensors() -> None:
+    """Tell torch how DTensors may be sharded: whole, or along any dimension but the one that is normalized.
+
+    Their module takes half a second to load, so it is told once a program has loaded it.
+    """
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.experimental import register_sharding
+
+    @register_sharding(torch.ops.labkit.rms_norm.default)  # type: ignore[untyped-decorator]
+    def shardings(given: Any, weight: Any) -> Any:
+        along = [Replicate(), *(Shard(dim) for dim in range(len(given.shape) - 1))]
+        return [([each, each], [each, Replicate()]) for each in along]
 
 
 class _RmsNorm(torch.autograd.Function):
@@ -73,6 +81,8 @@ def _rms_norm(
     fits = _lacks_values(input) and input.dtype in _HALVES and weight is not None and len(normalized_shape) == 1
     if not fits or current_rank() is None:
         return _real_rms_norm(input, normalized_shape, weight, eps)
+    if "torch.distributed.tensor" in sys.modules:
+        _tell_dtensors()
     apply: Any = _RmsNorm.apply
     return apply(input, weight)
 

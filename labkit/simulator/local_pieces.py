@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.distributed.tensor import DTensor
-
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.state import current_rank
 
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Let from_local see where a rank's tensors are; leave torch as it was."""
+    """Let from_local see where a rank's tensors are; leave torch as it was. For ranks that find CUDA devices."""
+    from torch.distributed.tensor import DTensor  # half a second, which other ranks need not pay
+
     made: Any = DTensor
     real = vars(made)["from_local"]
     call = real.__func__

@@ -225,10 +225,10 @@ class _Run:
                 stack.callback(refuse_a_second_group())
             for context in (rules_found_quickly(), self._hub.installed(), self._one_core.hidden()):
                 stack.enter_context(context)
-            devices = (cuda_functions, cuda_libraries) if self._cuda else ()
+            devices = (cuda_functions, cuda_libraries, local_pieces) if self._cuda else ()
             if self._shapes:
                 stack.enter_context(shapes_mode.installed())
-            for part in (fused_kernels, local_pieces, stated_kernels, *devices, locks, own_warnings, threads, rpc):
+            for part in (fused_kernels, stated_kernels, *devices, locks, own_warnings, threads, rpc):
                 stack.enter_context(part.installed())
             stack.enter_context(memory_watched(self._memory))
             stack.enter_context(
