@@ -23,7 +23,8 @@ _ETC = ("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "ssl/certs", "
 _RUNTIME = (
     "__init__.py", "errors.py", "units.py", "slugs.py", "words.py", "frames.py", "cells.py", "deadlock.py",
     "interpreter.py", "known_classes.py", "kernels.py", "hardware.py", "product_rates.py", "worlds.py",
-    "virtual_world.py", "scripts.py", "doctor.py", "models.py", "servers", "plans/__init__.py", "plans/matrix_splits.py", "plans/sharded_step.py",
+    "virtual_world.py", "scripts.py", "doctor.py",
+    "models.py", "servers", "plans/__init__.py", "plans/matrix_splits.py", "plans/sharded_step.py",
     "plans/hybrid_step.py", "plans/planned_step.py", "plans/mesh_weights.py", "plans/operator_graph.py",
     "plans/offloaded_step.py", "plans/compressed_steps.py", "plans/policies.py", "plans/staleness.py", "timeline",
     "torch_port", "failures", "simulator", "launch", "crashes",
