@@ -55,6 +55,24 @@ def test_what_loss_parallel_puts_into_torchs_tables_is_gone_after_the_run() -> N
     assert loss_of(GPT(), *Addition().batch(0, 8)).isfinite()
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_loss_over_a_sharded_vocabulary_of_scores_without_values_goes_backward(reduction: str) -> None:
+    def step() -> tuple[int, ...]:
+        mesh = init_device_mesh("cuda", (2,))
+        whole = nn.Linear(16, 32, bias=False, device="cuda")
+        head = parallelize_module(whole, mesh, ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
+        labels = torch.randint(32, (4, 8)).to("cuda")
+        with loss_parallel():
+            scores = head(torch.ones(4, 8, 16, device="cuda")).flatten(0, 1).float()
+            loss = torch.nn.functional.cross_entropy(scores, labels.flatten(), reduction=reduction, ignore_index=-100)
+            torch.autograd.backward(loss / torch.tensor(32.0, device="cuda"))
+        assert whole.weight.grad is not None
+        return tuple(whole.weight.grad.shape)
+
+    run = labkit.run(step, on=labkit.virtual(2, gpu="h100", cuda=True, shapes=True), echo=False)
+    assert run.results == [(32, 16)] * 2
+
+
 @pytest.mark.parametrize("shapes", [False, True])
 def test_labels_on_a_virtual_device_go_into_torchs_loss_over_a_sharded_vocabulary(shapes: bool) -> None:
     def step() -> tuple[str, tuple[int, ...]]:
