@@ -84,3 +84,27 @@ def test_the_documentation_says_what_came_out() -> None:
         *others,
     ):
         assert sentence in text, sentence
+
+
+def test_the_documentation_says_what_the_virtual_cluster_was_off_in_the_last_whole_run() -> None:
+    """docs/measured.md is written by `make bench ARGS="--publish published_steps"`."""
+    docs = Path(__file__).parents[2] / "docs"
+    text = " ".join((docs / "planner.md").read_text(encoding="utf-8").split())
+    part = (docs / "measured.md").read_text(encoding="utf-8").split("## published_steps")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("| ")]
+    time, _, memory = (float(row[1]) for row in rows if row[0].startswith(("step time", "runs of", "peak")))
+    steps = [(row[0], int(row[5].rstrip("%"))) for row in rows if row[0].startswith(("llm-foundry", "nanotron"))]
+    assert len(steps) == 40
+    assert (
+        f"the forty are {100 * time:.0f} % off in the median, their memory {100 * memory:.0f} %, and one run is" in text
+    )
+    beyond = [(name, off) for name, off in steps if abs(off) > 30]
+    assert beyond == [("nanotron 1B, 4096 tokens", 37)], "docs/planner.md says which run is more than 30 % off, and how"
+    assert "nanotron's 1B with eight stages of two or three layers, which is 37 % too slow here" in text
+    of_foundry = [abs(off) for name, off in steps if name.startswith("llm-foundry")]
+    polled = [abs(off) for name, off in steps if name.startswith("nanotron, polling")]
+    assert (
+        f"llm-foundry's twenty are {median(of_foundry):.0f} % off in the median and {max(of_foundry)} % at worst"
+        in text
+    )
+    assert len(polled) == 6 and f"the six that polled are {max(polled)} % off at worst" in text
