@@ -22,13 +22,13 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
+from labkit.planned_steps.neighbours import Neighbours, neighbours
 from labkit.planned_steps.pieces import ALL_GATHER, REDUCE_SCATTER, Embedding, Head, PlannedBlock, rotation
 from labkit.planned_steps.programs import PLAIN, Program
 from labkit.planner.layout import Layout
 from labkit.planner.model import Model
 
 AXES = ("pipeline", "data", "tensor")
-_SHAPE = 8
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def planned_step(model: Model, layout: Layout, program: Program = PLAIN) -> Mome
             sums = _Sums(stage, layout, mesh.get_group("data"), program)
     turned = tuple(each.cuda() for each in rotation(model))
     tokens = torch.zeros(model.sequence, layout.microbatch, dtype=torch.long, device="cuda")
-    near = _Neighbours(model, layout, mesh, shapes_first=program.shapes_first)
+    near = neighbours(model, layout, mesh, program)
     torch.cuda.synchronize()
     dist.barrier()
     torch.cuda.synchronize()
@@ -231,58 +231,8 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-class _Neighbours:
-    """Sends activations to the next stage and gradients to the one before, with their shapes if hosts ask for them."""
-
-    def __init__(self, model: Model, layout: Layout, mesh: DeviceMesh, *, shapes_first: bool) -> None:
-        self.shapes_first = shapes_first
-        self.group, self.stage = mesh.get_group("pipeline"), mesh.get_local_rank("pipeline")
-        self.before = self.stage - 1 if self.stage else None
-        self.after = self.stage + 1 if self.stage < layout.pipeline - 1 else None
-        parts = layout.stages(model)
-        before, after = parts[self.stage - 1] if self.stage else None, parts[self.stage]
-        activation = (model.sequence // layout.tensor, layout.microbatch, model.hidden), torch.bfloat16
-        loss = (), torch.float32
-        self.of_input: Any = loss if before is not None and before.last else activation
-        self.of_output: Any = loss if after.last else activation
-
-    def exchange(
-        self, *, forward: Tensor | None = None, backward: Tensor | None = None,
-        want_input: bool = False, want_gradient: bool = False,
-    ) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
-        """Send what is given, in one batch with what is wanted; return input and gradient."""
-        self.calls: list[dist.P2POp] = []
-        self.shapes: list[Tensor] = []
-        if forward is not None and self.after is not None:
-            self._send(forward.detach(), self.after)
-        if backward is not None and self.before is not None:
-            self._send(backward, self.before)
-        given = self._receive(self.of_input, self.before) if want_input and self.before is not None else None
-        gradient = self._receive(self.of_output, self.after) if want_gradient and self.after is not None else None
-        if self.calls:
-            for work in dist.batch_isend_irecv(self.calls):
-                work.wait()
-        for shape in self.shapes:
-            shape.tolist()
-        return given, gradient
-
-    def _send(self, what: Tensor, peer: int) -> None:
-        if self.shapes_first:
-            shape = torch.tensor([what.dim(), *what.shape, *[0] * (_SHAPE - what.dim() - 1)], device="cuda")
-            self.calls.append(dist.P2POp(dist.isend, shape, group=self.group, group_peer=peer))
-        self.calls.append(dist.P2POp(dist.isend, what, group=self.group, group_peer=peer))
-
-    def _receive(self, of: Any, peer: int) -> Tensor:
-        if self.shapes_first:
-            self.shapes.append(torch.empty(_SHAPE, dtype=torch.long, device="cuda"))
-            self.calls.append(dist.P2POp(dist.irecv, self.shapes[-1], group=self.group, group_peer=peer))
-        found = torch.empty(of[0], device="cuda", dtype=of[1])
-        self.calls.append(dist.P2POp(dist.irecv, found, group=self.group, group_peer=peer))
-        return found
-
-
 def _one_f_one_b(
-    layout: Layout, stage: PlannedStage, near: _Neighbours, sums: _Sums | _Sharded, tokens: Tensor, turned: Any
+    layout: Layout, stage: PlannedStage, near: Neighbours, sums: _Sums | _Sharded, tokens: Tensor, turned: Any
 ) -> None:
     """Run all microbatches forward and backward; gradients add up."""
     waiting: deque[tuple[Tensor | None, Tensor]] = deque()

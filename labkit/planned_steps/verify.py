@@ -175,10 +175,7 @@ def _beyond(short: Simulated, longer: Simulated, times: float) -> Simulated:
 
 def simulate_whole(plan: Plan, program: Program = PLAIN) -> Simulated:
     """Return what a plan's step takes on the virtual cluster, all its microbatches simulated."""
-    launches_s = (
-        LAYER_OPERATORS * plan.job.machines.device.launch_ns / 1e9
-    )  # of what the program takes, these pass anyway
-    program = replace(program, layer_s=max(0.0, program.layer_s - launches_s))
+    program = replace(program, layer_s=_issues_s(plan, program))
     world = machines_of(plan, program)
     done = run(planned_step, plan.job.model, plan.layout, program, on=world, echo=False, timeout=None)
     moments: list[Moments] = list(done.results)
@@ -187,6 +184,14 @@ def simulate_whole(plan: Plan, program: Program = PLAIN) -> Simulated:
     stages = [_parts(done.timeline, rank, moments[rank], plan) for rank in leaders]
     busiest = max(stages, key=lambda parts: parts["products"])
     return Simulated(max(each.end - each.begin for each in moments), busiest, max(each.peak_bytes for each in moments))
+
+
+def _issues_s(plan: Plan, program: Program) -> float:
+    """Return what a program's host takes to issue a layer beyond the launches of its kernels, in seconds."""
+    split, machines = plan.layout, plan.job.machines
+    across = split.pipeline > 1 and split.tensor > 1 and split.world_size > machines.node_size
+    takes_s = program.layer_s + (program.tensor_s * split.tensor if across else 0.0)
+    return max(0.0, takes_s - LAYER_OPERATORS * machines.device.launch_ns / 1e9)
 
 
 def _parts(timeline: Timeline, rank: int, mine: Moments, plan: Plan) -> dict[str, float]:

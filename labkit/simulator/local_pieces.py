@@ -12,6 +12,7 @@ from typing import Any
 
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.state import current_rank
+from labkit.torch_port.functional_collectives import results_lie_where_they_are
 
 
 @contextmanager
@@ -32,6 +33,7 @@ def installed() -> Iterator[None]:
 
     made.from_local = staticmethod(from_local)
     try:
-        yield
+        with results_lie_where_they_are():
+            yield
     finally:
         made.from_local = real

@@ -31,8 +31,11 @@ Answer = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def placed(accelerator: Any, made: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that a call made on the device: without values if it should have none."""
-    if made.is_meta or not (has_fractions(made) and made.dim()):
+    """Return a tensor that a call made on the device: without values if it should have none.
+
+    torch's own fake tensors have none anyway, and must all seem to be in one place.
+    """
+    if made.is_meta or not (has_fractions(made) and made.dim()) or hasattr(made, "fake_mode"):
         return made
     stand_in = like(made).requires_grad_(made.requires_grad)
     accelerator.put(stand_in)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed import _functional_collectives, distributed_c10d
 
-from labkit.torch_port.operators import name_of
+from labkit.torch_port.operators import name_of, unanswered
 
 _c10d: Any = distributed_c10d
 _WORK = "labkit_work"
@@ -116,6 +117,27 @@ def carry_out(func: Any, args: Any, kwargs: Any) -> Any:
     if name not in CARRIED_OUT:
         raise RuntimeError(f"The functional collective {name} is not modelled on tensors without values.")
     return CARRIED_OUT[name](*args, **kwargs)
+
+
+@contextmanager
+def results_lie_where_they_are() -> Iterator[None]:
+    """Let what a functional collective yields say, to torch itself, where it really lies; leave torch as it was.
+
+    torch wraps it and asks the tensor inside for its device. Whoever answers for a virtual one is asked in a backward
+    pass and not elsewhere, and torch refuses a view of a tensor that lies elsewhere.
+    """
+    wrapper: Any = _functional_collectives.AsyncCollectiveTensor
+    real = wrapper.__new__
+
+    def new(cls: Any, elem: torch.Tensor) -> Any:
+        with unanswered():
+            return real(cls, elem)
+
+    wrapper.__new__ = staticmethod(new)
+    try:
+        yield
+    finally:
+        wrapper.__new__ = staticmethod(real)
 
 
 NEEDED: dict[str, Callable[[], object]] = {

@@ -19,19 +19,19 @@ def run(*, quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
     found, held = cells(), memory()
     rows = [
         [
-            f"{cell.model} on {cell.nodes} nodes", str(cell.num_runs), str(cell.num_stalled), f"{cell.error:.1%}",
-            f"{cell.rank:.2f}", f"{cell.rank_unstalled:.2f}", f"{cell.pick:.1%}",
+            f"{cell.model} on {cell.nodes} nodes", str(cell.num_runs), str(cell.num_polled), f"{cell.error:.1%}",
+            f"{cell.rank:.2f}", f"{cell.rank_unpolled:.2f}", f"{cell.pick:.1%}",
         ]
         for cell in found
     ]  # fmt: skip
-    head = ["nanotron, H100", "runs", "stalled", "error", "rank", "without stalls", "pick"]
+    head = ["nanotron, H100", "runs", "polled", "error", "rank", "without these", "pick"]
     twice, torn, apart = contradictions()
     errors = [error for _, _, error in foundry()]
     below = sorted(found, key=lambda cell: cell.pick)[:2]
     worst = max(found, key=lambda cell: cell.error)
     lines = [
         table(head, rows),
-        f"  largest error: {worst.model} on {worst.nodes} nodes; {worst.num_stalled} of {worst.num_runs} runs stalled",
+        f"  largest error: {worst.model} on {worst.nodes} nodes; {worst.num_polled} of {worst.num_runs} runs polled",
         f"  {twice} configurations were published twice: {torn} ran once and failed once, the others are "
         + " and ".join(f"{each:.2f}" for each in apart)
         + " times apart. They are left out above.",

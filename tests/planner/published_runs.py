@@ -46,13 +46,21 @@ class Run:
         return self.plan.seconds / self.seconds - 1
 
     @property
-    def stalled(self) -> bool:
-        """Whether each exchange took a fifth of a second more than planned, and the step 1.4 times as long."""
-        split = self.plan.layout
-        if self.seconds is None or split.pipeline == 1:
+    def neighbours(self) -> int:
+        """How many neighbours its busiest stage has: two in the middle, one of two stages, none without a pipeline."""
+        return min(2, self.plan.layout.pipeline - 1)
+
+    @property
+    def polled(self) -> bool:
+        """Whether its host slept between looks at its messages, which no column says: its time does.
+
+        nanotron's branch nouamane/bench2 sleeps 0.1 s at least six times for each neighbour and microbatch. A run
+        polled if it took half of that longer than planned, and a third longer in all.
+        """
+        if self.seconds is None or not self.neighbours:
             return False
-        hops = split.accumulation + split.pipeline - 1
-        return (self.seconds - self.plan.seconds) / hops > 0.2 and self.seconds > 1.4 * self.plan.seconds
+        more = self.seconds - self.plan.seconds
+        return more > 0.3 * self.neighbours * self.plan.layout.accumulation and self.seconds > self.plan.seconds * 4 / 3
 
 
 @cache
@@ -100,6 +108,40 @@ def host_of_nanotron() -> tuple[float, float]:
     return float(found[0]), float(found[1])
 
 
+def across_nodes() -> list[Run]:
+    """Return nanotron's runs of one replica whose pipeline leaves its node, in which the device waits for the host.
+
+    One sequence at a time, 4 or 8 tensor ranks, and models whose layers take the device less time than the host.
+    """
+    return [
+        run
+        for run in nanotron()
+        if run.seconds and run.plan.layout.microbatch == run.plan.layout.data == 1 and run.nodes > 1
+        if run.plan.layout.pipeline > 1 and run.plan.layout.tensor in (4, 8) and run.model in ("1B", "3B", "8B")
+    ]
+
+
+def beside_pipeline(layer_s: float, step_s: float) -> float:
+    """Return what each tensor rank adds to a layer's issue where a pipeline leaves its node, in seconds.
+
+    The number with the least squares of relative errors over the runs of one replica, none of which can be drawn.
+    """
+    runs = across_nodes()
+    seconds = np.array([run.seconds for run in runs])
+    layers = np.array([_layers_in_a_row(run) for run in runs])
+    tensor = np.array([run.plan.layout.tensor for run in runs])
+    left = (seconds - step_s - layers * layer_s) / seconds
+    weights = layers * tensor / seconds
+    return float(weights @ left / (weights @ weights))
+
+
+def _layers_in_a_row(run: Run) -> int:
+    """Return how many layers the fullest stage issues until the last microbatch has passed."""
+    split = run.plan.layout
+    fullest = max(part.layers for part in split.stages(run.plan.job.model))
+    return fullest * (split.accumulation + split.pipeline - 1)
+
+
 def kept_by_nanotron(model: str, tensor: int) -> float:
     """Return the bytes that a token more in a microbatch costs a rank of nanotron: its published memory, in GiB.
 
@@ -127,20 +169,20 @@ class Cell:
         model: Which.
         nodes: How many nodes of 8.
         num_runs: Runs with a figure.
-        num_stalled: Those that stalled between stages.
+        num_polled: Those whose hosts polled.
         error: Median of the absolute errors of step time.
         rank: Rank correlation of planned and measured throughput.
-        rank_unstalled: The same without those that stalled.
+        rank_unpolled: The same without those that polled.
         pick: Throughput of the run that the planner puts first, over the best measured.
     """
 
     model: str
     nodes: int
     num_runs: int
-    num_stalled: int
+    num_polled: int
     error: float
     rank: float
-    rank_unstalled: float
+    rank_unpolled: float
     pick: float
 
 
@@ -155,7 +197,7 @@ def cells() -> tuple[Cell, ...]:
     for (model, nodes), runs in sorted(grouped.items(), key=lambda item: (float(item[0][0][:-1]), item[0][1])):
         first = max(runs, key=lambda run: (run.plan.state != "too large", run.plan.tokens_per_second))
         best = max(run.tokens_per_second or 0.0 for run in runs)
-        steady = [run for run in runs if not run.stalled]
+        steady = [run for run in runs if not run.polled]
         found.append(
             Cell(
                 model, nodes, len(runs), len(runs) - len(steady), median(abs(run.error) for run in runs),
@@ -229,19 +271,16 @@ def foundry() -> tuple[tuple[str, int, float], ...]:
 
 
 @cache
-def stall() -> tuple[float, float]:
-    """Return what a stalled run takes longer by neighbour and microbatch, in the median, and how far runs are from it.
-
-    A stage in the middle has two neighbours, one at an end of two stages has one. The distance is the median of the
-    absolute errors of what a step took longer.
-    """
+def polls() -> tuple[float, float, float]:
+    """Return what a run that polled takes longer by neighbour and microbatch: the median, and what half lie between."""
     each = []
     for run in nanotron():
-        if run.stalled and run.seconds is not None:
+        if run.polled and run.seconds is not None:
             split = run.plan.layout
-            messages = min(2, split.pipeline - 1) * split.accumulation + split.pipeline - 2
+            messages = run.neighbours * split.accumulation + split.pipeline - 2
             each.append((run.seconds - run.plan.seconds) / messages)
-    return median(each), median(abs(one / median(each) - 1) for one in each)
+    low, middle, high = np.quantile(each, (0.25, 0.5, 0.75))
+    return float(middle), float(low), float(high)
 
 
 @cache

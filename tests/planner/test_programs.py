@@ -6,13 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from labkit.planned_steps.programs import FOUNDRY, NANOTRON, PLAIN, Program
+from labkit.planned_steps.programs import FOUNDRY, NANOTRON, PLAIN, POLLING_NANOTRON, Program
 from labkit.planned_steps.verify import simulate, simulate_whole
 from labkit.planner.layout import Layout
 from labkit.planner.model import Model
 from labkit.planner.plan import Job, Plan, planned
 from tests.benchmarks.published_steps import drawn
-from tests.planner.published_runs import H100S, host_bound, host_of_nanotron, kept_by_nanotron, nanotron
+from tests.planner.published_runs import (
+    H100S,
+    across_nodes,
+    beside_pipeline,
+    host_bound,
+    host_of_nanotron,
+    kept_by_nanotron,
+    nanotron,
+)
 
 TINY = Model("tiny", 2, 1024, 8, 8, 4096, 8192, 1024)
 WIDE = replace(TINY, vocabulary=65536)
@@ -33,6 +41,38 @@ def test_what_nanotrons_host_takes_is_that_of_runs_that_were_not_drawn() -> None
         layers = run.plan.layout.accumulation * run.plan.job.model.layers
         assert layers * layer_s + step_s == pytest.approx(run.seconds, rel=0.05)
     assert all(run.plan.layout.pipeline > 1 for program, run in drawn() if program == "nanotron")
+
+
+def test_what_tensor_ranks_add_beside_a_pipeline_is_that_of_runs_that_were_not_drawn() -> None:
+    layer_s, step_s = host_of_nanotron()
+    assert beside_pipeline(layer_s, step_s) == pytest.approx(NANOTRON.tensor_s, rel=0.005)
+    runs = across_nodes()
+    assert len(runs) == 11  # docs/planner.md says so, and how near they are
+    for run in runs:
+        split = run.plan.layout
+        layers = max(part.layers for part in split.stages(run.plan.job.model))
+        issues = layers * (layer_s + NANOTRON.tensor_s * split.tensor) * (split.accumulation + split.pipeline - 1)
+        assert issues + step_s == pytest.approx(run.seconds, rel=0.08)
+    assert all(run.plan.layout.data > 1 for program, run in drawn() if program == "nanotron")
+
+
+@pytest.mark.in_turn
+def test_tensor_ranks_add_to_a_layer_where_a_pipeline_leaves_its_node_and_nowhere_else() -> None:
+    host = replace(PLAIN, layer_s=5e-3)
+    slow = replace(host, tensor_s=5e-3)
+    inside, across = tiny(Layout(1, 2, 2, 1, 4), SHORT), tiny(Layout(1, 2, 8, 1, 4), SHORT)
+    assert simulate_whole(inside, slow).seconds == simulate_whole(inside, host).seconds
+    assert simulate_whole(across, slow).seconds > 3 * simulate_whole(across, host).seconds
+
+
+@pytest.mark.in_turn
+def test_a_host_that_polls_sleeps_six_times_for_each_neighbour_and_microbatch() -> None:
+    polling = replace(PLAIN, polls_s=POLLING_NANOTRON.polls_s)
+    two, three = (tiny(Layout(1, stages, 1, 1, 6), replace(SHORT, layers=stages)) for stages in (2, 3))
+    for plan, neighbours in ((two, 1), (three, 2)):
+        sleeps = 6 * neighbours * plan.layout.accumulation * polling.polls_s
+        assert simulate_whole(plan).seconds < 0.01 * sleeps
+        assert sleeps <= simulate_whole(plan, polling).seconds < 1.6 * sleeps
 
 
 @pytest.mark.parametrize(("model", "tensor"), [("1B", 8), ("1B", 16), ("3B", 8), ("3B", 16), ("8B", 8), ("8B", 16)])

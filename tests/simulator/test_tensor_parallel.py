@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, loss_parallel, parallelize_module
+from torch.utils.checkpoint import checkpoint
 
 import labkit
 from labkit.models import GPT, Addition, loss_of
@@ -53,6 +54,54 @@ def test_what_loss_parallel_puts_into_torchs_tables_is_gone_after_the_run() -> N
     labkit.run(_gradients, False, on=labkit.virtual(2), echo=False)
     assert DTensor._op_dispatcher._custom_op_handlers == before
     assert loss_of(GPT(), *Addition().batch(0, 8)).isfinite()
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("shapes", [False, True])
+def test_what_a_gather_yields_is_kept_for_a_backward_pass_that_reads_it_itself(shapes: bool) -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            return x * 2.0
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            (kept,) = ctx.saved_tensors
+            assert kept.shape == grad.shape
+            return grad * 2.0
+
+    def step() -> tuple[int, ...]:
+        mesh = init_device_mesh("cuda", (2,))
+        weight = nn.Parameter(distribute_tensor(torch.ones(8, 4, device="cuda"), mesh, [Shard(0)]))
+
+        given = (distribute_tensor(torch.ones(8, 4, device="cuda"), mesh, [Shard(0)]) * weight).redistribute(
+            mesh, [Replicate()], async_op=True
+        )
+        torch.autograd.backward(checkpoint(Doubled.apply, given, use_reentrant=False).sum())
+        assert weight.grad is not None
+        return tuple(weight.grad.shape)
+
+    run = labkit.run(step, on=labkit.virtual(2, gpu="h100", cuda=True, shapes=shapes), echo=False)
+    assert run.results == [(8, 4)] * 2
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_loss_over_a_sharded_vocabulary_of_scores_without_values_goes_backward(reduction: str) -> None:
+    def step() -> tuple[int, ...]:
+        mesh = init_device_mesh("cuda", (2,))
+        whole = nn.Linear(16, 32, bias=False, device="cuda")
+        head = parallelize_module(whole, mesh, ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
+        labels = torch.randint(32, (4, 8)).to("cuda")
+        with loss_parallel():
+            scores = head(torch.ones(4, 8, 16, device="cuda")).flatten(0, 1).float()
+            loss = torch.nn.functional.cross_entropy(scores, labels.flatten(), reduction=reduction, ignore_index=-100)
+            torch.autograd.backward(loss / torch.tensor(32.0, device="cuda"))
+        assert whole.weight.grad is not None
+        return tuple(whole.weight.grad.shape)
+
+    run = labkit.run(step, on=labkit.virtual(2, gpu="h100", cuda=True, shapes=True), echo=False)
+    assert run.results == [(32, 16)] * 2
 
 
 @pytest.mark.parametrize("shapes", [False, True])
