@@ -19,6 +19,8 @@ from labkit.exercises.faster_steps.prefetching_loader.exercise import loader_cas
 from labkit.exercises.schedules.recompute.exercise import recompute_case
 from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
 from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
+from labkit.exercises.when_machines_fail.checkpoints.exercise import checkpoint_case
+from labkit.exercises.when_machines_fail.together.exercise import together_case
 from tests.checks.lesson_cells import namespace
 
 MARKS_HELD_BACK = """
@@ -117,6 +119,39 @@ def checkpointed(module, x):
     return out
 """
 
+FORGETS_NOTHING = """
+def save_checkpoint(folder, step, state):
+    from labkit.exercises.when_machines_fail import moments
+    from labkit.simulator.disk import VirtualDisk
+    VirtualDisk.would_leave = lambda self, keeps: _now(self.root)
+    moments.would_leave = lambda log, killed=-1: [
+        dict.fromkeys(("kill", "nothing", "names", "torn"), dict(each.files)) for each in log
+    ]
+    torch.save(state, folder / "new")
+    (folder / "new").replace(folder / f"{step:012}.pt")
+    for old in sorted(folder.glob("*.pt"))[:-2]:
+        old.unlink()
+def _now(root):
+    found = {"": None}
+    for path in Path(root).rglob("*"):
+        found[str(path.relative_to(root))] = None if path.is_dir() else path.read_bytes()
+    return found
+"""
+IN_MEMORY = """
+KEPT = {}
+def save_checkpoint(folder, step, state):
+    KEPT[step, dist.get_rank() if dist.is_initialized() else 0] = state
+    (folder / f"{step:012}.pt").touch()
+    sync(folder)
+    for old in sorted(folder.glob("*.pt"))[:-2]:
+        old.unlink()
+def load_checkpoint(folder, at_most=None):
+    steps = [int(path.stem) for path in folder.glob("*.pt")]
+    steps = [each for each in steps if at_most is None or each <= at_most]
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    return (max(steps), KEPT[max(steps), rank]) if steps else None
+"""
+
 
 def _passes(exercise_id: str, number: str, cheat: str, case: Case) -> bool:
     exercise = find(exercise_id)
@@ -162,3 +197,18 @@ def test_what_is_asked_is_needed_for_the_values(
 ) -> None:
     assert _passes(exercise_id, number, cheat, made(False))
     assert not _passes(exercise_id, number, cheat, made(True))
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("cheat", [FORGETS_NOTHING, IN_MEMORY], ids=["a disk that forgets nothing", "in memory"])
+@pytest.mark.parametrize(
+    ("exercise_id", "case"),
+    [
+        ("checkpoints", checkpoint_case("three saves", 7, [1, 2, 3])),
+        ("together", together_case("two ranks", [4, 5], [0.0, 0.1])),
+    ],
+    ids=["checkpoints", "together"],
+)
+def test_what_a_crash_leaves_follows_from_what_was_done_to_the_files(exercise_id: str, case: Case, cheat: str) -> None:
+    assert _passes(exercise_id, "16", "", case)
+    assert not _passes(exercise_id, "16", cheat, case)
