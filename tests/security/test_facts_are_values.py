@@ -20,6 +20,9 @@ from labkit.exercises.schedules.recompute.exercise import recompute_case
 from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
 from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
 from labkit.exercises.when_machines_fail.checkpoints.exercise import checkpoint_case
+from labkit.exercises.when_machines_fail.computing_twice.exercise import twice_case
+from labkit.exercises.when_machines_fail.exact_resume.exercise import resume_case
+from labkit.exercises.when_machines_fail.reshard.exercise import reshard_case
 from labkit.exercises.when_machines_fail.together.exercise import together_case
 from tests.checks.lesson_cells import namespace
 
@@ -119,6 +122,36 @@ def checkpointed(module, x):
     return out
 """
 
+KEEPS_THE_RUN = """
+KEPT = []
+def state_of(run):
+    KEPT[:] = [copy.deepcopy(run), random.getstate(), torch.get_rng_state()]
+    return {}
+def restore(run, state):
+    kept, numbers, more = KEPT
+    run.__dict__.update(kept.__dict__)
+    random.setstate(numbers)
+    torch.set_rng_state(more)
+"""
+READS_BEHIND_THE_COUNT = """
+import inspect
+def load_part(rank, num_ranks, saved_ranks, sizes, read):
+    parts, reader = {}, inspect.getclosurevars(read).nonlocals["reader"]
+    for number, (name, size) in enumerate(sizes.items()):
+        length, mine = -(-size // saved_ranks), -(-size // num_ranks)
+        whole = torch.cat([reader(each, number, 0, length) for each in range(saved_ranks)])[:size]
+        parts[name] = torch.nn.functional.pad(whole, (0, mine * num_ranks - size)).view(num_ranks, mine)[rank]
+    return parts
+"""
+KNOWS_WHO_IS_BROKEN = """
+import inspect
+def checked_mean(gradient, compute):
+    again = inspect.getclosurevars(compute).nonlocals
+    again["computed"].append((again["rank"] + 1) % dist.get_world_size())
+    (inputs,) = again["again"].args
+    broken = inputs["broken"]
+    return torch.stack(inputs["gradients"]).mean(0), None if broken < 0 else broken
+"""
 FORGETS_NOTHING = """
 def save_checkpoint(folder, step, state):
     from labkit.exercises.when_machines_fail import moments
@@ -189,6 +222,18 @@ def _overlapped(needed: bool) -> Case:
         pytest.param(
             "recompute", "09", NOT_RECOMPUTED, lambda needed: recompute_case("3 layers", 7, 4, 3, opposite=needed),
             id="not recomputed",
+        ),
+        pytest.param(
+            "exact_resume", "16", KEEPS_THE_RUN, lambda needed: resume_case("a resume", 7, 3, 4, apart=needed),
+            id="in memory",
+        ),
+        pytest.param(
+            "reshard", "16", READS_BEHIND_THE_COUNT,
+            lambda needed: reshard_case("3 to 4", 7, {"a": 11, "b": 5}, 3, 4, apart=needed), id="behind the count",
+        ),
+        pytest.param(
+            "computing_twice", "16", KNOWS_WHO_IS_BROKEN,
+            lambda needed: twice_case("rank 2 is broken", 7, 4, 2, apart=needed), id="knows who is broken",
         ),
     ],
 )  # fmt: skip
