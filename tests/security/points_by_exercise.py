@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
@@ -35,6 +36,7 @@ def kind_of(exercise: Exercise, cases: list[Case]) -> str:
     return KINDS[0] if travels else KINDS[3]
 
 
+@cache
 def with_points() -> Mapping[str, Mapping[str, str]]:
     """Return for each lesson its exercises that have points, in their order, and what these rest on."""
     rooms = {path.name: path.parent.name for path in ROOMS}

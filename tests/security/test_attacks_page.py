@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from security.attacks import attacks
 from security.broken_files import write_broken
 from security.points_by_exercise import KINDS, table, with_points
@@ -16,7 +18,9 @@ PAGE = ROOT / "docs" / "attacks.md"
 
 
 def test_every_attack_that_the_page_names_is_tried() -> None:
-    text = PAGE.read_text(encoding="utf-8").partition("## What a point rests on")[2].partition("Exercise by exercise")[0]
+    text = (
+        PAGE.read_text(encoding="utf-8").partition("## What a point rests on")[2].partition("Exercise by exercise")[0]
+    )
     rows = [line.split("|")[-2] for line in text.splitlines() if line.startswith("| ") and "tried by" not in line]
     known = set(attacks(NOWHERE)) | {name for _, name in FORGED}
     known |= {path.stem for number in LESSONS for path in (HERE / f"answers_{number}").glob("*.py")}
@@ -53,16 +57,19 @@ def test_every_test_and_file_that_the_page_names_is_there() -> None:
     assert [name for name in files if not (ROOT / name).is_file()] == [] and len(files) > 15
 
 
+@pytest.mark.in_turn
 def test_the_page_says_of_every_exercise_with_points_what_they_rest_on() -> None:
     assert table() in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.in_turn
 def test_rows_of_the_first_table_name_exercises_that_rest_on_what_the_row_says() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## What a point rests on")[2].partition("Checks hand an")[0]
     kinds = {slug: kind for each in with_points().values() for slug, kind in each.items()}
     rows = {line.split("|")[1] for line in text.splitlines() if line.startswith("| ")}
     for begins, kind, whole in (
-        (" a formula", KINDS[3], False), (" a design", KINDS[2], True), (" `find` and `why` with points", KINDS[4], True),
+        (" a formula", KINDS[3], False), (" a design", KINDS[2], True),
+        (" `find` and `why` with points", KINDS[4], True),
         (" numbers on several ranks", KINDS[0], False), (" state, memory", KINDS[0], False),
         (" tensors split", KINDS[0], False), (" files after a crash", KINDS[3], False),
         (" packets", KINDS[3], False), (" one process of lesson 11", KINDS[3], False),

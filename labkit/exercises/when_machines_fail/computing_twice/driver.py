@@ -26,9 +26,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
     Where two ranks take part, rank 0 runs all virtual ranks and rank 1 computes for them: rank 0 is not told who is
     broken, and each gradient that is computed again is a message.
 
-    Inputs: brought (the gradient that each rank brings), apart (whether two ranks take part); and where gradients are
-    computed, gradients (each rank's), broken (the rank that computes wrongly, -1 for none), wrong ("own": the gradient
-    it brings; "here": what it computes in the call; "both"), bit (which bit of the first element is wrong).
+    Inputs: gradients (each rank's; on rank 0 of two, what each brings), apart (whether two ranks take part); where
+    gradients are computed, broken (the rank that computes wrongly, -1 for none), wrong ("own": the gradient it brings;
+    "here": what it computes in the call; "both"), bit (which bit of the first element is wrong); and brought (what each
+    brings) where all is done in one process.
     """
     from labkit.virtual_world import virtual
     from labkit.worlds import run
@@ -36,7 +37,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     apart = flag(inputs, "apart")
     if apart and dist.get_rank() == 1:
         return {"served": _serve(inputs)}
-    brought = tensors(inputs, "brought")
+    brought = tensors(inputs, "gradients" if apart else "brought")
     again = _asked if apart else partial(computed_on, inputs)
 
     def program() -> tuple[Any, list[Value]]:

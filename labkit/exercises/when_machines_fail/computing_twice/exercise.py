@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.compare import listing
 from labkit.checks.declared import Mistake, declared
-from labkit.checks.draws import generator
+from labkit.checks.draws import generator, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes
 from labkit.checks.structure import ANYTHING, Each
@@ -25,6 +25,8 @@ MOST = 3
 
 BYTES = 8
 """Of an element."""
+_MANTISSA = 52
+"""Bits of a float64's mantissa."""
 
 
 def twice_case(
@@ -38,17 +40,23 @@ def twice_case(
         num_ranks: At least 3.
         broken: The rank that computes wrongly, -1 for none.
         wrong: What it computes wrongly: "own", the gradient it brings; "here", what it computes in the call; "both".
-        bit: Which bit of the first element is wrong.
+        bit: Which bit of the first element is wrong; drawn where another rank computes.
         apart: Whether another rank computes gradients again, so that it is seen how often.
     """
-    draw = generator(seed, "rank", 1) if apart else generator(seed, "gradients")
-    gradients = [torch.randint(1, 1000, (NUM_ELEMENTS,), generator=draw).double() for _ in range(num_ranks)]
-    brought: list[Value] = [
-        flipped(each, bit) if rank == broken and wrong != "here" else each for rank, each in enumerate(gradients)
-    ]
-    given: Values = {"brought": brought, "apart": apart}
-    known: Values = {"gradients": [*gradients], "broken": broken, "wrong": wrong, "bit": bit, "apart": apart}
-    return Case(name, 2, (given, known)) if apart else Case(name, 1, ({**given, **known},))
+    draw = generator(seed, "gradients")
+    right = [torch.randint(1, 1000, (NUM_ELEMENTS,), generator=draw).double() for _ in range(num_ranks)]
+    brought = list(right)
+    if apart:  # neither rank has what tells which bit of what the other has was changed
+        bits = [2 * (part_of(seed, "rank", rank) % (_MANTISSA // 2)) + rank for rank in range(2)]
+        bit = bits[1]
+    if broken >= 0 and wrong != "here":
+        drawn = right[broken]
+        brought[broken] = flipped(drawn, bits[0] if apart else bit)
+        right[broken] = flipped(drawn, bits[1]) if apart else drawn
+    known: Values = {"gradients": [*right], "broken": broken, "wrong": wrong, "bit": bit, "apart": apart}
+    if apart:
+        return Case(name, 2, ({"gradients": [*brought], "apart": True}, known))
+    return Case(name, 1, ({**known, "brought": [*brought]},))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -93,7 +101,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 def _num_checked(case: Case) -> int:
     """Return how many gradients must be computed again, at least: each rank's."""
-    return len(tensors(case.inputs[0], "brought"))
+    return len(tensors(case.inputs[0], "gradients"))
 
 
 def _is_pair(row: Any) -> bool:
