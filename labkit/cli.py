@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -136,6 +137,14 @@ if _teaches():
 
 def main() -> None:
     """Run the command line; the entry point that pip installs as ``labkit``."""
+    if named := next((each for each in sys.argv[1:] if each.startswith("-") and os.path.lexists(each)), None):
+        # `labkit grade *` where a submission is called --sandbox=none
+        typer.echo(
+            f"labkit: {named!r} is the name of a file here, and a shell that wrote it for * would have it taken for an "
+            "option; write ./* in place of *, or rename it",
+            err=True,
+        )
+        raise SystemExit(2)
     app(prog_name="labkit")
 
 

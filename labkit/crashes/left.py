@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from labkit.failures.records import KEEPS, Kill
@@ -28,6 +28,7 @@ class Left:
         path: On what, below the program's folder.
         how: "kill", or what a power cut keeps: "nothing", "names", "torn".
         files: What is there.
+        numbers: Path -> number of its inode, -1 of a symbolic link; told of kills alone.
     """
 
     rank: int
@@ -35,6 +36,7 @@ class Left:
     path: str
     how: str
     files: Files
+    numbers: dict[str, int] = field(default_factory=dict)
 
 
 def what_crashes_leave(
@@ -69,7 +71,8 @@ def what_crashes_leave(
         if kind == "file":
             (disk,) = told[0].disks
             with outside():
-                found.append(Left(rank, op, path, "kill", _now(folder)))
+                now = _now(folder)
+                found.append(Left(rank, op, path, "kill", now, _numbers(folder, now)))
                 found.extend(Left(rank, op, path, keeps, disk.would_leave(keeps)) for keeps in KEEPS)
 
     failures, most = ((), 0) if kill is None else ((kill,), 1)
@@ -93,3 +96,8 @@ def _now(folder: Path) -> Files:
         found |= {os.path.relpath(Path(where, name), folder): None for name in folders}
         found |= {os.path.relpath(Path(where, name), folder): Path(where, name).read_bytes() for name in files}
     return found
+
+
+def _numbers(folder: Path, files: Files) -> dict[str, int]:
+    there = {path: folder / path for path in files}
+    return {path: -1 if each.is_symlink() else each.lstat().st_ino for path, each in there.items()}

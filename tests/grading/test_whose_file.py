@@ -95,7 +95,7 @@ TABLES = {
         "line 2, is beyond .*: row 1, with a field of 20,000",
     ),
     "rows of no class": (HEAD + "".join(f"S {n},{n}@x,{n}\n" for n in range(30_000)), "row 10,001"),
-    "an open quote": (HEAD + '"' * 140_001 + "\n", "no row of a table|beyond a table|is not a roster"),
+    "an open quote": (HEAD + '"' * 140_001 + "\n", "no row of a table|beyond a table|is not a roster|is never closed"),
     "time without end": (
         "Name,Extra time\nEve,99999999999 d\n",
         "line 2: '99999999999 d' is more extra time than a year",

@@ -180,3 +180,13 @@ def test_a_students_folder_is_not_taken_for_the_course(
         with pytest.raises(ConfigError, match="with --course, the working folder too: submissions lie in it"):
             find_course("90", None, [path])
         assert find_course("90", Path(), [path]).root == course.root
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("name", ["--sandbox=none", "--course=theirs", "--out=x.ipynb", "-h"])
+def test_a_file_that_is_named_like_an_option_is_not_taken_for_one(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    (tmp_path / "eve.ipynb").write_text("{}")
+    done = run(["sh", "-c", f"{LABKIT} grade * --lesson 90 --course ."], tmp_path)
+    assert done.returncode == 2 and "write ./* in place of *" in done.stderr, done.stderr
+    assert sorted(os.listdir(tmp_path)) == sorted([name, "eve.ipynb"])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from security.attacks import attacks
 from security.broken_files import write_broken
+from security.points_by_exercise import KINDS, table, with_points
 from security.test_forged_facts import FORGED
 from security.test_hostile_batch import NOWHERE
 from tests.submissions.making import HERE, LESSONS, ROOT
@@ -15,7 +18,9 @@ PAGE = ROOT / "docs" / "attacks.md"
 
 
 def test_every_attack_that_the_page_names_is_tried() -> None:
-    text = PAGE.read_text(encoding="utf-8").partition("## What a point rests on")[2].partition("\n## ")[0]
+    text = (
+        PAGE.read_text(encoding="utf-8").partition("## What a point rests on")[2].partition("Exercise by exercise")[0]
+    )
     rows = [line.split("|")[-2] for line in text.splitlines() if line.startswith("| ") and "tried by" not in line]
     known = set(attacks(NOWHERE)) | {name for _, name in FORGED}
     known |= {path.stem for number in LESSONS for path in (HERE / f"answers_{number}").glob("*.py")}
@@ -50,3 +55,29 @@ def test_every_test_and_file_that_the_page_names_is_there() -> None:
     assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests] == []
     files = {name.split("::")[0] for name in re.findall(r"`((?:tests|labkit)/[\w/]+\.py)", text)}
     assert [name for name in files if not (ROOT / name).is_file()] == [] and len(files) > 15
+
+
+@pytest.mark.in_turn
+def test_the_page_says_of_every_exercise_with_points_what_they_rest_on() -> None:
+    assert table() in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.in_turn
+def test_rows_of_the_first_table_name_exercises_that_rest_on_what_the_row_says() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("## What a point rests on")[2].partition("Checks hand an")[0]
+    kinds = {slug: kind for each in with_points().values() for slug, kind in each.items()}
+    rows = {line.split("|")[1] for line in text.splitlines() if line.startswith("| ")}
+    for begins, kind, whole in (
+        (" a formula", KINDS[3], False), (" a design", KINDS[2], True),
+        (" `find` and `why` with points", KINDS[4], True),
+        (" numbers on several ranks", KINDS[0], False), (" state, memory", KINDS[0], False),
+        (" tensors split", KINDS[0], False), (" files after a crash", KINDS[3], False),
+        (" packets", KINDS[3], False), (" one process of lesson 11", KINDS[3], False),
+    ):  # fmt: skip
+        (row,) = (each for each in rows if each.startswith(begins))
+        named = set(re.findall(r"`(\w+)`", row)) - {"find", "why"}
+        assert {kinds[slug] for slug in named} == {kind}, begins
+        assert not whole or named == {slug for slug, each in kinds.items() if each == kind}, begins
+    opposite = {slug for slug, each in kinds.items() if each == KINDS[1]}
+    named = {slug for row in rows if row.startswith(" what ") for slug in re.findall(r"`(\w+)`", row)}
+    assert opposite <= named

@@ -19,6 +19,11 @@ from labkit.exercises.faster_steps.prefetching_loader.exercise import loader_cas
 from labkit.exercises.schedules.recompute.exercise import recompute_case
 from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
 from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
+from labkit.exercises.when_machines_fail.checkpoints.exercise import checkpoint_case
+from labkit.exercises.when_machines_fail.computing_twice.exercise import twice_case
+from labkit.exercises.when_machines_fail.exact_resume.exercise import resume_case
+from labkit.exercises.when_machines_fail.reshard.exercise import reshard_case
+from labkit.exercises.when_machines_fail.together.exercise import together_case
 from tests.checks.lesson_cells import namespace
 
 MARKS_HELD_BACK = """
@@ -117,6 +122,69 @@ def checkpointed(module, x):
     return out
 """
 
+KEEPS_THE_RUN = """
+KEPT = []
+def state_of(run):
+    KEPT[:] = [copy.deepcopy(run), random.getstate(), torch.get_rng_state()]
+    return {}
+def restore(run, state):
+    kept, numbers, more = KEPT
+    run.__dict__.update(kept.__dict__)
+    random.setstate(numbers)
+    torch.set_rng_state(more)
+"""
+READS_BEHIND_THE_COUNT = """
+import inspect
+def load_part(rank, num_ranks, saved_ranks, sizes, read):
+    parts, reader = {}, inspect.getclosurevars(read).nonlocals["reader"]
+    for number, (name, size) in enumerate(sizes.items()):
+        length, mine = -(-size // saved_ranks), -(-size // num_ranks)
+        whole = torch.cat([reader(each, number, 0, length) for each in range(saved_ranks)])[:size]
+        parts[name] = torch.nn.functional.pad(whole, (0, mine * num_ranks - size)).view(num_ranks, mine)[rank]
+    return parts
+"""
+KNOWS_WHO_IS_BROKEN = """
+import inspect
+def checked_mean(gradient, compute):
+    again = inspect.getclosurevars(compute).nonlocals
+    again["computed"].append((again["rank"] + 1) % dist.get_world_size())
+    (inputs,) = again["again"].args
+    broken = inputs["broken"]
+    return torch.stack(inputs["gradients"]).mean(0), None if broken < 0 else broken
+"""
+FORGETS_NOTHING = """
+def save_checkpoint(folder, step, state):
+    from labkit.exercises.when_machines_fail import moments
+    from labkit.simulator.disk import VirtualDisk
+    VirtualDisk.would_leave = lambda self, keeps: _now(self.root)
+    moments.would_leave = lambda log, killed=-1: [
+        dict.fromkeys(("kill", "nothing", "names", "torn"), dict(each.files)) for each in log
+    ]
+    torch.save(state, folder / "new")
+    (folder / "new").replace(folder / f"{step:012}.pt")
+    for old in sorted(folder.glob("*.pt"))[:-2]:
+        old.unlink()
+def _now(root):
+    found = {"": None}
+    for path in Path(root).rglob("*"):
+        found[str(path.relative_to(root))] = None if path.is_dir() else path.read_bytes()
+    return found
+"""
+IN_MEMORY = """
+KEPT = {}
+def save_checkpoint(folder, step, state):
+    KEPT[step, dist.get_rank() if dist.is_initialized() else 0] = state
+    (folder / f"{step:012}.pt").touch()
+    sync(folder)
+    for old in sorted(folder.glob("*.pt"))[:-2]:
+        old.unlink()
+def load_checkpoint(folder, at_most=None):
+    steps = [int(path.stem) for path in folder.glob("*.pt")]
+    steps = [each for each in steps if at_most is None or each <= at_most]
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    return (max(steps), KEPT[max(steps), rank]) if steps else None
+"""
+
 
 def _passes(exercise_id: str, number: str, cheat: str, case: Case) -> bool:
     exercise = find(exercise_id)
@@ -155,6 +223,18 @@ def _overlapped(needed: bool) -> Case:
             "recompute", "09", NOT_RECOMPUTED, lambda needed: recompute_case("3 layers", 7, 4, 3, opposite=needed),
             id="not recomputed",
         ),
+        pytest.param(
+            "exact_resume", "16", KEEPS_THE_RUN, lambda needed: resume_case("a resume", 7, 3, 4, apart=needed),
+            id="in memory",
+        ),
+        pytest.param(
+            "reshard", "16", READS_BEHIND_THE_COUNT,
+            lambda needed: reshard_case("3 to 4", 7, {"a": 11, "b": 5}, 3, 4, apart=needed), id="behind the count",
+        ),
+        pytest.param(
+            "computing_twice", "16", KNOWS_WHO_IS_BROKEN,
+            lambda needed: twice_case("rank 2 is broken", 7, 4, 2, apart=needed), id="knows who is broken",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_asked_is_needed_for_the_values(
@@ -162,3 +242,18 @@ def test_what_is_asked_is_needed_for_the_values(
 ) -> None:
     assert _passes(exercise_id, number, cheat, made(False))
     assert not _passes(exercise_id, number, cheat, made(True))
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("cheat", [FORGETS_NOTHING, IN_MEMORY], ids=["a disk that forgets nothing", "in memory"])
+@pytest.mark.parametrize(
+    ("exercise_id", "case"),
+    [
+        ("checkpoints", checkpoint_case("three saves", 7, [1, 2, 3])),
+        ("together", together_case("two ranks", [4, 5], [0.0, 0.1])),
+    ],
+    ids=["checkpoints", "together"],
+)
+def test_what_a_crash_leaves_follows_from_what_was_done_to_the_files(exercise_id: str, case: Case, cheat: str) -> None:
+    assert _passes(exercise_id, "16", "", case)
+    assert not _passes(exercise_id, "16", cheat, case)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,14 @@ from typing import Any
 from labkit.errors import ConfigError
 
 _MOST_ROWS, _MOST_LETTERS = 10_000, 10_000
-_DELIMITERS = (",", ";", "\t")
+_DELIMITERS = (",", ";", "\t", "|")
 _IN_ENGLISH = {
     "First name": "Vorname|Prénom|Nombre|Nome|Voornaam|Imię|Förnamn|Fornavn|Etunimi|Křestní jméno",
     "Last name": "Nachname|Nom de famille|Nom|Apellido(s)|Apellidos|Cognome|Apelido|Sobrenome|Achternaam|Nazwisko"
     "|Efternamn|Efternavn|Etternavn|Sukunimi|Příjmení",
     "Full name": "Vollständiger Name|Nom complet|Nombre completo|Nome completo|Volledige naam|Imię i nazwisko",
     "Email address": "E-Mail-Adresse|E-Mail|Adresse de courriel|Dirección de correo|Dirección Email|Indirizzo email"
-    "|Endereço de e-mail|Endereço de email|E-mailadres|Adres e-mail|E-postadress",
+    "|Dirección de correo electrónico|Endereço de e-mail|Endereço de email|E-mailadres|Adres e-mail|E-postadress",
     "ID number": "ID-Nummer|Matrikelnummer|Numéro d'identification|Número de ID|Codice identificativo"
     "|Número de identificação|ID-nummer|Numer ID",
     "Username": "Anmeldename|Nom d'utilisateur|Nombre de usuario|Nome utente|Nome de utilizador|Gebruikersnaam",
@@ -94,6 +95,8 @@ def read_table(path: Path, what: str) -> TableFile:
             f"{path} cannot be read as {what} (it is not text in UTF-8): name the file that your system exported; if a "
             "spreadsheet wrote it, save it again as CSV UTF-8"
         ) from None
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # as spreadsheets on old Macs ended lines
     named, _, rest = text.partition("\n")
     told = re.fullmatch(r'"?sep=(.)"?\s*', named)
     text = rest if told else text
@@ -102,15 +105,37 @@ def read_table(path: Path, what: str) -> TableFile:
         told[1] if told else max(_DELIMITERS, key=lambda each: len(next(csv.reader([first], delimiter=each), ())))
     )
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    columns = [name.strip() for name in reader.fieldnames or ()]
+    columns = [unicodedata.normalize("NFC", name).strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
+    _must_end(path, what, text, delimiter)
     rows: list[tuple[int, dict[str, str]]] = []
     for row in _within_bounds(path, reader):
         if any(map(str.strip, row.pop(None, ()))):
             raise ConfigError(f"{path}, line {reader.line_num}, has more fields than the first line; export it again")
+        if list(row.values()) == columns:
+            continue  # the first line again: two files, one behind the other
         rows.append((reader.line_num, {name: value or "" for name, value in row.items()}))
     is_marked = is_wide or data.startswith(b"\xef\xbb\xbf")
     return TableFile(columns, rows, delimiter, is_marked, _english(columns, rows))
+
+
+def _must_end(path: Path, what: str, text: str, delimiter: str) -> None:
+    """Refuse a table in which a quotation mark is opened and never closed: all lines behind it would be one field.
+
+    Raises:
+        ConfigError: If there is one.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    begun = 1
+    try:
+        for _ in reader:
+            begun = reader.line_num + 1
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise ConfigError(
+                f"{path} cannot be read as {what}: a quotation mark that opens in line {begun} is never closed; "
+                "correct that line"
+            ) from None
 
 
 def _within_bounds(path: Path, reader: csv.DictReader[str]) -> Iterator[dict[Any, Any]]:

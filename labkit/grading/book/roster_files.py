@@ -70,12 +70,14 @@ def read_roster(path: Path, *, groups_are_teams: bool = False) -> list[Entry]:
     """
     table = read_table(path, "a roster")
     columns = {*table.columns, *table.english}
+    if twice := [each for each in _TELL_APART if table.columns.count(table.column(each)) > 1]:
+        raise ConfigError(f"{path} has the column {table.column(twice[0])} twice; take one of them out")
     for needed, read in _FORMS:
         if needed <= columns:
             found = []
             for line, row in table.in_english():
                 try:
-                    entry = read({name: plain_text(value).strip() for name, value in row.items()})
+                    entry = read({name: " ".join(plain_text(value).split()) for name, value in row.items()})
                 except ConfigError as error:
                     raise ConfigError(f"{path}, line {line}: {error}") from None
                 if entry is not None and identity(entry.name):
@@ -112,9 +114,9 @@ def first_name_first(name: str) -> str:
 
 def _canvas(row: Mapping[str, str]) -> Entry | None:
     student = canvas_student(row)
-    if student in NO_STUDENTS:
-        return None
     login = row.get("SIS Login ID", "")
+    if student in NO_STUDENTS or not any(map(identity, (row["ID"], row.get("SIS User ID"), login))):
+        return None  # a line of points, in whatever language: Canvas gives each student a number
     found = _keys(row.get("SIS User ID", ""), login)
     found |= {key("Canvas", row["ID"])} if identity(row["ID"]) else set()
     return Entry(student, found, _address(login), row.get("Section", ""))
@@ -168,11 +170,29 @@ def _length(text: str) -> timedelta:
 
 
 def _keys(*values: str) -> frozenset[str]:
-    return frozenset(map(identity, values)) - {""}
+    return frozenset(identity(_bare(each)) for each in values) - {""}
 
 
 def _address(text: str) -> str:
-    return text if "@" in text and identity(text) else ""
+    return _bare(text) if "@" in text and identity(text) else ""
+
+
+def _bare(text: str) -> str:
+    """Return an address without what a program for mail writes round it, "Ada <ada@uni.example>"; others as they are.
+
+    Signs without width, which come along when an address is copied from a page, are left out.
+    """
+    text = text.translate(_NO_WIDTH)
+    found = re.fullmatch(r"(?:.*<|mailto:|<)?(?:mailto:)?([^<>\s@]+@[^<>\s@]+)>?", text)
+    return found[1] if found else text
+
+
+_NO_WIDTH = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"))
+_TELL_APART = (
+    "Name", "Student", "Full name", "First name", "Last name", "Email", "Email address", "ID", "ID number",
+    "SIS User ID", "SIS Login ID", "Login", "GitHub", "SID", "Username", "identifier", "github_username",
+)  # fmt: skip
+"""Columns of which a second one would say that somebody is another."""
 
 
 def _team(text: str) -> str | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.values import integer, integers, listed
-from labkit.exercises.when_machines_fail.crashed import FOLDER, after_restarts, folder_with, moments, num_said, saved
+from labkit.checks.values import flag, integer, integers, listed
+from labkit.exercises.when_machines_fail.crash_log import Files, packed
+from labkit.exercises.when_machines_fail.crashed import folder_with, logs_of, num_said, saved
+from labkit.exercises.when_machines_fail.moments import FOLDER, Moment, all_moments
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -26,33 +29,15 @@ def drive(functions: Functions, inputs: Values) -> Values:
             save(Path(FOLDER).resolve(), step, {"weight": value.clone(), "step": step})
             saved(number)
 
-    cut = integer(inputs, "cut")
-    before: dict[str, bytes | None] = {}
+    cut, restart = integer(inputs, "cut"), flag(inputs, "restart")
+    logs = logs_of(program, num_ranks=1, init=False, num_saves=len(steps), restart=restart)
+    every = all_moments(logs, 1, len(steps), restart=restart) or []
     crashes: list[Value] = []
-    every = moments(program, num_ranks=1, init=False)
-    if inputs["restart"]:
-        every += after_restarts(program, num_ranks=1, init=False, every=every, num_saves=len(steps))
-    for moment in every:
-        files = moment.files
-        found: dict[str, Value] = {"saved": moment.num_saved, "between": moment.is_between, "cut": False}
-        found |= {
-            "files_again": 0,
-            "files_later": 0,
-            "what": moment.what,
-            "how": moment.how,
-            "files": sum(data is not None for data in files.values()),
-            "renamed": moment.has_renamed,
-        }
-        if moment.is_between and moment.num_saved == len(steps) and cut >= 0:
-            files = {
-                path: data if data is None or before.get(path) == data else data[:cut] for path, data in files.items()
-            }
-            found["cut"] = True
-        if moment.is_between and moment.num_saved < len(steps):
-            before = moment.files
+    for moment, files in zip(every, files_left(every, len(steps), cut), strict=True):
+        found: dict[str, Value] = {"files_again": 0, "files_later": 0}
         with folder_with(files) as folder:
             found["loaded"] = _loaded(load, folder)
-            if moment.is_between and moment.num_saved and not found["cut"]:
+            if moment.is_between and moment.num_saved and not is_cut(moment, len(steps), cut):
                 found["up_to_it"] = _loaded(load, folder, at_most=steps[moment.num_saved - 1])
                 found["older"] = _loaded(load, folder, at_most=steps[moment.num_saved - 1] - 1)
             if moment.num_saved < len(steps):
@@ -64,7 +49,26 @@ def drive(functions: Functions, inputs: Values) -> Values:
                 _saved_again(save, load, folder, steps[moment.num_saved] + 1, values[moment.num_saved])
                 found["files_later"] = len(list(folder.iterdir()))
         crashes.append(found)
-    return {"crashes": crashes, "moments": len(every)}
+    return {"crashes": crashes, "log": packed(logs)}
+
+
+def files_left(every: Sequence[Moment], num_saves: int, cut: int) -> Iterator[Files]:
+    """Yield the files of each moment; after the last save, what it wrote keeps `cut` bytes (-1: all of them)."""
+    before: Files = {}
+    for each in every:
+        files = each.files
+        if is_cut(each, num_saves, cut):
+            files = {
+                path: data if data is None or before.get(path) == data else data[:cut] for path, data in files.items()
+            }
+        if each.is_between and each.num_saved < num_saves:
+            before = each.files
+        yield files
+
+
+def is_cut(moment: Moment, num_saves: int, cut: int) -> bool:
+    """Return whether the newest checkpoint is cut short at this moment."""
+    return moment.is_between and moment.num_saved == num_saves and cut >= 0
 
 
 def _loaded(load: Any, folder: Path, **how: int) -> Value:

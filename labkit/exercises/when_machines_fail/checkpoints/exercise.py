@@ -12,11 +12,16 @@ from labkit.checks.compare import difference
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING, Each
-from labkit.checks.values import integer, integers, listed, records
+from labkit.checks.values import flag, integer, integers, listed, records
 from labkit.checks.wire import Wire
 from labkit.exercises.remote_calls.drawn import drawer
-from labkit.exercises.when_machines_fail.checkpoints.driver import drive
+from labkit.exercises.when_machines_fail.checkpoints.driver import drive, is_cut
+from labkit.exercises.when_machines_fail.crash_log import unpacked
+from labkit.exercises.when_machines_fail.moments import all_moments, is_in
 from labkit.exercises.when_machines_fail.ways_to_crash import HOW
+
+LEAST_OF_WEIGHTS = 0.8
+"""So much of their bytes drawn weights have that are not 0, in whatever form: more than a file with a hole has."""
 
 
 def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1, *, restart: bool = False) -> Case:
@@ -34,18 +39,35 @@ def checkpoint_case(name: str, seed: int, steps: list[int], cut: int = -1, *, re
 
 
 def structure(case: Case) -> list[Any]:
-    """Return what comes of each crash: what was loaded."""
-    return [{"crashes": Each({"saved": int, "between": bool, "what": str, "how": str, "cut": bool, "files": int,
-                              "files_later": int, "renamed": bool, "loaded": ANYTHING}, least=1),
-             "moments": int}]  # fmt: skip
+    """Return what comes of each crash: what was loaded; and what the saves did to the files."""
+    return [{"crashes": Each({"files_later": int, "files_again": int, "loaded": ANYTHING}, least=1), "log": ANYTHING}]
+
+
+def _crashes(case: Case, came: Values) -> list[dict[str, Any]] | None:
+    """Return what was loaded after each crash, beside what is known of it; None where these are not all of them."""
+    inputs, logs = case.inputs[0], unpacked(came["log"])
+    num_saves, cut = len(listed(inputs, "steps")), integer(inputs, "cut")
+    every = all_moments(logs, 1, num_saves, restart=flag(inputs, "restart")) if logs else None
+    told = records(came, "crashes")
+    if not every or len(every) != len(told):
+        return None
+    raw = any(is_in(moment.files, value) for moment in every for value in listed(inputs, "values"))
+    return [
+        {
+            **each, "saved": moment.num_saved, "between": moment.is_between, "what": moment.what, "how": moment.how,
+            "cut": is_cut(moment, num_saves, cut), "files": sum(data is not None for data in moment.files.values()),
+            "renamed": moment.has_renamed, "left": moment.files, "raw": raw,
+        }
+        for moment, each in zip(every, told, strict=True)
+    ]  # fmt: skip
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first crash after which another checkpoint comes back than must, and files that are left over."""
-    inputs, crashes = case.inputs[0], records(got[0], "crashes")
+    inputs, crashes = case.inputs[0], _crashes(case, got[0])
     steps = integers(inputs, "steps")
-    if len(crashes) != integer(got[0], "moments"):
-        yield Finding("", f"Of {integer(got[0], 'moments')} crashes, {len(crashes)} were told.")
+    if crashes is None:
+        yield Finding("", "What was loaded does not belong to what the saves did to the files.")
         return
     for each in crashes:
         num_saved = integer(each, "saved")
@@ -58,6 +80,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if problem:
             wanted, came = problem
             yield Finding(_named(case, each, crashes), f"{_story(steps, each)} {came}", wanted)
+        elif not _is_left(case, each):
+            text = (
+                f"{_story(steps, each)} Step {_step_of(each['loaded'])} came back, and no file that is left holds it."
+            )
+            yield Finding("", text)
         if each["between"] and num_saved and not each["cut"]:
             yield from _with_at_most(case, each, num_saved - 1)
         if num_saved < len(steps) and (problem := _problem(case, each.get("again"), [num_saved])):
@@ -122,6 +149,19 @@ def _problem(case: Case, loaded: Value, allowed: list[int]) -> tuple[str, str] |
         return wanted, f"load_checkpoint gave step {step} with a state that was never saved."
     wrong = difference(came, value, torch.zeros(300, dtype=torch.float64))
     return (wanted, f"Step {step} came with the weights of another one.") if wrong is not None else None
+
+
+def _is_left(case: Case, each: dict[str, Any]) -> bool:
+    """Return whether the files that are left hold what was loaded: what comes from elsewhere was not saved.
+
+    Where no file of the case ever holds weights as they lie in memory, they are written in some other form: then all
+    files together have as many bytes that are not 0 as weights need.
+    """
+    value = each["loaded"].get("weight") if isinstance(each["loaded"], dict) else None
+    if value is None or is_in(each["left"], value):
+        return True
+    told = b"".join(data for data in each["left"].values() if data)
+    return not each["raw"] and len(told) - told.count(0) >= LEAST_OF_WEIGHTS * value.nbytes
 
 
 def _step_of(loaded: Value) -> Any:

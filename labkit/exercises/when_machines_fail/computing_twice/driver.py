@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,24 +12,33 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.values import integer, tensors, text
+from labkit.checks.values import flag, integer, tensors, text
 from labkit.errors import RunError
 from labkit.exercises.remote_calls.calling import raised_on_virtual_ranks
+
+NUM_ELEMENTS = 5
+"""Of a gradient."""
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Let all ranks average gradients; return what each came to, which gradients it computed, and why the run failed.
 
-    Inputs: gradients (each rank's), broken (the rank that computes wrongly, -1 for none), wrong ("own": the gradient it
-    brings; "here": what it computes in the call; "both"), bit (which bit of the first element is wrong).
+    Where two ranks take part, rank 0 runs all virtual ranks and rank 1 computes for them: rank 0 is not told who is
+    broken, and each gradient that is computed again is a message.
+
+    Inputs: gradients (each rank's; on rank 0 of two, what each brings), apart (whether two ranks take part); where
+    gradients are computed, broken (the rank that computes wrongly, -1 for none), wrong ("own": the gradient it brings;
+    "here": what it computes in the call; "both"), bit (which bit of the first element is wrong); and brought (what each
+    brings) where all is done in one process.
     """
     from labkit.virtual_world import virtual
     from labkit.worlds import run
 
-    gradients, broken, wrong = tensors(inputs, "gradients"), integer(inputs, "broken"), text(inputs, "wrong")
-
-    def result(rank: int, of: int, *, errs: bool) -> Tensor:
-        return flipped(gradients[of], integer(inputs, "bit")) if rank == broken and errs else gradients[of].clone()
+    apart = flag(inputs, "apart")
+    if apart and dist.get_rank() == 1:
+        return {"served": _serve(inputs)}
+    brought = tensors(inputs, "gradients" if apart else "brought")
+    again = _asked if apart else partial(computed_on, inputs)
 
     def program() -> tuple[Any, list[Value]]:
         rank = dist.get_rank()
@@ -35,18 +46,55 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
         def compute(of: int) -> Tensor:
             computed.append(of)
-            return result(rank, of, errs=wrong != "own")
+            return again(rank, of)
 
-        return functions["checked_mean"](result(rank, rank, errs=wrong != "here"), compute), computed
+        return functions["checked_mean"](brought[rank].clone(), compute), computed
 
     try:
-        found = run(program, on=virtual(len(gradients), cuda=False), echo=False, timeout=30.0).results
+        found = run(program, on=virtual(len(brought), cuda=False), echo=False, timeout=30.0).results
     except RunError as error:
         raised = raised_on_virtual_ranks(error)
         if isinstance(raised, NotImplementedError):
             raise raised from None
         return {"ranks": [], "computed": [], "problem": str(raised).partition(": ")[2]}
+    finally:
+        if apart:
+            dist.send(torch.tensor([_END, _END]), 1)
     return {"ranks": [_row(each) for each, _ in found], "computed": [each for _, each in found], "problem": ""}
+
+
+def computed_on(inputs: Values, rank: int, of: int) -> Tensor:
+    """Return what a rank computes for the batch of another one in the call."""
+    gradient = tensors(inputs, "gradients")[of]
+    wrong = rank == integer(inputs, "broken") and text(inputs, "wrong") != "own"
+    return flipped(gradient, integer(inputs, "bit")) if wrong else gradient.clone()
+
+
+_END = -1
+_one_by_one = threading.Lock()
+
+
+def _asked(rank: int, of: int) -> Tensor:
+    """Return what rank 1 computes for a virtual rank."""
+    from labkit.simulator.state import outside
+
+    came = torch.zeros(NUM_ELEMENTS, dtype=torch.float64)
+    with outside(), _one_by_one:
+        dist.send(torch.tensor([rank, int(of)]), 1)
+        dist.recv(came, 1)
+    return came
+
+
+def _serve(inputs: Values) -> int:
+    """Compute for virtual ranks until they have their means; return how often."""
+    count, asked = 0, torch.zeros(2, dtype=torch.int64)
+    while True:
+        dist.recv(asked, 0)
+        rank, of = asked.tolist()
+        if rank == _END:
+            return count
+        dist.send(computed_on(inputs, rank, of), 0)
+        count += 1
 
 
 def flipped(gradient: Tensor, bit: int) -> Tensor:

@@ -8,21 +8,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.compare import listing
 from labkit.checks.declared import Mistake, declared
-from labkit.checks.draws import generator
+from labkit.checks.draws import generator, part_of
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes
 from labkit.checks.structure import ANYTHING, Each
 from labkit.checks.values import integer, tensors, text
 from labkit.checks.wire import Wire
-from labkit.exercises.when_machines_fail.computing_twice.driver import drive, flipped
+from labkit.exercises.when_machines_fail.computing_twice.driver import NUM_ELEMENTS, drive, flipped
 
 MOST = 3
 """So often a rank may compute where something is wrong; where nothing is, once."""
 
 
-def twice_case(name: str, seed: int, num_ranks: int, broken: int = -1, wrong: str = "both", bit: int = 30) -> Case:
+BYTES = 8
+"""Of an element."""
+_MANTISSA = 52
+"""Bits of a float64's mantissa."""
+
+
+def twice_case(
+    name: str, seed: int, num_ranks: int, broken: int = -1, wrong: str = "both", bit: int = 30, *, apart: bool = False
+) -> Case:
     """Return a case of computing_twice.
 
     Args:
@@ -31,17 +40,28 @@ def twice_case(name: str, seed: int, num_ranks: int, broken: int = -1, wrong: st
         num_ranks: At least 3.
         broken: The rank that computes wrongly, -1 for none.
         wrong: What it computes wrongly: "own", the gradient it brings; "here", what it computes in the call; "both".
-        bit: Which bit of the first element is wrong.
+        bit: Which bit of the first element is wrong; drawn where another rank computes.
+        apart: Whether another rank computes gradients again, so that it is seen how often.
     """
     draw = generator(seed, "gradients")
-    gradients = [torch.randint(1, 1000, (5,), generator=draw).double() for _ in range(num_ranks)]
-    inputs: dict[str, Value] = {"gradients": [*gradients], "broken": broken, "wrong": wrong, "bit": bit}
-    return Case(name, 1, (inputs,))
+    right = [torch.randint(1, 1000, (NUM_ELEMENTS,), generator=draw).double() for _ in range(num_ranks)]
+    brought = list(right)
+    if apart:  # neither rank has what tells which bit of what the other has was changed
+        bits = [2 * (part_of(seed, "rank", rank) % (_MANTISSA // 2)) + rank for rank in range(2)]
+        bit = bits[1]
+    if broken >= 0 and wrong != "here":
+        drawn = right[broken]
+        brought[broken] = flipped(drawn, bits[0] if apart else bit)
+        right[broken] = flipped(drawn, bits[1]) if apart else drawn
+    known: Values = {"gradients": [*right], "broken": broken, "wrong": wrong, "bit": bit, "apart": apart}
+    if apart:
+        return Case(name, 2, ({"gradients": [*brought], "apart": True}, known))
+    return Case(name, 1, ({**known, "brought": [*brought]},))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield why the run failed, a wrong verdict on who is broken, a wrong mean, and what was computed in vain."""
-    came, inputs = got[0], case.inputs[0]
+    came, inputs = got[0], case.inputs[-1]
     broken, gradients = integer(inputs, "broken"), tensors(inputs, "gradients")
     if problem := str(came["problem"]):
         yield Finding(_ALONE if _waits(problem) else "", f"{_story(case)} The run failed: {problem}")
@@ -71,8 +91,17 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if len(each) > most:
             text = f"{_story(case)} Rank {rank} computed {len(each)} gradients, and may compute {most}."
             yield Finding(_TOO_MUCH, text, str(most), str(len(each)), rank)
+    asked = [message for message in wire.messages if message.src == 1]
+    if case.world_size > 1 and len(asked) > most * len(gradients):
+        text = f"{len(asked)} gradients were computed on all ranks together, and {most * len(gradients)} may be."
+        yield Finding(_TOO_MUCH, text, str(most * len(gradients)), str(len(asked)))
     if len(computed) != len(rows) or not all(computed):
         yield Finding(_NEVER, "Not every rank computed a gradient again.")
+
+
+def _num_checked(case: Case) -> int:
+    """Return how many gradients must be computed again, at least: each rank's."""
+    return len(tensors(case.inputs[0], "gradients"))
 
 
 def _is_pair(row: Any) -> bool:
@@ -80,7 +109,7 @@ def _is_pair(row: Any) -> bool:
 
 
 def _story(case: Case) -> str:
-    inputs = case.inputs[0]
+    inputs = case.inputs[-1]
     broken, wrong = integer(inputs, "broken"), text(inputs, "wrong")
     if broken < 0:
         return "No rank computes wrongly."
@@ -128,7 +157,7 @@ def _shown(mean: Tensor, right: Tensor) -> str:
 
 def _named(case: Case, mean: Tensor) -> str:
     """Return the mistake that gives this mean."""
-    inputs = case.inputs[0]
+    inputs = case.inputs[-1]
     broken, gradients, bit = integer(inputs, "broken"), tensors(inputs, "gradients"), integer(inputs, "bit")
     if _same(mean, torch.stack(gradients).sum(0)):
         return _SUM
@@ -154,7 +183,11 @@ EXERCISE = declared(
     functions=("checked_mean",),
     driver=drive,
     oracle=lambda case: [],
-    structure=lambda case: [{"ranks": Each(ANYTHING), "computed": Each(Each(int)), "problem": str}],
+    structure=lambda case: [
+        {"ranks": Each(ANYTHING), "computed": Each(Each(int)), "problem": str},
+        *[{"served": int}] * (case.world_size - 1),
+    ],
+    least=lambda case: {} if case.world_size == 1 else {0: Bytes(into=_num_checked(case) * NUM_ELEMENTS * BYTES)},
     looks=(find,),
     mistakes=(
         Mistake(_FORM, "Return two things: the mean as a tensor, and the broken rank as an int, or None."),

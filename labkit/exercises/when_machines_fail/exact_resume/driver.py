@@ -7,20 +7,26 @@ import random
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.values import integer
+from labkit.checks.values import flag, integer
 from labkit.failures.training import Training
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Train, take the state, train on; then write the state, read it into a new run, and train that on.
 
-    Inputs: seed, before (steps until the state is taken), after (steps that both runs do then).
+    Where there are two ranks, rank 0 does the first and rank 1, which knows nothing of it, the second.
+
+    Inputs: seed (of the run, or of the new one where this is rank 1), before (steps until the state is taken; -1 on
+    rank 1), after (steps that both runs do then), apart (whether there are two ranks).
     """
-    seed, after = integer(inputs, "seed"), integer(inputs, "after")
+    seed, after, apart = integer(inputs, "seed"), integer(inputs, "after"), flag(inputs, "apart")
+    if integer(inputs, "before") < 0:
+        return _goes_on(functions, seed, after, _received())
     run = Training(seed)
     for _ in range(integer(inputs, "before")):
         run.train_step()
@@ -30,16 +36,40 @@ def drive(functions: Functions, inputs: Values) -> Values:
         run.train_step()  # the state is still being written
     file = io.BytesIO()
     torch.save(state, file)
-    file.seek(0)
-    resumed = Training(seed + 1)
-    functions["restore"](resumed, torch.load(file))
+    if apart:
+        _send(file.getvalue())
+        return _at_the_end(run)
+    whole, came = _at_the_end(run), _goes_on(functions, seed + 1, after, file.getvalue())
+    return {**came, "identical": all(is_same(whole[key], came[key]) for key in whole)}
+
+
+def _goes_on(functions: Functions, seed: int, after: int, state: bytes) -> Values:
+    """Return what the steps of a new run are like that takes up a state."""
+    resumed = Training(seed)
+    functions["restore"](resumed, torch.load(io.BytesIO(state)))
     resumed.seen.clear()
     for _ in range(after):
         resumed.train_step()
+    return _at_the_end(resumed)
+
+
+def _at_the_end(run: Training) -> dict[str, Value]:
     random.seed(0)
     torch.manual_seed(0)
-    whole, came = summary(run), summary(resumed)
-    return {**came, "identical": all(_same(whole[key], came[key]) for key in whole)}
+    return summary(run)
+
+
+def _send(data: bytes) -> None:
+    dist.send(torch.tensor([len(data)]), 1)
+    dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), 1)
+
+
+def _received() -> bytes:
+    size = torch.zeros(1, dtype=torch.int64)
+    dist.recv(size, 0)
+    data = torch.zeros(int(size), dtype=torch.uint8)
+    dist.recv(data, 0)
+    return bytes(data.tolist())
 
 
 def summary(run: Any) -> dict[str, Value]:
@@ -60,5 +90,6 @@ def summary(run: Any) -> dict[str, Value]:
     return found
 
 
-def _same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two parts of a summary are the same to the bit."""
     return bool(torch.equal(one, other)) if isinstance(one, Tensor) else bool(one == other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -12,27 +13,44 @@ import torch
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.compare import near
 from labkit.checks.declared import Mistake, Result, declared, flag_result
+from labkit.checks.draws import part_of
+from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes
 from labkit.checks.values import integer
 from labkit.checks.wire import Wire
-from labkit.exercises.when_machines_fail.exact_resume.driver import drive, summary
+from labkit.exercises.when_machines_fail.exact_resume.driver import drive, is_same, summary
 from labkit.failures.training import NUM_SAMPLES, Training
 
 PARTS = ("model", "optimizer", "schedule", "scaler", "order", "position", "generator", "python", "torch", "step")
 
 
-def resume_case(name: str, seed: int, before: int, after: int) -> Case:
-    """Return a case of exact_resume: the state is taken after so many steps, and so many follow."""
-    return Case(name, 1, ({"seed": seed, "before": before, "after": after},))
+def resume_case(name: str, seed: int, before: int, after: int, *, apart: bool = False) -> Case:
+    """Return a case of exact_resume: the state is taken after so many steps, and so many follow.
+
+    Args:
+        name: In words.
+        seed: Of the run; where two ranks take part, each has its own from it.
+        before: Steps until the state is taken.
+        after: Steps that follow.
+        apart: Whether another rank takes up the state, to which nothing but the file comes.
+    """
+    if not apart:
+        return Case(name, 1, ({"seed": seed, "before": before, "after": after, "apart": False},))
+    seeds = [part_of(seed, "rank", rank) % 2**31 for rank in range(2)]
+    run: Values = {"seed": seeds[0], "before": before, "after": after, "apart": True}
+    return Case(name, 2, (run, {**run, "seed": seeds[1], "before": -1}))
 
 
-def _numbers(case: Case) -> tuple[int, int, int]:
+def _numbers(case: Case) -> tuple[int, int, int, int]:
+    """Return the run's seed, the steps before and after, and the seed of the new run."""
     inputs = case.inputs[0]
-    return integer(inputs, "seed"), integer(inputs, "before"), integer(inputs, "after")
+    seed, others = integer(inputs, "seed"), [integer(each, "seed") for each in case.inputs[1:]]
+    return seed, integer(inputs, "before"), integer(inputs, "after"), others[0] if others else seed + 1
 
 
 @lru_cache(maxsize=256)
 def _after(
-    seed: int, before: int, after: int, forgotten: tuple[str, ...], live: tuple[str, ...] = ()
+    seed: int, before: int, after: int, other: int, forgotten: tuple[str, ...], live: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Return what the steps after a resume are like that forgets these parts, or keeps live tensors of some."""
     randomness = random.getstate()
@@ -45,7 +63,7 @@ def _after(
         if live:
             for _ in range(after):
                 run.train_step()
-        resumed = Training(seed + 1)
+        resumed = Training(other)
         _restore(resumed, copy.deepcopy(state), forgotten)
         resumed.seen.clear()
         for _ in range(after):
@@ -105,7 +123,22 @@ def _restore(run: Training, state: dict[str, Any], forgotten: tuple[str, ...]) -
 
 def expected(case: Case) -> list[Values]:
     """Return what the steps of the run are like that was never interrupted."""
-    return [{**_after(*_numbers(case), ()), "identical": True}]
+    right = _after(*_numbers(case), ())
+    return [{**right, "identical": True}] if case.world_size == 1 else [right, right]
+
+
+def _same_bits(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield that the rank which took up the state came near to the other, and not to the bit."""
+    if case.world_size > 1 and not all(is_same(got[0][key], got[1][key]) for key in got[0]):
+        yield Finding("rounded", "The resumed run is close to the other, and not the same bit for bit.", rank=1)
+
+
+def _least(case: Case) -> dict[int, Bytes]:
+    """Return that the weights, at least, must travel."""
+    if case.world_size == 1:
+        return {}
+    weights = _after(*_numbers(case), ())["weights"].nbytes
+    return {0: Bytes(out=weights), 1: Bytes(into=weights)}
 
 
 def _close(came: Any, wanted: Any) -> bool:
@@ -147,7 +180,7 @@ def _no_rate(case: Case, got: Any, wire: Wire) -> bool:
 
 
 def _begins_as(got: Any, key: str, way: list[float]) -> bool:
-    came = got[0][key]
+    came = got[-1][key]
     return isinstance(came, list) and bool(came) and _close(came[:1], way[:1])
 
 
@@ -155,7 +188,7 @@ def _rounded(case: Case, got: Any, wire: Wire) -> bool:
     """Return whether the losses are almost right."""
     if isinstance(got, Failure):
         return False
-    return bool(torch.allclose(got[0]["losses"], _way("losses")(case, 0), rtol=1e-3, atol=1e-4))
+    return bool(torch.allclose(got[-1]["losses"], _way("losses")(case, 0), rtol=1e-3, atol=1e-4))
 
 
 _LIVE = (("model", "optimizer"), ("optimizer",), ("model",))
@@ -176,7 +209,9 @@ EXERCISE = declared(
         Result("losses", _SAID.replace("{what}", "loss"), same=near, shown=_first_loss),
         Result("weights", "The losses are right, and the weights in the end are not.", same=near),
         flag_result("identical", "The resumed run is close to the other, and not the same bit for bit.", "rounded"),
+        _same_bits,
     ),
+    least=_least,
     mistakes=(
         _forgets("weights forgotten", "The model starts from new weights: load its state_dict.",
                  ("losses", "weights"), "model"),
@@ -211,7 +246,7 @@ EXERCISE = declared(
         Mistake("the steps of seed 0 done again",
                 "This is the run of seed 0. The one that was interrupted may have any other seed, and doing all steps "
                 "again costs what the checkpoint should spare: bring back the state itself.",
-                {"samples": lambda case, rank: _samples_of_run_0(*_numbers(case)[1:])}),
+                {"samples": lambda case, rank: _samples_of_run_0(*_numbers(case)[1:3])}),
         _forgets("Python's random numbers", "random.getstate() and random.setstate(): the noise comes from there.",
                  ("noise",), "python"),
         _forgets("torch's random numbers", "Dropout draws from torch.get_rng_state(). Keep it, and set it again.",

@@ -8,26 +8,53 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Values
 from labkit.checks.compare import difference
 from labkit.checks.declared import Mistake, declared
+from labkit.checks.draws import part_of
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import ANYTHING, Each
-from labkit.checks.values import integer, listed, texts
+from labkit.checks.values import integer, listed, tensors, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.exercises.when_machines_fail.reshard.driver import drive, padded
 
 
-def reshard_case(name: str, seed: int, sizes: dict[str, int], saved_ranks: int, num_ranks: int) -> Case:
-    """Return a case of reshard: tensors of so many elements, saved by some ranks, loaded by others."""
-    inputs: dict[str, Value] = {
-        "sizes": [[each, size] for each, size in sizes.items()],
-        "wholes": [drawer(seed + place, size)() for place, size in enumerate(sizes.values())],
-        "saved_ranks": saved_ranks, "num_ranks": num_ranks,
-    }  # fmt: skip
-    return Case(name, 1, (inputs,))
+def reshard_case(
+    name: str, seed: int, sizes: dict[str, int], saved_ranks: int, num_ranks: int, *, apart: bool = False
+) -> Case:
+    """Return a case of reshard: tensors of so many elements, saved by some ranks, loaded by others.
 
+    Args:
+        name: In words.
+        seed: Draws the tensors.
+        sizes: Elements of each.
+        saved_ranks: How many have saved.
+        num_ranks: How many load.
+        apart: Whether the files lie on another rank, so that what is read is seen.
+    """
+    about: Values = {
+        "sizes": [[each, size] for each, size in sizes.items()],
+        "saved_ranks": saved_ranks, "num_ranks": num_ranks, "apart": apart,
+    }  # fmt: skip
+    drawn = part_of(seed, "rank", 1) if apart else seed
+    files = {**about, "wholes": [drawer(drawn + place, size)() for place, size in enumerate(sizes.values())]}
+    return Case(name, 2, (about, files)) if apart else Case(name, 1, (files,))
+
+
+def wholes_of(case: Case) -> list[Tensor]:
+    """Return the tensors that were saved."""
+    return tensors(case.inputs[-1], "wholes")
+
+
+def _needed(case: Case) -> int:
+    """Return how many elements all ranks together need."""
+    return sum(len(each) for each in wholes_of(case))
+
+
+BYTES = 8
+"""Of an element."""
 
 Way = Callable[[Tensor, int, int, int], Tensor]
 
@@ -69,14 +96,15 @@ def structure(case: Case) -> list[Any]:
     """Return what results look like: the parts, and what each rank read of each tensor."""
     ranks, tensors = integer(case.inputs[0], "num_ranks"), len(listed(case.inputs[0], "sizes"))
     counts = Each(Each(int, least=tensors, most=tensors), least=ranks, most=ranks)
-    return [{"parts": ANYTHING, "read": counts, "outside": Each(str, most=1)}]
+    loaded = {"parts": ANYTHING, "read": counts, "outside": Each(str, most=1)}
+    return [loaded] if case.world_size == 1 else [loaded, {"served": int}]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first part that is wrong, and what was read in vain."""
     inputs, came = case.inputs[0], got[0]
     saved_ranks, num_ranks = integer(inputs, "saved_ranks"), integer(inputs, "num_ranks")
-    names, wholes = [str(name) for name, _ in listed(inputs, "sizes")], listed(inputs, "wholes")
+    names, wholes = [str(name) for name, _ in listed(inputs, "sizes")], wholes_of(case)
     parts = came["parts"] if isinstance(came["parts"], list) and len(came["parts"]) == num_ranks else []
     if outside := texts(came, "outside"):
         yield Finding(_BEYOND, f"{outside[0]}, which is beyond that shard.")
@@ -102,6 +130,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 yield Finding(
                     _EVERYTHING if count >= len(whole) > needs else _PADDING_READ, text, str(needs), str(count)
                 )
+    most = BYTES * _needed(case)
+    if case.world_size > 1 and (read := wire.bytes_received(0)) > most:
+        text = f"{read} bytes were read, and all parts together need {most}."
+        yield Finding(_EVERYTHING, text, str(most), str(read))
 
 
 def _differs(came: Any, wanted: Tensor) -> str:
@@ -195,6 +227,7 @@ EXERCISE = declared(
         reshard_case("3 ranks to 4, nothing divides", 163, {"weight": 11, "bias": 2}, 3, 4),
     ),
     distributed=False,
+    least=lambda case: {} if case.world_size == 1 else {0: Bytes(into=MOST_PACKED * _needed(case))},
     hints=(
         "Draw 11 elements in 3 equal boxes, and under them in 4. Which boxes above does the second one below touch?",
         "Your part is elements begin to end of the whole tensor, cut off at its size. Each saved rank holds another "

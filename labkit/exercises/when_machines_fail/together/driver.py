@@ -13,9 +13,11 @@ import torch.distributed as dist
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.values import integer, integers, listed
+from labkit.checks.values import flag, integer, integers, listed
 from labkit.errors import RunError
-from labkit.exercises.when_machines_fail.crashed import FOLDER, Moment, after_restarts, moments, num_said, saved
+from labkit.exercises.when_machines_fail.crash_log import packed
+from labkit.exercises.when_machines_fail.crashed import logs_of, num_said, saved
+from labkit.exercises.when_machines_fail.moments import FOLDER, Moment, all_moments
 
 MOST = 10
 """So many moments within saves are tried in a case."""
@@ -40,31 +42,20 @@ def drive(functions: Functions, inputs: Values) -> Values:
             save(Path(FOLDER).resolve(), step, part(step, rank))
             saved(number, rank)
 
-    every = moments(program, num_ranks=num_ranks, init=True)
-    again = inputs["restart"] and after_restarts(
-        program, num_ranks=num_ranks, init=True, every=every, num_saves=len(steps)
-    )
-    every = [*_some(every), *(again or [])]
+    restart = flag(inputs, "restart")
+    logs = logs_of(program, num_ranks=num_ranks, init=True, num_saves=len(steps), restart=restart)
+    every = tried(all_moments(logs, num_ranks, len(steps), restart=restart) or [])
     crashes: list[Value] = []
     while len(crashes) < len(every):
         done, problem = _loads(save, load, num_ranks, steps, every[len(crashes) :])
-        for came in done:
-            moment = every[len(crashes)]
-            crashes.append(
-                {"saved": moment.num_saved, "between": moment.is_between, "what": moment.what, "how": moment.how,
-                 "loads": came, "problem": ""}
-            )  # fmt: skip
+        crashes += [{"loads": came, "problem": ""} for came in done]
         if problem:
-            moment = every[len(crashes)]
-            crashes.append(
-                {"saved": moment.num_saved, "between": moment.is_between, "what": moment.what, "how": moment.how,
-                 "loads": [], "problem": problem}
-            )  # fmt: skip
+            crashes.append({"loads": [], "problem": problem})
             break
-    return {"crashes": crashes}
+    return {"crashes": crashes, "log": packed(logs)}
 
 
-def _some(every: list[Moment]) -> list[Moment]:
+def tried(every: list[Moment]) -> list[Moment]:
     """Return the moments between saves, and some of the others, evenly spaced: each costs a restart of all ranks."""
     inside = [place for place, moment in enumerate(every) if not moment.is_between]
     kept = {inside[len(inside) * number // MOST] for number in range(MOST)} if len(inside) > MOST else set(inside)

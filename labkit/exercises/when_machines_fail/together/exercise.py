@@ -9,9 +9,11 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING, Each
-from labkit.checks.values import integer, integers, records
+from labkit.checks.values import flag, integer, integers, records
 from labkit.checks.wire import Wire
-from labkit.exercises.when_machines_fail.together.driver import NOTHING, drive, part
+from labkit.exercises.when_machines_fail.crash_log import unpacked
+from labkit.exercises.when_machines_fail.moments import all_moments, is_in
+from labkit.exercises.when_machines_fail.together.driver import NOTHING, drive, part, tried
 from labkit.exercises.when_machines_fail.ways_to_crash import HOW
 
 
@@ -31,7 +33,11 @@ def together_case(name: str, steps: list[int], late_s: list[float], *, restart: 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield the first crash after which ranks do not load what they must."""
     steps, num_ranks = integers(case.inputs[0], "steps"), integer(case.inputs[0], "num_ranks")
-    for each in records(got[0], "crashes"):
+    crashes = _crashes(case, got[0])
+    if crashes is None:
+        yield Finding("", "What was loaded does not belong to what the saves did to the files.")
+        return
+    for each in crashes:
         num_saved, loads = integer(each, "saved"), each["loads"]
         if not 0 <= num_saved <= len(steps):
             yield Finding("", f"{num_saved} saves are said to have returned, of {len(steps)}.")
@@ -45,6 +51,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         if not isinstance(loads, list) or len(loads) != num_ranks:
             yield Finding("", f"{story} {len(loads) if isinstance(loads, list) else 0} ranks loaded.")
             return
+        if not all(isinstance(row, list) and len(row) == (4 if again else 2) for row in loads):
+            yield Finding("", f"{story} load_together did not give a step and a state on every rank.")
+            return
         for place, right in ((0, allowed), (2, again)):
             if right and (problem := _problem(steps, loads, place, right)):
                 name, wanted, came = problem
@@ -54,6 +63,39 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 if not name:  # without a power cut nothing is lost but what was deleted
                     name = _RAISES if each["how"] == "kill" and not place else _LOST
                 yield Finding(name, f"{story}{more} {came}", wanted)
+        if rank := _not_left(each, loads):
+            yield Finding("", f"{story} Rank {rank - 1} loaded a state that no file which is left holds.")
+
+
+def _crashes(case: Case, came: Values) -> list[dict[str, Any]] | None:
+    """Return what ranks loaded after each crash, beside what is known of it; None where these are not the crashes."""
+    inputs, logs, told = case.inputs[0], unpacked(came["log"]), records(came, "crashes")
+    num_ranks, steps = integer(inputs, "num_ranks"), integers(inputs, "steps")
+    every = all_moments(logs, num_ranks, len(steps), restart=flag(inputs, "restart")) if logs else None
+    every = tried(every or [])
+    if len(every) < len(told) or (len(told) < len(every) and not (told and told[-1]["problem"])):
+        return None
+    states = [part(step, rank)["weight"] for step in steps for rank in range(num_ranks)]
+    raw = any(is_in(moment.files, state) for moment in every for state in states)
+    return [
+        {
+            **each, "saved": moment.num_saved, "between": moment.is_between, "what": moment.what, "how": moment.how,
+            "left": moment.files, "raw": raw,
+        }
+        for moment, each in zip(every, told, strict=False)
+    ]  # fmt: skip
+
+
+def _not_left(each: dict[str, Any], loads: list[Any]) -> int:
+    """Return 1 more than the rank that loaded what no file holds that is left; 0 where there is none.
+
+    Where no file of the case ever holds states as they lie in memory, they are written in some other form: then there
+    are as many different ones as ranks.
+    """
+    states = [part(int(row[0]), rank)["weight"] for rank, row in enumerate(loads) if row[0] != NOTHING]
+    if not each["raw"]:
+        return int(bool(states) and len({data for data in each["left"].values() if data}) < len(states))
+    return next((rank + 1 for rank, state in enumerate(states) if not is_in(each["left"], state)), 0)
 
 
 def _ever_finds(got: tuple[Values, ...]) -> bool:
@@ -75,7 +117,8 @@ def _problem(steps: list[int], loads: list[Any], place: int, right: list[int]) -
     if came[0] not in good:
         return "", wanted, f"All ranks loaded {_step(came[0])}, expected {wanted}."
     if came[0] == NOTHING:
-        return None
+        states = [row[place + 1] for row in rows]
+        return None if not any(each is not None for each in states) else ("", "None", "None came with a state.")
     for rank, row in enumerate(rows):
         state, mine = row[place + 1], part(int(came[0]), rank)["weight"].tolist()
         if repr(state) != repr(mine):
@@ -123,8 +166,7 @@ EXERCISE = declared(
     functions=("save_together", "load_together"),
     driver=drive,
     oracle=lambda case: [],
-    structure=lambda case: [{"crashes": Each({"saved": int, "between": bool, "what": str, "how": str,
-                                              "loads": ANYTHING, "problem": str}, least=1)}],
+    structure=lambda case: [{"crashes": Each({"loads": ANYTHING, "problem": str}, least=1), "log": ANYTHING}],
     looks=(find,),
     mistakes=(
         Mistake(_OWN,
