@@ -8,6 +8,7 @@ from typing import Any
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.raised import raised
 from labkit.checks.values import integer, integers, listed
 from labkit.exercises.when_machines_fail.crashed import FOLDER, after_restarts, folder_with, moments, num_said, saved
 
@@ -73,7 +74,7 @@ def _loaded(load: Any, folder: Path, **how: int) -> Value:
     except NotImplementedError:
         raise
     except Exception as error:
-        return {"raised": f"{type(error).__name__}: {error}"[:200]}
+        return {"raised": raised(error)}
     if came is None:
         return {"step": None}
     try:
@@ -88,7 +89,7 @@ def _saved_again(save: Any, load: Any, folder: Path, step: int, value: Any) -> V
     try:
         save(folder, step, {"weight": value.clone(), "step": step})
     except Exception as error:
-        return {"raised": f"{type(error).__name__}: {error}"[:200]}
+        return {"raised": raised(error)}
     finally:
         os.fsync = real
     return _loaded(load, folder)
