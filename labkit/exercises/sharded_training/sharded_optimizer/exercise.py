@@ -97,6 +97,9 @@ EXERCISE = declared(
                 {"steps": trained(forgets=True)}),
         Mistake("divided twice", "The gradients are a mean already. Do not divide them again.",
                 {"steps": trained(ranks=-1)}),
+        Mistake("parameters for gradients",
+                "The optimizer took the parameters for gradients: a shard's grad is its part of parameter.grad.",
+                {"steps": trained(parameters=True)}),
         Mistake("nothing moves",
                 "No parameter has moved. Either no shard had a gradient when the inner optimizer stepped, or what it "
                 "moved was never gathered into the parameters.",

@@ -79,3 +79,4 @@ changed(
     "no shard has a gradient", "nothing moves",
     ("shard.grad = None if parameter.grad is None else shard_of(parameter.grad)", "shard.grad = None"),
 )  # fmt: skip
+changed("takes parameters", "parameters for gradients", ("shard_of(parameter.grad)", "shard_of(parameter.data)"))
