@@ -546,7 +546,7 @@ for policy in (policies.synchronous, policies.asynchronous, policies.bounded):
 # *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Write a policy that reaches the loss sooner. Half of the points are for beating the best of these three ("naive"), half
-# for matching "staleness-aware" (Zhang et al., 2016), whose rates fall with staleness.
+# for matching "staleness-aware" (Zhang et al., 2016).
 
 
 # %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 weights=[1, 1, 1, 1] title="A policy for an erratic worker" provides=["staleness_policy"]

@@ -39,6 +39,7 @@ class Mistake:
         seen: Another mark that it leaves on a run.
         general: Whether many wrong answers look like this one, so that the pattern over all cases says more.
         certain: Whether its mark is enough where Python's own error speaks for itself.
+        everywhere: Whether it must give what came on every rank: there are other ways to what it gives on one.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Mistake:
     seen: Seen | None = None
     general: bool = False
     certain: bool = False
+    everywhere: bool = False
 
     def marks(self, case: Case, got: Got, wire: Wire) -> bool:
         """Return whether a run bears the mark of it."""
@@ -194,7 +196,8 @@ def _known(
     found = [(each.name, way) for each in mistakes for way in each.given(result.key) if gives(way, first)]
     everywhere = (name for name, way in found if all(gives(way, rank) for rank in pairs))
     marked = (each.name for each in mistakes if each.marks(case, *run))
-    return next(chain(everywhere, marked, (name for name, _ in found)), "")
+    alone = {each.name for each in mistakes if each.everywhere}
+    return next(chain(everywhere, marked, (name for name, _ in found if name not in alone)), "")
 
 
 def _named(found: Finding, case: Case, got: Got, wire: Wire, mistakes: Sequence[Mistake]) -> Finding:

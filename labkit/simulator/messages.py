@@ -217,11 +217,13 @@ class Exchange:
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel()
-        if peer == ANY_SOURCE:
+        if peer == ANY_SOURCE and not channel.any_source:
             channel.any_source = True
+            for each in [send for queue in channel.sends.values() for send in queue]:  # these did not know of it
+                self._meet_at(channel, max(each.row.start_ns, row.start_ns))
         if channel.any_source:
             self._keep(channel, posted, sends=sends)
-            self._simulation.scheduler.act(row.start_ns, lambda: self._meet_in_time(channel, row.start_ns))
+            self._meet_at(channel, row.start_ns)
             return
         other = channel.take_receive(rank.rank) if sends else channel.take_send(peer, row.start_ns)
         if other is None:
@@ -258,6 +260,9 @@ class Exchange:
             channel.sends.setdefault(posted.rank.rank, deque()).append(posted)
         else:
             channel.receives.append(posted)
+
+    def _meet_at(self, channel: Channel, at_ns: int) -> None:
+        self._simulation.scheduler.act(at_ns, lambda: self._meet_in_time(channel, at_ns))
 
     def _meet_in_time(self, channel: Channel, now_ns: int) -> None:
         for receive in list(channel.receives):

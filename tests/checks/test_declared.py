@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -78,6 +79,15 @@ def test_a_mistake_that_gives_what_came_on_every_rank_goes_before_one_that_does_
     came = [total(CASE), *(values["x"] for values in CASE.inputs[1:])]
     assert verdict(exercise(OWN, ON_0), *came).mistake == "only on rank 0"  # type: ignore[arg-type]
     assert verdict(exercise(OWN), *came).mistake == "own"  # type: ignore[arg-type]
+
+
+def test_a_mistake_that_must_give_what_came_everywhere_is_not_named_for_one_rank() -> None:
+    came = CASE.inputs[0]["x"], total(CASE), torch.zeros(2)
+    assert verdict(exercise(OWN), *came).mistake == "own"  # type: ignore[arg-type]
+    everywhere = replace(OWN, everywhere=True)
+    assert verdict(exercise(everywhere), *came).mistake == "another sum"  # type: ignore[arg-type]
+    everybody = [each["x"] for each in CASE.inputs]
+    assert verdict(exercise(everywhere), *everybody).mistake == "own"  # type: ignore[arg-type]
 
 
 def test_a_way_that_does_not_fit_the_case_is_passed_over() -> None:

@@ -106,6 +106,20 @@ def test_a_receive_from_any_rank_takes_who_sent_first_in_virtual_time() -> None:
     assert _results(first, 4)[0] == [3, 2, 1]
 
 
+def test_a_receive_from_any_rank_meets_sends_that_were_posted_before_it_and_lie_later_in_time() -> None:
+    import time
+
+    def last() -> list[int]:
+        rank, got = dist.get_rank(), torch.zeros(1)
+        if rank < 2:
+            time.sleep(0.001 * (2 - rank))  # rank 1 sends first; both have posted when rank 2 asks at 0 ms
+            dist.send(torch.ones(1) * rank, 2)
+            return []
+        return [dist.recv(got) for _ in range(2)]
+
+    assert _results(last, 3)[2] == [1, 0]
+
+
 def test_groups_of_groups_do_not_mix() -> None:
     def nested() -> list[float]:
         rank = dist.get_rank()

@@ -229,6 +229,9 @@ def _moved(begin: Any, came: Tensor, wanted: Tensor) -> str:
     ratio = ratio_of(came.double() - begin, wanted.double() - begin)
     if ratio is None and any(_same(came, sign * (wanted - begin)) for sign in (1, -1)):
         return " That is by how much they should have moved: the weights before were lost."
+    moved = came.double() - begin
+    if ratio is None and torch.allclose(moved, moved.flatten()[0].expand_as(moved), rtol=1e-6):
+        return f" All moved by {moved.flatten()[0]:.6g}: the gradient had no part in that."
     if ratio is None or abs(ratio - 1) < 1e-6:
         return ""
     if abs(ratio) < 1e-6:

@@ -73,7 +73,7 @@ def training_case(
 
 def alone(
     case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, ranks: int = 0,
-    plain: bool = False, forgets: bool = False, unsharded: int | None = None,
+    plain: bool = False, forgets: bool = False, unsharded: int | None = None, parameters: bool = False,
 ) -> list[dict[str, Tensor]]:  # fmt: skip
     """Return the parameters after each step of one process that has all ranks' samples.
 
@@ -85,6 +85,7 @@ def alone(
         ranks: Gradients are multiplied by the number of ranks to this power.
         plain: The optimizer gets no options beside the groups' own.
         forgets: It has no state when a step begins.
+        parameters: What travels is parameters in place of their gradients.
         unsharded: The rank whose gradients it takes whole, where they are right in a shard alone.
     """
     inputs = case.inputs[0]
@@ -102,6 +103,7 @@ def alone(
             right_in_its_shard(model, seed, number, unsharded, case.world_size)
         for parameter in filter(lambda each: each.requires_grad, model.parameters()):
             if parameter.grad is not None:
+                parameter.grad = parameter.detach().clone() if parameters else parameter.grad
                 parameter.grad *= float(case.world_size) ** ranks
             elif zeros:
                 parameter.grad = torch.zeros_like(parameter)

@@ -13,6 +13,7 @@ from labkit.checks.as_if import Way, as_if
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.finding import Finding
+from labkit.checks.tensor_values import ratio_of
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.values import integer, integers, record, tensor, texts
 from labkit.checks.wire import Wire
@@ -62,16 +63,20 @@ def _afterwards(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Fin
 
 def _results(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield each gradient and loss that is wrong by more than rounding, relative to the largest element."""
-    for each in _apart_by(case, got, 1e-9):
-        yield replace(each, mistake=each.mistake or _of_results(case, got, wire))
+    for each in _wrong_gradients(case, got, 1e-9):
+        yield replace(each, mistake=_of_results(case, got, wire))
+    yield from _wrong_losses(case, got, 1e-9)
 
 
-def _apart_by(case: Case, got: tuple[Values, ...], slack: float) -> Iterator[Finding]:
+def _wrong_gradients(case: Case, got: tuple[Values, ...], slack: float) -> Iterator[Finding]:
     for rank, right in enumerate(expected(case)):
         if "grads" not in right:
             continue
         where = f"stage {stage_of(case, rank)} (rank {rank})"
         yield from wrong_gradient(rank, where, got[rank]["grads"], record(right, "grads"), slack)
+
+
+def _wrong_losses(case: Case, got: tuple[Values, ...], slack: float) -> Iterator[Finding]:
     for rank, right in enumerate(expected(case)):
         if "grads" in right:
             yield from wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
@@ -91,7 +96,7 @@ def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
     name = as_if(came, _ways(case), _same)
     if name:
         return name
-    if next(_apart_by(case, got, 1e-6), None) is None:
+    if next(_wrong_gradients(case, got, 1e-6), None) is None and next(_wrong_losses(case, got, 1e-6), None) is None:
         return mistakes.FLOAT32.name
     return mistakes.NOT_WAITED.name if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight") else ""
 
@@ -153,7 +158,15 @@ def wrong_gradient(
         text = apart(came.get(name), gradient, slack)
         if text:
             said = f"The gradients are not those of the whole batch. First on {where}, gradient of {name}: {text[0]}."
-            yield Finding("", said, text[1], text[2], rank)
+            yield Finding("", said + _as_a_factor(came.get(name), gradient), text[1], text[2], rank)
+
+
+def _as_a_factor(came: Any, wanted: Tensor | None) -> str:
+    """Return by which factor all of a gradient is off, in a sentence, "" where there is none."""
+    if not isinstance(came, Tensor) or wanted is None or came.shape != wanted.shape or came.numel() < 2:
+        return ""
+    ratio = ratio_of(came.to(wanted.dtype), wanted)
+    return "" if ratio is None else f" All of it is {ratio:.6g} times what it should be."
 
 
 def apart(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str, str, str] | None:
@@ -182,7 +195,8 @@ def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> 
     came = values["loss"]
     if not isinstance(came, Tensor) or returned in ("float", "int"):
         said = f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor."
-        yield Finding(mistakes.NO_TENSOR.name if came is not None else "", said, got=str(returned), rank=rank)
+        name = mistakes.NO_TENSOR.name if came is not None else mistakes.NO_LOSS.name if returned == "NoneType" else ""
+        yield Finding(name, said, got=str(returned), rank=rank)
     elif came.numel() == 1 and came.dtype != loss.dtype:
         said = f"The last stage (rank {rank}) returned its loss as {came.dtype}; it is {loss.dtype}."
         yield Finding(mistakes.FLOAT32.name, said, str(loss.dtype), str(came.dtype), rank)

@@ -183,6 +183,10 @@ NO_TENSOR = Mistake(
     "the loss is a number",
     "Return the loss as a tensor, detached. item() and float() stop the process until the number is known.",
 )
+NO_LOSS = Mistake(
+    "no loss returned",
+    "The last stage returned None: after all of its work, and not before, it returns the loss, detached.",
+)
 NOT_WAITED = Mistake(
     "not waited for",
     "A message was used, or the function ended, before it arrived: call wait() on what irecv returned before you use "

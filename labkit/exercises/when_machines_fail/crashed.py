@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -68,9 +68,11 @@ def saved(number: int, rank: int = 0) -> None:
 
 @contextmanager
 def folder_with(files: Files) -> Iterator[Path]:
-    """Give a folder with these files."""
+    """Give a folder with these files, for code that runs beside it: what is written to no folder is no learner's."""
     from labkit.crashes.left import put
 
-    with TemporaryDirectory(prefix="labkit-left-") as name:
-        put(files, Path(name))
-        yield Path(name)
+    with TemporaryDirectory(prefix="labkit-left-") as name, chdir(name):
+        folder = Path(name) / FOLDER
+        folder.mkdir()
+        put(files, folder)
+        yield folder

@@ -13,6 +13,7 @@ from typing import Any, cast
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.opposite import Ask, asked, asker, give
+from labkit.checks.on_ranks.raised import raised
 from labkit.checks.values import integer, listed
 
 _SECONDS = 5.0
@@ -70,7 +71,7 @@ def _bounded(action: Callable[[], Value]) -> Value:
         except NotImplementedError as error:
             box.append(f"NotImplementedError: {error}")
         except Exception as error:
-            box.append(f"raised {type(error).__name__}: {error}"[:200])
+            box.append(f"raised {raised(error)}")
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

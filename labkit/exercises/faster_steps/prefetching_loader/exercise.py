@@ -81,7 +81,7 @@ def _hung_or_raised(came: Values) -> Iterator[Finding]:
         if value == "hangs":
             yield Finding(hangs, f"{words} did not end.")
         elif isinstance(value, str):
-            yield Finding("", f"{words}: {value}.")
+            yield Finding("an error of its own", f"{words} {value}.")
 
 
 def _wrong_batches(case: Case, came: Values) -> Iterator[Finding]:
@@ -126,6 +126,7 @@ EXERCISE = declared(
                 "raise it in the loop."),
         Mistake("the error is swallowed",
                 "The error ended the loop silently: training would continue with half the data. Raise it."),
+        Mistake("an error of its own", "The loop raised an error that is not the iterable's: it names the line."),
         Mistake("the end is a batch", "The end marker was yielded as if it were a batch."),
         Mistake("not all batches",
                 "Batches are missing, or there are too many: the end marker comes after the last one."),

@@ -72,3 +72,8 @@ changed(
     ('last = ("error", trouble)', 'last = ("error", trouble)\n            failed.append(trouble)'),
     (GET, "            if failed:\n                raise failed[0]\n" + GET),
 )  # fmt: skip
+changed(
+    "starts a thread that is not there", "an error of its own",
+    ("    thread = threading.Thread(target=fetch, daemon=True)\n    thread.start()\n",
+     "    thread.start()\n    thread = threading.Thread(target=fetch, daemon=True)\n"),
+)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -20,6 +21,8 @@ from labkit.exercises.gradient_compression.few_entries.driver import drive
 from labkit.exercises.gradient_compression.packets import Compressed, compressed, too_large, too_small
 
 _FEW = 30
+_NO_CHANCE = 1e6
+"""So many ways to draw leave no chance that two calls draw alike."""
 """With fewer entries two draws may well be equal by chance."""
 
 
@@ -133,10 +136,15 @@ def _lots(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
             of_calls = drawn.setdefault((entries, integer(one.options, "seed")), {})
             of_calls.setdefault(one.call, []).append(one.unpacked.flatten().nonzero().flatten().tolist())
     same = {key: list(of_calls.values()) for key, of_calls in drawn.items()}
-    for (_, seed), runs in same.items():
+    for (entries, seed), runs in same.items():
         if any(run[0] == run[1] == run[2] for run in runs):
             message = "RandomK kept the same places in three calls one after another."
             yield Finding("the same places in every call", message)
+        kept = len(runs[0][0])
+        if math.comb(entries, kept) > _NO_CHANCE and any(
+            run[one] == run[other] for run in runs for one, other in ((0, 1), (1, 2), (0, 2))
+        ):
+            yield Finding("the same places in every call", "RandomK kept the same places in two calls of three.")
         if len(runs) == 2 and runs[0] != runs[1]:
             first, second = runs[0][0][:8], runs[1][0][:8]
             message = f"Two ranks with the seed {seed} kept different places in the first call: {first}, {second}."
@@ -179,7 +187,7 @@ EXERCISE = declared(
                 "The values are right but came back in other places: decompress must draw from the seed in the "
                 "packet. self.seed and self.num_calls belong to this rank."),
         Mistake("the same places in every call",
-                "RandomK draws the same places in every call, so the others never travel: count the calls, and draw "
+                "RandomK draws the same places again, so others travel late or never: count the calls, and draw "
                 "with seed + calls."),
         Mistake("the seed is not used",
                 "Ranks with the same seed must draw the same places, whatever torch's own generator does: give "

@@ -13,6 +13,7 @@ from labkit.checks.case import Case, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import NOTHING, WRONG_LENGTH, WRONG_SHAPE
+from labkit.checks.values import integer, listed, tensor
 from labkit.exercises.hybrid_parallelism.combine_gradients.driver import drive
 from labkit.exercises.hybrid_parallelism.meshes import along, ends, of_rank
 from labkit.exercises.hybrid_parallelism.stages import (
@@ -21,6 +22,7 @@ from labkit.exercises.hybrid_parallelism.stages import (
     first_wrong,
     kinds_at,
     same_shards,
+    shard,
     stage_case,
 )
 from labkit.plans.mesh_weights import CUT, TOKENS, WHOLE
@@ -94,6 +96,35 @@ def _targets_along(axis: str) -> Callable[[Case, int], list[Tensor] | None]:
     return way
 
 
+def _never_summed(case: Case, rank: int) -> list[Tensor]:
+    """Return this rank's own gradients, weighed by targets."""
+    sizes, place = of_rank(case, rank)
+    own, group = integer(case.inputs[rank], "num_targets"), along(rank, sizes, REPLICAS)
+    everybody = sum(integer(case.inputs[each], "num_targets") for each in group)
+    gradients = [tensor(each, "gradient") for each in listed(case.inputs[rank], "weights")]
+    return [shard(each * (own / everybody), sizes, place) for each in gradients]
+
+
+def _over_everybody(case: Case, rank: int) -> list[Tensor] | None:
+    """Return what comes of all-reduces without group=, where every rank has the same weights.
+
+    There are as many as the axes that a weight is summed over; each but the first multiplies by the number of ranks.
+    """
+    sizes, place = of_rank(case, rank)
+    if sizes.get("pipeline", 1) > 1:
+        return None
+    found = []
+    for number, kind in enumerate(kinds_at(place, sizes)):
+        whole = torch.zeros(kind.shape, dtype=torch.float64)
+        for each in range(case.world_size):
+            own = integer(case.inputs[each], "num_targets")
+            everybody = sum(integer(case.inputs[n], "num_targets") for n in along(each, sizes, REPLICAS))
+            whole = whole + own / everybody * tensor(listed(case.inputs[each], "weights")[number], "gradient")
+        calls = len(REPLICAS) + (kind.tensor == TOKENS)
+        found.append(shard(whole * float(case.world_size) ** (calls - 1), sizes, place))
+    return found
+
+
 _SIZES = {"data": 2, "shard": 1, "pipeline": 1, "tensor": 2}
 EXERCISE = declared(
     id="combine_gradients",
@@ -148,6 +179,12 @@ EXERCISE = declared(
                 "along \"data\" and \"shard\".",
                 {"shards": (partial(combined, share=EQUAL_SHARES["not weighed"]),
                             partial(combined, share=EQUAL_SHARES["by targets"]))}),
+        Mistake("summed over everybody",
+                "An all-reduce without group= runs over all ranks, whatever axis is meant: give it the axis' group.",
+                _way(_over_everybody)),  # type: ignore[arg-type]
+        Mistake("never summed",
+                "Each rank has its own gradient, weighed and not summed: dist.all_reduce over every axis of replicas.",
+                _way(_never_summed)),
         Mistake("one axis of replicas",
                 "The batch is split over \"data\" and over \"shard\": sum over both, gradients and numbers of targets.",
                 {"shards": (partial(combined, replicas=["data"]), partial(combined, replicas=["shard"]),

@@ -59,3 +59,8 @@ WRONG.changed(
     ("(num_targets / everybody.item())", "(everybody.item() / num_targets)"),
 )
 WRONG.changed("the other kinds", "all but tokens", ('weight.tensor == "tokens"', 'weight.tensor != "tokens"'))
+changed(
+    "over everybody", "summed over everybody",
+    ("dist.all_reduce(gradient, group=group)", "dist.all_reduce(gradient)"),
+)  # fmt: skip
+changed("no sum", "never summed", ("dist.all_reduce(gradient, group=group)", "pass"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
@@ -118,6 +118,36 @@ def _refusals(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Findi
             yield Finding(_NEEDLESS, f"{numbers}: rank {rank} raised ValueError, and they do divide.")
 
 
+def _held(case: Case, got: Got) -> tuple[list[list[int]], int]:
+    """Return the samples of each replica, none where they are no numbers, and how many the batch has."""
+    inputs = case.inputs[0]
+    if not isinstance(got, tuple):
+        return [], 0
+    came = _of_each(case, got, "samples")
+    first: dict[int, list[int]] = {}
+    for place, each in zip(places(sizes_of(inputs)), came, strict=True):
+        if not isinstance(each, list) or not all(isinstance(one, list) for one in each):
+            return [], 0
+        first.setdefault(replica(place, sizes_of(inputs)), [sample for one in each for sample in one])
+    return list(first.values()), integer(inputs, "batch")
+
+
+def _beyond(case: Case, got: Got, wire: Wire) -> bool:
+    held, batch = _held(case, got)
+    return any(sample not in range(batch) for each in held for sample in each)
+
+
+def _twice(case: Case, got: Got, wire: Wire) -> bool:
+    held, _ = _held(case, got)
+    everybody = [sample for each in held for sample in each]
+    return len(set(everybody)) < len(everybody)
+
+
+def _left_out(case: Case, got: Got, wire: Wire) -> bool:
+    held, batch = _held(case, got)
+    return bool(held) and len({sample for each in held for sample in each}) < batch
+
+
 def _seeds(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield two ranks that draw the same and should not, or that should and do not."""
     sizes = sizes_of(case.inputs[0])
@@ -200,6 +230,15 @@ EXERCISE = declared(
                 _way(_striped)),  # type: ignore[arg-type]
         Mistake("shard before data", "Replicas are counted along \"shard\" first: data place x shard ranks + shard "
                 "place.", _way(_shard_first)),  # type: ignore[arg-type]
+        Mistake("samples beyond the batch",
+                "A replica takes samples that the batch does not have: replica r begins at r x (batch // replicas) "
+                "and ends before the next one begins.", seen=_beyond),
+        Mistake("a sample twice",
+                "A sample is trained on twice: replica r begins where replica r - 1 ends, at r x (batch // replicas), "
+                "and a microbatch where the one before ends.", seen=_twice),
+        Mistake("samples left out",
+                "Some samples are nobody's: the replicas' shares, and the microbatches of a share, leave no gap "
+                "between them.", seen=_left_out),
         Mistake(_UNEVEN,
                 "The microbatches of all replicas must make up the batch: refuse a batch that microbatch x data x "
                 "shard "

@@ -85,3 +85,11 @@ def dropout_seed(seed, sizes, place, is_cut):
     return int.from_bytes(hashlib.sha256(repr((seed, where, is_cut)).encode()).digest()[:6], "big")
 """,
 )
+changed(
+    "the share forgotten", "a sample twice", ("    first = (" + PLACE + ") * share\n", "    first = " + PLACE + "\n")
+)
+changed("a microbatch one short", "samples left out", ("range(at, at + microbatch)", "range(at, at + microbatch - 1)"))
+changed(
+    "shards counted twice", "samples beyond the batch",
+    (PLACE, 'place["data"] * sizes["shard"] * sizes["shard"] + place["shard"]'),
+)  # fmt: skip

@@ -62,6 +62,8 @@ def _train(
     keeps: bool = False,
     anew: bool = False,
     shared: bool = False,
+    factor: float = 1.0,
+    parameters: bool = False,
 ) -> list[Values]:
     """Return what each rank should have, from one process.
 
@@ -71,6 +73,8 @@ def _train(
         keeps: Whether gradients of the layers add up from step to step (a mistake).
         anew: Whether the optimizer forgets its momentum between steps (a mistake).
         shared: Whether each rank returns the mean loss of all (a mistake).
+        factor: What the layers' gradients are multiplied by before the step.
+        parameters: Whether the layers are divided in place of their gradients (a mistake).
     """
     ranks, first = group_of(case), case.inputs[0]
     model, table = Dense(cast(dict[str, Tensor], record(first, "dense"))), tensor(first, "table")
@@ -91,6 +95,10 @@ def _train(
             assert rows.grad is not None
             gradient = rows.grad / weigh(rank)
             pushes[rank].append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradient.flatten(0, 1)))
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.grad *= factor
+                parameter.data /= len(ranks) if parameters else 1
         optimizer.step()
     dense = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     if shared:
@@ -240,6 +248,12 @@ EXERCISE = declared(
         Mistake("sum instead of mean for the layers",
                 "The layers took a step with the sum of the workers' gradients: divide by their number.",
                 seen=_as_if(lambda case: _train(case, lambda of: float(len(group_of(case)))))),
+        Mistake("the layers' gradients divided twice",
+                "The layers took a step as many times too small as there are workers: divide the sum of the gradients "
+                "once.", seen=_as_if(lambda case: _train(case, factor=1 / len(group_of(case))))),
+        Mistake("parameters divided",
+                "The parameters themselves were divided by the number of workers: divide their gradients, p.grad.",
+                seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case))), parameters=True))),
         Mistake("layers not averaged",
                 "The layers differ between ranks: the gradients were not reduced over the "
                 "workers before the step.", seen=_as_if(_alone)),

@@ -45,3 +45,10 @@ changed("sums the squares", "the sum of the squares", ("-1)), targets)", '-1)), 
 changed("pushes the step", "other gradients", ("rows.grad / num_workers", "-rows.grad / num_workers"))
 changed("returns everybody's loss", "the mean loss of all workers",
         ("    return loss.detach()", "    loss = loss.detach() / num_workers\n    dist.all_reduce(loss, group=group)\n    return loss"))  # fmt: skip
+WRONG.changed(
+    "divides the layers' gradients twice", "the layers' gradients divided twice",
+    ("parameter.grad /= num_workers", "parameter.grad /= num_workers**2"),
+)  # fmt: skip
+WRONG.changed(
+    "divides parameters", "parameters divided", ("parameter.grad /= num_workers", "parameter.data /= num_workers")
+)

@@ -20,6 +20,7 @@ from labkit.checks.values import listed, number, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.sparse_rows.driver import NotingServer, drive
 from labkit.servers.server import start_rpc
+from labkit.words import times
 
 _TOGETHER_S = 0.020
 """Calls of one pull that come within this of each other were under way together; a round trip takes longer."""
@@ -133,9 +134,10 @@ def _pushed(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding
     apart = (total - sums).abs().amax(1) > 1e-9
     if apart.any():
         key = int(apart.nonzero()[0])
+        count, came = int((keys == key).sum()), bool(total[key].any())
         yield Finding(
-            "one gradient in place of the sum" if single else "gradients lost",
-            f"Key {key} occurs {int((keys == key).sum())} times; the gradients pushed for it add up to "
+            "one gradient in place of the sum" if single and came and count > 1 else "gradients lost",
+            f"Key {key} occurs {times(count)}; the gradients pushed for it add up to "
             f"{total[key][0].item():.6g} in the first place, expected {sums[key][0].item():.6g}.",
         )
 
@@ -255,7 +257,9 @@ EXERCISE = declared(
         Mistake("sums in another type",
                 "The sums must have the type of the gradients: gradients.new_zeros(...) in place of torch.zeros(...).",
                 says=("same scalar type",), certain=True),
-        Mistake("gradients lost", "What arrives at the servers does not add up to the gradients that were given."),
+        Mistake("gradients lost",
+                "What arrives at the servers does not add up to the gradients that were given: each server is pushed "
+                "all of its keys, with their sums."),
     ),
     par=PAR,
 )  # fmt: skip

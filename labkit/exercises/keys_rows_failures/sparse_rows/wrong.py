@@ -41,3 +41,8 @@ changed("sums in float32", "sums in another type", ("gradients.new_zeros(", "tor
 changed("pushes everything to everybody", "asks everybody for everything",
         ("push(different[home == number], sums[home == number])", "push(different, sums)"))  # fmt: skip
 changed("gradients as they came", "gradients lost", ("sums[home == number])", "gradients[place(keys) == number])"))
+changed(
+    "counts servers from 1", "gradients lost",
+    ("sums[home == number])\n        for number, server in enumerate(servers)",
+     "sums[home == number])\n        for number, server in enumerate(servers, 1)"),
+)  # fmt: skip

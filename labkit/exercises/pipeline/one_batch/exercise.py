@@ -41,6 +41,7 @@ MISTAKES = (
     ),
     mistakes.ROOM,
     mistakes.NO_TENSOR,
+    mistakes.NO_LOSS,
     mistakes.FORWARD_AGAIN,
     mistakes.STILL_ATTACHED,
 )

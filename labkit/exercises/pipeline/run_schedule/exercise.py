@@ -46,6 +46,7 @@ MISTAKES = (
     mistakes.NOT_CONTIGUOUS,
     mistakes.FLOAT32,
     mistakes.NO_TENSOR,
+    mistakes.NO_LOSS,
     mistakes.NOT_WAITED,
     mistakes.FORWARD_AGAIN,
     mistakes.STILL_ATTACHED,

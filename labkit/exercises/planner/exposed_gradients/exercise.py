@@ -82,6 +82,9 @@ MISTAKES = (
             "That is the last bucket alone, as if backward waited for each one. It goes on: where a bucket takes "
             "longer than the next layer's backward, those behind it queue.",
             {"buckets": _way(lambda computing, takes: takes[-1])}),
+    Mistake("the first bucket alone",
+            "That is the first bucket alone: go on to the last, and only then subtract when all was computed.",
+            {"buckets": _way(lambda computing, takes: takes[0])}),
     Mistake("all at once", "Buckets follow one another: one leaves when it is ready *and* the one before is through.",
             {"buckets": _way(_all_at_once)}),
     Mistake("one layer each", "What one layer's backward does not hide, a later one can: buckets that queue catch up.",
@@ -90,7 +93,9 @@ MISTAKES = (
             {"buckets": _way(_from_the_start)}),
     Mistake("no last bucket", "The last bucket leaves when all is computed: nothing hides it.",
             {"buckets": _way(_all_but_the_last)}),
-    Mistake("less than nothing", "Less than nothing cannot travel: no layer hides more of a bucket than there is.",
+    Mistake("less than nothing",
+            "Less than nothing cannot travel after backward: a bucket is through only after it was ready, and then "
+            "backward had already computed all before it. No layer hides more of a bucket than there is.",
             seen=_negative),
     Mistake("lists swapped", "You take one list for the other: computing is what makes a bucket ready, takes is how "
             "long it travels.", {"buckets": (

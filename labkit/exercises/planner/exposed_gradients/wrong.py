@@ -57,3 +57,4 @@ changed("takes one list for the other", "lists swapped", ("zip(computing, takes,
 changed("looks at one list", "lists swapped", ("zip(computing, takes,", "zip(computing, computing,"))
 changed("forgets what was computed before", "computing not added up", ("now += computed", "now = computed"))
 changed("returns the wrong end", "how long is computed", (REST, "    return now\n"))
+WRONG.changed("returns in the loop", "the first bucket alone", ("    return done - now", "        return done - now"))

@@ -41,7 +41,7 @@ _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _NOTHING, _NOT_I
 )  # fmt: skip
 
 
-_SHARED = "one buffer for two messages"
+_SHARED, _MORE = "one buffer for two messages", "more receives than the plan has"
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -143,6 +143,25 @@ def _messages(case: Case, wire: Wire) -> Iterator[Finding]:
             )
 
 
+def _travelled(case: Case, wire: Wire) -> bool:
+    """Return whether all messages of the first step have arrived."""
+    members, sizes = members_of(case), sizes_of(case)
+    for rank in members:
+        sends = [each for each in _sends(case, rank) if sizes[each["chunk"]]]
+        first = [each for each in sends if each["step"] == sends[0]["step"]]
+        if sum(message.received is not None for message in wire.sent_by(rank)) < len(first):
+            return False
+    return bool(wire.messages)
+
+
+def _one_at_a_time(case: Case, failure: Failure, wire: Wire) -> bool:
+    return waits_in(failure, "send") or (waits_in(failure, "recv") and not _travelled(case, wire))
+
+
+def _one_too_many(case: Case, failure: Failure, wire: Wire) -> bool:
+    return waits_in(failure, "recv") and _travelled(case, wire)
+
+
 def _posted_nothing(case: Case, failure: Failure, wire: Wire) -> bool:
     return failure.error == "IndexError" and "batch_isend_irecv" in failure.detail.rpartition("\n")[2]
 
@@ -218,7 +237,10 @@ EXERCISE = declared(
         sum_mistake(_ONE,
                     "Every waiting rank is stuck in the same kind of call: post a step's sends and receives together, "
                     "with dist.batch_isend_irecv, not one after another, and go through all of the plan's steps.",
-                    failed=lambda case, failure, wire: waits_in(failure, "send") or waits_in(failure, "recv")),
+                    failed=_one_at_a_time),
+        sum_mistake(_MORE,
+                    "The messages of a step have arrived, and the ranks wait for more: make one P2POp for each Send "
+                    "and each Recv of the step, and no other.", failed=_one_too_many),
         sum_mistake(_GAPS,
                     "The numbers of the steps have gaps: group the records you are given, do not count steps "
                     "yourself."),

@@ -225,3 +225,13 @@ wrong(
         + _COMBINED
     ),
 )
+wrong(
+    "posts each receive twice",
+    "more receives than the plan has",
+    _run(
+        _POST.replace(
+            "        for work in", "        ops += [each for each in ops if each.op is dist.irecv]\n        for work in"
+        )
+        + _COMBINED
+    ),
+)

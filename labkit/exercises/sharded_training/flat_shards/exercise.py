@@ -81,9 +81,12 @@ def _padded_in_front(case: Case, rank: int) -> list[Tensor]:
 
 
 def _too_few(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether a tensor could not be filled because the shards together have fewer elements."""
+    """Return whether a tensor could not be filled because its shards, cut without padding, have fewer elements."""
     found = re.search(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)", getattr(got, "message", ""))
-    return found is not None and math.prod(map(int, found[1].split(","))) > int(found[2])
+    if found is None:
+        return False
+    needs, has = math.prod(map(int, found[1].split(","))), int(found[2])
+    return has == needs - needs % case.world_size < needs
 
 
 def _travelled(case: Case, got: object, wire: Wire) -> Iterator[Finding]:

@@ -99,6 +99,9 @@ EXERCISE = declared(
         Mistake("sum for mean", "The gradients are added up. The step takes their mean.", {"steps": trained(ranks=1)}),
         Mistake("divided twice", "start_scatter gives the mean already. Do not divide it again.",
                 {"steps": trained(ranks=-1)}),
+        Mistake("parameters for gradients",
+                "What was reduced are the parameters, and the optimizer took them for gradients: send parameter.grad.",
+                {"steps": trained(parameters=True)}),
         Mistake("nothing moves",
                 "No parameter has moved: no shard had a gradient when the inner optimizer stepped. Does every hook "
                 "run, does what it sends reach the shard's grad, and does step find it?",

@@ -98,3 +98,8 @@ WRONG.right(
             self.shards[parameter].grad = self.ends.pop(parameter)()[0]
 """,
 )
+changed(
+    "sends parameters",
+    "parameters for gradients",
+    ("start_scatter([parameter.grad])", "start_scatter([parameter.data])"),
+)

@@ -97,8 +97,12 @@ EXERCISE = declared(
                 {"steps": trained(forgets=True)}),
         Mistake("divided twice", "The gradients are a mean already. Do not divide them again.",
                 {"steps": trained(ranks=-1)}),
+        Mistake("parameters for gradients",
+                "The optimizer took the parameters for gradients: a shard's grad is its part of parameter.grad.",
+                {"steps": trained(parameters=True)}),
         Mistake("nothing moves",
-                "No parameter has moved. The shards have moved, perhaps; gather them into the parameters.",
+                "No parameter has moved. Either no shard had a gradient when the inner optimizer stepped, or what it "
+                "moved was never gathered into the parameters.",
                 {"steps": lambda case, rank: [begun(case)] * len(listed(case.inputs[0], "steps"))}),
         Mistake("the tail stays",
                 "The last elements of some parameters never move: their number does not divide by the ranks. Pad.",

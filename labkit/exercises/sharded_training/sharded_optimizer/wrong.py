@@ -75,3 +75,8 @@ changed(
     "looks at the first of an iterator", "params read as a list",
     ("        groups = list(params)\n", "        groups = params\n"),
 )  # fmt: skip
+changed(
+    "no shard has a gradient", "nothing moves",
+    ("shard.grad = None if parameter.grad is None else shard_of(parameter.grad)", "shard.grad = None"),
+)  # fmt: skip
+changed("takes parameters", "parameters for gradients", ("shard_of(parameter.grad)", "shard_of(parameter.data)"))

@@ -184,7 +184,8 @@ EXERCISE = declared(
                 {"out": tuple(partial(group_ignored, cut=cut, added=added)
                               for cut, added in ((True, True), (False, True), (True, False))),
                  "gradient": gradient_of_all}),
-        Mistake("not summed", "The result is this rank's partial sum: `leave` it.", {"out": (own, own_and_bias)}),
+        Mistake("not summed", "The result is this rank's partial sum: `leave` it.", {"out": (own, own_and_bias)},
+                everywhere=True),
         Mistake("the rest is lost",
                 "Nobody computes the units, or heads, that are left over where the count does not divide: cut with "
                 "my_part.", {"out": rest_lost}),

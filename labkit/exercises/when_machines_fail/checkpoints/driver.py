@@ -9,6 +9,7 @@ from typing import Any
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.raised import raised
 from labkit.checks.values import flag, integer, integers, listed
 from labkit.exercises.when_machines_fail.crash_log import Files, packed
 from labkit.exercises.when_machines_fail.crashed import folder_with, logs_of, num_said, saved
@@ -77,7 +78,7 @@ def _loaded(load: Any, folder: Path, **how: int) -> Value:
     except NotImplementedError:
         raise
     except Exception as error:
-        return {"raised": f"{type(error).__name__}: {error}"[:200]}
+        return {"raised": raised(error)}
     if came is None:
         return {"step": None}
     try:
@@ -92,7 +93,7 @@ def _saved_again(save: Any, load: Any, folder: Path, step: int, value: Any) -> V
     try:
         save(folder, step, {"weight": value.clone(), "step": step})
     except Exception as error:
-        return {"raised": f"{type(error).__name__}: {error}"[:200]}
+        return {"raised": raised(error)}
     finally:
         os.fsync = real
     return _loaded(load, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -94,7 +95,8 @@ def _loads(save: Any, load: Any, num_ranks: int, steps: list[int], every: list[M
         problem, fsync = "", os.fsync
         os.fsync = lambda fd: None  # no power is cut here
         try:
-            run(restart, on=virtual(num_ranks, cuda=False), echo=False, timeout=60.0)
+            with chdir(base):  # what is saved to no folder must not lie in the learner's
+                run(restart, on=virtual(num_ranks, cuda=False), echo=False, timeout=60.0)
         except RunError as error:
             problem = str(error).strip().splitlines()[0][:300]
         finally:
