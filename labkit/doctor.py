@@ -54,6 +54,7 @@ def examine(jupyter_args: str = "") -> list[Finding]:
     Args:
         jupyter_args: The arguments JupyterLab will be started with; only its port is read.
     """
+    _begin_to_load_torch_for_ranks()
     findings = [_python(), _cores(), _memory(), _disk(), _start_method(), *_torch()]
     if not any(finding.state == "essential" for finding in findings):
         findings.append(_two_ranks())
@@ -143,6 +144,18 @@ def _start_method() -> Finding:
         f"Ranks are spawned: this Python on {platform.system()} has no fork that is safe",
         "Each run takes some seconds to start; everything else is the same. Nobody has tried this platform yet.",
     )
+
+
+def _begin_to_load_torch_for_ranks() -> None:
+    """Start the process that ranks are forked from, so that it loads torch while this one does.
+
+    Torch is loaded twice, as in every lesson: in the process that calls labkit.run, and in the one that is forked,
+    because torch starts threads and a fork of a process with threads is not safe.
+    """
+    if default_start_method() == "zygote":
+        from labkit.launch.preloaded import warm
+
+        warm()
 
 
 def _torch() -> Iterator[Finding]:

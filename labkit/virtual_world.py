@@ -14,10 +14,10 @@ from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
 from labkit.scripts import Script
 from labkit.simulator.cluster import Algorithm, Cluster, describe
+from labkit.simulator.failure_plan import FailurePlan
 from labkit.simulator.fold import Fold, fold_of
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
-from labkit.simulator.suffering import Suffering
 from labkit.worlds import Run
 
 
@@ -28,14 +28,14 @@ class VirtualWorld:
     Attributes:
         cluster: What it is made of.
         cuda: Whether ranks find their accelerators as CUDA devices; None is for scripts alone.
-        suffers: What breaks, and how ranks are started again; None where nothing may.
+        failure_plan: What breaks, and how ranks are started again; None where nothing may.
         shapes: Whether tensors on those have no values.
         fold: Which ranks do not run, because others do the same; None where all run.
     """
 
     cluster: Cluster
     cuda: bool | None = None
-    suffers: Suffering | None = None
+    failure_plan: FailurePlan | None = None
     shapes: bool = False
     fold: Fold | None = None
 
@@ -52,7 +52,7 @@ class VirtualWorld:
             outcome = simulate(
                 order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
                 echo=order.echo, cuda=is_script or self.shapes if self.cuda is None else self.cuda,
-                suffers=self.suffers, shapes=self.shapes, fold=self.fold,
+                failure_plan=self.failure_plan, shapes=self.shapes, fold=self.fold,
             )  # fmt: skip
         finally:
             set_span_recorder(None)
@@ -160,7 +160,7 @@ def virtual(
     )  # fmt: skip
     if failures is None and restarts is None and disk is None:
         return VirtualWorld(cluster, cuda, shapes=shapes, fold=fold_of(world_size, fold))
-    check(suffered := tuple(failures or ()), cluster.world_size, cluster.num_nodes)
+    check(planned := tuple(failures or ()), cluster.world_size, cluster.num_nodes)
     again = restarts if isinstance(restarts, Restarts) else Restarts(0 if restarts is None else restarts)
     check_nodes(again, disk, cluster.num_nodes, even=world_size % cluster.gpus_per_node == 0)
-    return VirtualWorld(cluster, cuda, Suffering(suffered, again, disk or Disk()), shapes)
+    return VirtualWorld(cluster, cuda, FailurePlan(planned, again, disk or Disk()), shapes)

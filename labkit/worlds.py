@@ -15,8 +15,8 @@ from labkit.launch.devices import DEVICES, place
 from labkit.launch.gpu_turns import gpu_turn
 from labkit.launch.gpus import Gpus, gpus
 from labkit.launch.local import Order, default_start_method, launch_local
+from labkit.launch.local_failures import WithFailures, check_local
 from labkit.launch.shown_error import show_report_alone
-from labkit.launch.suffering import Suffering, check_local
 from labkit.launch.watchdog import STALL_SECONDS
 from labkit.scripts import Script
 from labkit.timeline.drawing import draw
@@ -64,7 +64,7 @@ class LocalWorld:
     def launch(self, order: Order) -> Run[Any]:
         """Return what came of the order on fresh processes of this host (see run())."""
         if self.failures:
-            order = replace(order, function=Suffering(order.function, self.failures))
+            order = replace(order, function=WithFailures(order.function, self.failures))
         here = Gpus() if self.device == "cpu" else gpus()
         placement = place(self.world_size, self.device, here)
         threads = self.threads_per_rank or max(1, _num_cores() // self.world_size)

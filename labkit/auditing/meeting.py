@@ -16,7 +16,7 @@ _LOOSE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.bfloat16: 3e-2, torch.
 
 
 @dataclass
-class Shot:
+class Snapshot:
     """What one rank brings to a step.
 
     Attributes:
@@ -70,44 +70,46 @@ class Shot:
     rates: tuple[float, ...] = ()
 
 
-def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tuple[int, ...]]) -> Step:
-    """Return what the shots of all ranks come to.
+def met(optimizer: int, number: int, snapshots: dict[int, Snapshot], groups: Sequence[tuple[int, ...]]) -> Step:
+    """Return one step, made of the snapshots of all ranks.
 
     Args:
         optimizer: The optimizer's number.
         number: How many steps it took before.
-        shots: Rank -> what it brought.
+        snapshots: Rank -> its snapshot.
         groups: The groups over which ranks communicated so far.
     """
-    step = Step(optimizer, number, max(shot.step for shot in shots.values()))
-    for rank, shot in shots.items():
-        step.sources[rank], step.backwards[rank], step.scale[rank] = shot.source, shot.backwards, shot.scale
-        step.sharded |= shot.sharded
-        step.rates[rank] = shot.rates
-        step.held_by[rank] = frozenset(shot.held)
-        step.called |= shot.called
-        for name, count in shot.passes.items():
+    step = Step(optimizer, number, max(snapshot.step for snapshot in snapshots.values()))
+    for rank, snapshot in snapshots.items():
+        step.sources[rank], step.backwards[rank], step.scale[rank] = snapshot.source, snapshot.backwards, snapshot.scale
+        step.sharded |= snapshot.sharded
+        step.rates[rank] = snapshot.rates
+        step.held_by[rank] = frozenset(snapshot.held)
+        step.called |= snapshot.called
+        for name, count in snapshot.passes.items():
             step.passes[name] = max(count, step.passes.get(name, 0))
-        if shot.left_over:
-            step.left_over[rank] = shot.left_over
-        if shot.thrown:
-            step.thrown[rank], step.zeroed[rank] = shot.thrown, shot.zeroed
-        if shot.unsynced:
-            step.unsynced[rank] = shot.unsynced
-        step.norms |= shot.norms
-        step.held += [name for name in shot.held if name not in step.held]
-        step.made |= shot.made
-        step.optimizer_made = step.optimizer_made or shot.optimizer_made
-        step.lost |= {name for name, did in shot.frozen.items() if did}
-        for name in shot.frozen:
+        if snapshot.left_over:
+            step.left_over[rank] = snapshot.left_over
+        if snapshot.thrown:
+            step.thrown[rank], step.zeroed[rank] = snapshot.thrown, snapshot.zeroed
+        if snapshot.unsynced:
+            step.unsynced[rank] = snapshot.unsynced
+        step.norms |= snapshot.norms
+        step.held += [name for name in snapshot.held if name not in step.held]
+        step.made |= snapshot.made
+        step.optimizer_made = step.optimizer_made or snapshot.optimizer_made
+        step.lost |= {name for name, did in snapshot.frozen.items() if did}
+        for name in snapshot.frozen:
             step.frozen.setdefault(name, []).append(rank)
-        if shot.unknown:
-            step.unknown[rank] = shot.unknown
-        for name in shot.without:
+        if snapshot.unknown:
+            step.unknown[rank] = snapshot.unknown
+        for name in snapshot.without:
             step.without.setdefault(name, []).append(rank)
     with unseen():
-        for name in _names(shots, "parameters"):
-            tensors = {rank: shot.parameters[name] for rank, shot in shots.items() if name in shot.parameters}
+        for name in _names(snapshots, "parameters"):
+            tensors = {
+                rank: snapshot.parameters[name] for rank, snapshot in snapshots.items() if name in snapshot.parameters
+            }
             groups_alike = step.parameters[name] = ranks_by_bits(tensors)
             if all(bool((one == one.reshape(-1)[0]).all()) for one in tensors.values() if one.numel()):
                 step.constant.add(name)
@@ -115,20 +117,20 @@ def met(optimizer: int, number: int, shots: dict[int, Shot], groups: Sequence[tu
                 first, other = groups_alike[0][0], groups_alike[1][0]
                 if tensors[first].shape == tensors[other].shape:
                     step.differences[name] = difference((first, other), tensors[first], tensors[other])
-        for name in _names(shots, "gradients"):
-            _fit(step, name, shots, groups)
+        for name in _names(snapshots, "gradients"):
+            _fit(step, name, snapshots, groups)
     return step
 
 
-def _names(shots: dict[int, Shot], part: str) -> list[str]:
+def _names(snapshots: dict[int, Snapshot], part: str) -> list[str]:
     """Return every name that a rank has, in the order of the ranks' models."""
-    return list(dict.fromkeys(name for rank in sorted(shots) for name in getattr(shots[rank], part)))
+    return list(dict.fromkeys(name for rank in sorted(snapshots) for name in getattr(snapshots[rank], part)))
 
 
-def _fit(step: Step, name: str, shots: dict[int, Shot], groups: Sequence[tuple[int, ...]]) -> None:
+def _fit(step: Step, name: str, snapshots: dict[int, Snapshot], groups: Sequence[tuple[int, ...]]) -> None:
     """Find out what the gradients of one parameter are made of."""
-    own = {rank: shot.own[name] for rank, shot in shots.items() if name in shot.own}
-    given = {rank: shot.gradients[name] for rank, shot in shots.items() if name in shot.gradients}
+    own = {rank: snapshot.own[name] for rank, snapshot in snapshots.items() if name in snapshot.own}
+    given = {rank: snapshot.gradients[name] for rank, snapshot in snapshots.items() if name in snapshot.gradients}
     if len(own) == 1 and set(own) <= set(
         given
     ):  # nobody else holds it: how many times its own does the rank step with?

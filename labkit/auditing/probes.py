@@ -10,7 +10,7 @@ import torch
 
 from labkit.auditing.bits import kept, tensors_of, unseen
 from labkit.auditing.exchanged import caller_served
-from labkit.auditing.meeting import Shot
+from labkit.auditing.meeting import Snapshot
 from labkit.auditing.rank_watch import RankWatch, line
 
 STEPS = 3
@@ -78,18 +78,18 @@ class Probes:
             self.sources.setdefault(place, source)
             self.callees.setdefault(place, callee)
 
-    def step(self, mine: RankWatch, shot: Shot, optimizer: torch.optim.Optimizer) -> None:
+    def step(self, mine: RankWatch, snapshot: Snapshot, optimizer: torch.optim.Optimizer) -> None:
         """Keep what a rank brings to a step of its optimizer, and what the optimizer has from the steps before."""
         named = mine.named()
         for parameter, state in optimizer.state.items():
             for key, value in state.items():
-                self.add(mine, "state", f"{key} of {named.get(id(parameter), 'a parameter')}", value, shot.source)
+                self.add(mine, "state", f"{key} of {named.get(id(parameter), 'a parameter')}", value, snapshot.source)
         with unseen():
-            rates = torch.tensor(shot.rates, dtype=torch.float64)
-        self.add(mine, "rate", "", rates, shot.source)
-        for kind, values in (("parameter", shot.parameters), ("gradient", shot.given)):
+            rates = torch.tensor(snapshot.rates, dtype=torch.float64)
+        self.add(mine, "rate", "", rates, snapshot.source)
+        for kind, values in (("parameter", snapshot.parameters), ("gradient", snapshot.given)):
             for name, value in values.items():
-                self.add(mine, kind, name, value, shot.source)
+                self.add(mine, kind, name, value, snapshot.source)
 
     def module(self, mine: RankWatch, module: torch.nn.Module, kind: str, value: Any, frame: FrameType) -> None:
         """Keep what a module is given, or gives."""

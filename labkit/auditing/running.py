@@ -20,13 +20,13 @@ from labkit.auditing.resuming import Resumed, resumed_apart
 from labkit.auditing.roles import averages_parameters
 from labkit.auditing.seen import Seen
 from labkit.auditing.watch import Watch
-from labkit.auditing.what_if import Changed, told
+from labkit.auditing.what_if import Changed, with_saving
 from labkit.errors import LabkitError, RunTimeout
 from labkit.launch.rank import set_span_recorder
 from labkit.scripts import Script
+from labkit.simulator.failure_plan import FailurePlan
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
-from labkit.simulator.suffering import Suffering
 from labkit.torch_port.rounding import InFloat64, OtherOrder
 from labkit.virtual_world import VirtualWorld, virtual
 
@@ -69,7 +69,7 @@ def run_watched(
             outcome = simulate(
                 _Program(fn), args, world.cluster, timeout=timeout, seed=seed, init=not is_script, echo=echo,
                 cuda=is_script if world.cuda is None else world.cuda, observer=watch,
-                suffers=Suffering(pauses) if pauses else None,
+                failure_plan=FailurePlan(pauses) if pauses else None,
             )  # fmt: skip
         watch.seen.timeline = outcome.timeline
     except RunTimeout:
@@ -185,4 +185,4 @@ def saving(
             again = run_watched(fn, args, world, steps, seed, timeout, echo=False, change=finding.change)
     except LabkitError:
         return finding  # what it changes is needed
-    return told(finding, seen.timeline.makespan_ns, again.timeline.makespan_ns)
+    return with_saving(finding, seen.timeline.makespan_ns, again.timeline.makespan_ns)

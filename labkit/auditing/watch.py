@@ -16,7 +16,7 @@ from labkit.auditing.draws_seen import drawn, is_drawing, loaded_with
 from labkit.auditing.evaluations_seen import evaluates
 from labkit.auditing.facts import Backward, Clip, Input, Mask, Read
 from labkit.auditing.gradient_numbers import LOOKED_AT, address_of, gradient_number, square_sum
-from labkit.auditing.meeting import Shot, met
+from labkit.auditing.meeting import Snapshot, met
 from labkit.auditing.messages_seen import asks, hears, posts
 from labkit.auditing.modes import Divided
 from labkit.auditing.probes import Probes
@@ -24,7 +24,7 @@ from labkit.auditing.rank_watch import Enough, RankWatch, fills_state, hook_on, 
 from labkit.auditing.scalars_seen import cut_off, made, read, shares
 from labkit.auditing.seen import Seen
 from labkit.auditing.setups_seen import gathered
-from labkit.auditing.shots import brought, held
+from labkit.auditing.snapshots import model_snapshot, step_snapshot
 from labkit.auditing.what_if import Changed
 from labkit.simulator.messages import Posted
 from labkit.simulator.operators import Operator
@@ -56,7 +56,7 @@ class Watch:
         self.stopped: set[int] = set()
         self._ranks = [RankWatch(rank) for rank in range(world_size)]
         self._limit = steps
-        self._shots: dict[tuple[int, int], dict[int, Shot]] = {}
+        self._snapshots: dict[tuple[int, int], dict[int, Snapshot]] = {}
         self._groups: dict[tuple[int, ...], None] = {}
 
     def here(self) -> RankWatch | None:
@@ -271,12 +271,12 @@ class Watch:
             self.seen.divided.append(Divided(mine.rank, mine.step, dict(mine.passes.divided), mine.backwards[0].source))
         place = mine.optimizers.setdefault(id(optimizer), len(mine.optimizers))
         mine.kept_alive.append(optimizer)
-        shot = brought(mine, optimizer, line(sys._getframe(1)))
+        snapshot = step_snapshot(mine, optimizer, line(sys._getframe(1)))
         for group in optimizer.param_groups:
             self.added(group["params"])
         if self.probes is not None:
-            self.probes.step(mine, shot, optimizer)
-        self._bring(mine, place, mine.steps_of[place], shot)
+            self.probes.step(mine, snapshot, optimizer)
+        self._bring(mine, place, mine.steps_of[place], snapshot)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Count a step."""
@@ -297,7 +297,7 @@ class Watch:
             self.seen.any_source[mine.heard.row.source] = False
         if mine is not None and mine.step:
             self.seen.means.extend(mine.passes.means(mine.rank, mine.step, mine.hooked.values()))
-            self._bring(mine, -1, 0, held(mine, ""))
+            self._bring(mine, -1, 0, model_snapshot(mine, ""))
 
     def clips(self, parameters: Any) -> None:
         """Keep gradients before they are clipped."""
@@ -370,19 +370,19 @@ class Watch:
             self.stopped.add(mine.rank)
             raise Enough
 
-    def _bring(self, mine: RankWatch, place: int, number: int, shot: Shot) -> None:
-        shots = self._shots.setdefault((place, number), {})
-        shots[mine.rank] = shot
-        if len(shots) == self.seen.world_size:
+    def _bring(self, mine: RankWatch, place: int, number: int, snapshot: Snapshot) -> None:
+        snapshots = self._snapshots.setdefault((place, number), {})
+        snapshots[mine.rank] = snapshot
+        if len(snapshots) == self.seen.world_size:
             self._meet(place, number)
 
     def _meet(self, place: int, number: int) -> None:
-        step = met(place, number, self._shots.pop((place, number)), tuple(self._groups))
+        step = met(place, number, self._snapshots.pop((place, number)), tuple(self._groups))
         (self.seen.ends if place == -1 else self.seen.steps).append(step)
 
     def conclude(self) -> Seen:
         """Return all that was seen, steps included that not all ranks took."""
-        for place, number in sorted(self._shots):
+        for place, number in sorted(self._snapshots):
             self._meet(place, number)
         self.seen.num_calls = {one.rank: one.num_calls + one.num_messages for one in self._ranks}
         self.seen.serves = any(one.exchanged.serves for one in self._ranks)

@@ -101,8 +101,8 @@ def _storages(values: Any) -> set[int]:
     return {extent[0] for extent in found if extent is not None}
 
 
-def told(finding: Finding, whole_ns: int, changed_ns: int) -> Finding:
-    """Return a finding that says what the run with its change took."""
+def with_saving(finding: Finding, whole_ns: int, changed_ns: int) -> Finding:
+    """Return a finding with the time that the changed run took, and what that saves."""
     assert finding.change is not None
     saves = whole_ns - changed_ns
     evidence = finding.evidence | {"takes_ns_in_all": whole_ns, "takes_ns_changed": changed_ns, "saves_ns": saves}

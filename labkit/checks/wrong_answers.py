@@ -6,6 +6,7 @@ leave them out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -44,6 +45,25 @@ class WrongAnswers(list[WrongAnswer]):
     def changed(self, name: str, mistake: str, *changes: tuple[str, str]) -> None:
         """Add the lesson's answer with each of the texts replaced, so that nothing else is wrong."""
         self.append(WrongAnswer(name, mistake, changes=changes))
+
+    def within(self, source: str) -> Callable[[str, str, str], None]:
+        """Return a function that adds an answer: this source, with what it is given in place of ``...``, indented."""
+        before, _, after = source.partition("...")
+        line = before.rpartition("\n")[2]
+        indent = "\n" + line[: len(line) - len(line.lstrip())]
+
+        def add(name: str, mistake: str, body: str) -> None:
+            self.wrong(name, mistake, before + indent.join(body.strip("\n").splitlines()) + after)
+
+        return add
+
+    def changing(self, source: str) -> Callable[..., None]:
+        """Return a function that adds an answer: this source, changed as `changed` changes the lesson's answer."""
+
+        def add(name: str, mistake: str, *changes: tuple[str, str]) -> None:
+            self.append(WrongAnswer(name, mistake, source, changes))
+
+        return add
 
     def right(self, name: str, source: str) -> None:
         """Add a right answer in another style than the lesson's, which a check must let pass."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from labkit.failures.records import KEEPS, Kill
 from labkit.failures.settings import Disk, Restarts
+from labkit.simulator.failure_plan import FailurePlan, Kept
 from labkit.simulator.state import outside
-from labkit.simulator.suffering import Kept, Suffering
 from labkit.virtual_world import VirtualWorld
 from labkit.worlds import run
 
@@ -59,7 +59,7 @@ def what_crashes_leave(
         folder: The disk of all ranks, in which they begin.
         init: Whether ranks have a process group.
         timeout: Seconds of real time that the run may take.
-        kill: A kill that the run suffers, after which all ranks are started again.
+        kill: A kill that the run failure_plan, after which all ranks are started again.
 
     Raises:
         RunError: If the program fails.
@@ -76,7 +76,7 @@ def what_crashes_leave(
                 found.extend(Left(rank, op, path, keeps, disk.would_leave(keeps)) for keeps in KEEPS)
 
     failures, most = ((), 0) if kill is None else ((kill,), 1)
-    world = replace(on, suffers=Suffering(failures, Restarts(most), Disk(folder), watch, told=told.append))
+    world = replace(on, failure_plan=FailurePlan(failures, Restarts(most), Disk(folder), watch, told=told.append))
     run(fn, *args, on=world, init=init, echo=False, timeout=timeout)
     return found
 

@@ -17,8 +17,8 @@ from labkit.errors import ConfigError, RankFailed, RunError, RunTimeout
 from labkit.failures.records import KEEPS, Failure, Kill, PowerCut
 from labkit.failures.settings import Disk, Restarts
 from labkit.scripts import Script
+from labkit.simulator.failure_plan import FailurePlan, Kept
 from labkit.simulator.program_end import End
-from labkit.simulator.suffering import Kept, Suffering
 from labkit.virtual_world import VirtualWorld, virtual
 from labkit.worlds import run
 
@@ -29,8 +29,8 @@ MOST_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True)
-class _Came:
-    """What one start of the program came to: its end, None where it did not end, after so many attempts."""
+class _Outcome:
+    """How one start of the program ended: what ranks ended with, None where it did not end, and how many attempts."""
 
     ends: list[End] | None
     num_steps: list[int]
@@ -78,7 +78,7 @@ def crash_points(
         RunError: If the program fails without a crash.
     """
     world = virtual(2) if on is None else on
-    if not isinstance(world, VirtualWorld) or world.suffers is not None:
+    if not isinstance(world, VirtualWorld) or world.failure_plan is not None:
         raise ConfigError(
             f"on={world!r} cannot be crashed: crash_points needs a labkit.virtual(...) without failures= and restarts=."
         )
@@ -151,11 +151,11 @@ class _Test:
     seed: int
     base: Path = field(init=False)
     seen: Events = field(init=False)
-    whole: _Came = field(init=False)
+    whole: _Outcome = field(init=False)
     """The run without a crash, and what was seen of it."""
 
     def __post_init__(self) -> None:
-        self._known: dict[str, _Came] = {}
+        self._known: dict[str, _Outcome] = {}
 
     def fresh(self, folder: Path | None = None) -> Path:
         """Return the program's folder with what is in another, by default what it finds when it is first started."""
@@ -175,20 +175,20 @@ class _Test:
             shutil.copytree(work, self.base / left, symlinks=True)
         return left
 
-    def start(self, work: Path, number: int, failures: tuple[Failure, ...], watch: Any = None) -> _Came:
+    def start(self, work: Path, number: int, failures: tuple[Failure, ...], watch: Any = None) -> _Outcome:
         """Return what a start of the program comes to.
 
         Args:
             work: Its folder.
             number: How often it was started before.
-            failures: What it suffers.
+            failures: What it failure_plan.
             watch: Told of each event.
         """
         most = self.restarts + number - 1 if number else 0
         told: list[Kept] = []
         error: RunError | None = None
-        suffers = Suffering(failures, Restarts(most), Disk(work), watch, first=number, told=told.append)
-        world = replace(self.world, suffers=suffers)
+        failure_plan = FailurePlan(failures, Restarts(most), Disk(work), watch, first=number, told=told.append)
+        world = replace(self.world, failure_plan=failure_plan)
         try:
             run(self._program(work), *self.args, on=world, timeout=self.timeout, seed=self.seed, echo=False)
         except (RankFailed, RunTimeout) as raised:
@@ -196,7 +196,7 @@ class _Test:
         (kept,) = told
         size = self.world.world_size
         ends = [kept.ends[rank] for rank in range(size)] if error is None else None
-        return _Came(ends, list(kept.num_steps), error, len(kept.attempts))
+        return _Outcome(ends, list(kept.num_steps), error, len(kept.attempts))
 
     def crash(self, failure: Failure, place: int) -> CrashPoint:
         """Return what becomes of the program that is crashed so, before the event of this place."""
@@ -219,13 +219,13 @@ class _Test:
             return CrashPoint(failure, at, place, "lost_work", lost, why)
         return CrashPoint(failure, at, place, "survived", lost)
 
-    def _restarted(self, left: str, work: Callable[[], Path]) -> _Came:
+    def _restarted(self, left: str, work: Callable[[], Path]) -> _Outcome:
         """Return what the program comes to that is started again on these files."""
         if left not in self._known:
             self._known[left] = self.start(work(), 1, ())
         return self._known[left]
 
-    def _found(self, after: _Came) -> int:
+    def _found(self, after: _Outcome) -> int:
         """Return how many steps a restart did not have to do."""
         return max(0, max(self.whole.num_steps) - max(after.num_steps))
 

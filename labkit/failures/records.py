@@ -1,4 +1,4 @@
-"""Failures that a run is to suffer: what breaks, and when: at a time, or at an event of a rank."""
+"""Failures to inject into a run: what breaks, and when: at a time, or at an event of a rank."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class PowerCut(_OfNode):
 
 
 def check(failures: tuple[Failure, ...], world_size: int, num_nodes: int) -> None:
-    """Check that a world can suffer these.
+    """Check that these can be injected into a world.
 
     Raises:
         ConfigError: If one names a rank or a node that is not there, or is no failure.

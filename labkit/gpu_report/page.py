@@ -20,7 +20,7 @@ def page(data: dict[str, Any]) -> str:
     )
     environment.filters |= {"size": lambda value: "" if value is None else format_bytes(int(value)), "figure": _figure}
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(report=data, title=title(data), told=told(data)) + "\n"
+    return template.render(report=data, title=title(data), told=summary(data)) + "\n"
 
 
 def _figure(value: float | None) -> str:
@@ -36,8 +36,8 @@ def title(data: dict[str, Any]) -> str:
     return f"{len(gpus)} × {gpus[0]['model']}" if gpus else "a CPU, in rehearsal"
 
 
-def told(data: dict[str, Any]) -> list[str]:
-    """Return what the report comes to, a sentence for each part that was run."""
+def summary(data: dict[str, Any]) -> list[str]:
+    """Return the report in short: a sentence for each part that was run."""
     lines = []
     if tests := data["tests"]:
         held = sum(each["held"] for each in tests)

@@ -15,7 +15,7 @@ from labkit.lessons.catching_up import read_pack
 from labkit.lessons.course import brought_course, find_course, source_files
 from labkit.lessons.cuts import without_markers
 from labkit.lessons.manifest import Exercise, Manifest
-from labkit.lessons.named import in_folder, meant
+from labkit.lessons.named import exercises_called, in_folder
 from labkit.lessons.source import load
 from labkit.lessons.unsolved import Need
 from labkit.slugs import is_slug
@@ -55,7 +55,7 @@ def lend(exercise_id: str, namespace: dict[str, Any] | None = None) -> Lent:
         exercise_id: Its slug, "ring_plan"; its number, "2.3", or a function it asks for will do, too.
         namespace: Where it goes; None is the notebook's.
     """
-    named = [] if is_slug(exercise_id) and answers_with(exercise_id) is not None else meant(exercise_id)
+    named = [] if is_slug(exercise_id) and answers_with(exercise_id) is not None else exercises_called(exercise_id)
     if len(named) == 1:
         exercise_id = named[0].id
     if not is_slug(exercise_id):

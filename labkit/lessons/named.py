@@ -21,7 +21,7 @@ def hint(exercise_id: object) -> Hint:
     Args:
         exercise_id: Its slug, "ring_plan"; its number, "2.3", or a function it asks for will do, too.
     """
-    named = meant(exercise_id)
+    named = exercises_called(exercise_id)
     if len(named) > 1:
         calls = join(f'labkit.hint("{each.id}") (Exercise {each.number})' for each in named)
         return Hint(f"Several exercises ask for {exercise_id}: {calls}.")
@@ -37,7 +37,7 @@ def _of_question(exercise: Exercise) -> str:
     return f'{what} is a question. Answer it with labkit.answer("{exercise.id}", ...): a wrong answer brings a hint.'
 
 
-def meant(name: object) -> list[Exercise]:
+def exercises_called(name: object) -> list[Exercise]:
     """Return the exercises that have this slug or number, or ask for this function; [] where none does."""
     text = getattr(name, "__name__", "") if callable(name) else name
     if not isinstance(text, str) or not text:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 
-from labkit.simulator.streams import Mark, StreamQueue
+from labkit.simulator.streams import StreamEvent, StreamQueue
 
 MIB = 2**20
 ROUND, SMALL, SMALL_SEGMENT, LARGE_SEGMENT, LEAST_LARGE, ROUND_LARGE = 512, MIB, 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
@@ -74,16 +74,16 @@ class CachingAllocator:
         pending: Blocks of which other streams may still use, with what must happen first.
     """
 
-    def __init__(self, capacity: int, marked: Callable[[StreamQueue], Mark]) -> None:
+    def __init__(self, capacity: int, record_event: Callable[[StreamQueue], StreamEvent]) -> None:
         """Begin with no segment.
 
         Args:
             capacity: Bytes the device holds.
-            marked: Returns what happens when a stream has done what was issued to it so far.
+            record_event: Returns what happens when a stream has done what was issued to it so far.
         """
-        self._capacity, self._marked = capacity, marked
+        self._capacity, self._record_event = capacity, record_event
         self.allocated, self.active, self.reserved = Figure(), Figure(), Figure()
-        self.pending: list[tuple[Block, Sequence[Mark]]] = []
+        self.pending: list[tuple[Block, Sequence[StreamEvent]]] = []
         self._free: dict[tuple[StreamQueue, bool], list[tuple[int, tuple[int, int], Block]]] = {}
         self._segments = 0
 
@@ -106,7 +106,7 @@ class CachingAllocator:
         """Take a block back; it is free at once, or when the other streams that use it have come here."""
         self.allocated.add(-block.size)
         if block.uses:
-            self.pending.append((block, [self._marked(stream) for stream in block.uses]))
+            self.pending.append((block, [self._record_event(stream) for stream in block.uses]))
         else:
             self._release(block)
 

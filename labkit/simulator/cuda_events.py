@@ -13,7 +13,7 @@ import torch
 
 from labkit.simulator.clock import Event
 from labkit.simulator.state import VirtualRank, current_rank
-from labkit.simulator.streams import Mark, StreamQueue
+from labkit.simulator.streams import StreamEvent, StreamQueue
 
 POLL_NS = 1_000
 """What asking whether something has happened costs, so that a loop that asks again makes time pass."""
@@ -56,53 +56,53 @@ class VirtualEvent(_OnRanks):
         if interprocess:
             raise RuntimeError("torch.cuda.Event(interprocess=True) is not modelled by the virtual cluster.")
         self._timing = enable_timing
-        self._mark: Any = None
+        self._event: Any = None
 
     def record(self, stream: Any = None) -> None:
         """Note when the device has done what was issued to a stream so far."""
         rank = the_accelerated()
         queue = _queue(rank, stream)
         if queue is not None:
-            self._mark = rank.device.mark(queue, rank.now_ns)
+            self._event = rank.device.record_event(queue, rank.now_ns)
         else:
-            self._mark = Event()
-            self._mark.ready_ns = rank.now_ns
+            self._event = Event()
+            self._event.ready_ns = rank.now_ns
 
     def elapsed_time(self, end_event: VirtualEvent) -> float:
         """Return the milliseconds from this event to another."""
         if not (self._timing and end_event._timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        if self._mark is None or end_event._mark is None:
+        if self._event is None or end_event._event is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         if not (self.query() and end_event.query()):
             raise RuntimeError(
                 "CUDA error: device not ready: elapsed_time was asked of an event that has not happened; "
                 "call torch.cuda.synchronize() or end_event.synchronize() first."
             )
-        return float(end_event._mark.ready_ns - self._mark.ready_ns) / 1e6
+        return float(end_event._event.ready_ns - self._event.ready_ns) / 1e6
 
     def query(self) -> bool:
         """Return whether what was recorded has happened; looking takes time where it has not."""
-        if self._mark is None:
+        if self._event is None:
             return True
         rank = the_accelerated()
         rank.turn()
-        if self._mark.ready_ns is not None and self._mark.ready_ns <= rank.now_ns:
+        if self._event.ready_ns is not None and self._event.ready_ns <= rank.now_ns:
             return True
         rank.spend(POLL_NS)
         return False
 
     def synchronize(self) -> None:
         """Let the host wait until what was recorded has happened."""
-        if isinstance(self._mark, Mark):
-            the_accelerated().wait_for(self._mark, "Event.synchronize")
+        if isinstance(self._event, StreamEvent):
+            the_accelerated().wait_for(self._event, "Event.synchronize")
 
     def wait(self, stream: Any = None) -> None:
         """Let what is issued to a stream from now on wait until what was recorded has happened."""
         rank = the_accelerated()
         queue = _queue(rank, stream)
-        if queue is not None and isinstance(self._mark, Mark):
-            rank.device.wait(queue, self._mark, rank.now_ns)
+        if queue is not None and isinstance(self._event, StreamEvent):
+            rank.device.wait(queue, self._event, rank.now_ns)
 
 
 class AnyEvent(VirtualEvent):
@@ -213,8 +213,8 @@ def synchronize(device: Any = None) -> None:
     """Let the host wait until the device has done all that was issued to any stream."""
     rank = the_accelerated()
     if rank.process.device is not None:
-        for mark in [rank.device.mark(queue, rank.now_ns) for queue in rank.device.queues]:
-            rank.wait_for(mark, "torch.cuda.synchronize")
+        for event in [rank.device.record_event(queue, rank.now_ns) for queue in rank.device.queues]:
+            rank.wait_for(event, "torch.cuda.synchronize")
 
 
 def _queue(rank: VirtualRank, stream: Any) -> StreamQueue | None:

@@ -232,8 +232,8 @@ def alone(fold: Fold | None, scheduler: Scheduler) -> list[int]:
     return fold.running
 
 
-def told(fold: Fold, timeline: Timeline, results: list[bytes | None]) -> None:
-    """Leave ranks that did not run out of what was recorded; they hold and return what those do who represent them."""
+def drop_absent_ranks(fold: Fold, timeline: Timeline, results: list[bytes | None]) -> None:
+    """Drop the ranks that did not run from the record, and give each the result of the rank that stands for it."""
     running = np.array(fold.running)
     for name in ("clock", "lifetime"):
         table = timeline.tables[name]

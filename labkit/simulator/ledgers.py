@@ -10,7 +10,7 @@ from labkit.simulator.garbage import Garbage
 from labkit.simulator.memory import RankMemory
 from labkit.simulator.state import Simulation, VirtualRank
 from labkit.simulator.storages import holds
-from labkit.simulator.streams import Mark
+from labkit.simulator.streams import StreamEvent
 
 
 def add_memories(simulation: Simulation, *, cuda: bool) -> list[RankMemory]:
@@ -24,7 +24,7 @@ def add_memories(simulation: Simulation, *, cuda: bool) -> list[RankMemory]:
     for rank in simulation.ranks:
         allocator = None
         if cuda and rank.process.device is not None:
-            allocator = CachingAllocator(device.memory_bytes, partial(_marked, rank))
+            allocator = CachingAllocator(device.memory_bytes, partial(_record_event, rank))
         rank.record.memory = RankMemory(
             rank.rank, rank.clock, device.memory_bytes, device.name, simulation.sources, garbage,
             holds if cuda else None, allocator,
@@ -32,5 +32,5 @@ def add_memories(simulation: Simulation, *, cuda: bool) -> list[RankMemory]:
     return [rank.record.memory for rank in simulation.ranks if rank.record.memory is not None]
 
 
-def _marked(rank: VirtualRank, queue: Any) -> Mark:
-    return rank.device.mark(queue, rank.now_ns)
+def _record_event(rank: VirtualRank, queue: Any) -> StreamEvent:
+    return rank.device.record_event(queue, rank.now_ns)

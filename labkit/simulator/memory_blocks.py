@@ -50,9 +50,9 @@ def room(allocator: CachingAllocator, num_bytes: int) -> Block | None:
         allocator.look(rank.now_ns)
     place = allocator.take(num_bytes, rank.queue())
     if place is None and allocator.pending:
-        for _, marks in allocator.pending:  # as the allocator synchronises before it gives up
-            for mark in marks:
-                rank.wait_for(mark, "an allocation")
+        for _, events in allocator.pending:  # as the allocator synchronises before it gives up
+            for event in events:
+                rank.wait_for(event, "an allocation")
         allocator.look(rank.now_ns)
         place = allocator.take(num_bytes, rank.queue())
     return place

@@ -17,7 +17,7 @@ from labkit.simulator.clock import Event
 from labkit.simulator.record import Noted, Row, at
 from labkit.simulator.stand_ins import forget, is_stand_in
 from labkit.simulator.state import Simulation, VirtualRank, memory_of
-from labkit.simulator.streams import Talk
+from labkit.simulator.streams import Communication
 from labkit.torch_port.operators import uncounted
 from labkit.units import format_bytes
 from labkit.words import tagged
@@ -45,7 +45,7 @@ class Posted(Event):
         start: Address of its first byte.
         end: One past its last.
         problem_noted: Whether it was not left alone.
-        talk: Its place on a stream of its device, None where the device is one with the program.
+        communication: Its place on a stream of its device, None where the device is one with the program.
         late: Whether the device has still to come to it.
         given: What was in the buffer of a send from a stream when it was posted.
         met: Fired when the other end is there, at no time: from then on a receive knows what comes; None where nobody
@@ -56,7 +56,7 @@ class Posted(Event):
 
     __slots__ = (
         *("end", "failure", "given", "late", "members", "met", "order", "other", "payload", "peer", "problem_noted"),
-        *("rank", "raw", "row", "sends", "start", "storage", "talk", "tensor"),
+        *("rank", "raw", "row", "sends", "start", "storage", "communication", "tensor"),
     )
 
     def __init__(
@@ -70,7 +70,7 @@ class Posted(Event):
         self.failure = ""
         self.payload: torch.Tensor | bytes | None = None
         self.problem_noted = False
-        self.talk: Talk | None = None
+        self.communication: Communication | None = None
         self.late = False
         self.met: Event | None = None
         self.given: torch.Tensor | bytes | None = None
@@ -138,7 +138,7 @@ class Posted(Event):
             raise RuntimeError(self.failure)
         payload, self.payload = self.payload, None
         tensor = self.tensor
-        if self.talk is not None:
+        if self.communication is not None:
             with uncounted():  # the device may come here later, and the program has its buffer back
                 self.tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
         if payload is None:
@@ -206,11 +206,11 @@ class Exchange:
             RuntimeError: If the ends do not fit.
         """
         self._order += 1
-        if posted.talk is not None and posted.sends:
+        if posted.communication is not None and posted.sends:
             posted.given = _taken(posted)  # the program may write the buffer once its stream waits for the send
         posted.order = self._order
         rank, peer, row, sends = posted.rank, posted.peer, posted.row, posted.sends
-        if peer in self._lost and posted.talk is None:
+        if peer in self._lost and posted.communication is None:
             self._fail(posted, self._lost[peer], row.start_ns)
             return
         key = (group, peer if sends else rank.rank, tag)
@@ -237,7 +237,7 @@ class Exchange:
         for channel in self._channels.values():
             ends = [*channel.receives, *(posted for queue in channel.sends.values() for posted in queue)]
             for posted in ends:
-                if posted.peer == rank and posted.talk is None:
+                if posted.peer == rank and posted.communication is None:
                     queue = channel.sends[posted.rank.rank] if posted.sends else channel.receives
                     queue.remove(posted)
                     self._fail(posted, text, now_ns)
@@ -277,8 +277,8 @@ class Exchange:
         send.row.flow = receive.row.flow = next(self._simulation.flows)
         if send.late or receive.late:
             send.other, receive.other = receive, send
-        if receive.talk is not None:
-            receive.payload = _taken(send) if send.talk is None else send.given
+        if receive.communication is not None:
+            receive.payload = _taken(send) if send.communication is None else send.given
         for one in (send, receive):
             if one.met is not None:
                 self._simulation.scheduler.fire(one.met, 0)
@@ -304,11 +304,11 @@ class Exchange:
         way = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
         send.row.end_ns, receive.row.end_ns = way.left_ns, way.there_ns
         send.row.moves, receive.row.moves = ((way.leaves_ns, way.left_ns),), ((way.comes_ns, way.there_ns),)
-        if receive.talk is None:
-            receive.payload = _taken(send) if send.talk is None else send.given
+        if receive.communication is None:
+            receive.payload = _taken(send) if send.communication is None else send.given
         for one in (send, receive):
-            if one.talk is not None:
-                one.rank.device.finish(one.talk, one.row.moves[0][0], one.row.end_ns)
+            if one.communication is not None:
+                one.rank.device.finish(one.communication, one.row.moves[0][0], one.row.end_ns)
         simulation.scheduler.fire(send, way.left_ns)
         simulation.scheduler.fire(receive, way.there_ns)
 

@@ -1,8 +1,8 @@
-"""Communication of a rank whose device computes beside its host: a kernel on the stream of its group.
+"""Communication as a kernel on its group's own stream, for ranks whose device runs beside the host.
 
-It begins when the stream that was current at the call has come there, and the stream that is current at ``wait()``
-waits for it. The host waits for neither. What it needs are the values, because labkit computes them in the order of
-the program: a rank's thread stops in ``wait()`` until all ranks have made the call, and no time passes meanwhile.
+It begins when the current stream reaches the call, and ``wait()`` makes the then current stream wait for it. The host
+waits for neither. But labkit computes values in program order, so a rank's thread stops in ``wait()`` until all ranks
+have made the call; no virtual time passes meanwhile.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from labkit.simulator.carriers import GLOO
 from labkit.simulator.clock import Waits
 from labkit.simulator.record import Row
 from labkit.simulator.state import VirtualRank
-from labkit.simulator.streams import Mark, Talk
+from labkit.simulator.streams import Communication, StreamEvent
 
 
 def is_on_device(rank: VirtualRank, tensors: Sequence[torch.Tensor], by: str) -> bool:
-    """Return whether a call is the device's to carry out beside the host.
+    """Return whether the device carries out a call, on a stream.
 
     Args:
         rank: Who calls.
@@ -34,22 +34,24 @@ def is_on_device(rank: VirtualRank, tensors: Sequence[torch.Tensor], by: str) ->
     return accelerator is None or any(one.is_meta or accelerator.is_on(one) for one in tensors)
 
 
-def talk(rank: VirtualRank, key: object, name: str, row: Row, reached: Callable[[], None], waiting: Waits) -> Talk:
-    """Return communication that is still to be issued.
+def communication(
+    rank: VirtualRank, key: object, name: str, row: Row, reached: Callable[[], None], waiting: Waits
+) -> Communication:
+    """Return a call's communication, which is not issued yet.
 
     Args:
         rank: Who calls.
-        key: Tells the stream of the group from others.
-        name: What the timeline calls it.
+        key: The group's, by which its stream is found.
+        name: What the timeline calls that stream.
         row: The span of the call.
-        reached: Called when the device has come there.
-        waiting: What a report says of a device that stands there.
+        reached: Called when the device begins it.
+        waiting: What a report says of a device that waits in it.
     """
-    return Talk(rank.now_ns, row, reached, waiting, Mark(rank.device.of_group(key, name)))
+    return Communication(rank.now_ns, row, reached, waiting, StreamEvent(rank.device.of_group(key, name)))
 
 
-def issue(rank: VirtualRank, one: Talk) -> None:
-    """Let the device come to communication once it has done what was issued to the current stream."""
-    device, queue = rank.device, one.mark.queue
-    device.wait(queue, device.mark(rank.queue(), one.issued_ns), one.issued_ns)
+def issue(rank: VirtualRank, one: Communication) -> None:
+    """Issue communication to its group's stream, behind everything issued to the current stream so far."""
+    device, queue = rank.device, one.event.queue
+    device.wait(queue, device.record_event(rank.queue(), one.issued_ns), one.issued_ns)
     device.give(queue, one)

@@ -15,7 +15,7 @@ from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.flips import flip_bit
 from labkit.simulator.fold import refuse_message
 from labkit.simulator.messages import ANY_SOURCE, Posted
-from labkit.simulator.on_streams import is_on_device, issue, talk
+from labkit.simulator.on_streams import communication, is_on_device, issue
 from labkit.simulator.payload import check_layout, check_payload, layouts
 from labkit.simulator.rounds import Compute, Group, Part, Round
 from labkit.simulator.shared_groups import refuse
@@ -125,14 +125,14 @@ class PortCalls(Port):
         # A send and a receive of two ranks do not wait for each other, as those of one batch_isend_irecv do not.
         stream = (group.key, peer, sends)
         name = f"{'to' if sends else 'from'} rank {peer}"
-        posted.talk = talk(rank, stream, name, row, lambda: exchange.reached(posted), posted)
+        posted.communication = communication(rank, stream, name, row, lambda: exchange.reached(posted), posted)
         posted.late, posted.met = True, Event()
         exchange.post(posted, key, tag)
-        issue(rank, posted.talk)
+        issue(rank, posted.communication)
         known = None if sends else posted.met  # the buffer of a send was read
         return StreamWork(
-            posted, posted, row, [tensor], posted.finish, posted.peer_in_group, talk=posted.talk, known=known,
-            buffers=[tensor],
+            posted, posted, row, [tensor], posted.finish, posted.peer_in_group, communication=posted.communication,
+            known=known, buffers=[tensor],
         )  # fmt: skip
 
     def _admit(
@@ -210,7 +210,7 @@ class PortCalls(Port):
         about = {"num_bytes": num_bytes, "group": group.key, "members": group.ranks, "number": number}
         waiting = Waiting(kind, lambda: round_.missing(), text, source, about)
         if is_on_device(rank, tensors, by):
-            part.talk = talk(rank, group.key, group.label, row, reached, waiting)
+            part.communication = communication(rank, group.key, group.label, row, reached, waiting)
         algorithm = network.cluster.algorithm
         round_: Round = rounds.join(
             group, number, self._group_rank, part, compute,
@@ -228,17 +228,17 @@ class PortCalls(Port):
             part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
 
         given = outputs if result is None else result
-        if part.talk is None:
+        if part.communication is None:
             work = VirtualWork(round_.event, waiting, row, given, finish, known=round_.joined)
             return (
                 work
                 if self._limit is None
                 else work.limited(self._limit, lambda text: rounds.give_up(round_, text, part))
             )
-        issue(rank, part.talk)
+        issue(rank, part.communication)
         return StreamWork(
-            round_.event, waiting, row, given, finish, talk=part.talk, known=round_.joined, buffers=tensors,
-            holds_host=by == GLOO or not tensors,
+            round_.event, waiting, row, given, finish, communication=part.communication, known=round_.joined,
+            buffers=tensors, holds_host=by == GLOO or not tensors,
         )  # fmt: skip
 
 

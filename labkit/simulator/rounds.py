@@ -18,7 +18,7 @@ from labkit.simulator.network import Traffic
 from labkit.simulator.record import Row, at
 from labkit.simulator.stand_ins import is_stand_in
 from labkit.simulator.state import Simulation, VirtualRank
-from labkit.simulator.streams import Talk
+from labkit.simulator.streams import Communication
 from labkit.simulator.what_if import FREE, JOINED, WhatIf
 from labkit.torch_port.operators import uncounted
 
@@ -54,7 +54,7 @@ class Part:
         inputs: What it gives.
         outputs: What it takes the result in.
         sizes: Bytes it gives to each group rank, where that varies.
-        talk: Its place on a stream of its device, None where the device is one with the program.
+        communication: Its place on a stream of its device, None where the device is one with the program.
     """
 
     rank: VirtualRank
@@ -63,7 +63,7 @@ class Part:
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor]
     sizes: list[int] = field(default_factory=list)
-    talk: Talk | None = None
+    communication: Communication | None = None
 
 
 Compute = Callable[[list[Part]], Sequence[Sequence[torch.Tensor]]]
@@ -143,7 +143,7 @@ class Rounds:
             first = next(iter(round_.parts.values()))
             if first.signature != part.signature:
                 self._fail(round_, _mismatch_text(group, number, first, part), part)
-        if self._lost and part.talk is None and not round_.failure:
+        if self._lost and part.communication is None and not round_.failure:
             gone = [rank for rank in group.ranks if rank in self._lost]
             round_.failure = self._lost[gone[0]] if gone else ""
         if round_.failure:
@@ -152,7 +152,7 @@ class Rounds:
         fold = self._simulation.fold
         for place in (group_rank,) if fold is None else fold.places(group, part.rank.rank):
             round_.parts[place] = part
-        if part.talk is not None:
+        if part.communication is not None:
             round_.late.add(group_rank)
         if len(round_.parts) == len(group.ranks):
             del self._open[key]  # nobody else comes
@@ -179,7 +179,7 @@ class Rounds:
         self._lost[rank] = text
         for round_ in self.unfinished():
             parts = [one for one in round_.parts.values() if one.rank.rank != rank]
-            if rank in round_.group.ranks and parts and all(part.talk is None for part in parts):
+            if rank in round_.group.ranks and parts and all(part.communication is None for part in parts):
                 self._fail(round_, text, parts[0], now_ns)
 
     def _fail(self, round_: Round, text: str, part: Part, now_ns: int = 0) -> None:
@@ -250,8 +250,8 @@ class Rounds:
             return
         for part in parts:
             part.row.end_ns = part.row.start_ns
-            if part.talk is not None:
-                part.rank.device.finish(part.talk, part.row.start_ns, part.row.start_ns)
+            if part.communication is not None:
+                part.rank.device.finish(part.communication, part.row.start_ns, part.row.start_ns)
         self._simulation.scheduler.fire(round_.event, 0)
 
     def _complete(self, round_: Round, parts: list[Part], begins_ns: int, ends_ns: int) -> None:
@@ -261,8 +261,8 @@ class Rounds:
                 continue  # it stands for a rank that does not run
             part.row.end_ns, part.row.moves = ends_ns, ((begins_ns, ends_ns),)
             part.rank.streams[key] = ends_ns
-            if part.talk is not None:
-                part.rank.device.finish(part.talk, begins_ns, ends_ns)
+            if part.communication is not None:
+                part.rank.device.finish(part.communication, begins_ns, ends_ns)
         scheduler.fire(round_.event, ends_ns)
 
 

@@ -40,7 +40,8 @@ from labkit.simulator.cluster import Cluster
 from labkit.simulator.conclusions import Outcome, raise_what_ended
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.endings import DeadlockError, RankError, StandstillError, TimeIsUpError
-from labkit.simulator.fold import Fold, alone, differences, told
+from labkit.simulator.failure_plan import FailurePlan
+from labkit.simulator.fold import Fold, alone, differences, drop_absent_ranks
 from labkit.simulator.garbage import collected_by_us
 from labkit.simulator.ledgers import add_memories
 from labkit.simulator.left_open import groups_of_some, left_open
@@ -63,7 +64,6 @@ from labkit.simulator.state import Simulation, VirtualRank, become, current_rank
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.stream_work import settle
 from labkit.simulator.streams import DeviceStreams
-from labkit.simulator.suffering import Suffering
 from labkit.simulator.trials import Trial
 from labkit.simulator.virtual_deadlock import describe as describe_deadlock
 from labkit.simulator.virtual_port import make_port
@@ -98,7 +98,7 @@ def simulate(
     echo: bool = True,
     cuda: bool = False,
     observer: Observer | None = None,
-    suffers: Suffering | None = None,
+    failure_plan: FailurePlan | None = None,
     shapes: bool = False,
     fold: Fold | None = None,
 ) -> Outcome:
@@ -114,7 +114,7 @@ def simulate(
         echo: Show what ranks print, tagged with the rank.
         cuda: The ranks find their devices as CUDA devices.
         observer: Is told what ranks do.
-        suffers: What breaks, and how ranks are started again; None where nothing may.
+        failure_plan: What breaks, and how ranks are started again; None where nothing may.
         shapes: Tensors on those have no values.
         fold: Which ranks do not run, because others do the same.
 
@@ -130,7 +130,7 @@ def simulate(
     if not _one_at_a_time.acquire(blocking=False):
         raise ConfigError("Another thread of this process has a virtual run under way; wait until it ends.")
     try:
-        trial = None if suffers is None else Trial(suffers, cluster)
+        trial = None if failure_plan is None else Trial(failure_plan, cluster)
         with nullcontext() if trial is None else trial.with_disk(cluster):
             while True:
                 with collected_by_us():  # to the end: a run recorded millions of objects, none of them in a cycle
@@ -389,7 +389,7 @@ class _Run:
             rank.record.rows.clear()
         timeline.tables["work"] = work_table([rank.record.work for rank in simulation.ranks])
         if fold is not None:
-            told(fold, timeline, self._packed)
+            drop_absent_ranks(fold, timeline, self._packed)
         output = self.ended()[1]
         if self._trial is not None:
             output = self._trial.kept.texts

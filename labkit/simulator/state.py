@@ -20,7 +20,7 @@ from labkit.simulator.fold import Fold
 from labkit.simulator.network import Network
 from labkit.simulator.observer import Observer
 from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
-from labkit.simulator.streams import DeviceStreams, Mark, Note, StreamQueue
+from labkit.simulator.streams import DeviceStreams, HostCallback, StreamEvent, StreamQueue
 from labkit.simulator.what_if import WhatIf
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import EndOfBackward, in_backward
@@ -162,22 +162,22 @@ class VirtualRank:
         device = self.process.device
         if device is not None:
             queue = self.queue() if queue is None else queue
-            self.wait_for(device.mark(queue, self.now_ns), call)
+            self.wait_for(device.record_event(queue, self.now_ns), call)
 
-    def wait_for(self, mark: Mark, call: str) -> None:
-        """Let the time pass until the device has come to a mark."""
+    def wait_for(self, event: StreamEvent, call: str) -> None:
+        """Let the time pass until an event of the device has happened."""
         device = self.device
         source, _ = self.simulation.sources.find(sys._getframe(1))
 
         def peers() -> list[int]:
-            stands = device.standing(mark.queue)
+            stands = device.standing(event.queue)
             return [] if stands is None else stands.peers()
 
         def text() -> str:
-            stands = device.standing(mark.queue)
+            stands = device.standing(event.queue)
             return call if stands is None else f"{call}; its device stands in {stands.text()}{at(stands.source)}"
 
-        self.wait(mark, Waiting(call, peers, text, source))
+        self.wait(event, Waiting(call, peers, text, source))
 
     def drain(self) -> None:
         """Let the time pass until the device has done what the program issued, as a process does before it ends.
@@ -186,8 +186,8 @@ class VirtualRank:
         """
         device = self.process.device
         if device is not None:
-            for mark in [device.mark(queue, self.now_ns) for queue in device.chosen]:
-                self.wait_for(mark, "the end of its program")
+            for event in [device.record_event(queue, self.now_ns) for queue in device.chosen]:
+                self.wait_for(event, "the end of its program")
 
     def noted(self, call: Callable[[int], object]) -> None:
         """Have the time at which the device comes to this point of the program told, or the time now."""
@@ -195,7 +195,7 @@ class VirtualRank:
         if device is None:
             call(self.now_ns)
         else:
-            device.give(self.queue(), Note(self.now_ns, call))
+            device.give(self.queue(), HostCallback(self.now_ns, call))
 
     def sleep(self, duration_ns: int) -> None:
         """Let time pass without work."""

@@ -11,7 +11,7 @@ import torch
 from labkit.simulator.clock import Event
 from labkit.simulator.state import VirtualRank, the_rank
 from labkit.simulator.storages import storages_of
-from labkit.simulator.streams import Talk
+from labkit.simulator.streams import Communication
 from labkit.simulator.virtual_work import VirtualWork
 
 
@@ -29,7 +29,7 @@ class StreamWork(VirtualWork):
     def __init__(
         self,
         *operation: Any,
-        talk: Talk,
+        communication: Communication,
         known: Event | None,
         buffers: Sequence[torch.Tensor],
         holds_host: bool = False,
@@ -38,13 +38,13 @@ class StreamWork(VirtualWork):
 
         Args:
             *operation: What every handle is told.
-            talk: Its place on the stream of its group.
+            communication: Its place on the stream of its group.
             known: Fired when its results are known, at no time; None where it has none for this rank.
             buffers: The tensors it was given.
             holds_host: Whether the host waits for it, as for a barrier.
         """
         super().__init__(*operation)
-        self._talk, self._known, self._holds_host = talk, known, holds_host
+        self._communication, self._known, self._holds_host = communication, known, holds_host
         self._buffers = buffers
 
     def wait(self, timeout: timedelta | None = None) -> bool:
@@ -53,7 +53,7 @@ class StreamWork(VirtualWork):
         if self._goes_on(rank):
             return True
         note = None if self._done else self._wait_row(rank)
-        rank.device.wait(rank.queue(), self._talk.mark, rank.now_ns, note)
+        rank.device.wait(rank.queue(), self._communication.event, rank.now_ns, note)
         if self._holds_host:
             self._host_waits(rank, None)
         if not self._done:
@@ -65,7 +65,7 @@ class StreamWork(VirtualWork):
         return True
 
     def _waits_now(self, rank: VirtualRank) -> None:
-        rank.device.wait(rank.queue(), self._talk.mark, rank.now_ns)
+        rank.device.wait(rank.queue(), self._communication.event, rank.now_ns)
 
     def _complete(self) -> None:
         self._buffers = ()

@@ -1,12 +1,13 @@
-"""A virtual device's streams: what the host has issued, in what order, and when the device does it.
+"""A virtual device's streams: what the host has issued, in what order, and when the device runs it.
 
-The host puts tasks into queues, one for each stream, and goes on. The device takes them in the order of each queue:
-a task begins when those before it are done and it has been issued. Nothing of this happens before its time has come
-in the run as a whole (labkit.simulator.clock), so ranks meet in collectives in the order of time.
+The host enqueues tasks, on one queue for each stream, and carries on. The device runs each queue in order: a task
+begins when it has been issued and the tasks before it are done. Tasks begin and end in the run's order of time
+(labkit.simulator.clock), so ranks also meet in collectives in that order.
 
-What runs at the same time shares the device by two rules. Kernels of several streams have equal parts of it: of two,
-each takes twice as long. While bytes of a collective or a message move, kernels take 18.9 % longer, and it takes as
-long as alone. Kernels so small that they take a kernel's least time disturb nobody and are not disturbed.
+Two rules say how tasks that run at the same time share the device. Kernels on several streams get equal shares: each of
+two kernels takes twice as long. While a collective or a message moves bytes, kernels take 18.9 % longer, and the
+communication takes as long as it would alone. A kernel so small that it only costs a launch neither slows others down
+nor is slowed down.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def _nothing() -> None:
 
 
 class StreamQueue:
-    """What the host issued to a stream and the device has not begun.
+    """One stream: the tasks that the host has issued to it and the device has not begun.
 
     Attributes:
-        name: What the timeline calls it, "" for the stream there is without a choice.
+        name: What the timeline calls it, "" for the default stream.
         tasks: In order.
-        at_work: What the device does of it now, or stands at.
+        at_work: The task that the device runs now, or waits at.
         looked_at: Whether the device will look at it again when its first task has been issued.
         last: The span of its last kernel.
     """
@@ -51,10 +52,10 @@ class StreamQueue:
 
 
 class Task:
-    """Something a host has issued.
+    """Something the host has issued to a stream.
 
     Attributes:
-        issued_ns: When; it begins no sooner.
+        issued_ns: When. It begins no sooner.
     """
 
     __slots__ = ("issued_ns",)
@@ -67,40 +68,40 @@ class Task:
         raise NotImplementedError
 
 
-class Mark(Event):
-    """A point in a queue, which happens when all before it is done.
+class StreamEvent(Event):
+    """An event recorded on a stream: it happens when everything issued before it is done.
 
     Attributes:
-        queue: The queue.
-        blocked: Queues that wait for it.
+        queue: The stream.
+        blocked: Streams that wait for it.
     """
 
     __slots__ = ("blocked", "queue")
 
     def __init__(self, queue: StreamQueue) -> None:
-        """Make a point that has not happened."""
+        """Make an event that has not happened."""
         super().__init__()
         self.queue = queue
         self.blocked: list[StreamQueue] = []
 
 
-class Reach(Task):
-    """Let a mark happen."""
+class RecordEvent(Task):
+    """The point on a stream at which an event happens."""
 
-    __slots__ = ("mark",)
+    __slots__ = ("event",)
 
-    def __init__(self, issued_ns: int, mark: Mark) -> None:
+    def __init__(self, issued_ns: int, event: StreamEvent) -> None:
         super().__init__(issued_ns)
-        self.mark = mark
+        self.event = event
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
-        """Let it happen now."""
-        device.happened(self.mark, now_ns)
+        """Let the event happen now."""
+        device.happened(self.event, now_ns)
         return True
 
 
-class Note(Task):
-    """Tell the host's record when the device came here."""
+class HostCallback(Task):
+    """Call the host when the device reaches this point of a stream."""
 
     __slots__ = ("call",)
 
@@ -109,43 +110,43 @@ class Note(Task):
         self.call = call
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
-        """Tell it."""
+        """Call it with the time."""
         self.call(now_ns)
         return True
 
 
-class WaitFor(Task):
-    """Go on when a mark has happened."""
+class WaitEvent(Task):
+    """Hold a stream until an event of another one has happened."""
 
-    __slots__ = ("mark", "row")
+    __slots__ = ("event", "row")
 
-    def __init__(self, issued_ns: int, mark: Mark, row: Row | None) -> None:
+    def __init__(self, issued_ns: int, event: StreamEvent, row: Row | None) -> None:
         super().__init__(issued_ns)
-        self.mark, self.row = mark, row
+        self.event, self.row = event, row
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
-        """Return whether it has happened."""
-        happened = self.mark.ready_ns is not None and self.mark.ready_ns <= now_ns
+        """Return whether the event has happened."""
+        happened = self.event.ready_ns is not None and self.event.ready_ns <= now_ns
         if self.row is not None:
             self.row.start_ns = now_ns
             if happened:
                 self.row.end_ns = now_ns
         if not happened:
-            self.mark.blocked.append(queue)
+            self.event.blocked.append(queue)
         return happened
 
     def over(self, now_ns: int) -> None:
-        """Note that it has happened after a wait."""
+        """Note the end of a wait."""
         if self.row is not None:
             self.row.end_ns = now_ns
 
 
 class Kernel(Task):
-    """An operator.
+    """An operator's kernel.
 
     Attributes:
-        left_ns: What is still to be done, as ns on the device alone.
-        fills: Whether it shares the device with others; what takes a kernel's least time does not.
+        left_ns: What is still to be done, in ns on a device that does nothing else.
+        fills: Whether it shares the device with others; a kernel that only costs a launch does not.
     """
 
     __slots__ = ("fills", "left_ns", "queue", "record", "row", "since_ns", "slow", "turn")
@@ -185,7 +186,7 @@ class Copy(Task):
         self.duration_ns, self.row, self.engine = duration_ns, row, engine
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
-        """Begin when the engine is free; it serves one copy after the other."""
+        """Begin when the engine is free: it does one copy at a time."""
         begins_ns = max(now_ns, device.engines.get(self.engine, 0))
         ends_ns = device.engines[self.engine] = begins_ns + self.duration_ns
         self.row.start_ns, self.row.end_ns, self.row.stream = begins_ns, ends_ns, queue.name
@@ -193,21 +194,23 @@ class Copy(Task):
         return False
 
 
-class Talk(Task):
-    """This rank's part in a collective, or its end of a message, as a kernel that waits for the others.
+class Communication(Task):
+    """This rank's part in a collective, or its end of a message: a kernel that waits for the other ranks.
 
     Attributes:
-        row: Its span, whose end the network knows.
-        reached: Called when the device has come here.
-        waiting: What a report says of a device that stands here.
-        mark: Happens when it is done.
+        row: Its span; the network decides when it ends.
+        reached: Called when the device begins it.
+        waiting: What a report says of a device that waits here.
+        event: Happens when it is done.
     """
 
-    __slots__ = ("mark", "reached", "row", "waiting")
+    __slots__ = ("event", "reached", "row", "waiting")
 
-    def __init__(self, issued_ns: int, row: Row, reached: Callable[[], None], waiting: Waits, mark: Mark) -> None:
+    def __init__(
+        self, issued_ns: int, row: Row, reached: Callable[[], None], waiting: Waits, event: StreamEvent
+    ) -> None:
         super().__init__(issued_ns)
-        self.row, self.reached, self.waiting, self.mark = row, reached, waiting, mark
+        self.row, self.reached, self.waiting, self.event = row, reached, waiting, event
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
         """Begin to wait for the others."""
@@ -222,12 +225,12 @@ class DeviceStreams:
 
     Attributes:
         now_ns: When it last began or ended anything.
-        default: The stream that work goes to where none is chosen.
-        chosen: This one and those that the program made.
-        kernels: Those at work.
-        talks: How many collectives and messages move bytes.
-        engines: Each that copies -> when it is free.
-        ending: Called before anything more is issued, as what is issued last is still joined by others.
+        default: The default stream.
+        chosen: The default stream and those that the program made.
+        kernels: Those that run now.
+        num_moving: How many collectives and messages move bytes now.
+        engines: Each copy engine -> when it is free.
+        ending: Called before anything more is issued: until then, further work may join the last task.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -237,7 +240,7 @@ class DeviceStreams:
         self.default = StreamQueue()
         self.chosen = [self.default]
         self.kernels: list[Kernel] = []
-        self.talks = 0
+        self.num_moving = 0
         self.engines: dict[str, int] = {}
         self.ending: list[Callable[[], None]] = []
         self._groups: dict[object, StreamQueue] = {}
@@ -255,71 +258,71 @@ class DeviceStreams:
         return [*self.chosen, *self._groups.values()]
 
     def of_group(self, key: object, name: str) -> StreamQueue:
-        """Return the stream on which a group communicates."""
+        """Return the stream on which a process group communicates."""
         queue = self._groups.get(key)
         if queue is None:
             queue = self._groups[key] = StreamQueue(name)
         return queue
 
     def give(self, queue: StreamQueue, task: Task) -> None:
-        """Put a task into a queue."""
+        """Issue a task to a stream."""
         for end in self.ending:
             end()
         queue.tasks.append(task)
         if queue.at_work is None and not queue.looked_at:
             self._look_later(queue, task.issued_ns)
 
-    def mark(self, queue: StreamQueue, issued_ns: int) -> Mark:
-        """Return a point after all that was put into a queue so far."""
-        mark = Mark(queue)
-        self.give(queue, Reach(issued_ns, mark))
-        return mark
+    def record_event(self, queue: StreamQueue, issued_ns: int) -> StreamEvent:
+        """Return an event that happens when everything issued to a stream so far is done."""
+        event = StreamEvent(queue)
+        self.give(queue, RecordEvent(issued_ns, event))
+        return event
 
-    def wait(self, queue: StreamQueue, mark: Mark, issued_ns: int, row: Row | None = None) -> None:
-        """Let what is put into a queue from now on wait for a mark."""
-        if mark.queue is not queue:
-            self.give(queue, WaitFor(issued_ns, mark, row))
+    def wait(self, queue: StreamQueue, event: StreamEvent, issued_ns: int, row: Row | None = None) -> None:
+        """Let everything issued to a stream from now on wait for an event."""
+        if event.queue is not queue:
+            self.give(queue, WaitEvent(issued_ns, event, row))
         elif row is not None:
             row.end_ns = row.start_ns
 
     def standing(self, queue: StreamQueue) -> Waits | None:
-        """Return the communication that a queue stands at, itself or where it waits for another; None for none."""
+        """Return the communication that holds a stream up, directly or on a stream it waits for; None for none."""
         seen: list[StreamQueue] = []
         while queue not in seen:
             seen.append(queue)
             task = queue.at_work
-            if isinstance(task, Talk):
+            if isinstance(task, Communication):
                 return task.waiting
-            if isinstance(task, WaitFor):
-                queue = task.mark.queue
+            if isinstance(task, WaitEvent):
+                queue = task.event.queue
         return None
 
     # ---- what the device does
 
     def done(self, queue: StreamQueue, at_ns: int) -> None:
-        """Take the next task of a queue at this time, when the one at work is done."""
+        """Begin the next task of a stream at this time, when the current one is done."""
         self._scheduler.act(at_ns, partial(self._go_on, queue, at_ns))
 
-    def finish(self, talk: Talk, moves_ns: int, ends_ns: int) -> None:
-        """Let communication move its bytes from the first of these times on, and be complete at the second."""
+    def finish(self, communication: Communication, moves_ns: int, ends_ns: int) -> None:
+        """Let communication move its bytes from the first of these times on, and complete at the second."""
         self._scheduler.act(moves_ns, partial(self._move, moves_ns))
-        self._scheduler.act(ends_ns, partial(self._finish, talk, ends_ns))
+        self._scheduler.act(ends_ns, partial(self._finish, communication, ends_ns))
 
-    def happened(self, mark: Mark, now_ns: int) -> None:
-        """Let a mark happen, and what waits for it go on."""
-        self._scheduler.fire(mark, now_ns)
-        blocked, mark.blocked = mark.blocked, []
+    def happened(self, event: StreamEvent, now_ns: int) -> None:
+        """Let an event happen, and wake the streams that wait for it."""
+        self._scheduler.fire(event, now_ns)
+        blocked, event.blocked = event.blocked, []
         for queue in blocked:
             task = queue.at_work
-            assert isinstance(task, WaitFor)
+            assert isinstance(task, WaitEvent)
             task.over(now_ns)
             self._go_on(queue, now_ns)
 
     def share(self, now_ns: int) -> None:
-        """Give every kernel at work its part of the device from now on."""
+        """Set the speed of every running kernel from now on."""
         kernels = self.kernels
         filling = sum(kernel.fills for kernel in kernels) if len(kernels) > 1 else 1
-        slow = filling * (1.0 + TAKES) if self.talks else float(filling)
+        slow = filling * (1.0 + TAKES) if self.num_moving else float(filling)
         for kernel in kernels:
             mine = slow if kernel.fills else 1.0
             if mine == kernel.slow:
@@ -344,15 +347,15 @@ class DeviceStreams:
         self._go_on(kernel.queue, now_ns)
 
     def _move(self, now_ns: int) -> None:
-        self.talks += 1
+        self.num_moving += 1
         self.share(max(now_ns, self.now_ns))
 
-    def _finish(self, talk: Talk, now_ns: int) -> None:
+    def _finish(self, communication: Communication, now_ns: int) -> None:
         now_ns = max(now_ns, self.now_ns)
-        self.talks -= 1
+        self.num_moving -= 1
         self.share(now_ns)
-        queue = talk.mark.queue
-        self.happened(talk.mark, now_ns)
+        queue = communication.event.queue
+        self.happened(communication.event, now_ns)
         self._go_on(queue, now_ns)
 
     def _look_later(self, queue: StreamQueue, at_ns: int) -> None:
@@ -364,7 +367,7 @@ class DeviceStreams:
         self._look(queue, now_ns)
 
     def _look(self, queue: StreamQueue, now_ns: int) -> None:
-        """Begin what can begin of a queue."""
+        """Begin whatever can begin on a stream."""
         queue.looked_at = False
         if now_ns > self.now_ns:
             self.now_ns = now_ns

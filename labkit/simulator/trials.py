@@ -24,17 +24,17 @@ from labkit.failures.records import Cut, Failure, Flip, Full, Hang, Kill, Pause,
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.disk_calls import DiskCalls
 from labkit.simulator.endings import AttemptError, RankError
+from labkit.simulator.failure_plan import FailurePlan, Kept
 from labkit.simulator.flips import flip_bit
 from labkit.simulator.program_end import end_of, optimizers_kept
 from labkit.simulator.record import OPEN, RankRecord, Row, at
 from labkit.simulator.state import Simulation, VirtualRank
-from labkit.simulator.suffering import Kept, Suffering
 from labkit.timeline.columns import Table
 from labkit.timeline.span import Lane
 from labkit.words import plural
 
 KIND = "failure"
-"""Kind of the spans that show what a rank suffers."""
+"""Kind of the spans that show a rank's injected failures."""
 NCCL_S, GLOO_S = 600, 1800
 """After how many seconds a call is given up that nobody answers: torch's own limits for the two."""
 
@@ -50,7 +50,7 @@ class Trial:
         ended_ns: When all ranks were ended, None while they were not.
     """
 
-    def __init__(self, plan: Suffering, cluster: Cluster) -> None:
+    def __init__(self, plan: FailurePlan, cluster: Cluster) -> None:
         """Be the first attempt of a plan."""
         self.plan, self.number = plan, plan.first
         self.cluster = self._whole = cluster

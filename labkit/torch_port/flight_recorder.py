@@ -34,17 +34,17 @@ def status() -> list[Any]:
 
 
 def calls() -> list[dict[str, Any]]:
-    """Return the calls on record, oldest first, each as :func:`told`."""
+    """Return the calls on record, oldest first, each as :func:`named_call`."""
     found = []
     ranks = {c10d._world.pg_names[group]: known for group, known in c10d._world.pg_group_ranks.items()}
     for dump in _dumped(True, True):
         for entry in dump.get("entries", []):
             by_rank = {group_rank: world for world, group_rank in ranks.get(entry["process_group"][0], {}).items()}
-            found.append(told(entry, [by_rank[rank] for rank in sorted(by_rank)]))
+            found.append(named_call(entry, [by_rank[rank] for rank in sorted(by_rank)]))
     return sorted(found, key=lambda entry: int(entry["time_created_ns"]))
 
 
-def told(entry: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:
+def named_call(entry: Mapping[str, Any], ranks: list[int]) -> dict[str, Any]:
     """Return a call as torch writes it, by the name the learner knows, with two fields in place of its stack.
 
     These are ``ranks``, and ``source``: the first line outside torch and labkit that it came from.

@@ -16,6 +16,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.groups import group_of
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import CollectiveCall, Wire
+from labkit.checks.wrong_answers import WrongAnswers
 
 CASE = Case("3 ranks", 3, tuple({"x": torch.tensor([1.0 + rank, 2.0])} for rank in range(3)))
 
@@ -144,3 +145,14 @@ def test_the_wire_is_cut_at_the_barriers_of_one_rank() -> None:
     wire = Wire(collectives=tuple(CollectiveCall(rank, kind, 8, number) for rank, kind, number in kinds))
     parts = between_barriers(wire, 0)
     assert [[call.kind for call in part] for part in parts] == [["all_reduce"], ["all_gather"]]
+
+
+def test_wrong_answers_of_one_program_are_its_text_with_a_body_of_their_own_or_with_changes() -> None:
+    wrong = WrongAnswers()
+    within = wrong.within("def total(numbers):\n    if numbers:\n        ...\n")
+    within("two lines", "late", "\nnumbers = numbers[1:]\nreturn sum(numbers)\n")
+    wrong.changing("def total(numbers):\n    return sum(numbers)\n")("the mean", "mean", ("sum(", "max("))
+    two_lines, changed = (each.source("") for each in wrong)
+    assert two_lines.endswith("    if numbers:\n        numbers = numbers[1:]\n        return sum(numbers)\n")
+    assert changed == "def total(numbers):\n    return max(numbers)\n"
+    assert [(each.name, each.mistake) for each in wrong] == [("two lines", "late"), ("the mean", "mean")]

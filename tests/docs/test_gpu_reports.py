@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labkit.gpu_report.claims import CLAIMS
-from labkit.gpu_report.page import page, told
+from labkit.gpu_report.page import page, summary
 from labkit.gpu_report.private import without_names
 from labkit.gpu_report.report import FORMAT
 
@@ -68,7 +68,7 @@ def test_without_any_report_it_says_so() -> None:
 
 def test_a_report_comes_to_a_sentence_for_each_part() -> None:
     close = {**ONE, "gpt": [{**ONE["gpt"][0], "measured_ms": 121.0}]}
-    assert told(ONE) == [
+    assert summary(ONE) == [
         "1 of 1 claims hold.", "1 of 1 lessons ran through.", "The forecast of a GPT's step in float32 is 7 % too low.",
     ]  # fmt: skip
-    assert "The forecast of a GPT's step in float32 is within 1 %." in told(close)
+    assert "The forecast of a GPT's step in float32 is within 1 %." in summary(close)

@@ -1,4 +1,4 @@
-"""Failures that real processes suffer."""
+"""Failures injected into real processes."""
 
 from __future__ import annotations
 

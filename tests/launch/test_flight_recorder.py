@@ -18,7 +18,7 @@ from labkit.launch import recording
 from labkit.launch.recording.flight import FlightWatch, is_read, log_of
 from labkit.launch.waits import waiting_of
 from labkit.launch.watchdog import Watchdog
-from labkit.torch_port.flight_recorder import told
+from labkit.torch_port.flight_recorder import named_call
 
 LEARNERS = {"name": "train", "filename": "/course/train.py", "line": 7}
 
@@ -36,7 +36,7 @@ def call(name: str, number: int, *, state: str = "scheduled", shape: Sequence[in
 
 
 def words(*of_ranks: list[Any]) -> list[str]:
-    logs = {rank: log_of(rank, [told(each, [0, 1]) for each in calls]) for rank, calls in enumerate(of_ranks)}
+    logs = {rank: log_of(rank, [named_call(each, [0, 1]) for each in calls]) for rank, calls in enumerate(of_ranks)}
     waits = [waiting_of(rank, logs) for rank in logs]
     standing = Standing(len(logs), [each for each in waits if each is not None])
     return ["" if each is None else standing.sentence(each) for each in waits]
@@ -74,13 +74,13 @@ def test_a_message_nobody_receives_is_named_and_one_of_a_batch_ends_with_its_bat
 
 
 def test_ranks_whose_gpus_wait_for_each_other_are_stuck_by_this_record_alone() -> None:
-    logs = {0: log_of(0, [told(call("all_reduce", 1), [])]), 1: log_of(1, [told(call("broadcast", 1), [])])}
+    logs = {0: log_of(0, [named_call(call("all_reduce", 1), [])]), 1: log_of(1, [named_call(call("broadcast", 1), [])])}
     watchdog = Watchdog(2.0)
     cpu: dict[int, float | None] = {0: 1.0, 1: 1.0}
     assert not watchdog.deadlocked(cpu, logs, 10.0)
     cpu = {0: 3.5, 1: 3.5}  # each turns in a circle while it waits for its GPU
     assert watchdog.deadlocked(cpu, logs, 12.5)
-    logs[1] = log_of(1, [told(call("all_reduce", 1), [])])
+    logs[1] = log_of(1, [named_call(call("all_reduce", 1), [])])
     assert not watchdog.deadlocked(cpu, logs, 12.5)
 
 

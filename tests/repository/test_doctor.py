@@ -13,6 +13,8 @@ from labkit import doctor
 from labkit.doctor import Finding
 from labkit.errors import RunTimeout
 from labkit.grading.sandbox import bubblewrap
+from labkit.launch import preloaded
+from labkit.launch.local import default_start_method
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +92,20 @@ def test_the_last_line_says_whether_labs_can_run() -> None:
     assert doctor.as_text([good]).endswith("Labs can run; nothing is missing.")
     assert doctor.as_text([good, lacking]).endswith("Labs can run; without bubblewrap they do less, as said above.")
     assert doctor.as_text([good, lacking, stopping]).endswith("Labs cannot run yet: see gloo above.")
+
+
+@pytest.mark.skipif(default_start_method() != "zygote", reason="ranks are spawned here, each loads torch itself")
+def test_the_process_that_ranks_are_forked_from_begins_to_load_torch_before_this_one_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began: list[str] = []
+
+    def torch_loads() -> Iterator[Finding]:
+        began.append("here")
+        yield Finding("torch", "essential", "")
+
+    monkeypatch.setattr(preloaded, "warm", lambda: began.append("ranks"))
+    monkeypatch.setattr(doctor, "_torch", torch_loads)
+    monkeypatch.setattr(doctor, "_sandbox", lambda: Finding("bubblewrap", "ok", ""))
+    doctor.examine()
+    assert began == ["ranks", "here"]

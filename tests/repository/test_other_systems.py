@@ -28,7 +28,7 @@ FILES = {
     "launch/watchdog.py": "reads /proc where it is there, else asks psutil",
     "launch/gpu_turns.py": "takes turns on Linux, and says so elsewhere",
     "doctor.py": "reads files that are not there elsewhere: no limit",
-    "launch/suffering.py": "check_local refuses what needs these signals where there are none",
+    "launch/local_failures.py": "check_local refuses what needs these signals where there are none",
     "gpu_report/claims/ranks.py": "kills ranks, on hosts with NVIDIA GPUs, which run Linux",
 }
 

@@ -10,17 +10,17 @@ import torch
 
 import labkit
 from labkit.simulator.caching_allocator import MIB, CachingAllocator
-from labkit.simulator.streams import Mark, StreamQueue
+from labkit.simulator.streams import StreamEvent, StreamQueue
 
 
-def _allocator(capacity: int = 1000 * MIB) -> tuple[CachingAllocator, list[Mark]]:
-    marks: list[Mark] = []
+def _allocator(capacity: int = 1000 * MIB) -> tuple[CachingAllocator, list[StreamEvent]]:
+    events: list[StreamEvent] = []
 
-    def marked(stream: StreamQueue) -> Mark:
-        marks.append(Mark(stream))
-        return marks[-1]
+    def record_event(stream: StreamQueue) -> StreamEvent:
+        events.append(StreamEvent(stream))
+        return events[-1]
 
-    return CachingAllocator(capacity, marked), marks
+    return CachingAllocator(capacity, record_event), events
 
 
 MINE, OTHER = StreamQueue(), StreamQueue("other")
@@ -71,12 +71,12 @@ def test_a_stream_has_blocks_of_its_own() -> None:
 
 
 def test_what_another_stream_uses_is_free_when_that_has_come_there() -> None:
-    allocator, marks = _allocator()
+    allocator, events = _allocator()
     block = _take(allocator, 15 * MIB)
     block.uses.append(OTHER)
     allocator.give_back(block)
     assert (allocator.allocated.now, allocator.active.now) == (0, 16 * MIB)
-    marks[0].ready_ns = 100
+    events[0].ready_ns = 100
     allocator.look(99)
     _take(allocator, 15 * MIB)
     assert allocator.reserved.now == 32 * MIB

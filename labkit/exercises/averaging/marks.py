@@ -248,7 +248,7 @@ NOTHING_AT_START = Mistake(
     seen=lambda case, got, wire: len(begun_wrong(case, got)) > 5,
 )
 SUM = Mistake(
-    "sum for mean",
+    "sum instead of mean",
     "The gradients are the sum over the ranks, N times the mean. all_reduce adds; divide by dist.get_world_size().",
     seen=factor(lambda n: n),
 )

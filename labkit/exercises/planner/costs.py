@@ -29,7 +29,7 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 
 
 def layer_seconds(
-    job: Job, plan: Plan, *, cut: bool = True, both: bool = False, at_once: bool = False, microbatch: bool = True,
+    job: Job, plan: Plan, *, cut: bool = True, both: bool = False, microbatch: bool = True,
     sums: tuple[float, float] = (2.0, 2.0), halves: int = 2, backward: int = 2, again: bool = True,
     sums_again: bool = True, fp32: bool = False, other: str = "",
 ) -> tuple[float, float]:  # fmt: skip
@@ -40,7 +40,6 @@ def layer_seconds(
         plan: How it is split.
         cut: Whether tensor ranks share the products.
         both: Whether inner and outer dim are both cut.
-        at_once: Whether a whole product is timed and then divided.
         microbatch: Whether it has more than one sequence.
         sums: All-reduces forward and backward.
         halves: Of an all-reduce.
@@ -51,11 +50,11 @@ def layer_seconds(
         other: "columns" or "rows" where all four products are cut so, "swapped" where the wrong two are, "piece" where
             a piece of the activation travels, "no tokens" where a sequence is one row, "stage" where all layers of a
             stage count, "replicas" where these sum the activation, "one product" where all four are timed as one,
-            "sequence" where one sequence's activation travels, "one byte" where a number of it takes one, "q alone"
-            where the first product has h columns.
+            "at once" where a whole product is timed and then divided, "sequence" where one sequence's activation
+            travels, "one byte" where a number of it takes one, "q alone" where the first product has h columns.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
-    t = plan.tensor if cut and not at_once else 1
+    t = plan.tensor if cut and other != "at once" else 1
     b = t if both else 1
     pieces: tuple[tuple[int, int], ...] = (
         (h // b, 3 * h // t),
@@ -74,7 +73,7 @@ def layer_seconds(
     if other == "one product":
         pieces = ((h, 12 * h // t),)
     products = sum(product_seconds(job, rows, *piece) for piece in pieces)
-    products /= plan.tensor if at_once else 1
+    products /= plan.tensor if other == "at once" else 1
     smaller = {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2}.get(other, 1)
     reduce = halves * scatter_seconds(
         job,

@@ -31,10 +31,9 @@ Parameters = Mapping[str, Value]
 
 
 def training_case(
-    name: str, seed: int, world_size: int, *, same_batch: bool, num_steps: int = 3, size: int = 4,
-    groups: bool = False, slower: bool = False, spare: Sequence[int] = (), adamax: bool = False, apart: bool = False,
-    about: Mapping[str, Value] | None = None,
-    more: Mapping[str, Value] | None = None, **model: int,
+    name: str, seed: int, world_size: int, *, same_batch: bool, num_steps: int = 3, groups: bool = False,
+    slower: bool = False, spare: Sequence[int] = (), adamax: bool = False, apart: bool = False,
+    about: Mapping[str, Value] | None = None, more: Mapping[str, Value] | None = None, **model: int,
 ) -> Case:  # fmt: skip
     """Return a case in which a hard model takes some steps.
 
@@ -44,7 +43,6 @@ def training_case(
         world_size: Number of ranks.
         same_batch: Every rank has the same samples; else each has its own.
         num_steps: How many.
-        size: Samples of a rank.
         groups: Two groups of parameters, with options of their own.
         slower: Learning rates are halved before the last step.
         spare: The steps in which the spare layer is used; it is there if this is not ().
@@ -61,7 +59,7 @@ def training_case(
         for number in range(num_steps):
             whose = () if same_batch else ("rank", rank)
             part = draws.part_of(seed, *whose, "batch", number)
-            x, y = hard_batch(part, size)
+            x, y = hard_batch(part, 4)
             steps.append({"x": x, "y": y, "spare": number in spare, "slower": slower and number == num_steps - 1})
         inputs.append({
             "seed": draws.part_of(seed, "model"), "model": options, "groups": groups, "steps": steps,

@@ -8,7 +8,7 @@ from typing import Any
 from labkit.checks.declared import Mistake
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, Each, OneOf
-from labkit.exercises.stages.sayings import said
+from labkit.exercises.stages.record_text import record_text
 from labkit.plans.pipeline import Schedule
 from labkit.plans.pipeline_records import read_records
 from labkit.plans.pipeline_timing import place
@@ -64,11 +64,11 @@ def wrong_work(
             key = _work(record)
             if key not in wanted:
                 yield Finding(
-                    NO_WORK, f"Record {at} of stage {stage} is {said(record)}; there is no such work with {count} "
-                    "microbatches here."
+                    NO_WORK, f"Record {at} of stage {stage} is {record_text(record)}; there is no such work with "
+                    f"{count} microbatches here."
                 )  # fmt: skip
             if key in seen:
-                yield Finding(TWICE, f"Stage {stage} runs {said(record)} twice.")
+                yield Finding(TWICE, f"Stage {stage} runs {record_text(record)} twice.")
             seen.add(key)
         missing = sorted(wanted - seen)
         if missing:

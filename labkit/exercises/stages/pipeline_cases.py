@@ -202,7 +202,7 @@ def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return one + other
 
 
-def seen(case: Case) -> dict[int, Tensor]:
+def buffers_after_forward(case: Case) -> dict[int, Tensor]:
     """Return each member's buffer after each microbatch has gone forward once, by its rank."""
     found: dict[int, Tensor] = {}
     for row in pipelines_of(case):
@@ -217,7 +217,7 @@ def seen(case: Case) -> dict[int, Tensor]:
 def expected(case: Case) -> list[Values]:
     """Return what each rank's driver should have brought (the oracle): gradients, buffer; on last stages the loss."""
     found, losses = gradients(case)
-    buffers = seen(case)
+    buffers = buffers_after_forward(case)
     mean = sum(losses[1:], losses[0])
     of_rank: dict[int, Values] = {}
     for rank, grads in zip(members(case), found, strict=True):

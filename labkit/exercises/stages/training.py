@@ -144,7 +144,7 @@ def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
 
 def _same(came: Sequence[Gradients], other: Sequence[Gradients]) -> bool:
     return all(
-        apart(mine.get(name), grad) is None
+        gradient_difference(mine.get(name), grad) is None
         for mine, grads in zip(came, other, strict=True)
         for name, grad in grads.items()
     )
@@ -155,7 +155,7 @@ def wrong_gradient(
 ) -> Iterator[Finding]:
     """Yield each gradient of a rank that is wrong, by name; `where` says it to the learner."""
     for name, gradient in wanted.items():
-        text = apart(came.get(name), gradient, slack)
+        text = gradient_difference(came.get(name), gradient, slack)
         if text:
             said = f"The gradients are not those of the whole batch. First on {where}, gradient of {name}: {text[0]}."
             yield Finding("", said + _as_a_factor(came.get(name), gradient), text[1], text[2], rank)
@@ -169,7 +169,7 @@ def _as_a_factor(came: Any, wanted: Tensor | None) -> str:
     return "" if ratio is None else f" All of it is {ratio:.6g} times what it should be."
 
 
-def apart(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str, str, str] | None:
+def gradient_difference(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str, str, str] | None:
     """Return where a gradient is wrong, what it should be there and what it is; None where it is right."""
     if gradient is None:
         return None if found is None else ("there should be none", "None", "a tensor")
@@ -260,7 +260,7 @@ def _messages(case: Case, wire: Wire) -> Iterator[Finding]:
 def _buffers(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
     """Yield which stage's buffer is not what one forward of each microbatch leaves there."""
     for rank, right in enumerate(expected(case)):
-        text = apart(got[rank]["seen"], tensor(right, "seen")) if "seen" in right else None
+        text = gradient_difference(got[rank]["seen"], tensor(right, "seen")) if "seen" in right else None
         if text is not None:
             said = (
                 f"The gradients are right, but a buffer of stage {stage_of(case, rank)} (rank {rank}) is not what one "

@@ -1,6 +1,9 @@
 """The process that has loaded torch and the kernel, and forks what runs with them; `client` talks to it.
 
 It loads no line of a submission, no hidden case and no lesson's checks, and reads nothing but one letter for each fork.
+For that reason labkit.launch.zygote, which forks a notebook's ranks, is another program: it reads requests and holds
+descriptors of runs, and all that it holds of one submission would be in the memory of the next.
+
 Run as ``python -m labkit.grading.preloaded.process FD``; FD is a socket to the grading process.
 """
 

@@ -66,7 +66,11 @@ def answer(sock: socket.socket, secret: bytes, tls: ssl.SSLContext | None) -> so
 
 
 def _proved(sock: socket.socket, secret: bytes, mine: bytes, theirs: bytes) -> socket.socket:
-    """Let both sides show that they know the secret, which does not travel; no proof can be sent back as one's own."""
+    """Let both sides show that they know the secret, which does not travel; no proof can be sent back as one's own.
+
+    multiprocessing.connection has such a handshake, but in Python 3.11 it is HMAC-MD5, and it needs a Connection, which
+    a TLS socket is not.
+    """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     nonce = secrets.token_bytes(_NONCE)
     sock.sendall(nonce)

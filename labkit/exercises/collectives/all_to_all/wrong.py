@@ -5,6 +5,10 @@ from __future__ import annotations
 from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
+whole = WRONG.within("""
+def all_to_all(outputs, inputs, group=None):
+    ...
+""")
 wrong = WRONG.wrong
 
 
@@ -32,60 +36,56 @@ def all_to_all(outputs, inputs, group=None):
 """
 
 
-wrong(
+whole(
     "calls the library",
     "calls the library",
     """
-def all_to_all(outputs, inputs, group=None):
-    dist.all_gather_object([None] * dist.get_world_size(group), [x.tolist() for x in inputs], group=group)
-    dist.all_to_all(outputs, inputs, group=group)
+dist.all_gather_object([None] * dist.get_world_size(group), [x.tolist() for x in inputs], group=group)
+dist.all_to_all(outputs, inputs, group=group)
 """,
 )
 wrong("own piece forgotten", "own piece forgotten", _exchange(own="pass"))
-wrong(
+whole(
     "outputs are replaced in the list",
     "nothing arrives",
     """
-def all_to_all(outputs, inputs, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    mine = list(outputs)
-    for i in range(n):
-        mine[i] = torch.empty_like(outputs[i])
-    ops = []
-    for i in range(n):
-        if i != rank:
-            ops.append(dist.P2POp(dist.isend, inputs[i], group=group, group_peer=i))
-            ops.append(dist.P2POp(dist.irecv, mine[i], group=group, group_peer=i))
-    for work in dist.batch_isend_irecv(ops):
-        work.wait()
-    mine[rank] = inputs[rank]
-    outputs[rank].copy_(inputs[rank])
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+mine = list(outputs)
+for i in range(n):
+    mine[i] = torch.empty_like(outputs[i])
+ops = []
+for i in range(n):
+    if i != rank:
+        ops.append(dist.P2POp(dist.isend, inputs[i], group=group, group_peer=i))
+        ops.append(dist.P2POp(dist.irecv, mine[i], group=group, group_peer=i))
+for work in dist.batch_isend_irecv(ops):
+    work.wait()
+mine[rank] = inputs[rank]
+outputs[rank].copy_(inputs[rank])
 """,
 )
-wrong(
+whole(
     "copies its own inputs",
     "own inputs copied",
     """
-def all_to_all(outputs, inputs, group=None):
-    for output, piece in zip(outputs, inputs):
-        output.resize_(piece.shape).copy_(piece)
+for output, piece in zip(outputs, inputs):
+    output.resize_(piece.shape).copy_(piece)
 """,
 )
 wrong("sends its own piece to everybody", "sends its own piece to everybody", _exchange(out="inputs[rank]"))
 wrong("group ranks as global ranks", "group ranks taken for global ranks", _exchange(peer="i, group"))
-wrong(
+whole(
     "blocking sends first",
     "everybody sends first",
     """
-def all_to_all(outputs, inputs, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    outputs[rank].copy_(inputs[rank])
-    for i in range(n):
-        if i != rank:
-            dist.send(inputs[i], group=group, group_dst=i)
-    for i in range(n):
-        if i != rank:
-            dist.recv(outputs[i], group=group, group_src=i)
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+outputs[rank].copy_(inputs[rank])
+for i in range(n):
+    if i != rank:
+        dist.send(inputs[i], group=group, group_dst=i)
+for i in range(n):
+    if i != rank:
+        dist.recv(outputs[i], group=group, group_src=i)
 """,
 )
 
@@ -102,37 +102,35 @@ def all_to_all(outputs, inputs, group=None):
 """,
 )
 wrong("its own piece goes round too", "sends to itself", _exchange(own="pass", skip="False"))
-wrong(
+whole(
     "all inputs to everybody",
     "sends too much",
     """
-def all_to_all(outputs, inputs, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    mine, cut = torch.cat(inputs), torch.tensor([0, *(len(each) for each in inputs)]).cumsum(0)
-    for i in range(n):
-        if i == rank:
-            outputs[i].copy_(inputs[i])
-            continue
-        theirs, cuts = torch.empty(100, dtype=mine.dtype), torch.empty(n + 1, dtype=torch.int64)
-        for out, into in ((torch.cat([mine, mine.new_zeros(100 - len(mine))]), theirs), (cut, cuts)):
-            for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, out, group=group, group_peer=i),
-                                                dist.P2POp(dist.irecv, into, group=group, group_peer=i)]):
-                work.wait()
-        outputs[i].copy_(theirs[cuts[rank] : cuts[rank + 1]])
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+mine, cut = torch.cat(inputs), torch.tensor([0, *(len(each) for each in inputs)]).cumsum(0)
+for i in range(n):
+    if i == rank:
+        outputs[i].copy_(inputs[i])
+        continue
+    theirs, cuts = torch.empty(100, dtype=mine.dtype), torch.empty(n + 1, dtype=torch.int64)
+    for out, into in ((torch.cat([mine, mine.new_zeros(100 - len(mine))]), theirs), (cut, cuts)):
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, out, group=group, group_peer=i),
+                                            dist.P2POp(dist.irecv, into, group=group, group_peer=i)]):
+            work.wait()
+    outputs[i].copy_(theirs[cuts[rank] : cuts[rank + 1]])
 """,
 )
 wrong("receives pieces like its own", "sizes taken for equal", _exchange(into="outputs[i].resize_(inputs[i].shape)"))
-wrong(
+whole(
     "blocking receives first",
     "everybody receives first",
     """
-def all_to_all(outputs, inputs, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    outputs[rank].copy_(inputs[rank])
-    for i in range(n):
-        if i != rank:
-            dist.recv(outputs[i], group=group, group_src=i)
-            dist.send(inputs[i], group=group, group_dst=i)
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+outputs[rank].copy_(inputs[rank])
+for i in range(n):
+    if i != rank:
+        dist.recv(outputs[i], group=group, group_src=i)
+        dist.send(inputs[i], group=group, group_dst=i)
 """,
 )
 wrong("the pieces in reverse", "wrong order", _exchange(out="inputs[-1 - i]"))

@@ -5,6 +5,10 @@ from __future__ import annotations
 from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
+whole = WRONG.within("""
+def halving_doubling_all_reduce(tensor):
+    ...
+""")
 wrong = WRONG.wrong
 
 
@@ -48,22 +52,21 @@ def halving_doubling_all_reduce(tensor):
 
 wrong("no error for 3 ranks", "no error", _halving(check=""))
 wrong("no way back", "no all-gather", _halving(back=False))
-wrong(
+whole(
     "the whole tensor to each partner",
     "whole tensor to each partner",
     """
-def halving_doubling_all_reduce(tensor):
-    rank, n = dist.get_rank(), dist.get_world_size()
-    if n & (n - 1):
-        raise ValueError("no power of two")
-    d = 1
-    while d < n:
-        incoming = torch.empty_like(tensor)
-        ops = [dist.P2POp(dist.isend, tensor, rank ^ d), dist.P2POp(dist.irecv, incoming, rank ^ d)]
-        for work in dist.batch_isend_irecv(ops):
-            work.wait()
-        tensor += incoming
-        d *= 2
+rank, n = dist.get_rank(), dist.get_world_size()
+if n & (n - 1):
+    raise ValueError("no power of two")
+d = 1
+while d < n:
+    incoming = torch.empty_like(tensor)
+    ops = [dist.P2POp(dist.isend, tensor, rank ^ d), dist.P2POp(dist.irecv, incoming, rank ^ d)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    tensor += incoming
+    d *= 2
 """,
 )
 wrong(
@@ -71,37 +74,35 @@ wrong(
     "halves of different sizes",
     _halving().replace("incoming = torch.empty_like(mine)", "incoming = torch.empty_like(theirs)"),
 )
-wrong(
+whole(
     "calls the library",
     "calls the library",
     """
-def halving_doubling_all_reduce(tensor):
-    n = dist.get_world_size()
-    if n & (n - 1):
-        raise ValueError("no power of two")
-    dist.all_reduce(tensor)
+n = dist.get_world_size()
+if n & (n - 1):
+    raise ValueError("no power of two")
+dist.all_reduce(tensor)
 """,
 )
 wrong("the mean", "mean instead of sum", _halving(after="    tensor /= n\n"))
 
-wrong(
+whole(
     "both partners keep the lower half",
     "both keep the same half",
     """
-def halving_doubling_all_reduce(tensor):
-    rank, n = dist.get_rank(), dist.get_world_size()
-    if n & (n - 1):
-        raise ValueError("no power of two")
-    mine, d = tensor.view(-1), n // 2
-    while d:
-        mine, theirs = mine[: mine.numel() // 2], mine[mine.numel() // 2 :]
-        incoming = torch.empty_like(mine)
-        for w in dist.batch_isend_irecv([
-            dist.P2POp(dist.isend, theirs, rank ^ d), dist.P2POp(dist.irecv, incoming, rank ^ d)
-        ]):
-            w.wait()
-        mine += incoming
-        d //= 2
+rank, n = dist.get_rank(), dist.get_world_size()
+if n & (n - 1):
+    raise ValueError("no power of two")
+mine, d = tensor.view(-1), n // 2
+while d:
+    mine, theirs = mine[: mine.numel() // 2], mine[mine.numel() // 2 :]
+    incoming = torch.empty_like(mine)
+    for w in dist.batch_isend_irecv([
+        dist.P2POp(dist.isend, theirs, rank ^ d), dist.P2POp(dist.irecv, incoming, rank ^ d)
+    ]):
+        w.wait()
+    mine += incoming
+    d //= 2
 """,
 )
 
@@ -138,24 +139,23 @@ def halving_doubling_all_reduce(tensor):
         tensor += buffer
 """
 wrong("everybody to everybody", "everything to everyone", _EVERYBODY)
-wrong(
+whole(
     "through rank 0",
     "reduce to one rank",
     """
-def halving_doubling_all_reduce(tensor):
-    rank, n = dist.get_rank(), dist.get_world_size()
-    if n & (n - 1):
-        raise ValueError("no power of two")
-    incoming = torch.empty_like(tensor)
-    if rank:
-        dist.send(tensor, 0)
-        dist.recv(tensor, 0)
-        return
-    for peer in range(1, n):
-        dist.recv(incoming, peer)
-        tensor += incoming
-    for peer in range(1, n):
-        dist.send(tensor, peer)
+rank, n = dist.get_rank(), dist.get_world_size()
+if n & (n - 1):
+    raise ValueError("no power of two")
+incoming = torch.empty_like(tensor)
+if rank:
+    dist.send(tensor, 0)
+    dist.recv(tensor, 0)
+    return
+for peer in range(1, n):
+    dist.recv(incoming, peer)
+    tensor += incoming
+for peer in range(1, n):
+    dist.send(tensor, peer)
 """,
 )
 WRONG.changed(

@@ -5,80 +5,67 @@ from __future__ import annotations
 from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
+whole = WRONG.within("""
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    ...
+""")
 wrong = WRONG.wrong
 
 
-wrong(
-    "one ring over all ranks",
-    "one ring over all ranks",
-    """
-def hierarchical_all_reduce(tensor, ranks_per_node):
-    ring_sum(tensor)
-""",
-)
-wrong(
+whole("one ring over all ranks", "one ring over all ranks", "ring_sum(tensor)")
+whole(
     "leaders only",
     "leaders only",
     """
-def hierarchical_all_reduce(tensor, ranks_per_node):
-    rank, n = dist.get_rank(), dist.get_world_size()
-    leader = rank // ranks_per_node * ranks_per_node
-    incoming = torch.empty_like(tensor)
-    if rank == leader:
-        for peer in range(leader + 1, leader + ranks_per_node):
+rank, n = dist.get_rank(), dist.get_world_size()
+leader = rank // ranks_per_node * ranks_per_node
+incoming = torch.empty_like(tensor)
+if rank == leader:
+    for peer in range(leader + 1, leader + ranks_per_node):
+        dist.recv(incoming, src=peer)
+        tensor += incoming
+    if rank == 0:
+        for peer in range(ranks_per_node, n, ranks_per_node):
             dist.recv(incoming, src=peer)
             tensor += incoming
-        if rank == 0:
-            for peer in range(ranks_per_node, n, ranks_per_node):
-                dist.recv(incoming, src=peer)
-                tensor += incoming
-            for peer in range(ranks_per_node, n, ranks_per_node):
-                dist.send(tensor, dst=peer)
-        else:
-            dist.send(tensor, dst=0)
-            dist.recv(tensor, src=0)
-        for peer in range(leader + 1, leader + ranks_per_node):
+        for peer in range(ranks_per_node, n, ranks_per_node):
             dist.send(tensor, dst=peer)
     else:
-        dist.send(tensor, dst=leader)
-        dist.recv(tensor, src=leader)
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+    for peer in range(leader + 1, leader + ranks_per_node):
+        dist.send(tensor, dst=peer)
+else:
+    dist.send(tensor, dst=leader)
+    dist.recv(tensor, src=leader)
 """,
 )
-wrong(
+whole(
     "the nodes never talk",
     "the nodes never talk",
     """
-def hierarchical_all_reduce(tensor, ranks_per_node):
-    first = dist.get_rank() // ranks_per_node * ranks_per_node
-    inside = range(first, first + ranks_per_node)
-    chunks = tensor.view(-1).tensor_split(ranks_per_node)
-    reduce_scatter(chunks, inside)
-    all_gather(chunks, inside)
+first = dist.get_rank() // ranks_per_node * ranks_per_node
+inside = range(first, first + ranks_per_node)
+chunks = tensor.view(-1).tensor_split(ranks_per_node)
+reduce_scatter(chunks, inside)
+all_gather(chunks, inside)
 """,
 )
-wrong(
-    "calls the library",
-    "calls the library",
-    """
-def hierarchical_all_reduce(tensor, ranks_per_node):
-    dist.all_reduce(tensor)
-""",
-)
-wrong(
+whole("calls the library", "calls the library", "dist.all_reduce(tensor)")
+whole(
     "the whole tensor between the nodes",
     "whole tensor between the nodes",
     """
-def hierarchical_all_reduce(tensor, ranks_per_node):
-    rank, n = dist.get_rank(), dist.get_world_size()
-    node, local = divmod(rank, ranks_per_node)
+rank, n = dist.get_rank(), dist.get_world_size()
+node, local = divmod(rank, ranks_per_node)
 
-    def ring(ranks):
-        chunks = tensor.view(-1).tensor_split(len(ranks))
-        reduce_scatter(chunks, ranks)
-        all_gather(chunks, ranks)
+def ring(ranks):
+    chunks = tensor.view(-1).tensor_split(len(ranks))
+    reduce_scatter(chunks, ranks)
+    all_gather(chunks, ranks)
 
-    ring(range(node * ranks_per_node, (node + 1) * ranks_per_node))
-    ring(range(local, n, ranks_per_node))
+ring(range(node * ranks_per_node, (node + 1) * ranks_per_node))
+ring(range(local, n, ranks_per_node))
 """,
 )
 wrong(
@@ -92,47 +79,45 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
         _right(tensor, ranks_per_node)
 """,
 )
-wrong(
+whole(
     "peers are not translated",
     "peers not translated",
     """
-def hierarchical_all_reduce(tensor, ranks_per_node):
-    rank, n = dist.get_rank(), dist.get_world_size()
-    if n % ranks_per_node:
-        raise ValueError("no whole nodes")
-    node, local = divmod(rank, ranks_per_node)
-    nodes = n // ranks_per_node
-    pieces = tensor.view(-1).tensor_split(ranks_per_node)
+rank, n = dist.get_rank(), dist.get_world_size()
+if n % ranks_per_node:
+    raise ValueError("no whole nodes")
+node, local = divmod(rank, ranks_per_node)
+nodes = n // ranks_per_node
+pieces = tensor.view(-1).tensor_split(ranks_per_node)
 
-    def halves(chunks, place, first):
-        size = len(chunks)
-        for step in range(2 * (size - 1)):
-            out = chunks[(place - step - (step < size - 1)) % size]
-            chunk = chunks[(place - step - 1 - (step < size - 1)) % size]
-            landing = torch.empty_like(chunk)
-            exchange(out, (place + 1) % size, landing, (place - 1) % size)
-            chunk.copy_(chunk + landing if step < size - 1 else landing)
+def halves(chunks, place, first):
+    size = len(chunks)
+    for step in range(2 * (size - 1)):
+        out = chunks[(place - step - (step < size - 1)) % size]
+        chunk = chunks[(place - step - 1 - (step < size - 1)) % size]
+        landing = torch.empty_like(chunk)
+        exchange(out, (place + 1) % size, landing, (place - 1) % size)
+        chunk.copy_(chunk + landing if step < size - 1 else landing)
 
-    halves(pieces, local, 0)
-    halves(pieces[local].tensor_split(nodes), node, 0)
+halves(pieces, local, 0)
+halves(pieces[local].tensor_split(nodes), node, 0)
 """,
 )
-wrong(
+whole(
     "places in the node for ranks",
     "peers not translated",
     """
-def hierarchical_all_reduce(tensor, ranks_per_node):
-    rank, n = dist.get_rank(), dist.get_world_size()
-    if n % ranks_per_node:
-        raise ValueError("no whole nodes")
-    local = rank % ranks_per_node
-    pieces = tensor.view(-1).tensor_split(ranks_per_node)
-    reduce_scatter(pieces, range(ranks_per_node))
-    between = range(local, n, ranks_per_node)
-    chunks = pieces[local].tensor_split(len(between))
-    reduce_scatter(chunks, between)
-    all_gather(chunks, between)
-    all_gather(pieces, range(ranks_per_node))
+rank, n = dist.get_rank(), dist.get_world_size()
+if n % ranks_per_node:
+    raise ValueError("no whole nodes")
+local = rank % ranks_per_node
+pieces = tensor.view(-1).tensor_split(ranks_per_node)
+reduce_scatter(pieces, range(ranks_per_node))
+between = range(local, n, ranks_per_node)
+chunks = pieces[local].tensor_split(len(between))
+reduce_scatter(chunks, between)
+all_gather(chunks, between)
+all_gather(pieces, range(ranks_per_node))
 """,
 )
 

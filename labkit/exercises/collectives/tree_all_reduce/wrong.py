@@ -5,51 +5,52 @@ from __future__ import annotations
 from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
+whole = WRONG.within("""
+def tree_all_reduce(tensor, group=None):
+    ...
+""")
 wrong = WRONG.wrong
 
 
-wrong(
+whole(
     "calls the library",
     "calls the library",
     """
-def tree_all_reduce(tensor, group=None):
-    dist.reduce(tensor, dst=0 if group is None else dist.get_global_rank(group, 0), group=group)
-    dist.broadcast(tensor, src=0 if group is None else dist.get_global_rank(group, 0), group=group)
+dist.reduce(tensor, dst=0 if group is None else dist.get_global_rank(group, 0), group=group)
+dist.broadcast(tensor, src=0 if group is None else dist.get_global_rank(group, 0), group=group)
 """,
 )
-wrong(
+whole(
     "everything through rank 0",
     "everything through rank 0",
     """
-def tree_all_reduce(tensor, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    if rank == 0:
-        incoming = torch.empty_like(tensor)
-        for peer in range(1, n):
-            dist.recv(incoming, group=group, group_src=peer)
-            tensor += incoming
-        for peer in range(1, n):
-            dist.send(tensor, group=group, group_dst=peer)
-    else:
-        dist.send(tensor, group=group, group_dst=0)
-        dist.recv(tensor, group=group, group_src=0)
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+if rank == 0:
+    incoming = torch.empty_like(tensor)
+    for peer in range(1, n):
+        dist.recv(incoming, group=group, group_src=peer)
+        tensor += incoming
+    for peer in range(1, n):
+        dist.send(tensor, group=group, group_dst=peer)
+else:
+    dist.send(tensor, group=group, group_dst=0)
+    dist.recv(tensor, group=group, group_src=0)
 """,
 )
-wrong(
+whole(
     "a chain",
     "one after another",
     """
-def tree_all_reduce(tensor, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    incoming = torch.empty_like(tensor)
-    if rank < n - 1:
-        dist.recv(incoming, group=group, group_src=rank + 1)
-        tensor += incoming
-    if rank > 0:
-        dist.send(tensor, group=group, group_dst=rank - 1)
-        dist.recv(tensor, group=group, group_src=rank - 1)
-    if rank < n - 1:
-        dist.send(tensor, group=group, group_dst=rank + 1)
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+incoming = torch.empty_like(tensor)
+if rank < n - 1:
+    dist.recv(incoming, group=group, group_src=rank + 1)
+    tensor += incoming
+if rank > 0:
+    dist.send(tensor, group=group, group_dst=rank - 1)
+    dist.recv(tensor, group=group, group_src=rank - 1)
+if rank < n - 1:
+    dist.send(tensor, group=group, group_dst=rank + 1)
 """,
 )
 
@@ -82,46 +83,44 @@ wrong("no way down", "only rank 0 has the sum", _tree(down=False))
 wrong("partners that are not there", "only for powers of two", _tree(condition=""))
 wrong("the mean", "mean instead of sum", _tree(more="    tensor /= n\n"))
 
-wrong(
+whole(
     "three rounds written into the code",
     "too few rounds",
     """
-def tree_all_reduce(tensor, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    incoming = torch.empty_like(tensor)
-    for d in (1, 2, 4):
-        if rank % (2 * d) == d:
-            dist.send(tensor, group_dst=rank - d, group=group)
-        elif rank % (2 * d) == 0 and rank + d < n:
-            dist.recv(incoming, group_src=rank + d, group=group)
-            tensor += incoming
-    for d in (4, 2, 1):
-        if rank % (2 * d) == d:
-            dist.recv(tensor, group_src=rank - d, group=group)
-        elif rank % (2 * d) == 0 and rank + d < n:
-            dist.send(tensor, group_dst=rank + d, group=group)
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+incoming = torch.empty_like(tensor)
+for d in (1, 2, 4):
+    if rank % (2 * d) == d:
+        dist.send(tensor, group_dst=rank - d, group=group)
+    elif rank % (2 * d) == 0 and rank + d < n:
+        dist.recv(incoming, group_src=rank + d, group=group)
+        tensor += incoming
+for d in (4, 2, 1):
+    if rank % (2 * d) == d:
+        dist.recv(tensor, group_src=rank - d, group=group)
+    elif rank % (2 * d) == 0 and rank + d < n:
+        dist.send(tensor, group_dst=rank + d, group=group)
 """,
 )
 
-wrong(
+whole(
     "the way down in the order of the way up",
     "down in the order of the way up",
     """
-def tree_all_reduce(tensor, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    distances = [2**k for k in range((n - 1).bit_length())]
-    incoming = torch.empty_like(tensor)
-    for d in distances:
-        if rank % (2 * d) == d:
-            dist.send(tensor, group_dst=rank - d, group=group)
-        elif rank % (2 * d) == 0 and rank + d < n:
-            dist.recv(incoming, group_src=rank + d, group=group)
-            tensor += incoming
-    for d in distances:
-        if rank % (2 * d) == d:
-            dist.recv(tensor, group_src=rank - d, group=group)
-        elif rank % (2 * d) == 0 and rank + d < n:
-            dist.send(tensor, group_dst=rank + d, group=group)
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+distances = [2**k for k in range((n - 1).bit_length())]
+incoming = torch.empty_like(tensor)
+for d in distances:
+    if rank % (2 * d) == d:
+        dist.send(tensor, group_dst=rank - d, group=group)
+    elif rank % (2 * d) == 0 and rank + d < n:
+        dist.recv(incoming, group_src=rank + d, group=group)
+        tensor += incoming
+for d in distances:
+    if rank % (2 * d) == d:
+        dist.recv(tensor, group_src=rank - d, group=group)
+    elif rank % (2 * d) == 0 and rank + d < n:
+        dist.send(tensor, group_dst=rank + d, group=group)
 """,
 )
 
@@ -164,20 +163,19 @@ wrong(
     "group ranks taken for global ranks",
     _tree().replace("group_dst=", "dst=").replace("group_src=", "src="),
 )
-wrong(
+whole(
     "everybody to everybody",
     "everything to everyone",
     """
-def tree_all_reduce(tensor, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    mine, others = tensor.clone(), [peer for peer in range(n) if peer != rank]
-    buffers = [torch.empty_like(tensor) for _ in others]
-    ops = [dist.P2POp(dist.isend, mine, group=group, group_peer=peer) for peer in others]
-    ops += [dist.P2POp(dist.irecv, buffer, group=group, group_peer=peer) for buffer, peer in zip(buffers, others)]
-    for work in dist.batch_isend_irecv(ops) if ops else []:
-        work.wait()
-    for buffer in buffers:
-        tensor += buffer
+rank, n = dist.get_rank(group), dist.get_world_size(group)
+mine, others = tensor.clone(), [peer for peer in range(n) if peer != rank]
+buffers = [torch.empty_like(tensor) for _ in others]
+ops = [dist.P2POp(dist.isend, mine, group=group, group_peer=peer) for peer in others]
+ops += [dist.P2POp(dist.irecv, buffer, group=group, group_peer=peer) for buffer, peer in zip(buffers, others)]
+for work in dist.batch_isend_irecv(ops) if ops else []:
+    work.wait()
+for buffer in buffers:
+    tensor += buffer
 """,
 )
 wrong(

@@ -24,14 +24,7 @@ def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
 """
 
 
-def wrong_plan(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    source = PLAN
-    for old, new in changes:
-        assert old in source, old
-        source = source.replace(old, new)
-    wrong(name, mistake, source)
-
-
+wrong_plan = WRONG.changing(PLAN)
 wrong_plan("printed", "returns nothing", ("return plan", "print(len(plan))"))
 wrong_plan("tuples", "no Moves", ("Move(what, 0, d, size_of(d))", "(what, 0, d, size_of(d))"))
 wrong_plan("device 0 as well", "moves to itself", ("range(1, len(sizes))", "range(len(sizes))"))

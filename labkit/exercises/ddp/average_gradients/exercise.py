@@ -168,7 +168,7 @@ def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
 
 
 MISTAKES = (
-    Mistake("sum for mean", marks.SUM.hint, seen=_ratio("N")),
+    Mistake("sum instead of mean", marks.SUM.hint, seen=_ratio("N")),
     Mistake("divided twice", marks.TWICE.hint, seen=_ratio("1/N")),
     Mistake("divided by a constant", marks.CONSTANT.hint, seen=_ratio("N/c")),
     Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or the result was "

@@ -5,6 +5,10 @@ from __future__ import annotations
 from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
+whole = WRONG.within("""
+def average_gradients(module):
+    ...
+""")
 wrong = WRONG.wrong
 
 
@@ -17,7 +21,7 @@ def average_gradients(module):
             {body}
 """
 
-wrong("sum", "sum for mean", LOOP.format(body="dist.all_reduce(parameter.grad)"))
+wrong("sum", "sum instead of mean", LOOP.format(body="dist.all_reduce(parameter.grad)"))
 wrong(
     "divided before and after",
     "divided twice",
@@ -45,21 +49,20 @@ wrong(
                 parameter.grad /= dist.get_world_size()"""
     ),
 )
-wrong(
+whole(
     "module by module",
     "the shared weight counted twice",
     """
-def average_gradients(module):
-    for child in module.children():
-        for parameter in [*child.parameters(recurse=False)]:
-            if parameter.grad is None and parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-            if parameter.requires_grad:
-                parameter.grad /= dist.get_world_size()
-                dist.all_reduce(parameter.grad)
-    if isinstance(module.scale, nn.Parameter):
-        module.scale.grad /= dist.get_world_size()
-        dist.all_reduce(module.scale.grad)
+for child in module.children():
+    for parameter in [*child.parameters(recurse=False)]:
+        if parameter.grad is None and parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+        if parameter.requires_grad:
+            parameter.grad /= dist.get_world_size()
+            dist.all_reduce(parameter.grad)
+if isinstance(module.scale, nn.Parameter):
+    module.scale.grad /= dist.get_world_size()
+    dist.all_reduce(module.scale.grad)
 """,
 )
 wrong(
@@ -67,49 +70,45 @@ wrong(
     "never averaged",
     LOOP.format(body="dist.all_reduce(parameter.data); parameter.data /= dist.get_world_size()"),
 )
-wrong(
+whole(
     "skips None",
     "a missing gradient is skipped",
     """
-def average_gradients(module):
-    for parameter in module.parameters():
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
+for parameter in module.parameters():
+    if parameter.grad is not None:
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
 """,
 )
-wrong(
+whole(
     "reduces frozen parameters",
     "None is reduced",
     """
-def average_gradients(module):
-    for parameter in module.parameters():
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+for parameter in module.parameters():
+    dist.all_reduce(parameter.grad)
+    parameter.grad /= dist.get_world_size()
 """,
 )
-wrong(
+whole(
     "zeros for frozen parameters too",
     "frozen parameters get zeros",
     """
-def average_gradients(module):
-    for parameter in module.parameters():
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+for parameter in module.parameters():
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    dist.all_reduce(parameter.grad)
+    parameter.grad /= dist.get_world_size()
 """,
 )
-wrong(
+whole(
     "zeros are sent and forgotten",
     "the mean was not kept",
     """
-def average_gradients(module):
-    for parameter in module.parameters():
-        if parameter.requires_grad:
-            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            dist.all_reduce(gradient)
-            gradient /= dist.get_world_size()
+for parameter in module.parameters():
+    if parameter.requires_grad:
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        dist.all_reduce(gradient)
+        gradient /= dist.get_world_size()
 """,
 )
 wrong(

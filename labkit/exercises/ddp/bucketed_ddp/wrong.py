@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.wrong_answers import WrongAnswers, replaced
+from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
@@ -57,10 +57,7 @@ class BucketedDDP(nn.Module):
 """
 
 
-def bucketed(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong(name, mistake, replaced(BUCKETED, *changes))
-
-
+bucketed = WRONG.changing(BUCKETED)
 wrong(
     "wraps torch's DDP",
     "wraps torch's DDP",
@@ -87,7 +84,7 @@ bucketed(
         "p.requires_grad), *module.buffers()]]",
     ),
 )
-bucketed("sum", "sum for mean", ("        flat /= dist.get_world_size()\n", ""))
+bucketed("sum", "sum instead of mean", ("        flat /= dist.get_world_size()\n", ""))
 bucketed("divided by two", "divided by a constant", ("/= dist.get_world_size()", "/= 2"))
 bucketed(
     "divided twice",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.wrong_answers import WrongAnswers, replaced
+from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
@@ -33,17 +33,14 @@ class OverlappedDDP(nn.Module):
 """
 
 
-def overlapped(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong(name, mistake, replaced(OVERLAPPED, *changes))
-
-
+overlapped = WRONG.changing(OVERLAPPED)
 overlapped("no broadcast", "no broadcast", ("        broadcast_module(module)\n", ""))
 overlapped(
     "buffers stay",
     "buffers not broadcast",
     ("broadcast_module(module)", "[dist.broadcast(p.detach(), src=0) for p in module.parameters()]"),
 )
-overlapped("sum", "sum for mean", ("        parameter.grad /= dist.get_world_size()\n", ""))
+overlapped("sum", "sum instead of mean", ("        parameter.grad /= dist.get_world_size()\n", ""))
 overlapped("divided by two", "divided by a constant", ("/= dist.get_world_size()", "/= 2"))
 overlapped(
     "divided and AVG",

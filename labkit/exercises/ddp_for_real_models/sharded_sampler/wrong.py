@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.wrong_answers import WrongAnswers, replaced
+from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
@@ -31,10 +31,7 @@ class ShardedSampler(Sampler):
 """
 
 
-def sampler(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong(name, mistake, replaced(SAMPLER, *changes))
-
-
+sampler = WRONG.changing(SAMPLER)
 sampler(
     "returns the list",
     "a list is no iterator",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.wrong_answers import WrongAnswers, replaced
+from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
@@ -29,10 +29,7 @@ def train_uneven(ddp, batches, loss_of, optimizer):
 """
 
 
-def uneven(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong(name, mistake, replaced(UNEVEN, *changes))
-
-
+uneven = WRONG.changing(UNEVEN)
 uneven("the mean over all", "divided by all ranks", ("*= dist.get_world_size() / active.item()", "*= 1"))
 uneven(
     "the last batch again",

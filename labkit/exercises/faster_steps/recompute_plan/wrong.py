@@ -8,15 +8,10 @@ WRONG = WrongAnswers()
 wrong = WRONG.wrong
 
 
-PLAN = """
+plan = WRONG.within("""
 def recompute_plan(sizes_mb, times_us, limit_mb):
-    {body}
-"""
-
-
-def plan(name: str, mistake: str, body: str) -> None:
-    wrong(name, mistake, PLAN.format(body=body))
-
+    ...
+""")
 
 plan("everything is kept", "too much kept", "return list(range(len(sizes_mb)))")
 plan("nothing is kept", "too much between", "return []")
@@ -31,10 +26,10 @@ plan(
     "the sum of what is kept alone",
     "too much between",
     """kept, held = [], 0
-    for each in sorted(range(len(sizes_mb)), key=lambda each: sizes_mb[each] / times_us[each]):
-        if held + sizes_mb[each] <= 0.9 * limit_mb:
-            kept, held = sorted([*kept, each]), held + sizes_mb[each]
-    return kept""",
+for each in sorted(range(len(sizes_mb)), key=lambda each: sizes_mb[each] / times_us[each]):
+    if held + sizes_mb[each] <= 0.9 * limit_mb:
+        kept, held = sorted([*kept, each]), held + sizes_mb[each]
+return kept""",
 )
 plan("a flag for each", "flags, not indices", "return [size < 500 for size in sizes_mb]")
 plan("no return", "nothing returned", "kept = list(range(len(sizes_mb)))")

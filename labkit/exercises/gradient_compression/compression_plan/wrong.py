@@ -6,15 +6,10 @@ from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
 
-PLAN = """
+plan = WRONG.within("""
 def compression_plan(sizes, num_steps, budget_bytes):
-    {body}
-"""
-
-
-def plan(name: str, mistake: str, body: str) -> None:
-    WRONG.wrong(name, mistake, PLAN.format(body=body))
-
+    ...
+""")
 
 A_STEP = "[(max(1, int(budget_bytes / num_steps * size / sum(sizes) / {}), ), {}) for size in sizes]"
 plan("everything", "over the budget", "return [[(size, 4) for size in sizes]] * num_steps")

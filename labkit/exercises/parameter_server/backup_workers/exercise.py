@@ -119,7 +119,7 @@ EXERCISE = Kind("BackupServer", course, more_of, some_are_dropped=True).exercise
                 "The sum of `needed` gradients is divided by the number of workers: the step is too short. It is the "
                 "mean of those that came.",
                 seen=_as_if(combine=lambda gradients, count: torch.stack(gradients).sum(0) / count)),
-        Mistake("sum called mean",
+        Mistake("sum instead of mean",
                 "The step took lr times the sum of the gradients: divide by how many there are.",
                 seen=_as_if(combine=lambda gradients, count: torch.stack(gradients).sum(0))),
         *WITH_FUTURES,

@@ -20,7 +20,7 @@ changed("late ones wait", "late workers wait",
 changed("waits for all", "waits for all workers", ("== self.needed", "== self.num_workers"))
 changed("mean over all", "divided by the number of workers",
         (STEP, "torch.stack(self.gradients).sum(0) / self.num_workers"))  # fmt: skip
-changed("sums", "sum called mean", (STEP, "torch.stack(self.gradients).sum(0)"))
+changed("sums", "sum instead of mean", (STEP, "torch.stack(self.gradients).sum(0)"))
 changed("no lock", "without a lock", LOCK)
 changed("no copy", "hands out the server's own tensor", ("self.weight.clone()", "self.weight"))
 

@@ -7,9 +7,7 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 
 
-def plan(name: str, mistake: str, body: str) -> None:
-    WRONG.wrong(name, mistake, f"def staleness_policy(crew):\n    n = crew.num_workers\n    return {body}\n")
-
+plan = WRONG.within("def staleness_policy(crew):\n    n = crew.num_workers\n    return ...\n")
 
 plan("a rate alone", "no policy", "0.1")
 plan("more than there are", "no policy", '{"needed": n + 1, "bound": None, "rates": [1.0]}')

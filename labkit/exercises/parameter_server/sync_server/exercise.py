@@ -90,7 +90,7 @@ MISTAKES = (
             "The worker that completes the step gets the new future, and waits one step too long. Keep the old one in "
             "a variable before you put a new one in its place.",
             seen=_answered(lambda now, push, count: now == count - 1 and push < now)),
-    Mistake("sum called mean", "The step took lr times the sum of the gradients: divide by the number of workers.",
+    Mistake("sum instead of mean", "The step took lr times the sum of the gradients: divide by the number of workers.",
             seen=as_if(_combined(lambda gradients: torch.stack(gradients).sum(0)))),
     Mistake("only the last gradient",
             "The step took only the gradient of the last worker; all of them belong in the mean.",

@@ -14,7 +14,7 @@ NOTE = ("self.updates.append(Update(len(self.updates), worker, version, self.ver
 
 
 STEP = "self.weight -= self.lr / self.num_workers * sum(self.gradients.values())"
-changed("sums", "sum called mean", (STEP, STEP.replace(" / self.num_workers", "")))
+changed("sums", "sum instead of mean", (STEP, STEP.replace(" / self.num_workers", "")))
 changed("keeps the old future", "one future for all steps",
         ("self.gradients, self.future = {}, Future()", "self.gradients = {}"))  # fmt: skip
 changed("a future for each push", "only the last one is answered",

@@ -7,16 +7,11 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
 
-PLAN = """
+plan = WRONG.within("""
 def fill_stages(num_stages, num_microbatches, most_held):
     P, M, L = num_stages, num_microbatches, most_held
-    {body}
-"""
-
-
-def plan(name: str, mistake: str, body: str) -> None:
-    wrong(name, mistake, PLAN.format(body=body))
-
+    ...
+""")
 
 GROUPS = "[c(m) for g in range(0, M, L) for c in (Forward, Backward) for m in range(g, min(g + L, M))]"
 plan("GPipe whatever the limit", "holds too much", GROUPS.replace("range(0, M, L)", "[0]").replace(
@@ -27,9 +22,9 @@ plan("one more than there are", "work that is not there",
      "return [[c(m) for m in range(M + 1) for c in (Forward, Backward)] for stage in range(P)]")  # fmt: skip
 plan("one stage's list", "not a list of records", f"return {GROUPS}")
 plan("lists appended", "not a list of records", """order = []
-    for m in range(M):
-        order.append([Forward(m), Backward(m)])
-    return [order for stage in range(P)]""")  # fmt: skip
+for m in range(M):
+    order.append([Forward(m), Backward(m)])
+return [order for stage in range(P)]""")  # fmt: skip
 plan("backward first", "nobody can go on",
      "return [[c(m) for m in range(M) for c in (Backward, Forward)] for stage in range(P)]")  # fmt: skip
 plan("the last stage turns the order", "nobody can go on",
@@ -38,5 +33,5 @@ plan("the last stage turns the order", "nobody can go on",
 plan("the same record twice", "work twice",
      "return [[c(m) for m in range(M) for c in (Forward, Backward, Backward)] for stage in range(P)]")  # fmt: skip
 plan("one more than fits", "holds too much",
-     f"L = L + 1\n    return [{GROUPS} for stage in range(P)]")  # fmt: skip
+     f"L = L + 1\nreturn [{GROUPS} for stage in range(P)]")  # fmt: skip
 plan("no return", "nothing returned", f"orders = [{GROUPS} for stage in range(P)]")

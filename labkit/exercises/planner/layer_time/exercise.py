@@ -50,7 +50,7 @@ MISTAKES = (
     Mistake("divided afterwards",
             "That counts operations alone, as one large product does. A small piece takes as long as its bytes or a "
             "launch: time each of the four at its own size, by product_seconds.",
-            {"layers": (_layers(at_once=True), _layers(other="one product"))}),
+            {"layers": (_layers(other="at once"), _layers(other="one product"))}),
     Mistake("q alone", "The first product makes queries, keys and values: its matrix is h x 3h.",
             {"layers": _layers(other="q alone")}),
     Mistake("swapped", "Forward comes first, then backward.", {"layers": _swapped}),

@@ -5,85 +5,82 @@ from __future__ import annotations
 from labkit.checks.wrong_answers import WrongAnswers
 
 WRONG = WrongAnswers()
+whole = WRONG.within("""
+def chunk_bounds(numel, num_chunks):
+    ...
+""")
 wrong = WRONG.wrong
 
 
-wrong(
+whole(
     "end included",
     "end included",
     """
-def chunk_bounds(numel, num_chunks):
-    size, rest = divmod(numel, num_chunks)
-    bounds, start = [], 0
-    for i in range(num_chunks):
-        end = start + size + (i < rest)
-        bounds.append((start, end - 1))
-        start = end
-    return bounds
+size, rest = divmod(numel, num_chunks)
+bounds, start = [], 0
+for i in range(num_chunks):
+    end = start + size + (i < rest)
+    bounds.append((start, end - 1))
+    start = end
+return bounds
 """,
 )
-wrong(
+whole(
     "remainder dropped",
     "remainder dropped",
     """
-def chunk_bounds(numel, num_chunks):
-    size = numel // num_chunks
-    return [(i * size, (i + 1) * size) for i in range(num_chunks)]
+size = numel // num_chunks
+return [(i * size, (i + 1) * size) for i in range(num_chunks)]
 """,
 )
-wrong(
+whole(
     "remainder in the last chunk",
     "sizes differ by more than one",
     """
-def chunk_bounds(numel, num_chunks):
-    size = numel // num_chunks
-    bounds = [(i * size, (i + 1) * size) for i in range(num_chunks)]
-    bounds[-1] = (bounds[-1][0], numel)
-    return bounds
+size = numel // num_chunks
+bounds = [(i * size, (i + 1) * size) for i in range(num_chunks)]
+bounds[-1] = (bounds[-1][0], numel)
+return bounds
 """,
 )
-wrong(
+whole(
     "as torch.chunk cuts",
     "sizes differ by more than one",
     """
-def chunk_bounds(numel, num_chunks):
-    bounds, start = [], 0
-    for piece in torch.arange(numel).chunk(num_chunks):
-        bounds.append((start, start + len(piece)))
-        start += len(piece)
-    return bounds
+bounds, start = [], 0
+for piece in torch.arange(numel).chunk(num_chunks):
+    bounds.append((start, start + len(piece)))
+    start += len(piece)
+return bounds
 """,
 )
-wrong(
+whole(
     "longer chunks last",
     "longer chunks last",
     """
-def chunk_bounds(numel, num_chunks):
-    cuts = [i * numel // num_chunks for i in range(num_chunks + 1)]
-    return list(zip(cuts, cuts[1:]))
+cuts = [i * numel // num_chunks for i in range(num_chunks + 1)]
+return list(zip(cuts, cuts[1:]))
 """,
 )
-wrong(
+whole(
     "rounded up beyond the end",
     "beyond the end",
     """
-def chunk_bounds(numel, num_chunks):
-    size = -(-numel // num_chunks)
-    return [(i * size, (i + 1) * size) for i in range(num_chunks)]
+size = -(-numel // num_chunks)
+return [(i * size, (i + 1) * size) for i in range(num_chunks)]
 """,
 )
-wrong(
+whole(
     "start and size",
     "size instead of end",
     """
-def chunk_bounds(numel, num_chunks):
-    size, rest = divmod(numel, num_chunks)
-    bounds, start = [], 0
-    for i in range(num_chunks):
-        mine = size + (i < rest)
-        bounds.append((start, mine))
-        start += mine
-    return bounds
+size, rest = divmod(numel, num_chunks)
+bounds, start = [], 0
+for i in range(num_chunks):
+    mine = size + (i < rest)
+    bounds.append((start, mine))
+    start += mine
+return bounds
 """,
 )
 WRONG.changed("prints", "returns nothing", ("    return bounds", "    print(bounds)"))

@@ -12,7 +12,7 @@ from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.find_deadlock.driver import drive
-from labkit.exercises.stages.sayings import said
+from labkit.exercises.stages.record_text import record_text
 from labkit.exercises.stages.written import ALTERNATING_3_4, DRAWN_3_4, GPIPE_3_3, RECORDS, read, short
 
 Paper = tuple[Sequence[str], Mapping[int, str]]
@@ -41,7 +41,7 @@ def structure(case: Case) -> list[Any]:
 def _said(stuck: Any) -> str:
     if not isinstance(stuck, dict):
         return str(stuck)
-    return "{" + ", ".join(f"{stage}: {said(record)}" for stage, record in sorted(stuck.items())) + "}"
+    return "{" + ", ".join(f"{stage}: {record_text(record)}" for stage, record in sorted(stuck.items())) + "}"
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import texts
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.linear_later.driver import drive
-from labkit.exercises.stages.training import apart
+from labkit.exercises.stages.training import gradient_difference
 
 
 def linear_case(name: str, seed: int, shape: Sequence[int], bias: bool = True, frozen: Sequence[str] = ()) -> Case:
@@ -65,10 +65,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield Finding(_AT_ONCE, f"The gradient of {came['at_once']} was computed in backward already; put it off.")
     for name, right in expected(case)[0].items():
         mine, wanted = cast("Tensor | None", came[name]), cast("Tensor | None", right)
-        if text := apart(mine, wanted):
+        if text := gradient_difference(mine, wanted):
             what = "The output" if name == "out" else f"After two backwards and all of later the {name}"
             # both backwards bring the same gradient
-            once = mine is not None and name != "gradient of x" and apart(2 * mine, wanted) is None
+            once = mine is not None and name != "gradient of x" and gradient_difference(2 * mine, wanted) is None
             name = _LAST if once else _NOTHING_FOR_X if name == "gradient of x" and mine is None else ""
             how = "" if name else parting({0: (mine, wanted)}, [0])
             yield Finding(name, f"{what} is wrong: {text[0]}.{how}", text[1], text[2])

@@ -7,16 +7,11 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 wrong = WRONG.wrong
 
-PLAN = """
+plan = WRONG.within("""
 def shortest_step(num_stages, num_microbatches, most_held):
     P, M, L = num_stages, num_microbatches, most_held
-    {body}
-"""
-
-
-def plan(name: str, mistake: str, body: str) -> None:
-    wrong(name, mistake, PLAN.format(body=body))
-
+    ...
+""")
 
 EACH = 'return "{}", [[f"{{k}}{{m}}" for m in range(M) for k in "{}"] for s in range(P)]'
 plan("orders alone", "no placement and orders", 'return [["F0", "B0"] for s in range(P)]')
@@ -33,7 +28,7 @@ plan("all weights at the end", "holds too much",
      'return "one", [[f"{k}{m}" for m in range(M) for k in "FI"] + [f"W{m}" for m in range(M)] '
      "for s in range(P)]")  # fmt: skip
 plan("the way of v on placement round", "nobody can go on", """return "round", [
-        [f"F{m}.{c}" for c in (0, 1) for m in range(M)] + [f"B{m}.{c}" for c in (0, 1) for m in range(M)]
-        for s in range(P)
-    ]""")  # fmt: skip
+    [f"F{m}.{c}" for c in (0, 1) for m in range(M)] + [f"B{m}.{c}" for c in (0, 1) for m in range(M)]
+    for s in range(P)
+]""")  # fmt: skip
 plan("no return", "nothing returned", "orders = []")

@@ -160,7 +160,7 @@ EXERCISE = declared(
         Mistake("autograd sees it",
                 "For autograd these are parameters, and writing into them is an error in training. Write into "
                 "tensor.data.", says=("leaf Variable",)),
-        Mistake("sum for mean", "reduce_scatter adds up. Divide by the number of ranks.",
+        Mistake("sum instead of mean", "reduce_scatter adds up. Divide by the number of ranks.",
                 {"means": lambda case, rank: _means(case, rank, case.world_size)}),
         Mistake("divided twice", "This is smaller than the mean: divide by the number of ranks once.",
                 {"means": lambda case, rank: _means(case, rank, 1 / case.world_size)}),

@@ -44,7 +44,7 @@ changed(
         "tensor.data = column.reshape(-1)[: tensor.numel()].view(tensor.shape).clone()",
     ),
 )
-changed("adds up", "sum for mean", ("(mine / dist.get_world_size())", "mine"))
+changed("adds up", "sum instead of mean", ("(mine / dist.get_world_size())", "mine"))
 changed(
     "begins in finish",
     "begins in finish",

@@ -166,7 +166,7 @@ EXERCISE = declared(
                 "added up: all_reduce in across.",
                 {"means": (partial(_mean, alone=True),
                            lambda case, rank: _mean(case, rank, 1 / _num_nodes(case), alone=True))}),
-        Mistake("sum for mean",
+        Mistake("sum instead of mean",
                 "Both collectives add up: divide by the ranks of node times those of across, which are all ranks.",
                 {"means": (lambda case, rank: _mean(case, rank, case.world_size),
                            lambda case, rank: _mean(case, rank, _num_nodes(case)),

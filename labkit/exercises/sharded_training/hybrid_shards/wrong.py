@@ -23,8 +23,8 @@ changed(
 )  # fmt: skip
 changed("stays in the node", "own node's mean", (ACROSS, ""))
 changed("stays in the node, its own mean", "own node's mean", (ACROSS, ""), (COUNT, "dist.get_world_size(node)"))
-changed("divides by the node", "sum for mean", (COUNT, "dist.get_world_size(node)"))
-changed("adds up", "sum for mean", (f"(mine / ({COUNT}))", "mine"))
+changed("divides by the node", "sum instead of mean", (COUNT, "dist.get_world_size(node)"))
+changed("adds up", "sum instead of mean", (f"(mine / ({COUNT}))", "mine"))
 changed("adds up over everybody", "summed over everybody", (ACROSS, "        dist.all_reduce(mine)\n"))
 changed(
     "the columns mixed up", "put together wrongly",

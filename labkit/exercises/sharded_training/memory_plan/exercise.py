@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from labkit.checks.case import Case, Values
@@ -13,8 +13,16 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
-from labkit.exercises.sharded_training.jobs import GB, job_of
+from labkit.exercises.sharded_training.jobs import job_of
 from labkit.exercises.sharded_training.memory_plan.driver import drive
+from labkit.exercises.sharded_training.step_designs import (
+    ILLEGAL,
+    NO_PLAN,
+    TOO_MUCH,
+    flags_of,
+    last_layers,
+    misfits,
+)
 from labkit.plans.sharded_step import Cost, Job, StepPlan, cost, fault
 
 
@@ -31,26 +39,16 @@ def _plan(values: Values) -> StepPlan | None:
     data = values["plan"]
     if not isinstance(data, dict) or set(data) != {"microbatch", "keep", "save"}:
         return None
-    keep, save = data["keep"], data["save"]
-    flags = isinstance(keep, list) and isinstance(save, list) and all(type(each) is bool for each in [*keep, *save])
-    if type(data["microbatch"]) is not int or not flags:
+    keep, save = flags_of(data["keep"]), flags_of(data["save"])
+    if type(data["microbatch"]) is not int or keep is None or save is None:
         return None
-    return StepPlan(data["microbatch"], tuple(cast(list[bool], keep)), tuple(cast(list[bool], save)))
+    return StepPlan(data["microbatch"], keep, save)
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield why this is no plan, or why it does not fit."""
-    job, plan = _job(case), _plan(got[0])
-    if plan is None:
-        yield Finding(_NO_PLAN, f"memory_plan returned {got[0]['plan']!s:.90}, expected a StepPlan.")
-        return
-    if problem := fault(job, plan):
-        yield Finding(_ILLEGAL, f"This plan does not fit the job: {problem}.")
-        return
-    peak = cost(job, plan).peak_bytes
-    if peak > job.memory_bytes:
-        text = f"A device would hold {peak / GB:.2f} GB at its peak, and has {job.memory_bytes / GB:g} GB."
-        yield Finding(_TOO_MUCH, text, f"at most {job.memory_bytes / GB:g} GB", f"{peak / GB:.2f} GB")
+    job, returned = _job(case), f"memory_plan returned {got[0]['plan']!s:.90}, expected a StepPlan."
+    yield from misfits(job, _plan(got[0]), returned, partial(fault, job), lambda plan: cost(job, plan).peak_bytes)
 
 
 def score(case: Case, got: tuple[Values, ...]) -> float:
@@ -73,26 +71,20 @@ def pars(case: Case) -> Pars:
 def _pars(job: Job) -> Pars:
     sizes = [each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0]
     found = {(size, kept): _most_saved(job, size, kept) for size in sizes for kept in range(job.num_layers + 1)}
-    plain = [cost(job, StepPlan(size, _last(0, job), _last(0, job))) for size in sizes]
+    plain = [cost(job, StepPlan(size, last_layers(0, job), last_layers(0, job))) for size in sizes]
     naive = [each.seconds for each in plain if each.peak_bytes <= job.memory_bytes][-1]
     return Pars(naive, min(found[size, 0] for size in sizes), min(found.values()))
-
-
-def _last(count: int, job: Job) -> tuple[bool, ...]:
-    return tuple(layer >= job.num_layers - count for layer in range(job.num_layers))
 
 
 def _most_saved(job: Job, size: int, kept: int) -> float:
     """Return the seconds where as many layers save as fit, which is fastest; infinity where there is no room."""
 
     def of(saved: int) -> Cost:
-        return cost(job, StepPlan(size, _last(kept, job), _last(saved, job)))
+        return cost(job, StepPlan(size, last_layers(kept, job), last_layers(saved, job)))
 
     num_fit = bisect_right(range(job.num_layers + 1), job.memory_bytes, key=lambda saved: of(saved).peak_bytes)
     return of(num_fit - 1).seconds if num_fit else float("inf")
 
-
-_NO_PLAN, _ILLEGAL, _TOO_MUCH = "no plan", "not for this job", "does not fit"
 
 EXERCISE = declared(
     id="memory_plan",
@@ -102,11 +94,11 @@ EXERCISE = declared(
     structure=lambda case: [{"plan": ANYTHING}],
     looks=(find,),
     mistakes=(
-        Mistake(_NO_PLAN,
+        Mistake(NO_PLAN,
                 "Return StepPlan(microbatch, keep, save): an int, and a bool for each layer in keep and in save."),
-        Mistake(_ILLEGAL,
+        Mistake(ILLEGAL,
                 "microbatch divides job.num_sequences; keep and save have job.num_layers entries each."),
-        Mistake(_TOO_MUCH,
+        Mistake(TOO_MUCH,
                 "cost(job, plan).peak_bytes says what a plan needs. Keep fewer layers whole, save fewer activations, "
                 "or take a smaller microbatch, until it is at most job.memory_bytes."),
     ),

@@ -7,14 +7,11 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 
 
-def plan(name: str, mistake: str, body: str) -> None:
-    WRONG.wrong(
-        name,
-        mistake,
-        f"def memory_plan(job):\n    no = (False,) * job.num_layers\n    yes = (True,) * job.num_layers\n    "
-        f"return {body}\n",
-    )
-
+plan = WRONG.within("""
+def memory_plan(job):
+    no, yes = (False,) * job.num_layers, (True,) * job.num_layers
+    return ...
+""")
 
 plan("a tuple", "no plan", "(1, no, no)")
 plan("three at a time", "not for this job", "StepPlan(3, no, no)")

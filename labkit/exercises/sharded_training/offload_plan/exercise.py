@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from labkit.checks.case import Case, Values
@@ -14,6 +14,14 @@ from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.jobs import GB, job_of
 from labkit.exercises.sharded_training.offload_plan.driver import drive
+from labkit.exercises.sharded_training.step_designs import (
+    ILLEGAL,
+    NO_PLAN,
+    TOO_MUCH,
+    flags_of,
+    last_layers,
+    misfits,
+)
 from labkit.plans.offloaded_step import Host, OffloadPlan, offload_fault, offloaded_cost
 from labkit.plans.sharded_step import Job, StepPlan
 
@@ -34,27 +42,22 @@ def _plan(values: Values) -> OffloadPlan | None:
     data = values["plan"]
     if not isinstance(data, dict) or set(data) != {"microbatch", "keep", "save", "host"}:
         return None
-    lists = [data[name] for name in ("keep", "save", "host")]
-    flags = all(isinstance(each, list) and all(type(flag) is bool for flag in each) for each in lists)
-    if type(data["microbatch"]) is not int or not flags:
+    keep, save, host = (flags_of(data[name]) for name in ("keep", "save", "host"))
+    if type(data["microbatch"]) is not int or keep is None or save is None or host is None:
         return None
-    keep, save, host = (tuple(cast(list[bool], each)) for each in lists)
     return OffloadPlan(StepPlan(data["microbatch"], keep, save), host)
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield why this is no plan, or why it does not fit."""
-    (job, host), plan = _asked(case), _plan(got[0])
-    if plan is None:
-        yield Finding(_NO_PLAN, f"offload_plan returned {got[0]['plan']!s:.90}, expected an OffloadPlan.")
-        return
-    if problem := offload_fault(job, plan):
-        yield Finding(_ILLEGAL, f"This plan does not fit the job: {problem}.")
-        return
-    peak = offloaded_cost(job, host, plan).peak_bytes
-    if peak > job.memory_bytes:
-        text = f"A device would hold {peak / GB:.2f} GB at its peak, and has {job.memory_bytes / GB:g} GB."
-        yield Finding(_TOO_MUCH, text, f"at most {job.memory_bytes / GB:g} GB", f"{peak / GB:.2f} GB")
+    (job, host), returned = _asked(case), f"offload_plan returned {got[0]['plan']!s:.90}, expected an OffloadPlan."
+    yield from misfits(
+        job,
+        _plan(got[0]),
+        returned,
+        partial(offload_fault, job),
+        lambda plan: offloaded_cost(job, host, plan).peak_bytes,
+    )
 
 
 def score(case: Case, got: tuple[Values, ...]) -> float:
@@ -72,17 +75,12 @@ def pars(case: Case) -> Pars:
     return _pars(*_asked(case))
 
 
-def last(count: int, job: Job) -> tuple[bool, ...]:
-    """Return flags that are true for the last so many layers."""
-    return tuple(layer >= job.num_layers - count for layer in range(job.num_layers))
-
-
 @lru_cache(maxsize=64)
 def _pars(job: Job, host: Host) -> Pars:
     sizes = [each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0]
-    none = last(0, job)
+    none = last_layers(0, job)
     plain = {
-        (size, moved): offloaded_cost(job, host, OffloadPlan(StepPlan(size, none, none), last(moved, job)))
+        (size, moved): offloaded_cost(job, host, OffloadPlan(StepPlan(size, none, none), last_layers(moved, job)))
         for size in sizes
         for moved in range(job.num_layers + 1)
     }
@@ -93,7 +91,7 @@ def _pars(job: Job, host: Host) -> Pars:
     for size in sizes:
         for moved in range(job.num_layers + 1):
             for kept in (0, 1):
-                best = min(best, _most_saved(job, host, size, last(kept, job), last(moved, job)))
+                best = min(best, _most_saved(job, host, size, last_layers(kept, job), last_layers(moved, job)))
     return Pars(fitting[largest, job.num_layers], twin_flow, best)
 
 
@@ -102,15 +100,13 @@ def _most_saved(job: Job, host: Host, size: int, keep: tuple[bool, ...], moved: 
     found, low, high = float("inf"), 0, job.num_layers
     while low <= high:
         middle = (low + high) // 2
-        cost = offloaded_cost(job, host, OffloadPlan(StepPlan(size, keep, last(middle, job)), moved))
+        cost = offloaded_cost(job, host, OffloadPlan(StepPlan(size, keep, last_layers(middle, job)), moved))
         if cost.peak_bytes <= job.memory_bytes:
             found, low = min(found, cost.seconds), middle + 1
         else:
             high = middle - 1
     return found
 
-
-_NO_PLAN, _ILLEGAL, _TOO_MUCH = "no plan", "not for this job", "does not fit"
 
 EXERCISE = declared(
     id="offload_plan",
@@ -120,12 +116,12 @@ EXERCISE = declared(
     structure=lambda case: [{"plan": ANYTHING}],
     looks=(find,),
     mistakes=(
-        Mistake(_NO_PLAN,
+        Mistake(NO_PLAN,
                 "Return OffloadPlan(StepPlan(microbatch, keep, save), host), with a tuple of bools for each layer in "
                 "keep, save and host."),
-        Mistake(_ILLEGAL,
+        Mistake(ILLEGAL,
                 "microbatch divides job.num_sequences; keep, save and host have job.num_layers entries each."),
-        Mistake(_TOO_MUCH,
+        Mistake(TOO_MUCH,
                 "offloaded_cost(job, host, plan).peak_bytes says what a plan needs. Move more layers' optimizer to "
                 "the host, save fewer activations, or take a smaller microbatch, until it is at most "
                 "job.memory_bytes."),

@@ -7,14 +7,11 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 
 
-def plan(name: str, mistake: str, body: str) -> None:
-    WRONG.wrong(
-        name,
-        mistake,
-        f"def offload_plan(job, host):\n    no = (False,) * job.num_layers\n    yes = (True,) * job.num_layers\n    "
-        f"return {body}\n",
-    )
-
+plan = WRONG.within("""
+def offload_plan(job, host):
+    no, yes = (False,) * job.num_layers, (True,) * job.num_layers
+    return ...
+""")
 
 plan("a step alone", "no plan", "StepPlan(1, no, no)")
 plan("forty layers less one", "not for this job", "OffloadPlan(StepPlan(1, no, no), yes[1:])")

@@ -96,7 +96,8 @@ EXERCISE = declared(
     least=least_traffic,
     looks=(STEPS, _travels_once, _leaves_in_backward),
     mistakes=(
-        Mistake("sum for mean", "The gradients are added up. The step takes their mean.", {"steps": trained(ranks=1)}),
+        Mistake("sum instead of mean", "The gradients are added up. The step takes their mean.",
+                {"steps": trained(ranks=1)}),
         Mistake("divided twice", "start_scatter gives the mean already. Do not divide it again.",
                 {"steps": trained(ranks=-1)}),
         Mistake("parameters for gradients",

@@ -10,7 +10,7 @@ SEND = "        self.in_flight.append((parameter, start_scatter([parameter.grad]
 
 changed(
     "adds up",
-    "sum for mean",
+    "sum instead of mean",
     (
         "            (self.shards[parameter].grad,) = finish()\n",
         "            (mean,) = finish()\n            self.shards[parameter].grad = mean * dist.get_world_size()\n",

@@ -103,7 +103,7 @@ EXERCISE = declared(
         Mistake("not in place",
                 "No tensor changed. The mean must end up in the tensor that was passed in: change it, do not return "
                 "another.", {"tensor": _of_stack(lambda stack, rank: stack[rank])}),
-        Mistake("sum called mean",
+        Mistake("sum instead of mean",
                 "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went "
                 "to a new tensor: tensor = tensor / n only binds the name to it, tensor /= n changes the tensor you "
                 "were given.", {"tensor": _of_stack(lambda stack, rank: stack.sum(0))}),

@@ -7,15 +7,12 @@ from labkit.checks.wrong_answers import WrongAnswers
 WRONG = WrongAnswers()
 
 
-def wrong(name: str, mistake: str, body: str) -> None:
-    lines = "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
-    WRONG.wrong(name, mistake, f"def average(tensor):\n{lines}")
+wrong = WRONG.within("def average(tensor):\n    ...\n")
 
-
-wrong("only adds", "sum called mean", "dist.all_reduce(tensor)")
+wrong("only adds", "sum instead of mean", "dist.all_reduce(tensor)")
 wrong(
     "the quotient gets a new name",
-    "sum called mean",
+    "sum instead of mean",
     "dist.all_reduce(tensor)\ntensor = tensor / dist.get_world_size()",
 )
 wrong(

@@ -175,7 +175,7 @@ def _named(case: Case, mean: Tensor) -> str:
 _FORM, _ALONE, _ITSELF, _NEVER, _TOLERANT, _BATCHES, _WRONG_ONE, _STAYS, _WORD, _LEFT_OUT, _SUM, _TOO_MUCH = (
     "not a pair", "one rank knows", "checks itself", "never computes twice", "small differences let pass",
     "other batches compared", "blames the wrong one", "the wrong gradient stays", "the checker's word",
-    "a batch is left out", "sum for mean", "computes too much",
+    "a batch is left out", "sum instead of mean", "computes too much",
 )  # fmt: skip
 
 EXERCISE = declared(

@@ -26,7 +26,7 @@ changed(
 changed("the checked one it is", "blames the wrong one", (BLAME, "one"))
 changed("the checker it is", "blames the wrong one", (BLAME, "checker"))
 changed("names it and goes on", "the wrong gradient stays", (KEEP, ""))
-changed("a sum", "sum for mean", ("gradient / size", "gradient"))
+changed("a sum", "sum instead of mean", ("gradient / size", "gradient"))
 changed("no pair", "not a pair", ("return gradient / size, broken", "return gradient / size"))
 changed("without its batch", "a batch is left out", ("gradient = right", "gradient = torch.zeros_like(gradient)"))
 WRONG.wrong("compares the batches", "other batches compared", """def checked_mean(gradient, compute):

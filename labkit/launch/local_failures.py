@@ -1,4 +1,4 @@
-"""What real ranks can be made to suffer: a kill, a standstill, slowness; at a time, or as a step begins."""
+"""Failures injected into real ranks: a kill, a hang, a slow rank; at a time, or as a step begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labkit.failures.records import Failure, Hang, Kill, Slow, check
 
 
 def check_local(failures: tuple[Failure, ...], world_size: int) -> None:
-    """Check that processes of this host can suffer these.
+    """Check that these can be injected into processes of this host.
 
     Raises:
         ConfigError: If one needs a virtual world, or names a rank that is not there.
@@ -32,8 +32,8 @@ def check_local(failures: tuple[Failure, ...], world_size: int) -> None:
 
 
 @dataclass(frozen=True)
-class Suffering:
-    """A function whose ranks suffer failures.
+class WithFailures:
+    """A function, with failures injected into its ranks.
 
     Attributes:
         function: The function.
@@ -51,7 +51,7 @@ class Suffering:
         rank = _Rank([one for one in mine if one.step is not None])
         for one in mine:
             if one.at_s is not None:
-                timer = threading.Timer(one.at_s, partial(rank.comes, one))
+                timer = threading.Timer(one.at_s, partial(rank.inject, one))
                 timer.daemon = True
                 timer.start()
         handles = register_optimizer_step_pre_hook(rank.begins), register_optimizer_step_post_hook(rank.ended)
@@ -63,7 +63,7 @@ class Suffering:
 
 
 class _Rank:
-    """What has come to this process.
+    """The failures injected into this process so far.
 
     Attributes:
         factor: How many times slower it is made.
@@ -73,8 +73,8 @@ class _Rank:
         self._at_steps, self._steps, self._last_s = at_steps, 0, time.perf_counter()
         self.factor = 1.0
 
-    def comes(self, one: Failure) -> None:
-        """Let a failure come."""
+    def inject(self, one: Failure) -> None:
+        """Let one failure happen now."""
         if isinstance(one, Kill):
             os.kill(os.getpid(), signal.SIGKILL)
         elif isinstance(one, Hang):
@@ -87,7 +87,7 @@ class _Rank:
         self._steps += 1
         for one in self._at_steps:
             if one.step == self._steps:
-                self.comes(one)
+                self.inject(one)
 
     def ended(self, *_: Any) -> None:
         """Make the step as much longer as the rank is slower: by sleeping, so that others keep the processor."""

@@ -1,4 +1,4 @@
-"""What a run is to suffer, and what its attempts have in common."""
+"""Which failures are injected into a run, how it is restarted, and the state that its attempts share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from labkit.simulator.work_done import WorkDone
 
 
 @dataclass(frozen=True)
-class Suffering:
-    """What a run is to suffer, and how it is started again.
+class FailurePlan:
+    """Which failures are injected into a run, and how it is restarted.
 
     Attributes:
         failures: What breaks.
@@ -36,7 +36,7 @@ class Suffering:
 
 @dataclass
 class Kept:
-    """What attempts of a run have in common.
+    """The state that the attempts of a run share.
 
     Attributes:
         rows: What each rank did so far.

@@ -1,4 +1,4 @@
-"""What a run suffers: when it comes, what other ranks see of it, and how all are started again."""
+"""Failures injected into a run: when they happen, what other ranks see of them, and how all are restarted."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_files_take_virtual_time() -> None:
         (lambda: Disk("/nowhere"), "there is no such folder"),
     ],
 )
-def test_what_a_world_cannot_suffer_is_refused(make: Any, words: str) -> None:
+def test_what_cannot_be_injected_into_a_world_is_refused(make: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make()
 
