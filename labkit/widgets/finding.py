@@ -18,6 +18,8 @@ _NOTED = 0.1
 """Of the time: what is less is no finding."""
 _ZERO = 0.005
 """Of the time: what is less is 0 % in words, and no waiting."""
+_ALIKE = 0.02
+"""Of the time: who wait for times that lie no further apart wait equally long, in words."""
 _FOR_SOME = 0.05
 """Of the time: the same of waiting for the ranks that come last, who make a step slow."""
 _WORKS = 0.9
@@ -118,7 +120,7 @@ def _standing_still(still: npt.NDArray[np.float64]) -> str:
     waits = still[still >= _ZERO]
     number, everybody = len(waits), len(still)
     share = format_percent(float(still.sum()) / number)
-    alike = format_percent(waits.min()) == format_percent(waits.max())
+    alike = waits.max() - waits.min() < _ALIKE
     verb = "waits" if number == 1 else "wait"
     who = "Every rank waits" if number == everybody else f"{number} of {everybody} ranks {verb}"
     return f"{who}{'' if alike else ', on average'} {share} of the time"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-import re
 import os
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
