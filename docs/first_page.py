@@ -76,7 +76,7 @@ def _door() -> str:
     )
     choices = "".join(
         f'<label><input type="radio" name="door" value="{value}"{checked}> {words}</label>'
-        for value, words, checked in (("late", "Rank 2 is late", " checked"), ("mended", "Mended", ""))
+        for value, words, checked in (("late", "Rank 2 is late", " checked"), ("mended", "Everybody on time", ""))
     )
     body = inspect.getsource(late).replace(
         '    """Run three steps; rank 2 has twice as much to compute as the others."""\n', ""
@@ -88,7 +88,8 @@ def _door() -> str:
             "```",
             "",
             "These lines made it, on four virtual H100s. Rank 2 computes eight products where the others compute "
-            "four, and `all_reduce` ends when the last rank has come. Mended, every rank computes five.",
+            "four, and `all_reduce` ends when the last rank has come. With everybody on time, each computes five. "
+            "The first two bars of a rank fill its tensors.",
             "",
             "```python",
             "import torch, torch.distributed as dist, labkit",

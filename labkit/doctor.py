@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from textwrap import wrap
 from typing import Literal
 
 from labkit.errors import LabkitError
@@ -61,14 +62,25 @@ def examine(jupyter_args: str = "") -> list[Finding]:
     return [*findings, _sandbox(), _port(jupyter_args), _jupyterlab(), *_browser()]
 
 
-def as_text(findings: list[Finding]) -> str:
-    """Return the findings as lines for a terminal, ending in one sentence that says whether labs can run."""
+_UNDER = 13
+"""Letters before what a finding costs."""
+
+
+def as_text(findings: list[Finding], width: int = 0) -> str:
+    """Return the findings as lines for a terminal, ending in one sentence that says whether labs can run.
+
+    Args:
+        findings: What was found.
+        width: Letters of a line, no word of which is parted; 0 for those of this terminal.
+    """
+    width = width or shutil.get_terminal_size((200, 24)).columns
     mark: dict[State, str] = {"ok": "ok", "note": "note", "missing": "missing", "essential": "STOPS US"}
     lines = []
     for finding in findings:
-        lines.append(f"  {mark[finding.state]:9}{finding.text}")
-        if finding.cost:
-            lines.extend(f"  {'':9}  {line}" for line in finding.cost.splitlines())
+        told = [f"  {mark[finding.state]:9}{finding.text}"]
+        told += [f"{'':{_UNDER}}{line}" for line in finding.cost.splitlines()]
+        for line in told:
+            lines += wrap(line, max(width, 2 * _UNDER), subsequent_indent=" " * _UNDER)
     stopping = [finding.topic for finding in findings if finding.state == "essential"]
     missing = [finding.topic for finding in findings if finding.state == "missing"]
     if stopping:

@@ -16,6 +16,7 @@ function counted(values) {
 }
 
 const MOST_BARS = 12;
+const MOST_PLACES = 20; // of a number line, on which some may be empty
 const numbersOf = (values) => values.filter((each) => typeof each === "number").sort((one, other) => one - other);
 
 /** The bins of numbers in order: on a logarithmic axis where they spread over more than two decades. */
@@ -31,7 +32,24 @@ function axis(numbers) {
   };
 }
 
+/** The places of a number line on which all guesses lie, as [lowest, step, how many]; undefined where that is long. */
+function numberLine(numbers) {
+  const distinct = [...new Set(numbers)];
+  if (distinct.length < 3) return undefined;
+  const step = Math.min(...distinct.slice(1).map((each, at) => each - distinct[at]));
+  const places = distinct.map((each) => (each - distinct[0]) / step);
+  const isLine = places.every((each) => Math.abs(each - Math.round(each)) < 1e-6) && places.at(-1) < MOST_PLACES;
+  return isLine ? [distinct[0], step, Math.round(places.at(-1)) + 1] : undefined;
+}
+
 function binned(numbers) {
+  const line = numberLine(numbers);
+  if (line) {
+    const [low, step, many] = line;
+    const made = Array.from({ length: many }, () => ["", 0]);
+    for (const [value, count] of counted(numbers)) made[Math.round((Number(value) - low) / step)] = [value, count];
+    return made;
+  }
   if (new Set(numbers).size <= MOST_BARS) return counted(numbers);
   const { begins, bins } = axis(numbers);
   const made = begins.map((begin) => [Number(begin.toPrecision(2)).toLocaleString("en"), 0]);
@@ -48,6 +66,8 @@ function fallsAt(value, values, made) {
   const numbers = numbersOf(values);
   const distinct = [...new Set(numbers)];
   if (!distinct.length) return null;
+  const line = numberLine(numbers);
+  if (line) return Math.max(0, Math.min(line[2], (value - line[0]) / line[1] + 0.5));
   if (distinct.length > MOST_BARS) return axis(numbers).bins(value);
   const exact = distinct.indexOf(value);
   return exact >= 0 ? exact + 0.5 : distinct.filter((each) => each < value).length;

@@ -227,7 +227,7 @@ function drawPoll(section) {
     `${many(poll.values.length, "guess", "guesses")}: ${inWords(poll.guess)}${unit}`;
   const svg = section.querySelector("svg");
   const tall = Math.max(260, (640 * svg.clientHeight) / (svg.clientWidth || 640));
-  svg.style.setProperty("--letters", made.length > 8 ? "20px" : "26px");
+  svg.style.setProperty("--letters", made.filter(([, count]) => count).length > 8 ? "20px" : "26px");
   svg.setAttribute("viewBox", `0 0 640 ${tall}`);
   const floor = tall - 40;
   const drawn = made.flatMap(([label, count], at) => {
@@ -238,6 +238,7 @@ function drawPoll(section) {
       shape("text", { x: 10 + (at + 0.5) * step, y: floor + 24 }, label.slice(0, 12)),
     ];
   });
+  drawn.push(shape("line", { x1: 10, x2: 630, y1: floor, y2: floor, class: "floor" }));
   let said = made
     .filter(([, count]) => count)
     .map(([label, count]) => `${label}: ${count}`)

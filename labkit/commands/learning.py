@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -32,6 +33,14 @@ def lab(
     raise typer.Exit(load("labkit.commands.lab", "open_lab")(folder, arguments or [], typer.echo))
 
 
+_COLOURS = {"ok": "green", "note": "yellow", "missing": "yellow", "STOPS US": "red"}
+
+
+def _coloured(found: re.Match[str]) -> str:
+    """Return the word before a finding in its colour; where no terminal reads it, typer leaves the colour out."""
+    return f"  {typer.style(found[1], fg=_COLOURS[found[1]])}"
+
+
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit doctor")
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -54,7 +63,8 @@ def doctor(
     if as_json:
         typer.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
-        typer.echo(load("labkit.doctor", "as_text")(findings))
+        told = load("labkit.doctor", "as_text")(findings)
+        typer.echo(re.sub(rf"^  ({'|'.join(_COLOURS)})\b", _coloured, told, flags=re.MULTILINE))
     if any(finding.state == "essential" for finding in findings):
         raise typer.Exit(1)
 

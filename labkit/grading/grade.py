@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.progress import Progress
@@ -237,7 +238,13 @@ def _conclude(console: Console, report: ClassReport) -> None:
     words = f"{share}{count} submission{'s' if count != 1 else ''} graded in {report.seconds:.1f} s"
     if unread:
         words += f", {unread} of them could not be read or finished"
-    console.print(f"{words}: {report.out}", markup=False, soft_wrap=True, highlight=False)
+    lines = [f"{words}: {report.out}"]
+    scored = [entry for entry in report if not entry.problem]
+    if count > 1 and scored:
+        middle, full = median(entry.score for entry in scored), scored[0].max_score
+        lines.append(f"  median {middle:g} of {full:g} points; the class on one page: {report.out / 'class.html'}")
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True, highlight=False)
 
 
 def _bar(console: Console, wanted: bool) -> AbstractContextManager[Progress | None]:

@@ -81,7 +81,8 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
     for cell in lesson.cells:
         headings = re.findall(r"^#+ (.+)$", cell.student_source, re.M) if cell.kind == "markdown" else ()
         heading = headings[-1] if headings else heading
-        prose = cell.student_source if cell.kind == "markdown" else prose
+        if cell.kind == "markdown" and cell.role not in TASKS:  # where an answer is written there is no question
+            prose = cell.student_source
         if cell.role in TASKS and cell.exercise:
             minutes = next(each.minutes for each in lesson.exercises if each.id == cell.exercise)
             task = _task(lesson, cell, prose)

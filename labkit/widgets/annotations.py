@@ -28,7 +28,7 @@ _MOST_NAMED = 20_000
 _MOST_ARROWS = 64
 _LINE_OF_TEXT = 8
 _NAME = 46  # pixels of a rank's name, beside those of its lanes
-_LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host", Lane.REGION: "named"}
+_LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host", Lane.REGION: "spans"}
 
 
 def label_rows(
@@ -137,7 +137,8 @@ def label_bars(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
         rows = groups.get((rank, lane), NO_ROWS) if lane != Lane.REGION else NO_ROWS
         for row in rows.tolist():
             start, end = moves.get(row, (int(timeline.start_ns[row]), int(timeline.end_ns[row])))
-            text = str(timeline.name[row]) + (f" {timeline.peer[row]}" if timeline.peer[row] >= 0 else "")
+            way = "←" if timeline.kind[row] in (*RECEIVES, SERVED) else "→"
+            text = str(timeline.name[row]) + (f" {way} {timeline.peer[row]}" if timeline.peer[row] >= 0 else "")
             others = rows[rows != row]
             meets = [moves.get(o, (timeline.start_ns[o], timeline.end_ns[o])) for o in others.tolist()]
             covered = any(begin < end and finish > start for begin, finish in meets)

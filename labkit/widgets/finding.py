@@ -16,6 +16,10 @@ _STILL = 0.4
 """Of the time: who stands still for less works some of it."""
 _NOTED = 0.1
 """Of the time: what is less is no finding."""
+_ZERO = 0.005
+"""Of the time: what is less is 0 % in words, and no waiting."""
+_ALIKE = 0.02
+"""Of the time: who wait for times that lie no further apart wait equally long, in words."""
 _FOR_SOME = 0.05
 """Of the time: the same of waiting for the ranks that come last, who make a step slow."""
 _WORKS = 0.9
@@ -108,14 +112,18 @@ def _alone(timeline: Timeline, idle: npt.NDArray[np.float64], still: npt.NDArray
     if others.min() < _STILL:
         return ""
     who = _upper(ranks_in_words(works.tolist()))
-    return f"{who} works; the others are blocked {format_percent(float(others.mean()))} of the time"
+    return f"{who} works; the others wait {format_percent(float(others.mean()))} of the time"
 
 
 def _standing_still(still: npt.NDArray[np.float64]) -> str:
-    who = "Every rank is" if still.min() >= _NOTED else "Ranks are"
-    least, most = format_percent(still.min()), format_percent(still.max())
-    share = most if least == most else f"{least.removesuffix(' %')} to {most}"
-    return f"{who} blocked {share} of the time"
+    """Return how many ranks wait and how long they do, on average: the number of the tile under the sentence."""
+    waits = still[still >= _ZERO]
+    number, everybody = len(waits), len(still)
+    share = format_percent(float(still.sum()) / number)
+    alike = waits.max() - waits.min() < _ALIKE
+    verb = "waits" if number == 1 else "wait"
+    who = "Every rank waits" if number == everybody else f"{number} of {everybody} ranks {verb}"
+    return f"{who}{'' if alike else ', on average'} {share} of the time"
 
 
 def _communicating(moving: npt.NDArray[np.float64], hidden: npt.NDArray[np.float64]) -> str:

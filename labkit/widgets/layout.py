@@ -9,6 +9,7 @@ import numpy as np
 
 from labkit.timeline.memory import changing_memory
 from labkit.timeline.messages import of_kind
+from labkit.timeline.metrics import busy_ns, wait_ns
 from labkit.timeline.similar_ranks import similar_ranks
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -17,6 +18,8 @@ from labkit.words import join
 NUM_COLUMNS = 760
 LEFT, RIGHT, TOP, BOTTOM = 118, 62, 62, 44
 MOST_RANKS = 64
+_NOTHING = 0.005
+"""Of the time: a lane in which no rank is for longer has no row."""
 _MOST_COMPARED = 50_000
 """Spans of which it is found out which ranks are alike; of more, all ranks have rows."""
 
@@ -84,11 +87,25 @@ def picture_rows(timeline: Timeline, needed: int = -1) -> list[tuple[int, Lane]]
 
 
 def used_lanes(timeline: Timeline) -> list[Lane]:
-    """Return the lanes that have rows, from the top: names above, then work. Waits are told by the time blocked."""
+    """Return the lanes that have rows, from the top: names above, then work. Waits are told by the time blocked.
+
+    A lane in which next to nothing is has none, as on a page it is a thin line.
+    """
     seen = np.bincount(timeline.lane, minlength=len(Lane))
     if "wait" in timeline.kind_codes[0]:
         seen -= np.bincount(timeline.lane[of_kind(timeline, "wait")], minlength=len(Lane))
-    return [lane for lane in (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST) if seen[lane]]
+    used = [lane for lane in (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST) if seen[lane]]
+    return [lane for lane in used if lane == Lane.REGION or _holds_something(timeline, lane)] or used
+
+
+def _holds_something(timeline: Timeline, lane: Lane) -> bool:
+    """Return whether a rank is in a lane for longer than a page shows in words, or a message begins or ends there."""
+    if (timeline.flow[timeline.lane == lane] >= 0).any():
+        return True
+    longest = int(busy_ns(timeline, [lane]).max())
+    if lane == Lane.COMMUNICATION:
+        longest = max(longest, int(wait_ns(timeline).max()))
+    return longest >= _NOTHING * timeline.makespan_ns
 
 
 def row_layout(timeline: Timeline, needed: int = -1, *, is_beside: bool = False) -> RowLayout:

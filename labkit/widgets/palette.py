@@ -54,6 +54,8 @@ _BACKWARD_WEIGHT, _COLLECTIVE, _SEND, _OPTIMIZER = 2, 3, 4, 5
 BLOCKED = 6
 """The category of time in which a rank stood still and nothing moved; no event has it by itself."""
 _RECEIVE, _HOST = 7, 8
+IN_LEGEND = (0, 1, 2, _OPTIMIZER, _HOST, _SEND, _RECEIVE, _COLLECTIVE, BLOCKED)
+"""Categories as they are read: what computes, what sends and receives, what stands still; as on the page."""
 HATCH = 6, 1
 """Pixels from one stripe of a hatch to the next, and of a stripe."""
 DOTS = 5, 2

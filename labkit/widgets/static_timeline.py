@@ -51,7 +51,7 @@ from labkit.widgets.layout import (
     window_of,
 )
 from labkit.widgets.memory_rows import draw_memory
-from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, PALE, categories_of
+from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, IN_LEGEND, PALE, categories_of
 from labkit.widgets.pixel_shares import share_matrix, snap_edges
 
 MAX_BYTES = 60_000
@@ -219,7 +219,7 @@ def draw(
         canvas.words(12, 34, fitting(says, SMALL, canvas.width - 24), SMALL, colour=RED if note else GREY, down="top")
     if event >= 0:
         frame_event(canvas, timeline, layout, event)
-    present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
+    present = [CATEGORIES[number] for number in IN_LEGEND if shares[:, number].any()]
     is_idle = bool((shares.sum(1) < 1 - 1 / layout.bar_height).any())
     draw_legend(canvas, present, has_arrows=has_arrows, is_exposed=is_exposed, is_idle=is_idle)
     return canvas.finished()

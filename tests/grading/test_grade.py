@@ -241,7 +241,10 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
     assert [entry.score for entry in report] == [10, 10, 10]
     assert not next(iter(report)).graded_now
     now = sum(entry.graded_now for entry in report)
-    assert 1 <= now <= 2 and f"{now} of 3 submissions graded in " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert 1 <= now <= 2 and f"{now} of 3 submissions graded in " in said
+    full = report.entries[0].max_score
+    assert f"median 10 of {full:g} points; the class on one page: {tmp_path}/out/class.html" in said
     assert list(temporary.glob("lk-*")) == [in_use]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -104,6 +105,14 @@ def test_feedback_says_for_each_exercise_what_was_tried_what_came_back_and_the_h
     assert "2 of 4 exercises work. For the one that does not work yet" in page and "1 is not started." in page
     for words in ("3 ranks, Rank 0", "<pre>line two</pre>", "Where to look.", "1 more not tried", "(bonus)"):
         assert words in page
+
+
+def test_what_does_not_work_yet_stands_before_what_works() -> None:
+    page = feedback_html(result(), "Lesson").decode()
+    states = re.findall(r'<section class="card (\w+)" id=', page)
+    assert states == sorted(states, key=["failed", "to_read", "not_done", "passed"].index) and len(set(states)) > 2
+    numbers = re.findall(r'<li class="\w+"><a href="#([^"]+)"', page)
+    assert numbers == [each.exercise.id for each in result().exercises]  # the way to each is in the lesson's order
 
 
 def test_texts_are_cut_and_say_so() -> None:

@@ -20,6 +20,7 @@ from labkit.lessons.reveal import as_html, deck_html
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load, parse
 from labkit.lessons.student import student_notebook
+from labkit.lessons.write_cell import PLACEHOLDER
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -83,6 +84,14 @@ def test_an_exercise_is_told_with_what_its_docstring_asks_and_without_an_answer(
     (slide,) = (slide for slide in ring[1] if slide.exercise == "chunk_bounds")
     (asked,) = (note for note in slide.notes if note.startswith("`chunk_bounds`"))
     assert "numel: Number of elements" in asked and "return" not in asked
+
+
+def test_the_slide_of_what_is_written_asks_its_question() -> None:
+    lesson = load(SOLUTIONS / "08_pipeline.py")
+    slides = lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "08_pipeline.ipynb"))
+    (slide,) = (slide for slide in slides if slide.exercise == "four_or_eight_stages")
+    assert "Which would you run? Answer in two to five sentences" in slide.body
+    assert PLACEHOLDER not in slide.body and "3/11" not in slide.body
 
 
 def test_a_kept_timeline_holds_its_columns_and_no_line_of_code(ring: tuple[Lesson, list[Slide]]) -> None:

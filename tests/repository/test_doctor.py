@@ -87,8 +87,14 @@ def test_only_the_full_repository_is_told_of_chromium(monkeypatch: pytest.Monkey
 
 def test_the_last_line_says_whether_labs_can_run() -> None:
     good = Finding("Python", "ok", "Python 3.11")
-    lacking = Finding("bubblewrap", "missing", "No bubblewrap", "Only grading wants it.")
+    lacking = Finding("bubblewrap", "missing", "No bubblewrap", "Only grading wants it, for what others wrote.")
     stopping = Finding("gloo", "essential", "no gloo", "Install again.")
+    narrow = doctor.as_text([good, lacking], 34).splitlines()
+    assert (
+        len(narrow) > 4
+        and max(map(len, narrow[:-1])) <= 34
+        and " ".join(" ".join(narrow).split()) == " ".join(doctor.as_text([good, lacking]).split())
+    )
     assert doctor.as_text([good]).endswith("Labs can run; nothing is missing.")
     assert doctor.as_text([good, lacking]).endswith("Labs can run; without bubblewrap they do less, as said above.")
     assert doctor.as_text([good, lacking, stopping]).endswith("Labs cannot run yet: see gloo above.")

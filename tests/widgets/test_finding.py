@@ -37,7 +37,7 @@ def test_the_rank_that_works_while_the_others_stand_still_is_named() -> None:
     timeline = labkit.run(_to_rank_0, on=labkit.virtual(6)).timeline
     assert timeline is not None
     still = wait_ns(timeline)[1:].mean() / timeline.makespan_ns
-    assert finding(timeline) == f"Rank 0 works; the others are blocked {100 * still:.0f} % of the time"
+    assert finding(timeline) == f"Rank 0 works; the others wait {100 * still:.0f} % of the time"
     assert title_of(timeline) == finding(timeline)
 
 
@@ -60,22 +60,22 @@ def test_the_rank_that_comes_last_to_the_calls_the_others_stand_in_is_named() ->
     timeline = _sums([[60, 60, 90], [62, 60, 90], [60, 61, 88]])
     assert finding(timeline) == "Rank 2 comes last; the others wait 29 % of the time for it"
     timeline.is_asked_about = True
-    assert finding(timeline) == "Ranks are blocked 0 to 29 % of the time"
+    assert finding(timeline) == "2 of 3 ranks wait 29 % of the time"
 
 
 def test_of_one_call_the_last_is_named_where_the_others_came_together() -> None:
     assert finding(_sums([[60, 62, 90]])).startswith("Rank 2 comes last; ")
-    assert finding(_sums([[60, 70, 80]])) == "Ranks are blocked 0 to 22 % of the time"
-    assert finding(_sums([[60, 90]])) == "Ranks are blocked 0 to 30 % of the time"  # of two, one is always last
+    assert finding(_sums([[60, 70, 80]])) == "2 of 3 ranks wait, on average 17 % of the time"
+    assert finding(_sums([[60, 90]])) == "1 of 2 ranks waits 30 % of the time"  # of two, one is always last
 
 
 def test_a_rank_that_waits_itself_is_not_late_nor_one_of_many_that_lie_apart() -> None:
-    assert finding(_sums([[50, 60, 70, 80]] * 5)) == "Ranks are blocked 0 to 31 % of the time"
-    assert finding(_sums([[80, 50, 50], [50, 80, 50], [50, 50, 80]])) == "Every rank is blocked 21 % of the time"
+    assert finding(_sums([[50, 60, 70, 80]] * 5)) == "3 of 4 ranks wait, on average 20 % of the time"
+    assert finding(_sums([[80, 50, 50], [50, 80, 50], [50, 50, 80]])) == "Every rank waits 21 % of the time"
 
 
 def test_where_nobody_is_waited_for_it_says_how_long_all_stand_still_or_what_communication_costs() -> None:
-    assert finding(labkit.recorded("slow_ring")) == "Every rank is blocked 25 to 26 % of the time"
+    assert finding(labkit.recorded("slow_ring")) == "Every rank waits 26 % of the time"
 
     def step(compute_end: int) -> Timeline:
         lanes, kinds = [COMPUTE, COMMUNICATION] * 2, ["span", "all_reduce"] * 2

@@ -47,6 +47,19 @@ class Line:
         return (self.result.problem or self.result.lost) if self.result else "handed in nothing"
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it was graded and nothing in it works."""
+        result = self.result
+        return bool(result and not result.problem and result.exercises) and not any(
+            each.state in ("passed", "read", "to_read") or each.points for each in (result.exercises if result else ())
+        )
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Whether whoever grades looks at it first."""
+        return bool(self.is_unread or self.asks or self.is_lost)
+
+    @property
     def is_unread(self) -> bool:
         """Whether it was handed in and could not be graded."""
         return bool(self.result and self.result.problem)
@@ -98,7 +111,8 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         bin_of={line.href: figures.bin_of(line.score) for line, result in handed_in if has_score(result, line.score)},
         cases=cases,
         shown={line.result.name: line for line, _ in handed_in if line.result},
-        students=sorted(students, key=lambda line: (not line.is_unread, not line.asks)),
+        students=sorted(students, key=lambda line: (not line.is_unread, not line.asks, not line.is_lost)),
+        top=max(figures.max_score, *(line.score for line, _ in handed_in), 1e-9),
         unread=[line for line in students if line.is_unread],
         bonus_of=_bonus_of,
         names=names,

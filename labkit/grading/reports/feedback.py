@@ -19,6 +19,8 @@ _UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("cases", "earlier", "comments", "requests"), ()),
 }  # fmt: skip
 """What a page shows of an exercise of which only its points are known."""
+_LATER = {"failed": 0, "not_done": 2, "passed": 3}
+"""Where exercises of a state stand on the page: first those that a student can do something about."""
 
 
 def feedback_html(result: StudentResult, lesson_title: str, heading: str = "") -> bytes:
@@ -71,10 +73,12 @@ def student_page(
         desk: Whether whoever grades looks at it: then it has boxes to write into.
     """
     listed = [{**_UNKNOWN, **each} for each in found["exercises"]]
+    first = sorted(listed, key=lambda each: _LATER.get(each["state"], 1))
     rest = {"notes": (), "notebook": "", "cell_notes": (), "predictions": (), "weighted": False}
     return page(
         "student_page.html",
         found={**rest, **found, "exercises": listed},
+        first=first,
         lesson_title=lesson_title,
         heading=heading,
         opening=_opening([each["state"] for each in listed], found["problem"]),

@@ -39,6 +39,7 @@ class Question:
         lesson: As graded.
         exercise: Its slug.
         title: As people read it.
+        asked: What the lesson asks, above the answer's cell.
         rubric: What points are given for.
         model: The model answer.
         answers: Those alike beside each other.
@@ -48,6 +49,7 @@ class Question:
     lesson: str
     exercise: str
     title: str
+    asked: str
     rubric: Mapping[str, int]
     model: str
     answers: tuple[Answer, ...]
@@ -87,11 +89,17 @@ def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -
         for cell in lesson.cells
         if cell.role == "write"
     }
+    asked = {
+        cell.exercise: _asked(before.student_source)
+        for before, cell in pairwise(lesson.cells)
+        if cell.role == "write" and before.kind == "markdown"
+    }
     return tuple(
         Question(
             lesson.name,
             exercise,
             titles[exercise],
+            asked.get(exercise, ""),
             lesson.rubrics[exercise],
             models.get(exercise, ""),
             tuple(Answer(_id(key, exercise, text), text, tuple(by_text[text])) for text in side_by_side(list(by_text))),
@@ -99,6 +107,12 @@ def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -
         )
         for exercise, by_text in found.items()
     )
+
+
+def _asked(prose: str) -> str:
+    """Return the last paragraph of a cell, headings left out: the question."""
+    paragraphs = [each.strip() for each in prose.split("\n\n") if each.strip() and not each.lstrip().startswith("#")]
+    return " ".join(paragraphs[-1].split()) if paragraphs else ""
 
 
 def _id(key: bytes, exercise: str, text: str) -> str:

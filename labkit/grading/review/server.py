@@ -44,6 +44,7 @@ class Review:
             "questions": [
                 {
                     "title": question.title,
+                    "asked": question.asked,
                     "rubric": list(question.rubric.items()),
                     "full": question.full,
                     "model": question.model,

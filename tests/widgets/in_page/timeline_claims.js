@@ -177,7 +177,7 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   const long = sending(4, 100);
   assert.deepEqual(told([long]), [
     ["length", "100 ns"],
-    ["waiting, mean of 4 ranks", "17 % of the time"],
+    ["waiting: 17 ns, mean of 4 ranks", "17 % of the time"],
     ["exposed communication, mean of 4 ranks", "20 % of the time"],
   ]);
   assert.deepEqual(told([long, sending(4, 80)]), [
@@ -186,17 +186,17 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
     ["exposed communication, mean of 4 ranks", "20 ns → 20 ns"],
   ]);
   assert.equal(told([long, sending(8, 80)], true)[1][0], "waiting in view, mean of 4 and 8 ranks");
-  assert.equal(told([sending(1, 100)])[1][0], "waiting");
+  assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 ns");
   const some = { ...long, waiting: [0, 1, 3], blockedShare: 0.285 }; // of those that wait, as the title says it
-  assert.deepEqual(told([some])[1], ["waiting, mean of ranks 0, 1, 3", "38 % of the time"]);
-  const [[, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
-  assert.equal(length, "H100 100 ns → A100 80 ns");
+  assert.deepEqual(told([some])[1], ["waiting: 22.7 ns, mean of ranks 0, 1, 3", "38 % of the time"]);
+  const [[label, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
+  assert.deepEqual([label, length], ["length: H100 → A100", "100 ns → 80 ns"]);
 });
 
 test("of communication that takes next to no time no tile says that none of it is exposed", () => {
   const labels = (communication) => tilesOf([{ ...sending(4, 100), communication }], false).map(([label]) => label);
   assert.equal(labels(4 * 0.5).length, 3);
-  assert.deepEqual(labels(4 * 0.4), ["length", "waiting, mean of 4 ranks"]);
+  assert.deepEqual(labels(4 * 0.4), ["length", "waiting: 17 ns, mean of 4 ranks"]);
 });
 
 test("a lane in which no rank is for half a percent of the time is thin, and the rank's name beside the next", () => {

@@ -130,7 +130,7 @@ export function drawSchedule(laid, top, scene) {
   svg += arrows(laid, rows.spots, scene.follow);
   let y = first + laid.p * tall;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
-  svg += text(0, y + 18, "time", "small grey");
+  svg += text(0, y + 18, laid.placed ? "time" : "turns", "small grey");
   svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;
   const faults = faultLines(laid.faults, y, width);

@@ -15,6 +15,9 @@ const STYLE = `<style>
 .lk .compared td:not(.bad) { font-weight: 600; white-space: nowrap }
 </style>`;
 
+/** A column of nothing else says nothing. */
+const SAME = new Set(["0.0 %", "100.0 %", ""]);
+
 const headOf = (words, scope, kind) => tag("th", { scope, class: kind }, escaped(words).replace(/-/g, "\u2011"));
 const valueOf = ([label, value, bad]) =>
   tag("td", { "data-number": label, class: bad ? "bad" : false }, escaped(value));
@@ -26,7 +29,9 @@ const rowOf = (head, cells) => tag("tr", {}, head + cells.join(""));
  * @param {Array<[name: string, numbers: Array<[heading: string, value: *, bad?: *]>]>} schedules
  */
 export function comparedMarkup(schedules, width) {
-  const headings = [...new Set(schedules.flatMap(([, numbers]) => numbers.map(([heading]) => heading)))];
+  const told = schedules.flatMap(([, numbers]) => numbers);
+  const isTold = (heading) => told.some(([each, value]) => each === heading && !SAME.has(value));
+  const headings = [...new Set(told.map(([heading]) => heading))].filter((each) => isTold(each) || each === "bubble");
   const names = schedules.map(([name]) => name);
   const cell = ([name, numbers], heading) => {
     const [, value, bad] = numbers.find(([each]) => each === heading) ?? [heading, ""];

@@ -114,6 +114,7 @@ function categoryPatch([name, , , isHatched, isDotted], c) {
 
 /** Categories as they are read: what computes, what sends and receives, what stands still. */
 const ORDER = [0, 1, 2, 5, 8, 4, 7, 3, 6];
+const BACKWARD = 1;
 
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
@@ -126,7 +127,10 @@ const MARKS = [
 
 /** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
 export function legendOf([run, other], present) {
-  const patches = ORDER.filter((c) => present.has(c)).map((c) => categoryPatch(run.categories[c], c));
+  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? "forward, other compute" : run.categories[c][0]);
+  const patches = ORDER.filter((c) => present.has(c)).map((c) =>
+    categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),
+  );
   for (const [mark, sign, words] of MARKS) {
     patches.push(element("span", { "data-mark": mark, hidden: true }, element("b", {}, sign), ` ${words}`));
   }

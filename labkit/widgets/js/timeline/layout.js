@@ -36,9 +36,13 @@ export const shownFor = ({ alike = [] }, rank) => alike.find((group) => group.in
 
 /** Numbers of ranks in words: "0-7", "1, 4, 6". */
 export function ranksText(ranks) {
-  const isRow = ranks.every((rank, i) => rank === ranks[0] + i);
-  if (isRow) return `${ranks[0]}-${ranks.at(-1)}`;
-  return ranks.length > 4 ? `${ranks.slice(0, 3).join(", ")}, ...` : ranks.join(", ");
+  const rows = [];
+  for (const rank of ranks) {
+    if (rank === rows.at(-1)?.[1] + 1) rows.at(-1)[1] = rank;
+    else rows.push([rank, rank]);
+  }
+  const parts = rows.flatMap(([from, to]) => (to > from + 1 ? [`${from}-${to}`] : [...new Set([from, to])]));
+  return parts.length > 4 ? `${parts.slice(0, 3).join(", ")}, ...` : parts.join(", ");
 }
 
 /** Pixels of a row in which next to nothing is, and what part of the time that is. */

@@ -13,7 +13,7 @@ import { paintShares } from "./paint_shares.js";
 import { memoryColumns, rowBusy } from "./shares.js";
 import { bytesText, tickStep, timeText, unitOf } from "./words.js";
 
-export const LANES = ["compute", "comm", "host", "named"];
+export const LANES = ["compute", "comm", "host", "spans"];
 const FONT = "11px system-ui, sans-serif";
 const HEAD_FONT = "700 13px system-ui, sans-serif";
 const END_FONT = "600 16px system-ui, sans-serif";
@@ -136,13 +136,18 @@ function paintEnds(context, state) {
   context.font = FONT;
 }
 
+/** Letters of the ranks' numbers for which there is room beside the names of lanes, with a word and without. */
+const [SHORT, LONG] = [5, 8];
+
 /** The name of a rank, or of those it stands for. */
 function nameOf({ runs, folded }, { row: { rank, of }, run }) {
   if (of) return `all ${runs[run].ranks.size} ranks`;
   const group = folded && (runs[run].alike ?? []).find(([first]) => first === rank);
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
-  return `▸ ${words.includes(",") && group.length > 2 ? group.length : words} alike`;
+  if (words.length <= SHORT) return `▸ ${words} alike`;
+  const listed = words.replaceAll(", ", ",");
+  return listed.length <= LONG ? `▸ ${listed}` : `▸ ${group.length} alike`;
 }
 
 /** How busy a row is; of an outlined run how much longer it is busy than the other. */

@@ -31,13 +31,18 @@ export function widthOf(context, state, text) {
   return width;
 }
 
+/** Letters that a name has at least where its last words are left out: fewer say nothing. */
+const TOLD = 6;
+
 /** The longest of an event's names that fits: with its peer, alone, or its first words, none of them cut. */
-function nameFor(context, state, [name, , , peer], room) {
-  const whole = [peer >= 0 ? `${name} ${peer}` : name, name];
+function nameFor(context, state, [name, kind, , peer], room) {
+  const way = /recv|serve/.test(kind) ? "←" : "→";
+  const whole = [peer >= 0 ? `${name} ${way} ${peer}` : name, name];
   const found = whole.find((each) => each && widthOf(context, state, each) <= room);
   if (found || !name) return found;
   const words = name.split(/[_ .]/).map((_, k, all) => name.slice(0, all.slice(0, k + 1).join(" ").length));
-  return words.map((each) => `${each}…`).findLast((each) => widthOf(context, state, each) <= room);
+  const told = words.filter((each) => each.length >= TOLD).map((each) => `${each}…`);
+  return told.findLast((each) => widthOf(context, state, each) <= room);
 }
 
 /** Part calls that follow each other at once: a line of ground where one begins, in bars that are wide enough. */

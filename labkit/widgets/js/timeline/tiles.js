@@ -2,12 +2,15 @@
 
 import { element, unbroken } from "./element.js";
 import { NOTED } from "./numbers.js";
-import { named, timeText } from "./words.js";
+import { timeText } from "./words.js";
 
 const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} % of the time` : "–");
 
 /** Of one run a share of its time; of two, whose lengths differ, each run's time, as the ranks' mean. */
-const part = (ofTime, sum, numRanks, isBeside) => (isBeside ? timeText(sum / numRanks) : share(ofTime));
+const part = (ofTime, sum, numRanks, isBeside) => (isBeside ? plainTime(sum / numRanks) : share(ofTime));
+
+/** A time in words; nothing has no unit. */
+const plainTime = (ns) => (ns ? timeText(ns) : "0");
 
 /** Label, what a rank does in that time, and how it is read off a run's numbers; undefined where nobody knows. */
 const PARTS = [
@@ -36,9 +39,11 @@ const isSome = ({ waiting, numRanks }) => waiting.length > 0 && waiting.length <
 /** Whose waiting is told: of one run that of the ranks that wait, as its title does; else all ranks' mean. */
 function whose(label, numbers) {
   const [{ waiting, numRanks }] = numbers;
-  if (label !== "waiting" || numbers.length > 1 || !isSome(numbers[0])) return meanOf(numbers);
-  if (waiting.length > 4) return `, mean of the ${waiting.length} of ${numRanks} ranks that wait`;
-  return waiting.length > 1 ? `, mean of ranks ${waiting.join(", ")}` : `, rank ${waiting[0]}`;
+  if (label !== "waiting" || numbers.length > 1) return meanOf(numbers);
+  const took = numbers[0].blocked ? `: ${timeText(numbers[0].blocked / (waiting.length || numRanks))}` : "";
+  if (!isSome(numbers[0])) return took + meanOf(numbers);
+  if (waiting.length > 4) return `${took}, mean of the ${waiting.length} of ${numRanks} ranks that wait`;
+  return took + (waiting.length > 1 ? `, mean of ranks ${waiting.join(", ")}` : `, rank ${waiting[0]}`);
 }
 
 /** Whose mean it is: ", mean of 4 ranks", of runs that differ in them ", mean of 4 and 8 ranks"; "" of one rank. */
@@ -58,8 +63,9 @@ export function tilesOf(numbers, isZoomed, names = []) {
     const value = values.map((each) => each ?? "–").join(" → ");
     return [[`${label}${inView}${whose(label, numbers)}`, `mean over the ranks: ${measure} in which ${title}`, value]];
   });
-  const length = numbers.map(({ window }, k) => named({ name: isBeside ? (names[k] ?? "") : "" }, timeText(window)));
-  return [[`length${inView}`, "time in view", length.join(" → ")], ...parts];
+  const length = numbers.map(({ window }) => timeText(window)).join(" → ");
+  const runs = isBeside && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
+  return [[`length${inView}${runs}`, "time in view", length], ...parts];
 }
 
 /** Write the tiles of what is in view. */
