@@ -101,7 +101,7 @@ def scatter(batch: Batch, devices: Devices) -> list[Batch]:
     """Return the pieces of a batch, consecutive samples in order; piece i has the batch's keys and lies on devices[i].
 
     Sizes differ by at most one, longer pieces first. With fewer samples than devices, there is one piece for each
-    sample. Gradients flow back into the batch.
+    sample; a batch has at least one. Gradients flow back into the batch.
     """
     # BEGIN SOLUTION scatter_and_gather
     num_samples = len(next(iter(batch.values())))
@@ -114,7 +114,7 @@ def scatter(batch: Batch, devices: Devices) -> list[Batch]:
 def gather(outputs: list[Tensor], device: torch.device) -> Tensor:
     """Return all replicas' outputs as one tensor on the device; gradients flow back into every output.
 
-    They are joined along the first dimension, in order. Outputs without dimensions (a loss each) become a vector.
+    They are concatenated along dimension 0, in order. 0-dimensional outputs (one loss per replica) become a vector.
     """
     # BEGIN SOLUTION scatter_and_gather
     there = [output.to(device) for output in outputs]
@@ -162,8 +162,8 @@ def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
 
     * After backward, each parameter of the given module holds the sum of all replicas' gradients. So does a weight that
       two of its layers share.
-    * Replica 0 uses the given module's own buffers. The other replicas share no memory with the given module, nor with
-      each other.
+    * Replica 0 uses the given module's own buffers; it may be the given module itself. The other replicas share no
+      memory with the given module, nor with each other.
     * The given module lies on devices[0] and keeps its tensors.
     """
     # BEGIN SOLUTION replicate
@@ -209,11 +209,12 @@ labkit.check("replicate", replicate)
 def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> list[Any]:
     """Return replicas[i](**inputs[i]) for each i, in this order; all of them run at the same time, in threads.
 
-    Gradients are recorded in the threads if, and only if, they are recorded where this is called.
+    Gradients are recorded in the threads if, and only if, they are recorded where this is called. (No other mode of the
+    caller's thread, such as autocast, needs to reach them.)
 
     Raises:
-        Exception: The very exception that a replica raised, once all threads have ended. If several failed, that of the
-            first of them in the list of replicas.
+        Exception: The same exception object that a replica raised, after all threads have finished. If several failed,
+            that of the first of them in the list of replicas.
     """
     # BEGIN SOLUTION parallel_apply
     with_gradients = torch.is_grad_enabled()
@@ -506,11 +507,11 @@ def step_plan(
     First all inputs, then all models, outputs, output gradients and model gradients; each kind in the order of devices.
 
     Args:
-        sizes: Samples on each device, from 0 on.
+        sizes: Number of samples on each device, 1 or more, device 0 first.
         input_bytes: Of one sample.
         output_bytes: Of one sample's output; its gradient is as large.
-        model_bytes: All parameters and buffers.
-        gradient_bytes: The gradients of all parameters that have one.
+        model_bytes: All parameters and buffers together.
+        gradient_bytes: All parameter gradients together (a frozen parameter has none).
     """
     # BEGIN SOLUTION step_plan
     others = range(1, len(sizes))
