@@ -19,7 +19,7 @@ PROMISE = "[[minutes]]"
 WORDS_A_MINUTE = 180
 LINES_A_MINUTE = 10
 MINUTES_A_GUESS = 1.5
-LIMITS = {"minutes": 75, "words": 1800, "code_lines": 80, "cells": 90, "exercises": 6}
+LIMITS = {"minutes": 90, "words": 1800, "code_lines": 80, "cells": 90, "exercises": 6}
 _UNITS = {
     "minutes": "minutes",
     "words": "words of prose",

@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from labkit.checks.rooms import exercises as checked_exercises
+from labkit.lessons.budget import budget
 from labkit.lessons.needs import needs_of
 from labkit.lessons.source import Lesson
 from tests.checks.lesson_cells import lesson as source_of
@@ -42,6 +43,9 @@ class LessonContract:
         core = [exercise for exercise in lesson.exercises if not exercise.bonus]
         assert sum(exercise.points for exercise in core) == self.points
         assert list(lesson.exercises[: len(core)]) == core
+
+    def test_the_core_takes_no_longer_than_a_lesson_may(self, lesson: Lesson) -> None:
+        assert not list(budget(lesson).excesses())
 
     def test_every_exercise_is_followed_by_its_check_before_the_next(self, lesson: Lesson) -> None:
         cells = [cell for cell in lesson.cells if cell.is_code_exercise or cell.role == "check"]

@@ -15,7 +15,6 @@ from torch import nn
 import labkit
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.hardware import find_link
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from tests.lessons.contract import LessonContract
 
@@ -60,10 +59,6 @@ def answers(lesson: Lesson) -> types.ModuleType:
         if cell.role in ("given", "exercise"):
             exec(compile(cell.source, cell.id, "exec", dont_inherit=True), module.__dict__)
     return module
-
-
-def test_the_core_takes_no_more_than_50_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise == 50
 
 
 def test_it_says_nothing_of_what_never_ran(lesson: Lesson) -> None:

@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 
 import labkit
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson
 from labkit.simulator.cluster import describe
 from tests.checks.lesson_cells import lesson as source_of
@@ -61,10 +60,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> types.SimpleNamespace:
     return types.SimpleNamespace(**namespace(number="02"))
-
-
-def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
 
 
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:

@@ -19,7 +19,6 @@ import labkit
 from labkit.checks.rooms import find
 from labkit.exercises.collectives.plan_time import plan_ns
 from labkit.exercises.collectives.unequal_links.exercise import cluster_of
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson
 from labkit.plans.reference.rings import ring_plan
 from labkit.simulator.cluster import describe
@@ -68,10 +67,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> types.SimpleNamespace:
     return types.SimpleNamespace(**namespace(number="03"))
-
-
-def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
 
 
 def test_the_drop_in_has_the_arguments_of_dist_all_reduce(answers: types.SimpleNamespace) -> None:

@@ -16,7 +16,6 @@ import labkit
 from labkit.checks.rooms import find
 from labkit.exercises.ddp.bucket_design.exercise import asked
 from labkit.exercises.ddp.timing import end_us, merged, torchs
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -53,10 +52,6 @@ class TestContract(LessonContract):
 @pytest.fixture(scope="module")
 def lesson() -> Lesson:
     return load(SOURCE)
-
-
-def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
 
 
 def test_no_cell_is_over_long(lesson: Lesson) -> None:

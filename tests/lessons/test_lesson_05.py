@@ -19,7 +19,6 @@ from torch import nn
 import labkit
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.errors import RankFailed
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -66,10 +65,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> types.SimpleNamespace:
     return types.SimpleNamespace(**namespace(number="05"))
-
-
-def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
 
 
 def test_no_cell_is_over_long(lesson: Lesson) -> None:

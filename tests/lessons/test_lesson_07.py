@@ -15,12 +15,10 @@ import pytest
 import torch
 
 import labkit
-from labkit.lessons.budget import budget
 from labkit.servers.replicas import hasty, survive
 from labkit.servers.rows import circle, train_alone, train_recommender
 from labkit.timeline import Timeline
 from labkit.timeline.span import Span
-from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
 
@@ -82,10 +80,6 @@ def _spans(timeline: Timeline) -> list[Span]:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     return namespace(number="07")
-
-
-def test_the_core_takes_no_more_than_75_minutes() -> None:
-    assert budget(source_of("07")).promise <= 75
 
 
 def test_the_numbers_of_the_text_are_those_that_the_cells_printed() -> None:

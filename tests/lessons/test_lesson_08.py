@@ -13,7 +13,6 @@ from torch import nn
 
 import labkit
 from labkit.checks.rooms import find
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from labkit.models import train_with_pipelining
 from labkit.plans.pipeline_records import read_records
@@ -63,10 +62,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     return namespace(number="08")
-
-
-def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
 
 
 def test_the_slides_say_what_the_functions_return(lesson: Lesson, answers: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 import labkit
 from labkit.checks.rooms import find
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from labkit.models import train_with_pipelining
 from labkit.plans.pipeline_records import read_records, read_short
@@ -62,10 +61,6 @@ def _turns(name: str, message: float = 0.0) -> tuple[float, float]:
     stages = [read_short(FORMS[name](stage, 4, 8), stage) for stage in range(4)]
     schedule = place(name, stages, 1, 2, message=message, v_shaped=name in V_SHAPED)
     return schedule.makespan, max(schedule.peak(stage) for stage in range(4))
-
-
-def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
 
 
 def test_the_tables_hold_the_turns_and_the_memory_of_the_published_schedules(lesson: Lesson) -> None:

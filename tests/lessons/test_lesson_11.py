@@ -15,7 +15,6 @@ from torch import nn
 
 import labkit
 from labkit import models
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from labkit.plans.recompute import fewest_again_us, recomputing
 from tests.checks.lesson_cells import namespace
@@ -53,10 +52,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     return namespace(number="11")
-
-
-def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
 
 
 def test_what_compression_saves_is_what_the_bonus_printed() -> None:

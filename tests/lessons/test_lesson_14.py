@@ -19,7 +19,6 @@ import labkit
 from labkit.errors import ConfigError
 from labkit.exercises.hybrid_parallelism.best_plans import adapted, as_it_is, fastest, fastest_dealt
 from labkit.hybrid_gpt import Weight, mean_losses
-from labkit.lessons.budget import budget
 from labkit.lessons.source import Lesson, load
 from labkit.models import GPT, IGNORED, Addition, train
 from labkit.plans.hybrid_step import JOBS, SEVENTY_BILLION, MeshPlan, cost, every_order, every_plan
@@ -77,10 +76,6 @@ def together(answers: dict[str, Any], num_steps: int, on: Any, sizes: dict[str, 
     """Return the losses of the lesson's step, with the parts that the lessons before it lend."""
     parts, step = answers["my_parts"](**sizes), answers["train_hybrid"]
     return mean_losses(labkit.run(lambda: step(parts, num_steps, **sizes), on=on, echo=False).results)
-
-
-def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:
-    assert not list(budget(lesson).excesses())
 
 
 @pytest.mark.in_turn

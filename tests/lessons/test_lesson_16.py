@@ -13,8 +13,6 @@ import pytest
 import labkit
 from labkit.failures import Policy, interruptions, published, replay_policy, rows, young_interval_s
 from labkit.failures.recovery import JOBS, Recovery, lost
-from labkit.lessons.budget import budget
-from labkit.lessons.source import load
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
 
@@ -40,10 +38,6 @@ class TestContract(LessonContract):
         "the next lesson": r"the next question",
         "sources": r"### sources",
     }
-
-
-def test_the_core_keeps_to_75_minutes() -> None:
-    assert not list(budget(load(SOURCE)).excesses())
 
 
 def test_what_the_lesson_says_of_llama_3_is_counted() -> None:
