@@ -153,10 +153,10 @@ print("gradient of the original:", weight.grad.tolist())
 #
 # ### Exercise [[replicate]]
 #
-# *35 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
+# *35 points, about 15 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="replicate" points=35 difficulty=4 importance=5 minutes=12 title="Replicate" provides=["replicate"]
+# %% tags=["exercise"] exercise="replicate" points=35 difficulty=4 importance=5 minutes=15 title="Replicate" provides=["replicate"]
 def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return one module for each device, replica i on devices[i], that computes what the given module computes.
 
@@ -202,10 +202,10 @@ labkit.check("replicate", replicate)
 #
 # ### Exercise [[parallel_apply]]
 #
-# *35 points, about 7 minutes; difficulty 3 of 5, importance 5 of 5*
+# *35 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=7 title="Apply, in parallel" provides=["parallel_apply"]
+# %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=8 title="Apply, in parallel" provides=["parallel_apply"]
 def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> list[Any]:
     """Return replicas[i](**inputs[i]) for each i, in this order; all of them run at the same time, in threads.
 
@@ -409,7 +409,7 @@ labkit.recorded("hot_spot")
 # its forward pass. When does the latest of these begin? `cause`: `"slow device"`, `"uneven pieces"`, `"lock"` or `"one
 # port"`?
 
-# %% tags=["find"] exercise="hot_spot" points=0 minutes=3 title="Who is waiting?"
+# %% tags=["find"] exercise="hot_spot" points=0 minutes=4 title="Who is waiting?"
 labkit.answer("hot_spot", rank=0, starts_ms=42, cause="one port")
 
 # %% [markdown]
@@ -606,13 +606,13 @@ for name, shares in {"equal": [17, 17, 16], "by speed": shares_by_speed(50, SPEE
 #
 # ### Exercise [[sixteen_devices]]
 #
-# *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
+# *6 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Answer in two to five sentences, for a human reader. How many ms of a step are data movement, and how many are
 # computing? Where do both numbers come from? What would you do instead? If you work alone, compare your answer with
 # `labkit.lend("sixteen_devices")`.
 
-# %% [markdown] tags=["write"] exercise="sixteen_devices" title="Sixteen devices" minutes=5 bonus=true rubric={"derives about 170 ms of moving: 30 copies of 134 MB over one port of 24 GB/s": 2, "holds that against the 6 ms that computing still gets shorter by": 2, "says what to do instead, and why no port is in the middle then": 2}
+# %% [markdown] tags=["write"] exercise="sixteen_devices" title="Sixteen devices" minutes=7 bonus=true rubric={"derives about 170 ms of moving: 30 copies of 134 MB over one port of 24 GB/s": 2, "holds that against the 6 ms that computing still gets shorter by": 2, "says what to do instead, and why no port is in the middle then": 2}
 # Sixteen devices are slower than eight, and slower than one. In each step device 0 sends 15 copies of the model and
 # receives 15 gradients: 30 x 134 MB at 24 GB/s are 168 ms, and inputs and outputs add 8 ms. With eight devices it was
 # 86 ms. Computing shrinks only from 12.6 to 6.3 ms, so the step goes from 99 to 183 ms. I would run one process for

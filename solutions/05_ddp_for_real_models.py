@@ -182,10 +182,10 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 #
 # ### Exercise [[mini_ddp]]
 #
-# *45 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
+# *45 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="mini_ddp" points=45 difficulty=4 importance=5 minutes=16 title="MiniDDP" provides=["MiniDDP"] needs=["accumulating_ddp"]
+# %% tags=["exercise"] exercise="mini_ddp" points=45 difficulty=4 importance=5 minutes=25 title="MiniDDP" provides=["MiniDDP"] needs=["accumulating_ddp"]
 class MiniDDP(AccumulatingDDP):
     """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
 
@@ -345,10 +345,10 @@ labkit.answer("half_precision", "infinity")
 #
 # ### Exercise [[uneven_inputs]]
 #
-# *30 points, about 11 minutes; difficulty 4 of 5, importance 3 of 5*
+# *30 points, about 14 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="uneven_inputs" points=30 difficulty=4 importance=3 minutes=11 title="Uneven inputs" provides=["train_uneven"] needs=["mini_ddp"]
+# %% tags=["exercise"] exercise="uneven_inputs" points=30 difficulty=4 importance=3 minutes=14 title="Uneven inputs" provides=["train_uneven"] needs=["mini_ddp"]
 def train_uneven(
     ddp: MiniDDP,
     batches: list[tuple[torch.Tensor, torch.Tensor]],
@@ -621,14 +621,14 @@ labkit.check("sharded_sampler", ShardedSampler)
 #
 # ### Exercise [[sixty_four_gpus]]
 #
-# *6 points, about 6 minutes; difficulty 3 of 5, importance 4 of 5*
+# *6 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Weak scaling, strong scaling, or something between? Answer in two to five sentences, for a human reader. How many
 # samples does each GPU get per step? How many times sooner is the training done? Why would more samples be worse,
 # and why would fewer? `step_ms` of section 6 is still there. If you work alone, compare your answer with
 # `labkit.lend("sixty_four_gpus")`.
 
-# %% [markdown] tags=["write"] exercise="sixty_four_gpus" title="Sixty-four GPUs" minutes=6 difficulty=3 bonus=true rubric={"1,024 samples each: the whole batch is then the critical one": 2, "about 48 times sooner: a step 3 times as fast, and a 16th of the steps": 2, "says why 4,096 and 64 are worse: samples that save no steps; gradients that do not shrink": 2}
+# %% [markdown] tags=["write"] exercise="sixty_four_gpus" title="Sixty-four GPUs" minutes=12 difficulty=3 bonus=true rubric={"1,024 samples each: the whole batch is then the critical one": 2, "about 48 times sooner: a step 3 times as fast, and a 16th of the steps": 2, "says why 4,096 and 64 are worse: samples that save no steps; gradients that do not shrink": 2}
 # 1024 samples on each GPU, so that all 64 together make the critical batch of 65,536. Then a 16th of the steps is
 # enough, and `step_ms(64, 1024)` is 8.1 ms in place of 24.3 ms alone, 3.0 times as fast: I am done 48 times
 # sooner. With 4096 each (weak scaling) a step takes 26.2 ms and three quarters of the samples save no step: 16 x 0.93
