@@ -59,7 +59,7 @@ from labkit.models import GPT, Addition, loss_of, optimizer_for
 
 # %% tags=["given"]
 class OneBucketDDP(nn.Module):
-    """Data parallelism in one bucket, which leaves when every parameter has its gradient."""
+    """Data parallelism in one bucket, which is sent when every parameter has its gradient."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class OneBucketDDP(nn.Module):
 # ```python
 # optimizer.zero_grad()
 # with ddp.no_sync():
-#     loss_of(ddp(inputs), targets).backward()      # nothing travels
+#     loss_of(ddp(inputs), targets).backward()      # no gradient travels
 # loss_of(ddp(more_inputs), more_targets).backward()
 # ddp.finish_gradient_synchronization()
 # ```
@@ -153,7 +153,7 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 #
 # ```python
 # with ddp.no_sync():
-#     loss_of(ddp(inputs), targets).backward()   # nothing travels
+#     loss_of(ddp(inputs), targets).backward()   # no gradient travels
 # loss_of(ddp(more_inputs), more_targets).backward()
 # ```
 #
@@ -193,15 +193,15 @@ class MiniDDP(AccumulatingDDP):
       did not use the parameter contributes zeros.
     * A parameter that no rank used keeps grad None. (zero_grad() comes before every step: a grad that is not None was
       made in this step.)
-    * In a step, the gradients of all trained parameters are all-reduced; those that no rank used travel as zeros. At
-      most 8 bytes more travel for each parameter tensor.
+    * In a step, the gradients of all trained parameters are all-reduced; those that no rank used travel as zeros.
+      Collectives get at most 8 bytes more for each parameter tensor.
     """
 
     def forward(self, *args, **kwargs):
         """Return what the module returns.
 
-        In training mode, every pass first copies rank 0's buffers to all ranks, and nothing else travels. In evaluation
-        nothing travels.
+        In training mode, every pass, inside no_sync too, first copies rank 0's buffers to all ranks, and nothing else
+        travels. In evaluation nothing travels.
         """
         # BEGIN SOLUTION mini_ddp
         if self.training:
@@ -281,7 +281,7 @@ labkit.recorded("trains_worse")
 # ### Exercise [[trains_worse]]
 #
 # Compare the rows at the end of a step. `rank`: whose model drifts away? `early_ms`: in the first step, that rank's
-# optimizer starts before the last all-reduce has ended. How many ms before? `cause`: `"steps before the last bucket"`,
+# optimizer starts before its last all-reduce has ended. How many ms before? `cause`: `"steps before the last bucket"`,
 # `"clips before the mean"`, `"skips an all-reduce"` or `"trains on fewer samples"`?
 
 # %% tags=["find"] exercise="trains_worse" points=0 minutes=5 title="A little worse"
@@ -441,8 +441,8 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 # GPUs, each one's computing shrinks, but its gradients do not. In weak scaling neither shrinks, so the efficiency stays
 # high. But then the batch is 64 times as large, and a step is no longer the same step.
 #
-# A mean over more samples is less noisy, so you can take a larger step. How much larger? One step with N ranks should
-# replace N steps with one rank.
+# A mean over more samples is less noisy, so you can take a larger step. How much larger? One step on N ranks should do
+# the work of N steps on one rank.
 #
 # * **SGD** moves by the learning rate times the gradient. While the gradient stays about the same, one step at N times
 #   the rate goes as far as N steps did: the **linear scaling rule**.
