@@ -14,8 +14,8 @@
 # # 03 Collectives at scale
 #
 # Your ring is right, and no algorithm with messages between pairs of ranks sends fewer bytes. Then come gradients in
-# bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, two machines with one slow network card
-# between them. **Which algorithm is the fastest, when, and how would you know before you rent the machines?**
+# bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, two machines with a slow card between them.
+# **Which algorithm is fastest, and how would you know before you rent the machines?**
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
 #
@@ -44,16 +44,10 @@ import labkit
 MB = 10**6
 
 
-def message_device() -> torch.device:
-    """Return where a tensor must be to be sent: this rank's GPU with NCCL, the CPU with gloo."""
-    return labkit.device() if "nccl" in dist.get_backend() else torch.device("cpu")
-
-
 # %% [markdown]
 # ## 1 The two halves of a ring
 #
-# Here is the ring in loops instead of plans. Each half takes a list of **global ranks**, so a ring can go through any
-# of them, in any order.
+# Here is the ring in loops instead of plans.  Each half takes a list of **global ranks**, in any order.
 
 
 # %% tags=["given"]
@@ -118,25 +112,23 @@ labkit.reveal("bfloat16_total", total)
 # %% [markdown]
 # After 256, the next number that bfloat16 can hold is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one
 # after the other too, and rounds on **every hop**: the more ranks, the larger the error. So send partial sums as
-# float32, and round to 16 bits once, at the end. PyTorch's `fully_shard` calls this `reduce_dtype`. The price: twice
-# the bytes in the reduce-scatter. The all-gather can stay at 16 bits.
+# float32, and round to 16 bits once, at the end. PyTorch's `fully_shard` calls this `reduce_dtype`.
 #
-# **Average.** `AVG` is the sum divided by the size of the group. For 16-bit tensors the order is: add in float32,
-# divide, round once.
+# **Average.** For 16-bit tensors, add in float32, divide, round once.
 #
-# **Sub-groups.** `dist.new_group([1, 3])` is a world inside the world. `dist.get_process_group_ranks(group)` lists its
-# global ranks, here 1 and 3. Inside the group they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1.
-# Outside the group it returns -1.
+# **Sub-groups.** `dist.get_process_group_ranks(group)` lists the global ranks of `dist.new_group([1, 3])`, 1 and 3.
+# Inside the group they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns
+# -1.
 #
-# **`async_op=True`.** The caller gets an object back, and promises not to touch the tensor before `wait()`. Your
-# `wait()` may do all the work.
+# **`async_op=True`.** The caller gets an object, and promises not to touch the tensor before `wait()`. Your `wait()`
+# may do all the work.
 #
 # ### Exercise [[drop_in_all_reduce]]
 #
-# *36 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
+# *46 points, about 28 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="drop_in_all_reduce" points=36 difficulty=4 importance=5 minutes=25 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
+# %% tags=["exercise"] exercise="drop_in_all_reduce" points=46 difficulty=4 importance=5 minutes=28 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     """Do what dist.all_reduce does, with a ring: same arguments, same result in tensor on every rank of group.
 
@@ -148,7 +140,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
             divides before rounding; for integers it rounds towards zero.
         group: Who takes part. A rank outside it leaves its tensor alone and returns None, whatever async_op says.
         async_op: If True, return an object whose wait(), called once, finishes the work and returns True; if False,
-            finish it now and return None.
+            finish it now and return None. All ranks wait for their handles in the same order.
     """
     # BEGIN SOLUTION drop_in_all_reduce
     combine = {
@@ -210,7 +202,7 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 # %% [markdown]
 # ## 3 What it costs
 #
-# Two numbers describe a link well enough to plan with. A message of *m* bytes takes
+# A message of *m* bytes takes
 #
 # $$ t = \alpha + \frac{m}{\beta} $$
 #
@@ -226,10 +218,10 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 #
 # ### Exercise [[ring_cost]]
 #
-# *10 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
+# *10 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="ring_cost" points=10 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"]
+# %% tags=["exercise"] exercise="ring_cost" points=10 difficulty=2 importance=4 minutes=5 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"]
 def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return how long the ring needs for a tensor of num_bytes, on world_size ranks (2 or more), by α and β."""
     # BEGIN SOLUTION ring_cost
@@ -278,12 +270,6 @@ labkit.reveal("tree_wins_below", border, figure)
 
 # %% [markdown]
 # You may have read "trees below 1 MB". That is a rule for one cluster: the **crossover** depends on the links.
-#
-# **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does
-# that do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
-
-# %% tags=["why"] exercise="ten_times_the_latency" title="Ten times the latency"
-labkit.answer("ten_times_the_latency", "ten times")
 
 # %% [markdown] tags=["slide-only"]
 # ## α for steps, β for bytes
@@ -297,106 +283,10 @@ labkit.answer("ten_times_the_latency", "ten times")
 # <!-- notes: Halving and doubling wants a power of two and partners that are far apart. NCCL's Tree is two trees, in pieces: about 2 log N steps and 2B. -->
 
 # %% [markdown]
-# With L = ⌈log₂ N⌉, both formulas are equal at αβ (N-1-L) / (L-(N-1)/N) bytes. This crossover grows with α and β, and
-# with N from one power of two to the next.
-#
-# ## 4 A tree
-#
-# The binomial tree of eight ranks, on the way up:
-#
-# ```
-#   round 0    1 → 0    3 → 2    5 → 4    7 → 6
-#   round 1    2 → 0             6 → 4
-#   round 2    4 → 0
-# ```
-#
-# Then the total goes down the same arrows reversed, last round first. N need not be a power of two: a rank that finds
-# no partner waits for the next round.
-#
-# In a sub-group, use `dist.send(tensor, group_dst=3, group=group)`, and `group_src=` in `dist.recv`: these are ranks
-# within the group. Plain `dst=` and `src=` are global ranks, whatever group you pass.
-#
-# ### Exercise [[tree_all_reduce]]
-#
-# *24 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
-
-
-# %% tags=["exercise"] exercise="tree_all_reduce" points=24 difficulty=3 importance=4 minutes=10 title="A tree" provides=["tree_all_reduce"]
-def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
-    """Replace tensor with the sum over group: up a binomial tree to the group's rank 0, then down the same tree.
-
-    Args:
-        tensor: Contiguous, any dtype, changed in place.
-        group: Who takes part; None means all ranks. Its size N may be any number. There are ceil(log2 N) rounds on the
-            way up, and the same number on the way down.
-    """
-    # BEGIN SOLUTION tree_all_reduce
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
-    distances = []
-    while 2 ** len(distances) < world_size:
-        distances.append(2 ** len(distances))
-
-    incoming = torch.empty_like(tensor)
-    for distance in distances:  # up: 1, 2, 4, ...
-        if rank % (2 * distance) == distance:
-            dist.send(tensor, group_dst=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < world_size:
-            dist.recv(incoming, group_src=rank + distance, group=group)
-            tensor += incoming
-    for distance in reversed(distances):  # down: ..., 4, 2, 1
-        if rank % (2 * distance) == distance:
-            dist.recv(tensor, group_src=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < world_size:
-            dist.send(tensor, group_dst=rank + distance, group=group)
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("tree_all_reduce", tree_all_reduce)
-
-# %% [markdown]
-# The virtual cluster is another model, and it runs *your* tree: 64 GPUs, each in its own machine with one 400 Gb/s
-# port.
-
-
-# %% seconds=12
-def stopwatch(all_reduce, num_bytes):
-    tensor = torch.empty(num_bytes // 4, device="meta")  # a size without numbers: time is all we want
-    dist.barrier()
-    start = time.perf_counter()  # virtual time, inside a virtual rank
-    all_reduce(tensor)
-    return time.perf_counter() - start
-
-
-alpha, beta = 9.3e-6, 48e9  # of such a port, by the catalogue in labkit.hardware
-for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
-    for all_reduce, cost in ((ring_sum, ring_seconds), (tree_all_reduce, tree_seconds)):
-        run = labkit.run(stopwatch, all_reduce, size, on=labkit.virtual(64, link="ib_ndr"))
-        formula, cluster = 1e6 * cost(size, 64, alpha, beta), 1e6 * max(run.results)
-        print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
-
-# %% [markdown]
-# The cluster needs more than the formula, for the ring 252 µs at both sizes: the formula leaves out the additions. Each
-# addition is a kernel that takes 4 µs to launch, longer than adding a chunk takes here. The ring launches 63 of them
-# one after the other, and 63 · 4 = 252. The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds
-# the whole tensor, they take 414 µs.
-
-# %% [markdown] tags=["slide-only"]
-# ## A tree: few steps, many bytes
-#
-# ```
-#   1 → 0    3 → 2    5 → 4    7 → 6
-#   2 → 0             6 → 4
-#   4 → 0
-# ```
-#
-# <!-- notes: Every round halves the ranks that still have something to say. Then the same arrows reversed. -->
-
-# %% [markdown]
-# ## 5 Within and between machines
+# ## 4 Within and between machines
 #
 # Inside a machine, an H100 sends 450 GB/s over NVLink. Between machines, a 400 Gb/s card carries 50 GB/s, and often
-# several GPUs share one. So count what crosses the slow link:
+# several GPUs share one. Count what crosses the slow link:
 
 # %% tags=["figure"]
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
@@ -413,6 +303,14 @@ labkit.predict("one_card_slowdown", 2.0, unit="times")
 
 
 # %%
+def stopwatch(all_reduce, num_bytes):
+    tensor = torch.empty(num_bytes // 4, device="meta")  # a size without numbers: time is all we want
+    dist.barrier()
+    start = time.perf_counter()  # virtual time, inside a virtual rank
+    all_reduce(tensor)
+    return time.perf_counter() - start
+
+
 own_card, one_card = (
     labkit.run(stopwatch, ring_sum, 16 * MB, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=cards))
     for cards in (4, 1)
@@ -420,24 +318,23 @@ own_card, one_card = (
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# Not at all: the ring leaves each machine over one card and comes back over another, and one card carries both
-# directions at once. But 7/4 of the tensor crosses in each direction, at the speed of the card, while NVLink is mostly
-# idle. **Design a better all-reduce.** Messages of several GPUs queue for the card they share.
+# 1.0 times, no longer: the ring leaves each machine over one card and comes back over another, and one card carries
+# both directions at once. But 7/4 of the tensor crosses in each direction, while NVLink is mostly idle. **Design a
+# better all-reduce.** Messages of several GPUs queue for the card they share.
 #
 # ### Exercise [[unequal_links]]
 #
-# *30 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
+# *44 points, about 40 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
 # than the rest. Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into
 # any number of equal chunks, up to 64, numbered from 0 without gaps, and send any chunk to anybody.
 #
-# All messages of a rank's step start together. Its next step begins when all of them are done; other ranks may be in
-# other steps. From one rank to another, the n-th `Send` meets the n-th `Recv`.
+# All messages of a rank's step start together. Its next step begins when all are done, whatever step others are in.
+# From one rank to another, the n-th `Send` meets the n-th `Recv`.
 #
 # Your score is the time until the last rank is done; additions cost nothing. Half of the points are for beating the
-# plain ring in the order of ranks (`naive`), half for matching BlueConnect (Cho and others, 2019), routed around slow
-# links.
+# ring in rank order (`naive`), half for matching BlueConnect (Cho and others, 2019), routed around slow links.
 
 
 # %% tags=["given"]
@@ -445,7 +342,7 @@ Send, Recv = namedtuple("Send", "step chunk peer"), namedtuple("Recv", "step chu
 Reduce = namedtuple("Reduce", "step chunk")  # without it, what a Recv brings replaces the chunk
 
 
-# %% tags=["design"] exercise="unequal_links" points=30 difficulty=4 importance=4 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
+# %% tags=["design"] exercise="unequal_links" points=44 difficulty=4 importance=4 minutes=40 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
 def all_reduce_plans(
     num_ranks: int, ranks_per_node: int, slow_links: dict[tuple[int, int], float]
 ) -> list[list[Send | Recv | Reduce]]:
@@ -454,8 +351,10 @@ def all_reduce_plans(
     Args:
         num_ranks: In all; a multiple of ranks_per_node.
         ranks_per_node: Ranks 0 to ranks_per_node - 1 are in the first node, and so on; 2 or more.
-        slow_links: (source rank, destination rank) -> how many times longer a byte takes on that link, in this
-            direction. Links that are not listed have their normal speed.
+        slow_links: (source rank, destination rank) -> how many times longer a message's bytes take this way, and occupy
+            both ends' port or card. Ways that are not listed have their normal speed.
+
+    In a step, a rank receives a chunk at most once and does not send it as well, as in lesson 02.
     """
     # BEGIN SOLUTION unequal_links
     firsts = range(0, num_ranks, ranks_per_node)
@@ -515,7 +414,8 @@ def _steps_of_slice(orders, node, place, start):
 labkit.challenge("unequal_links", all_reduce_plans)
 
 # %% [markdown]
-# With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
+# If your plans use as many chunks as there are ranks, you can watch them: `labkit.ring_player(all_reduce_plans(8, 4,
+# {}))`.
 #
 # How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. Of 50
 # GB/s, headers leave 48 for the payload: 1,333 µs.
@@ -532,16 +432,16 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # <!-- notes: Show the class board. Two levels (inside, between, inside) keep the card busy with one tensor; the order of the ring inside matters where a link is slow. And slices: while one is on the card, the next is inside. -->
 
 # %% [markdown]
-# ## 6 What to remember
+# ## 5 What to remember
 #
 # * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
 # * **busbw** is what you compare with the data sheet.
 # * Round once. Divide once. Copy back what you copied.
 # * Let the slow link carry the tensor once; keep the fast ones busy meanwhile.
 #
-# **The next question.** Backward computes gradients one after another, the last layer's first. All-reduce each one at
-# once, and you pay the latency hundreds of times. All-reduce all of them at the end, and you pay it once, but the GPUs
-# stand idle. What would you do? Lesson [[ddp]], `04_ddp`, answers it.
+# **The next question.** Backward computes gradients one after another, the last layer's first. Send each one at once,
+# and you pay the latency hundreds of times. Send all at the end, and you pay it once, but GPUs idle. What would you do?
+# See lesson [[ddp]], `04_ddp`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
@@ -552,6 +452,103 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # Next: gradients come one after another. Send each at once, or all at the end?
 
 # %% [markdown]
+# ## Bonus: Where the crossover lies
+#
+# **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does
+# that do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
+
+# %% tags=["why"] exercise="ten_times_the_latency" title="Ten times the latency" bonus=true
+labkit.answer("ten_times_the_latency", "ten times")
+
+# %% [markdown]
+# With L = ⌈log₂ N⌉, both formulas are equal at αβ (N-1-L) / (L-(N-1)/N) bytes. This crossover grows with α and β, and
+# with N from one power of two to the next.
+
+# %% [markdown]
+# ## Bonus: A tree
+#
+# The binomial tree of eight ranks, on the way up:
+#
+# ```
+#   round 0    1 → 0    3 → 2    5 → 4    7 → 6
+#   round 1    2 → 0             6 → 4
+#   round 2    4 → 0
+# ```
+#
+# Then the total goes down the same arrows reversed, last round first. N need not be a power of two: a rank that finds
+# no partner waits for the next round.
+#
+# In a sub-group, use `dist.send(tensor, group_dst=3, group=group)`, and `group_src=` in `dist.recv`: these are ranks
+# within the group. Plain `dst=` and `src=` are global ranks, whatever group you pass.
+#
+# ### Exercise [[tree_all_reduce]]
+#
+# *24 points, about 13 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="tree_all_reduce" points=24 difficulty=3 importance=4 minutes=13 title="A tree" provides=["tree_all_reduce"] bonus=true
+def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
+    """Replace tensor with the sum over group: up a binomial tree to the group's rank 0, then down the same tree.
+
+    Args:
+        tensor: Contiguous, any dtype, changed in place.
+        group: Who takes part; None means all ranks. Its size N may be any number. There are ceil(log2 N) rounds on the
+            way up, and the same number on the way down. Only members call.
+    """
+    # BEGIN SOLUTION tree_all_reduce
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    distances = []
+    while 2 ** len(distances) < world_size:
+        distances.append(2 ** len(distances))
+
+    incoming = torch.empty_like(tensor)
+    for distance in distances:  # up: 1, 2, 4, ...
+        if rank % (2 * distance) == distance:
+            dist.send(tensor, group_dst=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < world_size:
+            dist.recv(incoming, group_src=rank + distance, group=group)
+            tensor += incoming
+    for distance in reversed(distances):  # down: ..., 4, 2, 1
+        if rank % (2 * distance) == distance:
+            dist.recv(tensor, group_src=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < world_size:
+            dist.send(tensor, group_dst=rank + distance, group=group)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("tree_all_reduce", tree_all_reduce)
+
+# %% [markdown]
+# The virtual cluster is another model, and it runs *your* tree: 64 GPUs, each in its own machine with one 400 Gb/s
+# port.
+
+# %% seconds=12
+alpha, beta = 9.3e-6, 48e9  # of such a port, by the catalogue in labkit.hardware
+for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
+    for all_reduce, cost in ((ring_sum, ring_seconds), (tree_all_reduce, tree_seconds)):
+        run = labkit.run(stopwatch, all_reduce, size, on=labkit.virtual(64, link="ib_ndr"))
+        formula, cluster = 1e6 * cost(size, 64, alpha, beta), 1e6 * max(run.results)
+        print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
+
+# %% [markdown]
+# The cluster needs more than the formula, for the ring 252 µs at both sizes: the formula leaves out the additions. Each
+# addition is a kernel that takes 4 µs to launch, longer than adding a chunk takes here. The ring launches 63 of them
+# one after the other, and 63 · 4 = 252. The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds
+# the whole tensor, they take 414 µs.
+
+# %% [markdown] tags=["slide-only"]
+# ## A tree: few steps, many bytes
+#
+# ```
+#   1 → 0    3 → 2    5 → 4    7 → 6
+#   2 → 0             6 → 4
+#   4 → 0
+# ```
+#
+# <!-- notes: Every round halves the ranks that still have something to say. Then the same arrows reversed. -->
+
+# %% [markdown]
 # ## Bonus: All to all
 #
 # One more pattern: every rank has a *different* piece for every other. Think of a matrix of pieces, ranks by ranks, and
@@ -560,10 +557,10 @@ labkit.challenge("unequal_links", all_reduce_plans)
 #
 # ### Exercise [[all_to_all]]
 #
-# *14 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
+# *14 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=7 title="All to all" provides=["all_to_all"] bonus=true
+# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=9 title="All to all" provides=["all_to_all"] bonus=true
 def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
 
@@ -572,7 +569,7 @@ def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: d
             here. Changed in place.
         inputs: One contiguous 1-D tensor for each rank; sizes may differ and may be 0. inputs[own rank] is copied, not
             sent.
-        group: Who takes part; None means all ranks. Rank i is a rank within group.
+        group: Who takes part; None means all ranks. Rank i is a rank within group. Only members call.
     """
     # BEGIN SOLUTION all_to_all
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
@@ -663,10 +660,10 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 #
 # ### Exercise [[halving_doubling]]
 #
-# *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
+# *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
 
 
-# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=12 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
+# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=20 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
 def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
     """Replace tensor with the sum over all ranks: recursive halving reduce-scatter, recursive doubling all-gather.
 
@@ -725,10 +722,10 @@ for all_reduce in (ring_sum, halving_doubling_all_reduce):
 #
 # ### Exercise [[hierarchical_all_reduce]]
 #
-# *8 points, about 8 minutes; difficulty 3 of 5, importance 3 of 5*
+# *8 points, about 10 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="hierarchical_all_reduce" points=8 difficulty=3 importance=3 minutes=8 title="Within and between nodes" provides=["hierarchical_all_reduce"] bonus=true
+# %% tags=["exercise"] exercise="hierarchical_all_reduce" points=8 difficulty=3 importance=3 minutes=10 title="Within and between nodes" provides=["hierarchical_all_reduce"] bonus=true
 def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
     """Replace tensor with the sum over all ranks; between nodes each rank sends its own piece only.
 
@@ -780,14 +777,19 @@ for cards in (4, 1):
 # ## Bonus: Predict, measure, explain
 #
 # Now your own machine. The next cell times your drop-in and the library on 2 and on 4 real processes. busbw is the rate
-# on each link, so for a large tensor it should not depend on N. **By what factor does yours change from 2 ranks to 4,
-# here?** (1.0 means not at all.)
+# on each link, so for a large tensor it should not depend on N. **By what factor does your drop-in's busbw change from
+# 2 ranks to 4, here?** (1.0 means not at all.)
 
 # %% tags=["predict"]
 labkit.predict("busbw_2_to_4", 1.0, unit="times")
 
 
 # %% tags=["nbval-ignore-output"]
+def message_device() -> torch.device:
+    """Return where a tensor must be to be sent: this rank's GPU with NCCL, the CPU with gloo."""
+    return labkit.device() if "nccl" in dist.get_backend() else torch.device("cpu")
+
+
 def sweep(collectives, sizes, repeats=5):
     """Return {(name, size): seconds of the fastest repeat}."""
     seconds = {}
