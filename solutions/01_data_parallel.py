@@ -16,8 +16,8 @@
 # You should not train with what you build here. PyTorch itself advises against `nn.DataParallel`, and you will see two
 # reasons.
 #
-# So why build it? Because it is data parallelism with nothing in the way: one process, no network. The next design
-# removes its limits.
+# Why build it? It is data parallelism with nothing in the way: one process, no network. The next design removes its
+# limits.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `nn.Module`, `backward()`, and lesson 00; no GPU.
 # `[torch.device("cpu")] * 4` stands in for four GPUs.
