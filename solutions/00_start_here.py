@@ -164,7 +164,7 @@ def compute_and_reduce(num_bytes):
     dist.barrier()  # everybody is here
     start = time.perf_counter()
     dist.all_reduce(tensor)
-    return time.perf_counter() - start
+    return time.perf_counter() - start  # on a real GPU: torch.cuda.synchronize() first
 
 
 on_h100 = labkit.run(compute_and_reduce, 100 * 10**6, on=labkit.virtual(8))
@@ -176,11 +176,11 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 # then sit in all_reduce together.
 #
 # 100 MB at 450 GB/s would take 0.22 ms. Why does it take twice that? These GPUs are connected by a switch, and the
-# switch adds (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one eighth of the sum. It
-# sends that eighth to the switch once more, which copies it to all GPUs. So each link carries 9/8 of the tensor. Packet
-# headers alone would leave 371 GB/s (lesson 02). With the switch's protocol, about 309 of the 450 GB/s are left for it:
-# 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the switch's buffers. Lessons
-# 02 and 03 take an all_reduce apart.
+# switch itself does the adding (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one eighth
+# of the sum. It sends that eighth to the switch once more, which copies it to all GPUs. So each link carries 9/8 of the
+# tensor. Packet headers alone would leave 371 GB/s (lesson 02). The switch's protocol leaves about 309 of the 450 GB/s
+# for the tensor: 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the switch's
+# buffers. Lessons 02 and 03 take an all_reduce apart.
 #
 # Now the same function on two real processes of this machine. Only one argument changes:
 
@@ -294,10 +294,10 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
 #
 # ### Exercise [[never_heard]]
 #
-# *6 points, about 3 minutes; difficulty 2 of 5, importance 3 of 5*
+# *6 points, about 4 minutes; difficulty 2 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="never_heard" points=6 difficulty=2 importance=3 minutes=3 title="Who was never heard" provides=["never_heard"]
+# %% tags=["exercise"] exercise="never_heard" points=6 difficulty=2 importance=3 minutes=4 title="Who was never heard" provides=["never_heard"]
 def never_heard(messages: list[Message]) -> list[int]:
     """Return the ranks with at least one message that nobody received: each rank once, smallest first.
 
@@ -323,7 +323,7 @@ print(posted.timeline.problems[0].text)
 
 # %% [markdown]
 # No message of any worker arrived, because `serve` never ran: the thread was made, and **never started**.
-# `self.thread.start()` is missing. The bonus has two more of the post's bugs.
+# `self.thread.start()` is missing. The post's other files have bugs, too: you find two in the bonus.
 
 # %% [markdown] tags=["slide-only"]
 # ## No error, and nothing happened
@@ -364,11 +364,11 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # <!-- notes: The rank with the longest all_reduce is not the slow one: its bar is long because it waits. Look for the short bar. -->
 
 # %% [markdown]
-# ## What stays
+# ## What to remember
 #
 # * One function, N ranks. They differ in `dist.get_rank()` and share nothing.
 # * `dist.all_reduce` adds. You divide.
-# * A deadlock has a report: who waits, in which line, for whom.
+# * labkit reports a deadlock: who waits, in which line, for whom.
 # * While the others wait for a rank, that rank does not wait itself. If it is the same rank every time, its row has the
 #   least hatching.
 # * Code can be wrong without raising an error. The record of the run shows it.
@@ -377,10 +377,10 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # goes through rank 0? Lesson 01 shows what one busy device costs, and in lesson 02 you build a better way.
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * `dist.all_reduce` adds; **you divide**
-# * a deadlock has a report
+# * labkit reports a deadlock: who waits for whom
 # * the rank that all others wait for **never waits itself**
 #
 # Next: what if everything goes through one device?
@@ -389,7 +389,7 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # ## Bonus: The post's launcher
 #
 # A launcher starts the processes, and tells each of them its rank in environment variables. Four ranks, on two machines
-# with two GPUs each, get `RANK` 0 to 3, `WORLD_SIZE` 4, and a `LOCAL_RANK` of 0 or 1: the GPU of its machine that a
+# with two GPUs each, get `RANK` 0 to 3, `WORLD_SIZE` 4, and a `LOCAL_RANK` of 0 or 1: which of its machine's GPUs the
 # process uses.
 #
 # ### Exercise [[who_am_i]]
@@ -402,7 +402,7 @@ def who_am_i(environ: dict[str, str]) -> tuple[int, int]:
     """Return (rank, world_size) as a launcher wrote them into a process's environment.
 
     Args:
-        environ: Names and texts, as os.environ has them: "RANK", "WORLD_SIZE", "LOCAL_RANK" and others.
+        environ: Names and values, all strings, as in os.environ: "RANK", "WORLD_SIZE", "LOCAL_RANK" and others.
     Raises:
         KeyError: If the launcher did not set the rank or the world size.
     """

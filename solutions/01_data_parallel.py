@@ -16,12 +16,11 @@
 # You should not train with what you build here. PyTorch itself advises against `nn.DataParallel`, and you will see two
 # reasons.
 #
-# So why build it? Because it is data parallelism with nothing in the way: one process, no network. Later lessons reuse
-# its ideas, and the next design removes its limits.
+# Why build it? It is data parallelism with nothing in the way: one process, no network. The next design removes its
+# limits.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `nn.Module`, `backward()`, and lesson 00; no GPU.
-# `[torch.device("cpu")] * 4` stands in for four devices: it is one processor, but write your code as if there were four
-# GPUs.
+# `[torch.device("cpu")] * 4` stands in for four GPUs.
 #
 # **Stuck?** `labkit.hint("scatter_and_gather")` gives up to three hints. `labkit.lend("scatter_and_gather")` puts a
 # working version into the notebook: you forfeit its points, but every cell below it will run.
@@ -89,7 +88,7 @@ labkit.figure("batch", one_process=True)
 #
 # A batch is a dict of tensors, `{"input": x, "mask": m}`, whose first dimension counts samples. The model is called as
 # `model(**batch)`. Ten samples cannot be split evenly over four devices, and three samples are fewer than the devices.
-# Both can happen in the last batch of an epoch.
+# Both can happen in an epoch's last batch.
 #
 # ### Exercise [[scatter_and_gather]]
 #
@@ -101,7 +100,7 @@ def scatter(batch: Batch, devices: Devices) -> list[Batch]:
     """Return the pieces of a batch, consecutive samples in order; piece i has the batch's keys and lies on devices[i].
 
     Sizes differ by at most one, longer pieces first. With fewer samples than devices, there is one piece for each
-    sample. Gradients flow back into the batch.
+    sample; a batch has at least one. Gradients flow back into the batch.
     """
     # BEGIN SOLUTION scatter_and_gather
     num_samples = len(next(iter(batch.values())))
@@ -114,7 +113,7 @@ def scatter(batch: Batch, devices: Devices) -> list[Batch]:
 def gather(outputs: list[Tensor], device: torch.device) -> Tensor:
     """Return all replicas' outputs as one tensor on the device; gradients flow back into every output.
 
-    They are joined along the first dimension, in order. Outputs without dimensions (a loss each) become a vector.
+    They are concatenated along dimension 0, in order. 0-dimensional outputs (one loss per replica) become a vector.
     """
     # BEGIN SOLUTION scatter_and_gather
     there = [output.to(device) for output in outputs]
@@ -142,7 +141,7 @@ print("gradient of the original:", weight.grad.tolist())
 # 1 + 2 + 3 = 6. A clone is a step in autograd's graph between the original and the loss; a new `nn.Parameter` is not.
 #
 # How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies
-# the module. Wherever the module holds the thing, the copy holds the stand-in.
+# the module, except that wherever the module holds a `thing` of the dict, the copy holds its stand-in.
 #
 # **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which
 # forward writes. Each of four replicas writes its own running mean, and only one can be kept: by convention, replica
@@ -153,17 +152,17 @@ print("gradient of the original:", weight.grad.tolist())
 #
 # ### Exercise [[replicate]]
 #
-# *35 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
+# *35 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="replicate" points=35 difficulty=4 importance=5 minutes=12 title="Replicate" provides=["replicate"]
+# %% tags=["exercise"] exercise="replicate" points=35 difficulty=4 importance=5 minutes=16 title="Replicate" provides=["replicate"]
 def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return one module for each device, replica i on devices[i], that computes what the given module computes.
 
     * After backward, each parameter of the given module holds the sum of all replicas' gradients. So does a weight that
       two of its layers share.
-    * Replica 0 uses the given module's own buffers. The other replicas share no memory with the given module, nor with
-      each other.
+    * Replica 0 uses the given module's own buffers; it may be the given module itself. The other replicas share no
+      memory with the given module, nor with each other.
     * The given module lies on devices[0] and keeps its tensors.
     """
     # BEGIN SOLUTION replicate
@@ -202,18 +201,19 @@ labkit.check("replicate", replicate)
 #
 # ### Exercise [[parallel_apply]]
 #
-# *35 points, about 7 minutes; difficulty 3 of 5, importance 5 of 5*
+# *35 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=7 title="Apply, in parallel" provides=["parallel_apply"]
+# %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=8 title="Apply, in parallel" provides=["parallel_apply"]
 def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> list[Any]:
-    """Return replicas[i](**inputs[i]) for each i, in this order; all of them run at the same time, in threads.
+    """Return replicas[i](**inputs[i]) for each i, one or more, in order; all run at the same time, in threads.
 
-    Gradients are recorded in the threads if, and only if, they are recorded where this is called.
+    Gradients are recorded in the threads if, and only if, they are recorded where this is called. (No other mode of the
+    caller's thread, such as autocast, needs to reach them.)
 
     Raises:
-        Exception: The very exception that a replica raised, once all threads have ended. If several failed, that of the
-            first of them in the list of replicas.
+        Exception: The same exception object that a replica raised, after all threads have finished. If several failed,
+            that of the first of them in the list of replicas.
     """
     # BEGIN SOLUTION parallel_apply
     with_gradients = torch.is_grad_enabled()
@@ -260,11 +260,11 @@ x, y = torch.randn(11, 5).double(), torch.randn(11, 3).double()
 model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double()
 losses = [nn.functional.mse_loss(each(input=x), y) for each in (model, MiniDataParallel(model, CPUS))]
 alone, together = (torch.autograd.grad(loss, model[0].weight)[0] for loss in losses)
-print("equal gradients, to 14 digits:", torch.allclose(alone, together, rtol=0, atol=1e-14))
+print("equal gradients, to 14 decimals:", torch.allclose(alone, together, rtol=0, atol=1e-14))
 
 # %% [markdown]
-# BatchNorm *differs* from a single device, in torch's class as in yours: it takes mean and variance from **its own
-# piece**. (So does dropout: it draws a mask for each piece.)
+# BatchNorm gives *other* results than on a single device, in `nn.DataParallel` as in your class: it takes mean and
+# variance from **its own piece**. (So does dropout: it draws a mask for each piece.)
 #
 # **[[made_once]].** Copying the model in every step looks wasteful. Somebody calls `replicate` only once, before the
 # first step. What happens in three steps of training? Choose `"error"`, `"no gradients"`, `"wrong silently"` or
@@ -296,7 +296,7 @@ for kind in (MiniDataParallel, MadeOnce):
 # step 0, and their replicas still compute with the old weights.
 
 # %% [markdown] tags=["slide-only"]
-# ## Right, to 14 digits
+# ## Right, to 14 decimals
 #
 # * eleven samples on four devices: sizes that do not divide
 # * float64: rounding cannot hide a mistake
@@ -311,8 +311,9 @@ for kind in (MiniDataParallel, MadeOnce):
 #
 # It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python
 # code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain
-# Python. Each layer becomes a bar in its thread's *compute* row. Alone, such a layer takes a ms or two. If it took more
-# than 3 ms, its thread most likely waited for the lock as well, and the bar is drawn in the *host* row instead.
+# Python. Each layer becomes a bar in its thread's *compute* row. Alone, such a layer takes a ms or two, and with half
+# of the samples half of that. If it took more than 3 ms, its thread most likely waited for the lock as well, and the
+# bar is drawn in the *host* row instead.
 
 
 # %% tags=["given"]
@@ -353,13 +354,14 @@ labkit.reveal("two_threads", ratios[2], trials[-1][1])
 print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 
 # %% [markdown]
-# About 1 means that the second thread gained nothing. (If one trial is far from 1, another program took a core during
-# one of its two measurements.) While one thread gets through some short layers, the other is stuck in a long one: it
-# waits for the lock, which Python passes on every 5 ms. A bar shows when a layer began and ended, not that its thread
-# was computing all that time.
+# About 1 means that the second thread gained nothing. (If one trial is far from 1, another program took a core during a
+# measurement.) While one thread gets through some short layers, the other is stuck in a long one: it waits for the
+# lock, which Python passes on every 5 ms. A bar shows when a layer began and ended, not that its thread was computing
+# all that time.
 #
-# **[[long_operators]].** Now compute two long matrix products, each on a single core. One thread computes one after the
-# other; two threads compute one each. Are two threads `"no faster"` than one, `"twice as fast"` or `"four times"`?
+# **[[long_operators]].** Now compute two long matrix products, each on one of two free cores. One thread computes one
+# after the other; two threads compute one each. Are two threads `"no faster"` than one, `"twice as fast"` or `"four
+# times"`?
 
 # %% tags=["why"] exercise="long_operators" title="Long operators"
 labkit.answer("long_operators", "twice as fast")
@@ -405,10 +407,10 @@ labkit.recorded("hot_spot")
 # ### Exercise [[hot_spot]]
 #
 # Hover over bars and follow arrows. `rank`: whom do the others wait for? `starts_ms`: each row's first `compute` bar is
-# its forward pass. When does the latest of these begin? `cause`: `"slow device"`, `"uneven pieces"`, `"lock"` or `"one
-# port"`?
+# its forward pass. At how many ms does the last of them begin? `cause`: `"slow device"`, `"uneven pieces"`, `"lock"` or
+# `"one port"`?
 
-# %% tags=["find"] exercise="hot_spot" points=0 minutes=3 title="Who is waiting?"
+# %% tags=["find"] exercise="hot_spot" points=0 minutes=4 title="Who is waiting?"
 labkit.answer("hot_spot", rank=0, starts_ms=42, cause="one port")
 
 # %% [markdown]
@@ -454,8 +456,7 @@ labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline
 # %% [markdown]
 # ## 8 What to remember
 #
-# You will not use this class again, but you will reuse its ideas: splitting a batch, summing gradients, one owner for
-# each buffer, no lost exceptions.
+# You will reuse its ideas: splitting a batch, summing gradients, one owner for each buffer, no lost exceptions.
 #
 # **The next question.** Eight devices each hold 134 MB of gradients, and each needs the sum. How do you share the bytes
 # fairly among the ports?
@@ -506,11 +507,11 @@ def step_plan(
     First all inputs, then all models, outputs, output gradients and model gradients; each kind in the order of devices.
 
     Args:
-        sizes: Samples on each device, from 0 on.
+        sizes: Number of samples on each device, 1 or more, device 0 first.
         input_bytes: Of one sample.
         output_bytes: Of one sample's output; its gradient is as large.
-        model_bytes: All parameters and buffers.
-        gradient_bytes: The gradients of all parameters that have one.
+        model_bytes: All parameters and buffers together.
+        gradient_bytes: All parameter gradients together (a frozen parameter has none).
     """
     # BEGIN SOLUTION step_plan
     others = range(1, len(sizes))
@@ -605,13 +606,13 @@ for name, shares in {"equal": [17, 17, 16], "by speed": shares_by_speed(50, SPEE
 #
 # ### Exercise [[sixteen_devices]]
 #
-# *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
+# *6 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Answer in two to five sentences, for a human reader. How many ms of a step are data movement, and how many are
 # computing? Where do both numbers come from? What would you do instead? If you work alone, compare your answer with
 # `labkit.lend("sixteen_devices")`.
 
-# %% [markdown] tags=["write"] exercise="sixteen_devices" title="Sixteen devices" minutes=5 bonus=true rubric={"derives about 170 ms of moving: 30 copies of 134 MB over one port of 24 GB/s": 2, "holds that against the 6 ms that computing still gets shorter by": 2, "says what to do instead, and why no port is in the middle then": 2}
+# %% [markdown] tags=["write"] exercise="sixteen_devices" title="Sixteen devices" minutes=7 bonus=true rubric={"derives about 170 ms of moving: 30 copies of 134 MB over one port of 24 GB/s": 2, "holds that against the 6 ms that computing still gets shorter by": 2, "says what to do instead, and why no port is in the middle then": 2}
 # Sixteen devices are slower than eight, and slower than one. In each step device 0 sends 15 copies of the model and
 # receives 15 gradients: 30 x 134 MB at 24 GB/s are 168 ms, and inputs and outputs add 8 ms. With eight devices it was
 # 86 ms. Computing shrinks only from 12.6 to 6.3 ms, so the step goes from 99 to 183 ms. I would run one process for

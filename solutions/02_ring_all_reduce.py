@@ -64,8 +64,7 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 
 # %% [markdown]
 # In data-parallel training, this is how copies of a model stay equal: each rank computes a gradient on its own part of
-# the batch, all-reduce adds the gradients up, and every rank takes the same step. In this lesson you implement
-# all-reduce.
+# the batch, all-reduce adds the gradients up, and every rank takes the same step. Here you implement all-reduce.
 
 # %% [markdown] tags=["slide-only"]
 # ## All-reduce: the sum, on every rank
@@ -84,7 +83,8 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 #
 # Two calls move data between two ranks. Both **block**:
 #
-# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. That may not be until rank 1 has received it.
+# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. It may have to wait until rank 1 has received
+#   it.
 # * `dist.recv(tensor, src=0)` returns when the data has arrived in `tensor`.
 #
 # Every `send` needs its `recv` on the other side, with the same shape and dtype. That is enough for an all-reduce:
@@ -197,6 +197,8 @@ labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timel
 def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
     """Return (start, end) of each chunk: sizes differ by at most one, the longer chunks come first.
 
+    The first chunk starts at 0, and each other one where the chunk before it ends.
+
     Args:
         numel: Number of elements to cut up, 0 or more.
         num_chunks: Number of chunks, 1 or more. With num_chunks > numel the last chunks are empty (start == end).
@@ -294,7 +296,7 @@ class Reduce:
 # %% [markdown]
 # ### Exercise [[ring_plan]]
 #
-# *24 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
+# *24 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # With two ranks, rank 0's plan is
 #
@@ -306,7 +308,7 @@ class Reduce:
 # Which chunk a rank begins with is up to you, as long as the plans of all ranks fit together.
 
 
-# %% tags=["exercise"] exercise="ring_plan" points=24 difficulty=3 importance=5 minutes=12 title="The ring as a plan" provides=["ring_plan"]
+# %% tags=["exercise"] exercise="ring_plan" points=24 difficulty=3 importance=5 minutes=15 title="The ring as a plan" provides=["ring_plan"]
 def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
     """Return what one rank does in a ring all-reduce of N chunks.
 
@@ -399,13 +401,13 @@ except RunTimeout as error:
 #
 # ### Exercise [[run_plan]]
 #
-# *26 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
+# *26 points, about 22 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # Your function must run *any* plan, not only a ring's: a step can have several sends and receives. It can happen that
 # all chunks of a step are empty, and `dist.batch_isend_irecv` rejects an empty list.
 
 
-# %% tags=["exercise"] exercise="run_plan" points=26 difficulty=4 importance=5 minutes=18 title="Run a plan" provides=["run_plan"]
+# %% tags=["exercise"] exercise="run_plan" points=26 difficulty=4 importance=5 minutes=22 title="Run a plan" provides=["run_plan"]
 def run_plan(
     plan: list[Send | Recv | Reduce],
     chunks: list[torch.Tensor],
@@ -417,7 +419,8 @@ def run_plan(
     Args:
         plan: Records in the order of their steps; a step may hold several sends and receives. Peers are ranks
             within group. What a Recv brings replaces its chunk, unless the step also has a Reduce of that chunk. In a
-            step, a rank receives a chunk at most once and does not send it as well, and it sends each peer at most one.
+            step, a rank receives a chunk at most once and does not send it as well, and it sends at most one chunk to
+            each peer. A Reduce never comes without a Recv of its chunk.
         chunks: 1-D contiguous tensors of any dtype, changed in place; the records' chunk is an index into this list. No
             message is sent for an empty chunk.
         group: The group of the messages; None is the default group.
@@ -463,10 +466,10 @@ labkit.check("run_plan", run_plan)
 #
 # ### Exercise [[ring_sum]]
 #
-# *28 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
+# *28 points, about 5 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="ring_sum" points=28 difficulty=2 importance=5 minutes=4 title="The ring adds up" provides=["ring_sum"] needs=["chunk_bounds", "ring_plan", "run_plan"]
+# %% tags=["exercise"] exercise="ring_sum" points=28 difficulty=2 importance=5 minutes=5 title="The ring adds up" provides=["ring_sum"] needs=["chunk_bounds", "ring_plan", "run_plan"]
 def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor, on every rank of group, with the sum of all their tensors, in a ring.
 
@@ -500,7 +503,7 @@ def three_ranks_in_a_ring():
 labkit.run(three_ranks_in_a_ring, on=labkit.local(3)).results
 
 # %% [markdown]
-# Now the eight H100s, the same 16 MB as before. **How many times faster is the ring than the way through rank 0?**
+# Now the eight H100s, the same 16 MB as before. **How many times faster is the ring than going through rank 0?**
 
 # %% tags=["predict"]
 labkit.predict("ring_speedup", 2.0, unit="times")
@@ -511,18 +514,18 @@ both = labkit.compare(through_root, in_a_ring, names=("through rank 0", "ring"))
 labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.timeline.makespan_ns, both)
 
 # %% [markdown]
-# Both on one axis, the ring below. No queue: in every step each port carries one chunk out and one chunk in. A chunk is
+# The ring is the lower run. It has no queue: in every step each port carries one chunk out and one chunk in. A chunk is
 # B/N bytes, and a rank sends one in each of 2(N-1) steps:
 #
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
-# Never as much as 2B, however many ranks there are. And with messages between pairs of ranks, no algorithm needs less
-# (Patarasuk and Yuan, 2009).
+# Never as much as 2B, however large N. And no algorithm built from point-to-point messages can do with less (Patarasuk
+# and Yuan, 2009).
 #
 # By bytes alone the ring would be 8 times faster here. Rank 0 receives 7 messages of 16 MB and then sends 7: 224 MB,
 # one after another. In the ring each rank sends 28 MB, and receives as much at the same time. But every message also
-# pays 7.2 µs of latency. Every addition costs 4 µs to launch its kernel. And of the link's 450 GB/s, headers leave 371
-# for the payload. **How many µs does the ring take, without the barrier?** Count steps.
+# pays 7.2 µs of latency. Every addition takes 4 µs, the launch of its kernel (its bytes take less). And of the link's
+# 450 GB/s, headers leave 371 for the payload. **How many µs does the ring take, without the barrier?** Count steps.
 
 # %% tags=["predict"]
 labkit.predict("ring_us", 75.0, unit="µs")
@@ -533,7 +536,7 @@ labkit.reveal("ring_us", alone.timeline.makespan_ns / 1e3)
 
 # %% [markdown]
 # A step moves 2 MB in 5.4 µs and pays 7.2 µs of latency. The first 7 of the 14 steps also add. 14 · 12.6 + 7 · 4 = 204
-# µs, and bytes are only 76 of them. The way through rank 0 pays latencies, too, but there they weigh less: each message
+# µs, and bytes are only 76 of them. Going through rank 0 also pays latencies, but there they weigh less: each message
 # is eight times as large.
 #
 # **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the
@@ -571,7 +574,7 @@ labkit.recorded("slow_ring")
 # `links`: while bytes move, how many of the eight links are busy at the same time? `cause`: `"a slow rank"`, `"a slow
 # link"`, `"whole tensor in every step"` or `"taking turns"`?
 
-# %% tags=["find"] exercise="slow_ring" points=0 minutes=4 title="Right, and slow"
+# %% tags=["find"] exercise="slow_ring" points=0 minutes=6 title="Right, and slow"
 labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 
 # %% [markdown]

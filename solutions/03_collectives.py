@@ -13,15 +13,14 @@
 # %% [markdown]
 # # 03 Collectives at scale
 #
-# Your ring is right, and no algorithm with messages between pairs of ranks sends fewer bytes. Then real life arrives:
-# gradients in bfloat16, tensors that are not contiguous, sub-groups, tiny tensors on many ranks, two machines with one
-# slow network card between them. **Which algorithm is the fastest, when, and how would you know before you rent the
-# machines?**
+# Your ring is right, and no algorithm with messages between pairs of ranks sends fewer bytes. Then come gradients in
+# bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, two machines with a slow card between them.
+# **Which algorithm is fastest, and how would you know before you rent the machines?**
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
 #
-# **Stuck?** `labkit.hint("drop_in_all_reduce")` gives up to three hints. `labkit.lend("drop_in_all_reduce")` puts a working
-# version into the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("drop_in_all_reduce")` gives up to three hints. `labkit.lend("drop_in_all_reduce")` puts a
+# working version into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 03 Collectives at scale
@@ -45,16 +44,10 @@ import labkit
 MB = 10**6
 
 
-def message_device() -> torch.device:
-    """Return where a tensor must be to be sent: this rank's GPU with NCCL, the CPU with gloo."""
-    return labkit.device() if "nccl" in dist.get_backend() else torch.device("cpu")
-
-
 # %% [markdown]
 # ## 1 The two halves of a ring
 #
-# Here is a ring once more, in loops instead of plans. Each half takes a list of **global ranks**, so a ring can go through
-# any of them, in any order.
+# Here is the ring in loops instead of plans.  Each half takes a list of **global ranks**, in any order.
 
 
 # %% tags=["given"]
@@ -87,7 +80,7 @@ def all_gather(chunks: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
 
 
 def ring_sum(tensor: torch.Tensor) -> None:
-    """Replace a contiguous tensor, on every rank, by the sum of all ranks' tensors."""
+    """Replace a contiguous tensor, on every rank, with the sum of all ranks' tensors."""
     ranks = list(range(dist.get_world_size()))
     chunks = tensor.view(-1).tensor_split(len(ranks))
     reduce_scatter(chunks, ranks)
@@ -97,14 +90,15 @@ def ring_sum(tensor: torch.Tensor) -> None:
 # %% [markdown]
 # ## 2 A drop-in for `dist.all_reduce`
 #
-# `ring_sum` is right for tidy tensors. To replace `dist.all_reduce`, it must handle five more things.
+# `ring_sum` is right for tidy tensors. To replace `dist.all_reduce`, it must handle other operations (another
+# `combine`) and five more things.
 #
 # **Layout.** A transposed tensor is a view whose elements do not lie next to each other, and `view(-1)` refuses it.
-# `tensor.contiguous()` returns the tensor itself if it is contiguous, and else a **copy**: reduce the copy, and the
-# caller's tensor has not changed.
+# `tensor.contiguous()` returns the tensor itself if it is contiguous, and otherwise a **copy**. If you reduce the copy,
+# the caller's tensor does not change.
 #
-# **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is the
-# sum?**
+# **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is
+# the sum?**
 
 # %% tags=["predict"]
 labkit.predict("bfloat16_total", 1000.0)
@@ -116,38 +110,37 @@ for _ in range(1000):
 labkit.reveal("bfloat16_total", total)
 
 # %% [markdown]
-# After 256, the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one
-# after the other too, and rounds on **every hop**: the more ranks, the larger the error. So let partial sums travel as
-# float32, and round to 16 bits once, at the end. PyTorch's `fully_shard` calls
-# this `reduce_dtype`. The price: twice the bytes in the reduce-scatter. The all-gather can stay at 16 bits.
+# After 256, the next number that bfloat16 can hold is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one
+# after the other too, and rounds on **every hop**: the more ranks, the larger the error. So send partial sums as
+# float32, and round to 16 bits once, at the end. PyTorch's `fully_shard` calls this `reduce_dtype`.
 #
-# **Average.** `AVG` is the sum divided by the size of the group. For 16-bit tensors the order is: add in float32, divide,
-# round once. An average of integers is rounded towards zero.
+# **Average.** For 16-bit tensors, add in float32, divide, round once.
 #
-# **Sub-groups.** `dist.new_group([1, 3])` is a world inside the world. `dist.get_process_group_ranks(group)` lists its
-# global ranks, here 1 and 3. Inside the group they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. On a rank
-# outside the group it returns -1, and your function has nothing to do.
+# **Sub-groups.** `dist.get_process_group_ranks(group)` lists the global ranks of `dist.new_group([1, 3])`, 1 and 3.
+# Inside the group they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns
+# -1.
 #
-# **`async_op=True`.** The caller gets an object back, and promises not to touch the tensor before `wait()`. Your `wait()` may
-# do all the work.
+# **`async_op=True`.** The caller gets an object, and promises not to touch the tensor before `wait()`. Your `wait()`
+# may do all the work.
 #
 # ### Exercise [[drop_in_all_reduce]]
 #
-# *36 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
+# *46 points, about 28 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="drop_in_all_reduce" points=36 difficulty=4 importance=5 minutes=25 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
+# %% tags=["exercise"] exercise="drop_in_all_reduce" points=46 difficulty=4 importance=5 minutes=28 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     """Do what dist.all_reduce does, with a ring: same arguments, same result in tensor on every rank of group.
 
     Args:
         tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
-            For bfloat16 and float16 the partial sums are float32, so that the error does not grow with the world.
-        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the number of ranks in group: before the
-            rounding to 16 bits, and towards zero for integers.
+            For bfloat16 and float16, partial results of every op are float32, so that the error does not grow with the
+            world.
+        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG divides the sum by the size of group. For 16-bit types it
+            divides before rounding; for integers it rounds towards zero.
         group: Who takes part. A rank outside it leaves its tensor alone and returns None, whatever async_op says.
-        async_op: If True, return an object whose wait() finishes the work and returns True; else finish it now and
-            return None.
+        async_op: If True, return an object whose wait(), called once, finishes the work and returns True; if False,
+            finish it now and return None. All ranks wait for their handles in the same order.
     """
     # BEGIN SOLUTION drop_in_all_reduce
     combine = {
@@ -209,27 +202,26 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 # %% [markdown]
 # ## 3 What it costs
 #
-# Two numbers describe a link well enough to plan with. A message of *m* bytes takes
+# A message of *m* bytes takes
 #
 # $$ t = \alpha + \frac{m}{\beta} $$
 #
 # where **α** is the latency, paid for every message, and **β** the bandwidth in bytes per second.
 #
-# In a ring, each step waits for the one before. You know how many steps there are, and how large a message is. A
-# **binomial tree** works in rounds, with the whole tensor in every message. In each round, the ranks
-# that are left form pairs. One of each pair sends to the other and drops out. When one rank has the sum, it goes down the
-# same way.
+# In a ring, each step waits for the one before. You know the number of steps, and the size of a message. A **binomial
+# tree** works in rounds, with the whole tensor in every message. In each round, the remaining ranks form pairs. One of
+# each pair sends to the other and drops out. When one rank has the sum, it sends it back down the same tree.
 #
-# Bytes of the tensor over time is called **algbw**. No data sheet shows it, because each link carries more than the
-# tensor: 7/4 of it in a ring of eight. So compare **busbw**: what each link of a ring carries per second if the ring
-# takes this time.
+# **algbw** is the tensor's bytes divided by the time. You cannot compare it with a data sheet, because each link
+# carries more than the tensor: 7/4 of it in a ring of eight. **busbw** is comparable: the bytes per second on each link
+# if a ring did this all-reduce in the measured time.
 #
 # ### Exercise [[ring_cost]]
 #
-# *10 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
+# *10 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="ring_cost" points=10 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"]
+# %% tags=["exercise"] exercise="ring_cost" points=10 difficulty=2 importance=4 minutes=5 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"]
 def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return how long the ring needs for a tensor of num_bytes, on world_size ranks (2 or more), by α and β."""
     # BEGIN SOLUTION ring_cost
@@ -245,7 +237,7 @@ def tree_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_
 
 
 def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
-    """Return busbw of an all-reduce: the bytes per second on each link of a ring that takes this long for num_bytes."""
+    """Return the busbw of an all-reduce of num_bytes in this time: bytes per second on each link if it were a ring."""
     # BEGIN SOLUTION ring_cost
     return 2 * (world_size - 1) / world_size * num_bytes / seconds
     # END SOLUTION
@@ -255,8 +247,7 @@ def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
 labkit.check("ring_cost", ring_seconds, tree_seconds, bus_bandwidth)
 
 # %% [markdown]
-# Take 64 GPUs, a latency of 10 µs and 50 GB/s for each. **Up to what size is the
-# tree faster than the ring?** Write your guess in MB.
+# Take 64 GPUs, a latency of 10 µs and 50 GB/s for each. **Up to how many MB is the tree faster than the ring?**
 
 # %% tags=["predict"]
 labkit.predict("tree_wins_below", 0.01, unit="MB")
@@ -265,8 +256,8 @@ labkit.predict("tree_wins_below", 0.01, unit="MB")
 import matplotlib.pyplot as plt
 
 ON_64 = (64, 10e-6, 50e9)  # ranks, latency, bandwidth
-border = (
-    next(mb for mb in range(10, 10**5, 10) if tree_seconds(1e4 * mb, *ON_64) > ring_seconds(1e4 * mb, *ON_64)) / 100
+border = next(
+    mb for mb in (n / 10 for n in range(1, 10**4)) if tree_seconds(MB * mb, *ON_64) > ring_seconds(MB * mb, *ON_64)
 )
 sizes = [2.0**power for power in range(8, 33)]
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -278,13 +269,7 @@ plt.close()  # shown once, with your guess
 labkit.reveal("tree_wins_below", border, figure)
 
 # %% [markdown]
-# You may have read that trees are for less than 1 MB. That is a rule for one cluster: the **crossover** depends on the links.
-#
-# **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does that
-# do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
-
-# %% tags=["why"] exercise="ten_times_the_latency" title="Ten times the latency"
-labkit.answer("ten_times_the_latency", "ten times")
+# You may have read "trees below 1 MB". That is a rule for one cluster: the **crossover** depends on the links.
 
 # %% [markdown] tags=["slide-only"]
 # ## α for steps, β for bytes
@@ -298,119 +283,34 @@ labkit.answer("ten_times_the_latency", "ten times")
 # <!-- notes: Halving and doubling wants a power of two and partners that are far apart. NCCL's Tree is two trees, in pieces: about 2 log N steps and 2B. -->
 
 # %% [markdown]
-# Set both formulas equal and solve for B, with L = ⌈log₂ N⌉: the crossover is at αβ (N-1-L) / (L-(N-1)/N). It grows with
-# α, β and N.
+# ## 4 Within and between machines
 #
-# ## 4 A tree
-#
-# The binomial tree of eight ranks, on the way up:
-#
-# ```
-#   round 0    1 → 0    3 → 2    5 → 4    7 → 6
-#   round 1    2 → 0             6 → 4
-#   round 2    4 → 0
-# ```
-#
-# Then the total goes down the same arrows, reversed, the last round first. N need not be a power of two: a rank that finds
-# no partner waits for the next round.
-#
-# In a sub-group, `dist.send(tensor, group_dst=3, group=group)` and `dist.recv(tensor, group_src=3, group=group)` count
-# inside the group. Plain `dst=` and `src=` name ranks of the whole world, whatever group you pass.
-#
-# ### Exercise [[tree_all_reduce]]
-#
-# *24 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
-
-
-# %% tags=["exercise"] exercise="tree_all_reduce" points=24 difficulty=3 importance=4 minutes=10 title="A tree" provides=["tree_all_reduce"]
-def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
-    """Replace tensor by the sum over group: up a binomial tree to the group's rank 0, then down the same tree.
-
-    Args:
-        tensor: Contiguous, any dtype, changed in place.
-        group: Who takes part, any number of ranks N; ceil(log2 N) rounds up and as many down. None is everybody.
-    """
-    # BEGIN SOLUTION tree_all_reduce
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
-    distances = []
-    while 2 ** len(distances) < world_size:
-        distances.append(2 ** len(distances))
-
-    incoming = torch.empty_like(tensor)
-    for distance in distances:  # up: 1, 2, 4, ...
-        if rank % (2 * distance) == distance:
-            dist.send(tensor, group_dst=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < world_size:
-            dist.recv(incoming, group_src=rank + distance, group=group)
-            tensor += incoming
-    for distance in reversed(distances):  # down: ..., 4, 2, 1
-        if rank % (2 * distance) == distance:
-            dist.recv(tensor, group_src=rank - distance, group=group)
-        elif rank % (2 * distance) == 0 and rank + distance < world_size:
-            dist.send(tensor, group_dst=rank + distance, group=group)
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("tree_all_reduce", tree_all_reduce)
-
-# %% [markdown]
-# The virtual cluster is another model, and it runs *your* tree: 64 GPUs, each in a machine of its own with one 400 Gb/s port.
-# Inside a virtual rank `time.perf_counter()` is virtual time.
-
-
-# %% seconds=12
-def stopwatch(all_reduce, num_bytes):
-    tensor = torch.empty(num_bytes // 4, device="meta")  # a size without numbers: time is all we want
-    dist.barrier()
-    start = time.perf_counter()
-    all_reduce(tensor)
-    return time.perf_counter() - start
-
-
-alpha, beta = 9.3e-6, 48e9  # of such a port, by the catalogue in labkit.hardware
-for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
-    for all_reduce, cost in ((ring_sum, ring_seconds), (tree_all_reduce, tree_seconds)):
-        run = labkit.run(stopwatch, all_reduce, size, on=labkit.virtual(64, link="ib_ndr"))
-        formula, cluster = 1e6 * cost(size, 64, alpha, beta), 1e6 * max(run.results)
-        print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
-
-# %% [markdown]
-# The cluster needs more than the formula: for the ring 252 µs more, at both sizes. The formula forgets that somebody must add. An addition is a kernel, which takes 4 µs to start, more than adding
-# a chunk takes here. The ring starts 63 of them one after the other, and 63 · 4 = 252. The tree starts 6.
-
-# %% [markdown] tags=["slide-only"]
-# ## A tree: few steps, many bytes
-#
-# ```
-#   1 → 0    3 → 2    5 → 4    7 → 6
-#   2 → 0             6 → 4
-#   4 → 0
-# ```
-#
-# <!-- notes: Every round halves the ranks that still have something to say. Then the same arrows reversed. -->
-
-# %% [markdown]
-# ## 5 Within and between machines
-#
-# Inside a machine, an H100 sends 450 GB/s over NVLink. Between machines, a 400 Gb/s card carries 50 GB/s, and often several
-# GPUs share one. So count what crosses the thin link:
+# Inside a machine, an H100 sends 450 GB/s over NVLink. Between machines, a 400 Gb/s card carries 50 GB/s, and often
+# several GPUs share one. Count what crosses the slow link:
 
 # %% tags=["figure"]
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 
 # %% [markdown]
-# (Why 3.5 and 2? The ring crosses twice, from 3 to 4 and from 7 to 0, with 7/4 of a tensor on each link. The tree crosses
-# once, with a tensor up and a tensor down.)
+# (Why 3.5 and 2? Two links of the ring cross, with 7/4 of a tensor each. One link of the tree crosses, with one tensor
+# up and one down.)
 #
-# Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one card
-# for all four**. How many times longer does that take?
+# Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one
+# card for all four**. How many times longer does the second run take?
 
 # %% tags=["predict"]
 labkit.predict("one_card_slowdown", 2.0, unit="times")
 
 
 # %%
+def stopwatch(all_reduce, num_bytes):
+    tensor = torch.empty(num_bytes // 4, device="meta")  # a size without numbers: time is all we want
+    dist.barrier()
+    start = time.perf_counter()  # virtual time, inside a virtual rank
+    all_reduce(tensor)
+    return time.perf_counter() - start
+
+
 own_card, one_card = (
     labkit.run(stopwatch, ring_sum, 16 * MB, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=cards))
     for cards in (4, 1)
@@ -418,23 +318,23 @@ own_card, one_card = (
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# Not at all: the ring leaves each machine over one card and comes back over another, and one card carries both directions
-# at once. But 7/4 of the tensor cross each way, at the pace of the card, while NVLink idles. **Design a better one.**
-# Mind that messages of several GPUs queue for the card they share.
+# 1.0 times, no longer: the ring leaves each machine over one card and comes back over another, and one card carries
+# both directions at once. But 7/4 of the tensor crosses in each direction, while NVLink is mostly idle. **Design a
+# better all-reduce.** Messages of several GPUs queue for the card they share.
 #
 # ### Exercise [[unequal_links]]
 #
-# *30 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
+# *44 points, about 40 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
-# than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
-# chunks as you like, up to 64, and send any chunk to anybody.
+# than the rest. Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into
+# any number of equal chunks, up to 64, numbered from 0 without gaps, and send any chunk to anybody.
 #
-# All messages of a rank's step start together. The next step begins when all are done.
+# All messages of a rank's step start together. Its next step begins when all are done, whatever step others are in.
+# From one rank to another, the n-th `Send` meets the n-th `Recv`.
 #
-# Your score is the time until the last rank is done; additions cost nothing. On clusters of this kind, half of the points are
-# for beating the plain ring in the order of ranks (`naive`), half for reaching BlueConnect (Cho and others, 2019), led around
-# slow links.
+# Your score is the time until the last rank is done; additions cost nothing. Half of the points are for beating the
+# ring in rank order (`naive`), half for matching BlueConnect (Cho and others, 2019), routed around slow links.
 
 
 # %% tags=["given"]
@@ -442,7 +342,7 @@ Send, Recv = namedtuple("Send", "step chunk peer"), namedtuple("Recv", "step chu
 Reduce = namedtuple("Reduce", "step chunk")  # without it, what a Recv brings replaces the chunk
 
 
-# %% tags=["design"] exercise="unequal_links" points=30 difficulty=4 importance=4 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
+# %% tags=["design"] exercise="unequal_links" points=44 difficulty=4 importance=4 minutes=40 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Unequal links" provides=["all_reduce_plans"]
 def all_reduce_plans(
     num_ranks: int, ranks_per_node: int, slow_links: dict[tuple[int, int], float]
 ) -> list[list[Send | Recv | Reduce]]:
@@ -451,7 +351,10 @@ def all_reduce_plans(
     Args:
         num_ranks: In all; a multiple of ranks_per_node.
         ranks_per_node: Ranks 0 to ranks_per_node - 1 are in the first node, and so on; 2 or more.
-        slow_links: (source, destination) -> how many times longer bytes take that way. All others are equal.
+        slow_links: (source rank, destination rank) -> how many times longer a message's bytes take this way, and occupy
+            both ends' port or card. Ways that are not listed have their normal speed.
+
+    In a step, a rank receives a chunk at most once and does not send it as well, as in lesson 02.
     """
     # BEGIN SOLUTION unequal_links
     firsts = range(0, num_ranks, ranks_per_node)
@@ -511,10 +414,11 @@ def _steps_of_slice(orders, node, place, start):
 labkit.challenge("unequal_links", all_reduce_plans)
 
 # %% [markdown]
-# With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
+# If your plans use as many chunks as there are ranks, you can watch them: `labkit.ring_player(all_reduce_plans(8, 4,
+# {}))`.
 #
-# How fast could it be? Each of two nodes needs what the other has to add. So 64 MB must leave each node through its card.
-# Of 50 GB/s, headers leave 48 for the payload: 1,333 µs.
+# How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. Of 50
+# GB/s, headers leave 48 for the payload: 1,333 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## The card sets the floor: 1,333 µs
@@ -528,19 +432,19 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # <!-- notes: Show the class board. Two levels (inside, between, inside) keep the card busy with one tensor; the order of the ring inside matters where a link is slow. And slices: while one is on the card, the next is inside. -->
 
 # %% [markdown]
-# ## 6 What stays
+# ## 5 What to remember
 #
 # * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
 # * **busbw** is what you compare with the data sheet.
 # * Round once. Divide once. Copy back what you copied.
 # * Let the slow link carry the tensor once; keep the fast ones busy meanwhile.
 #
-# **The next question.** Backward computes gradients one after another, the last layer's first. All-reduce each one at once,
-# and you pay the latency hundreds of times. All-reduce all of them at the end, and you pay it once, but the GPUs stand idle.
-# What would you do? Lesson [[ddp]], `04_ddp`, answers it.
+# **The next question.** Backward computes gradients one after another, the last layer's first. Send each one at once,
+# and you pay the latency hundreds of times. Send all at the end, and you pay it once, but GPUs idle. What would you do?
+# See lesson [[ddp]], `04_ddp`.
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * ring for many bytes, **tree for few**
 # * fast links first; the slow one carries the tensor **once**
@@ -548,26 +452,124 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # Next: gradients come one after another. Send each at once, or all at the end?
 
 # %% [markdown]
+# ## Bonus: Where the crossover lies
+#
+# **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does
+# that do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
+
+# %% tags=["why"] exercise="ten_times_the_latency" title="Ten times the latency" bonus=true
+labkit.answer("ten_times_the_latency", "ten times")
+
+# %% [markdown]
+# With L = ⌈log₂ N⌉, both formulas are equal at αβ (N-1-L) / (L-(N-1)/N) bytes. This crossover grows with α and β, and
+# with N from one power of two to the next.
+
+# %% [markdown]
+# ## Bonus: A tree
+#
+# The binomial tree of eight ranks, on the way up:
+#
+# ```
+#   round 0    1 → 0    3 → 2    5 → 4    7 → 6
+#   round 1    2 → 0             6 → 4
+#   round 2    4 → 0
+# ```
+#
+# Then the total goes down the same arrows reversed, last round first. N need not be a power of two: a rank that finds
+# no partner waits for the next round.
+#
+# In a sub-group, use `dist.send(tensor, group_dst=3, group=group)`, and `group_src=` in `dist.recv`: these are ranks
+# within the group. Plain `dst=` and `src=` are global ranks, whatever group you pass.
+#
+# ### Exercise [[tree_all_reduce]]
+#
+# *24 points, about 13 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="tree_all_reduce" points=24 difficulty=3 importance=4 minutes=13 title="A tree" provides=["tree_all_reduce"] bonus=true
+def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
+    """Replace tensor with the sum over group: up a binomial tree to the group's rank 0, then down the same tree.
+
+    Args:
+        tensor: Contiguous, any dtype, changed in place.
+        group: Who takes part; None means all ranks. Its size N may be any number. There are ceil(log2 N) rounds on the
+            way up, and the same number on the way down. Only members call.
+    """
+    # BEGIN SOLUTION tree_all_reduce
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    distances = []
+    while 2 ** len(distances) < world_size:
+        distances.append(2 ** len(distances))
+
+    incoming = torch.empty_like(tensor)
+    for distance in distances:  # up: 1, 2, 4, ...
+        if rank % (2 * distance) == distance:
+            dist.send(tensor, group_dst=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < world_size:
+            dist.recv(incoming, group_src=rank + distance, group=group)
+            tensor += incoming
+    for distance in reversed(distances):  # down: ..., 4, 2, 1
+        if rank % (2 * distance) == distance:
+            dist.recv(tensor, group_src=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < world_size:
+            dist.send(tensor, group_dst=rank + distance, group=group)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("tree_all_reduce", tree_all_reduce)
+
+# %% [markdown]
+# The virtual cluster is another model, and it runs *your* tree: 64 GPUs, each in its own machine with one 400 Gb/s
+# port.
+
+# %% seconds=12
+alpha, beta = 9.3e-6, 48e9  # of such a port, by the catalogue in labkit.hardware
+for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
+    for all_reduce, cost in ((ring_sum, ring_seconds), (tree_all_reduce, tree_seconds)):
+        run = labkit.run(stopwatch, all_reduce, size, on=labkit.virtual(64, link="ib_ndr"))
+        formula, cluster = 1e6 * cost(size, 64, alpha, beta), 1e6 * max(run.results)
+        print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
+
+# %% [markdown]
+# The cluster needs more than the formula, for the ring 252 µs at both sizes: the formula leaves out the additions. Each
+# addition is a kernel that takes 4 µs to launch, longer than adding a chunk takes here. The ring launches 63 of them
+# one after the other, and 63 · 4 = 252. The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds
+# the whole tensor, they take 414 µs.
+
+# %% [markdown] tags=["slide-only"]
+# ## A tree: few steps, many bytes
+#
+# ```
+#   1 → 0    3 → 2    5 → 4    7 → 6
+#   2 → 0             6 → 4
+#   4 → 0
+# ```
+#
+# <!-- notes: Every round halves the ranks that still have something to say. Then the same arrows reversed. -->
+
+# %% [markdown]
 # ## Bonus: All to all
 #
 # One more pattern: every rank has a *different* piece for every other. Think of a matrix of pieces, ranks by ranks, and
-# transpose it. Models with experts need it in every layer, to bring each token to the GPU of its expert. How many tokens go
-# where is different each time, so **sizes differ, and may be 0**.
+# transpose it. Mixture-of-experts models need it in every MoE layer, to move each token to its expert's GPU. The number
+# of tokens varies, so **sizes differ, and may be 0**.
 #
 # ### Exercise [[all_to_all]]
 #
-# *14 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
+# *14 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=7 title="All to all" provides=["all_to_all"] bonus=true
+# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=9 title="All to all" provides=["all_to_all"] bonus=true
 def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
 
     Args:
-        outputs: One contiguous tensor for each rank, any dtype; outputs[i] has the size of what rank i sends here.
-            Changed in place.
-        inputs: One tensor for each rank; sizes may differ and may be 0. inputs[own rank] is copied, not sent.
-        group: Who takes part; None is everybody. Peers are counted inside it.
+        outputs: One contiguous 1-D tensor for each rank, any dtype; outputs[i] has as many elements as rank i sends
+            here. Changed in place.
+        inputs: One contiguous 1-D tensor for each rank; sizes may differ and may be 0. inputs[own rank] is copied, not
+            sent.
+        group: Who takes part; None means all ranks. Rank i is a rank within group. Only members call.
     """
     # BEGIN SOLUTION all_to_all
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
@@ -589,8 +591,8 @@ labkit.check("all_to_all", all_to_all)
 
 
 # %% [markdown]
-# If every rank adds up what it received, you have a reduce-scatter again, in one step. Lesson 10 needs that: 8-bit gradients
-# cannot be added on the way, but they can be sent to one rank each, and added there.
+# If every rank adds up what it received, you have a reduce-scatter again, in one step. Lesson 10 needs that: 8-bit
+# gradients cannot be added on the way. But all ranks can send their copies of a chunk to one rank, which adds them.
 
 # %% [markdown] tags=["slide-only"]
 # ## All to all transposes
@@ -606,9 +608,9 @@ labkit.check("all_to_all", all_to_all)
 # %% [markdown]
 # ## Bonus: What NCCL does beyond this
 #
-# **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small pieces.
-# If the pieces cost nothing extra, that is about 2 log₂ N latencies and 2B bytes (Sanders, Speck and Träff, 2009). On the
-# same 64 GPUs, **up to what size is it faster than the ring?**
+# **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small
+# pieces. If the pieces cost nothing extra, that is about 2 log₂ N latencies and 2B bytes (Sanders, Speck and Träff,
+# 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
 
 # %% tags=["predict"]
 labkit.predict("two_trees_win_below", 6.0, unit="MB")
@@ -618,16 +620,18 @@ two_trees = [(2 * 6 * 10e-6 + 2 * size / 50e9, ring_seconds(size, *ON_64), size)
 labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees if trees < ring) / MB)
 
 # %% [markdown]
-# One tree sends the whole tensor twelve times. Two trees send it twice, and the ring 1.97 times. Only a huge tensor can
-# earn back 114 latencies.
+# In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links busy:
+# their bytes take as long as sending the tensor twice, and those of the ring 1.97 times. Only for a huge tensor does
+# that small saving earn back 114 latencies.
 #
-# * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory bandwidth from
-#   your computation.
-# * **Channels.** Several rings at once, by different routes, each with a share of the tensor, so that every card is used.
-# * **Protocols.** *LL* puts a 4-byte flag beside every 4 bytes: half the bandwidth, little latency. *LL128* spends 8 bytes
-#   of 128. *Simple* sends large blocks: full bandwidth, more latency.
-# * **NVLink SHARP.** The switch adds: each GPU sends its data once and receives the sum once. busbw can then exceed what the
-#   link carries.
+# * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory
+#   bandwidth from your computation.
+# * **Channels.** Several rings at once, by different routes, each with a share of the tensor, so that every card is
+#   used.
+# * **Protocols.** *LL* puts a 4-byte flag beside every 4 bytes: half the bandwidth, little latency. *LL128* spends 8
+#   bytes of 128. *Simple* sends large blocks: full bandwidth, more latency.
+# * **NVLink SHARP.** The switch adds, so each link of eight GPUs carries 9/8 of the tensor (lesson 00), not 7/4. busbw
+#   can then exceed what the link carries.
 # * **Choice.** For every call NCCL estimates the time of each algorithm and protocol, from tables of latencies and
 #   bandwidths. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it found.
 #
@@ -649,22 +653,23 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 # %% [markdown]
 # ## Bonus: Halving and doubling
 #
-# Can one have few steps *and* few bytes? If N is a power of two, yes: log₂ N rounds for the reduce-scatter and as many for the
-# all-gather, and no more bytes than in the ring. In each round every rank works with one partner. (`^` makes pairs: `5 ^ 4` is
-# 1 and `1 ^ 4` is 5.) After the first round, each of the two is responsible for one half of the tensor. What does it send?
+# Can you have few steps *and* few bytes? If N is a power of two, yes: log₂ N rounds for the reduce-scatter, log₂ N for
+# the all-gather, and no more bytes than in a ring. In each round every rank works with one partner. (`^` makes pairs:
+# `5 ^ 4` is 1 and `1 ^ 4` is 5.) After the first round, each of the two is responsible for one half of the tensor. What
+# does it send?
 #
 # ### Exercise [[halving_doubling]]
 #
-# *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
+# *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
 
 
-# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=12 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
+# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=20 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
 def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
-    """Replace tensor by the sum over all ranks: recursive halving reduce-scatter, recursive doubling all-gather.
+    """Replace tensor with the sum over all ranks: recursive halving reduce-scatter, recursive doubling all-gather.
 
     Args:
-        tensor: Contiguous, any length, odd, shorter than the world or empty included; changed in place. Both partners
-            cut an odd range at the same place; an empty half is not sent.
+        tensor: Contiguous, any dtype and length: odd, less than the world size, or 0; changed in place. Both partners
+            cut an odd range at the same place; an empty half is not sent. Which partner comes first is up to you.
     Raises:
         ValueError: If the world size is not a power of two.
     """
@@ -695,7 +700,7 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
 labkit.check("halving_doubling", halving_doubling_all_reduce)
 
 # %% [markdown]
-# By the formula it is best everywhere. Is it? Put the 64 GPUs into 8 machines with one card each:
+# By the formula it is best everywhere. Is it? Put the 64 GPUs in 8 machines with one card each:
 
 # %%
 EIGHT_NODES = labkit.virtual(64, gpus_per_node=8, nics_per_node=1)
@@ -717,12 +722,12 @@ for all_reduce in (ring_sum, halving_doubling_all_reduce):
 #
 # ### Exercise [[hierarchical_all_reduce]]
 #
-# *8 points, about 8 minutes; difficulty 3 of 5, importance 3 of 5*
+# *8 points, about 10 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="hierarchical_all_reduce" points=8 difficulty=3 importance=3 minutes=8 title="Within and between nodes" provides=["hierarchical_all_reduce"] bonus=true
+# %% tags=["exercise"] exercise="hierarchical_all_reduce" points=8 difficulty=3 importance=3 minutes=10 title="Within and between nodes" provides=["hierarchical_all_reduce"] bonus=true
 def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
-    """Replace tensor by the sum over all ranks; between nodes each rank sends its own piece only.
+    """Replace tensor with the sum over all ranks; between nodes each rank sends its own piece only.
 
     Args:
         tensor: Contiguous, any length, changed in place.
@@ -766,21 +771,25 @@ for cards in (4, 1):
     print(f"{cards:13}{flat:11.0f}{levels:13.0f}")
 
 # %% [markdown]
-# With four cards the flat ring sends over one of them, receives over another, and leaves two idle. With one card it loses
-# nothing. Two levels keep all four busy. With one card left they still win, because they send less through it: one tensor
-# each way in place of 7/4.
+# With four cards the flat ring uses only two in each machine, one out and one in, so with one card it is just as fast.
+# Two levels use all four. With one card they still win, because less crosses: one tensor each way instead of 7/4.
 #
 # ## Bonus: Predict, measure, explain
 #
-# Now your own machine. The next cell times your drop-in and the library on 2 and on 4 real processes. busbw says what each
-# link carries, so for a large tensor it should not depend on N. **By what factor does yours change from 2 ranks to 4, here?**
-# (1.0 means not at all.)
+# Now your own machine. The next cell times your drop-in and the library on 2 and on 4 real processes. busbw is the rate
+# on each link, so for a large tensor it should not depend on N. **By what factor does your drop-in's busbw change from
+# 2 ranks to 4, here?** (1.0 means not at all.)
 
 # %% tags=["predict"]
 labkit.predict("busbw_2_to_4", 1.0, unit="times")
 
 
 # %% tags=["nbval-ignore-output"]
+def message_device() -> torch.device:
+    """Return where a tensor must be to be sent: this rank's GPU with NCCL, the CPU with gloo."""
+    return labkit.device() if "nccl" in dist.get_backend() else torch.device("cpu")
+
+
 def sweep(collectives, sizes, repeats=5):
     """Return {(name, size): seconds of the fastest repeat}."""
     seconds = {}
@@ -815,7 +824,7 @@ busbw = {ranks: bus_bandwidth(SIZES[-1], measured[ranks]["yours", SIZES[-1]], ra
 labkit.reveal("busbw_2_to_4", busbw[4] / busbw[2], rows)
 
 # %% [markdown]
-# Two points give α and β, the smallest size and the largest on 4 ranks. They predict a third that the fit has not seen.
+# We fit α and β to two points on 4 ranks, the smallest and the largest size. Then we predict the middle size.
 
 # %% tags=["nbval-ignore-output"]
 ours = {size: measured[4]["yours", size] for size in SIZES}
@@ -828,21 +837,23 @@ print(
 )
 
 # %% [markdown]
-# What to make of it:
+# How to explain the numbers:
 #
-# * **There is no link.** "Sending" here means copying memory from one process to another, and a core must do it. Ranks that
-#   outnumber the cores share them, so busbw falls. With a link for each rank it would hardly move.
-# * **α is large.** A message waits until its receiver gets a turn on a core. Between GPUs it takes microseconds.
-# * **The prediction is off.** A straight line knows nothing of caches, and nothing of the other programs on your machine.
-#   A model tells you what follows from its assumptions; only the measurement tells you what happened.
+# * **Without GPUs there is no link.** "Sending" then means copying memory from one process to another, and a core must
+#   do it. If there are more ranks than cores, they share cores, and busbw falls. If each rank had its own link, busbw
+#   would hardly change.
+# * **α is large.** A message waits until its receiver is scheduled on a core. Between GPUs, latency is only
+#   microseconds.
+# * **The prediction may be off.** A straight line leaves out caches, and the other programs on your machine. A model
+#   tells you what follows from its assumptions; only the measurement tells you what happened.
 #
 # ### Sources
 #
 # * R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH",
-#   *International Journal of High Performance Computing Applications* 19 (2005): recursive halving and doubling, the cost
-#   model.
-# * P. Sanders, J. Speck and J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", *Parallel
-#   Computing* 35 (2009): double binary trees.
+#   *International Journal of High Performance Computing Applications* 19 (2005): recursive halving and doubling, the
+#   cost model.
+# * P. Sanders, J. Speck and J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+#   *Parallel Computing* 35 (2009): double binary trees.
 # * M. Cho, U. Finkler, M. Serrano, D. Kung and H. Hunter, "BlueConnect: Decomposing all-reduce for deep learning on
 #   heterogeneous network hierarchy", *IBM Journal of Research and Development* 63 (2019): all-reduce in levels.
 # * nccl-tests, `doc/PERFORMANCE.md`: algbw and busbw. NCCL user guide: environment variables.

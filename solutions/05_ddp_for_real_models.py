@@ -13,28 +13,28 @@
 # %% [markdown]
 # # 05 DDP for real models
 #
-# The run went through, nothing raised, and the model is a little worse than last month's. Where do you look?
+# The run finished without an error, but the model is a little worse than last month's. Where do you look?
 #
-# Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data as
-# the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of data
-# on one rank before the others. With a skipped layer, or with uneven data, the wrapper of lesson 04 hangs. The other two
-# waste time or spoil the model, and nothing raises.
+# Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data
+# as the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of
+# data on one rank before the others. With skipped layers or uneven data, the wrapper of lesson 04 hangs. Running
+# statistics spoil the model and accumulation wastes time, without an error.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the same
-# calls in the same order. No GPU.
+# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the
+# same calls in the same order. No GPU.
 #
-# **Stuck?** `labkit.hint("mini_ddp")` gives up to three hints. `labkit.lend("mini_ddp")` puts a working version into the
-# notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("mini_ddp")` gives up to three hints. `labkit.lend("mini_ddp")` puts a working version into
+# the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 05 DDP for real models
 #
-# Nothing raised, and the model is a little worse. Where do you look?
+# No error, and the model is a little worse. Where do you look?
 #
-# <!-- notes: Skipped layers, running statistics, accumulation, uneven data: each breaks data parallelism, most silently. -->
+# <!-- notes: Skipped layers, running statistics, accumulation, uneven data: each breaks data parallelism, some of them without an error. -->
 
 # %% tags=["parameters"]
-gpt_steps = 60  # of the training that ends the lesson
+gpt_steps = 60  # training steps in section 7
 
 # %% tags=["given"]
 from collections.abc import Callable, Iterator
@@ -52,14 +52,14 @@ from labkit.models import GPT, Addition, loss_of, optimizer_for
 # %% [markdown]
 # ## 1 A wrapper that fits on one screen
 #
-# This one sends all gradients in a single bucket. It hides no communication behind backward, but for well-behaved models it is
-# right. Read it carefully: you will extend it twice, and may override any of its methods. (Or begin with your own wrapper of
-# lesson 04: the checks do not ask how many buckets there are.)
+# This one sends all gradients in a single bucket. It hides no communication behind backward, but for well-behaved
+# models it is right. Read it carefully: you will extend it twice, and may override any of its methods. (Or begin with
+# your own wrapper of lesson 04: the checks do not ask how many buckets there are.)
 
 
 # %% tags=["given"]
 class OneBucketDDP(nn.Module):
-    """Data parallelism in one bucket, which leaves when every parameter has its gradient."""
+    """Data parallelism in one bucket, which is sent when every parameter has its gradient."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class OneBucketDDP(nn.Module):
 # ```python
 # optimizer.zero_grad()
 # with ddp.no_sync():
-#     loss_of(ddp(inputs), targets).backward()      # nothing travels
+#     loss_of(ddp(inputs), targets).backward()      # no gradient travels
 # loss_of(ddp(more_inputs), more_targets).backward()
 # ddp.finish_gradient_synchronization()
 # ```
@@ -128,7 +128,10 @@ class AccumulatingDDP(OneBucketDDP):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Return a context in which backward sends nothing. When it ends, by an exception too, backward sends again."""
+        """Return a context in which backward sends nothing.
+
+        When it ends, even by an exception, backward sends again. Contexts are not nested.
+        """
         # BEGIN SOLUTION accumulating_ddp
         before, self.synchronize = self.synchronize, False
         try:
@@ -150,7 +153,7 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 #
 # ```python
 # with ddp.no_sync():
-#     loss_of(ddp(inputs), targets).backward()   # nothing travels
+#     loss_of(ddp(inputs), targets).backward()   # no gradient travels
 # loss_of(ddp(more_inputs), more_targets).backward()
 # ```
 #
@@ -164,39 +167,41 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # **Skipped layers.** A branch, layer dropout, an expert that got no token: the hook never fires, and the bucket never
 # fills. Another rank may have used that layer, and waits for you.
 #
-# When is it certain that no more gradients will come? Torch searches the graph before backward, if you say
-# `find_unused_parameters=True`. Here it is simpler: when `finish_gradient_synchronization` is called.
+# How can a rank know that no more gradients will come? With `find_unused_parameters=True`, torch searches the graph
+# before backward. Here it is simpler: once `finish_gradient_synchronization` is called, no more will come.
 #
-# **Used by nobody.** If no rank used a parameter in any pass, its `grad` must stay `None`. Zeros would let momentum or weight decay
-# move it. But how does a rank know what the others did? Only if they say so: something more must travel.
+# **Used by nobody.** If no rank used a parameter in any pass, its `grad` must stay `None`. Zeros would let momentum or
+# weight decay move it. But how does a rank know what the others used? They must tell it: something more must be sent.
 #
-# **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's answer:
-# before each forward in training, all take rank 0's. (Torch has a trap here: the first forward of an *evaluation* takes
-# them too, because the last training forward asked for it. If only rank 0 evaluates, and calls `ddp(inputs)`, it waits
-# for ever. Call `ddp.module(inputs)` instead: that sends nothing.)
+# **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's
+# answer: before each forward in training, all ranks copy rank 0's. (Torch has a trap here: the first forward of an
+# *evaluation* copies them too, because the last training forward asked for it. If only rank 0 evaluates, and calls
+# `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)` instead: that sends nothing.)
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
 # ### Exercise [[mini_ddp]]
 #
-# *45 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
+# *45 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="mini_ddp" points=45 difficulty=4 importance=5 minutes=16 title="MiniDDP" provides=["MiniDDP"] needs=["accumulating_ddp"]
+# %% tags=["exercise"] exercise="mini_ddp" points=45 difficulty=4 importance=5 minutes=25 title="MiniDDP" provides=["MiniDDP"] needs=["accumulating_ddp"]
 class MiniDDP(AccumulatingDDP):
     """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
 
     * A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank. A rank that
       did not use the parameter contributes zeros.
-    * A parameter that no rank used keeps the grad that it had: None after zero_grad().
-    * In a step, the gradients of all trained parameters are all-reduced. At most 8 bytes more travel for each parameter
-      tensor.
+    * A parameter that no rank used keeps grad None. (zero_grad() comes before every step: a grad that is not None was
+      made in this step.)
+    * In a step, the gradients of all trained parameters are all-reduced; those that no rank used travel as zeros.
+      Collectives get at most 8 bytes more for each parameter tensor.
     """
 
     def forward(self, *args, **kwargs):
         """Return what the module returns.
 
-        In training all ranks first take rank 0's buffers, and nothing else travels; in evaluation nothing does.
+        In training mode, every pass, inside no_sync too, first copies rank 0's buffers to all ranks, and nothing else
+        travels. In evaluation nothing travels.
         """
         # BEGIN SOLUTION mini_ddp
         if self.training:
@@ -235,14 +240,14 @@ class MiniDDP(AccumulatingDDP):
 labkit.check("mini_ddp", MiniDDP)
 
 # %% [markdown]
-# Two things that torch does and you need not:
+# Torch does two things that you need not do:
 #
 # * gradients of different dtypes go into different buckets;
 # * **sparse** gradients (`nn.Embedding(sparse=True)`) travel as lists of rows, gathered and not added.
 #
-# And two that it does *not* do for you. BatchNorm takes mean and variance from this rank's samples alone, which is noisy with
-# few samples per rank. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes them over all ranks, for two more messages in
-# every such layer. And every rank must see different samples: the bonus exercise.
+# And it does *not* do two others. BatchNorm takes mean and variance from this rank's samples alone, which is noisy with
+# few samples per rank. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` computes them over all ranks, at the price of
+# two more collectives in every such layer. And every rank must see different samples: see the bonus exercise.
 
 # %% [markdown] tags=["slide-only"]
 # ## What real models need
@@ -259,8 +264,8 @@ labkit.check("mini_ddp", MiniDDP)
 # %% [markdown]
 # ## 4 A little worse
 #
-# Four ranks, three steps, recorded. Each layer is a bucket. Nothing raised, the loss goes down, and the model comes out a
-# little worse than on one GPU.
+# Four ranks, three steps, recorded. Each layer is a bucket. There is no error and the loss goes down, but the model is
+# a little worse than on one GPU.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("trains_worse")
@@ -275,20 +280,21 @@ labkit.recorded("trains_worse")
 # %% [markdown]
 # ### Exercise [[trains_worse]]
 #
-# Compare the rows at the end of a step. `rank`: whose model drifts away? `early_ms`: in the first step, how long before the
-# end of the last all-reduce does its optimizer begin? `cause`: `"steps before the last bucket"`, `"clips before the mean"`,
-# `"skips an all-reduce"` or `"trains on fewer samples"`?
+# Compare the rows at the end of a step. `rank`: whose model drifts away? `early_ms`: in the first step, that rank's
+# optimizer starts before its last all-reduce has ended. How many ms before? `cause`: `"steps before the last bucket"`,
+# `"clips before the mean"`, `"skips an all-reduce"` or `"trains on fewer samples"`?
 
 # %% tags=["find"] exercise="trains_worse" points=0 minutes=5 title="A little worse"
 labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
 
 # %% [markdown]
-# How would you have noticed without a timeline? Add up all parameters to one number, and all-reduce it with `MIN` and
-# with `MAX`, every hundred steps. If minimum and maximum differ, the models differ. This **checksum** costs a few bytes.
+# How would you have noticed without a timeline? Every hundred steps, sum all parameters into one number, and all-reduce
+# it with `MIN` and with `MAX`. If minimum and maximum differ, the models differ. This **checksum** costs a few bytes.
 #
-# It says *that* ranks differ, and not why. `labkit.audit` runs a program, unedited, on virtual ranks. It looks at each
-# parameter's gradient twice: when backward has made it, and when the optimizer uses it. Here is a small program with a
-# mistake of this kind, in `labkit/wrong_runs.py`. **Which line should the audit blame?** Read it before you run the cell.
+# The checksum tells you *that* ranks differ, not why. For that there is `labkit.audit`: it runs a program, unchanged,
+# on virtual ranks. The audit looks at each parameter's gradient twice: when backward has made it, and when the
+# optimizer uses it. The first program in `labkit/wrong_runs.py`, `a_little_worse`, has a mistake of this kind. Open the
+# file. **Which line should the audit blame?** Then run the cell.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.wrong_runs import a_little_worse
@@ -296,49 +302,53 @@ from labkit.wrong_runs import a_little_worse
 print(*labkit.audit(a_little_worse, on=labkit.virtual(4)).findings, sep="\n\n")
 
 # %% [markdown]
-# The first finding is the damage: rank 2 used a gradient that was not averaged. The second is the cause: nobody waited for the
-# all-reduce of line 18.
+# The first finding is the damage: rank 2 used a gradient that was not averaged. The second is the cause: rank 2 did not
+# wait for that gradient's all-reduce, which line 18 started.
 #
-# The next two questions are about mistakes that no checksum finds, because all ranks stay equal.
+# Two more questions about averaging.
 #
-# **[[clip_where]].** Each rank clips its own gradient to norm 1, and then they are averaged. What is the result: `"the same"`,
-# `"an error"`, `"another direction"` or `"models that differ"`?
+# **[[clip_where]].** Each rank clips its own gradient to norm 1, and then they are averaged. What is the result: `"the
+# same"`, `"an error"`, `"another direction"` or `"models that differ"`?
 
 # %% tags=["why"] exercise="clip_where" title="Clip, then average"
 labkit.answer("clip_where", "another direction")
 
 # %% [markdown]
-# **[[half_precision]].** Float16 ends at 65,504. Sixty-four ranks add up gradients of 2,000, and divide the sum. What comes
-# out: `"2000"`, `"infinity"` or `"0"`?
+# **[[half_precision]].** Float16 ends at 65,504. Sixty-four ranks add up gradients of 2,000, and then divide the sum.
+# What is the result: `"2000"`, `"infinity"` or `"0"`?
 
 # %% tags=["why"] exercise="half_precision" title="Divide first or last"
 labkit.answer("half_precision", "infinity")
 
+# %% [markdown]
+# No checksum finds either mistake, because all ranks stay equal.
+
 # %% [markdown] tags=["slide-only"]
-# ## Two that no checksum finds
+# ## Two mistakes without an error
 #
 # * clip on every rank, then average
 # * float16: add up 64 gradients of 2,000, then divide
 #
-# **To the room:** what comes of each?
+# **To the room:** what is the result of each?
 #
-# <!-- notes: Do both on the blackboard: a long gradient and a short one, then 64 times 2,000. All ranks stay equal in both, so comparing them finds nothing. -->
+# <!-- notes: Do both on the blackboard: a long gradient and a short one, then 64 times 2,000. All ranks stay equal in both, so no checksum finds them. -->
 
 # %% [markdown]
 # ## 5 Uneven inputs
 #
 # Streams of data do not divide evenly, and one rank runs out first. If it leaves, the others wait for it in the next
-# all-reduce. Torch's answer is `with ddp.join():`, in which a rank without data goes on answering. Yours is a function.
+# all-reduce. Torch's answer is `with ddp.join():`. Inside it, a rank without data keeps taking part in the others'
+# all-reduces. You write a function instead.
 #
-# A rank may call `ddp.finish_gradient_synchronization()` without a backward before it. For your `MiniDDP`, that rank has
-# skipped every layer.
+# A rank may call `ddp.finish_gradient_synchronization()` without a backward. To your `MiniDDP` this looks like a rank
+# that skipped every layer.
 #
 # ### Exercise [[uneven_inputs]]
 #
-# *30 points, about 11 minutes; difficulty 4 of 5, importance 3 of 5*
+# *30 points, about 14 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="uneven_inputs" points=30 difficulty=4 importance=3 minutes=11 title="Uneven inputs" provides=["train_uneven"] needs=["mini_ddp"]
+# %% tags=["exercise"] exercise="uneven_inputs" points=30 difficulty=4 importance=3 minutes=14 title="Uneven inputs" provides=["train_uneven"] needs=["mini_ddp"]
 def train_uneven(
     ddp: MiniDDP,
     batches: list[tuple[torch.Tensor, torch.Tensor]],
@@ -347,8 +357,8 @@ def train_uneven(
 ) -> int:
     """Train until no rank has a batch left; return the number of steps, equal on all ranks.
 
-    In every step the gradient is the mean over the ranks that still have a batch, and every rank takes the same
-    optimizer step.
+    In every step the gradient is the mean over the ranks that still have a batch. Each of them counts the same, however
+    large its batch is. Every rank takes the same optimizer step.
 
     Args:
         ddp: The wrapped model, without buffers.
@@ -393,12 +403,12 @@ labkit.check("uneven_inputs", train_uneven)
 # %% [markdown]
 # ## 6 More GPUs, more samples
 #
-# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (The **efficiency** of
-# weak scaling is the time on one GPU, divided by the time on N.) **Strong scaling**: the whole batch stays as it is, and
-# the GPUs share it. How much shorter is a step?
+# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (The **efficiency**
+# of weak scaling is the time on one GPU, divided by the time on N.) **Strong scaling**: the whole batch stays as it is,
+# and the GPUs share it. How much shorter is a step?
 #
-# Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100s with a 100 Gbit/s card for each GPU. Alone,
-# a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times as fast is a step?**
+# Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100s with a 100 Gbit/s card for each GPU.
+# Alone, a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times as fast is a step?**
 
 # %% tags=["predict"]
 labkit.predict("strong_scaling", 40.0)
@@ -427,28 +437,30 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
 # Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the rest is the
-# all-reduce: each GPU still has 67 MB of gradients to send. (The eight cards of a node share what leaves it.) Compute
-# shrinks with every GPU, gradients do not. In weak scaling compute does not shrink either, so the efficiency stays high.
-# But then the batch is 64 times as large, and a step is no longer the same step.
+# all-reduce: each GPU still has 67 MB of gradients to send. (The eight cards of a node share what leaves it.) With more
+# GPUs, each one's computing shrinks, but its gradients do not. In weak scaling neither shrinks, so the efficiency stays
+# high. But then the batch is 64 times as large, and a step is no longer the same step.
 #
-# The mean over more samples is less noisy, so you can safely go further in its direction. How much further? One step with
-# N ranks should replace N steps with one.
+# A mean over more samples is less noisy, so you can take a larger step. How much larger? One step on N ranks should do
+# the work of N steps on one rank.
 #
-# * **SGD** moves by the learning rate times the gradient. While the gradient stays about the same, one step at N times the rate
-#   goes as far as N steps did: the **linear scaling rule**.
+# * **SGD** moves by the learning rate times the gradient. While the gradient stays about the same, one step at N times
+#   the rate goes as far as N steps did: the **linear scaling rule**.
 # * **Adam and AdamW** divide each gradient by its usual size. Suppose that gradients are mostly noise. Then their usual
-#   size is the size of the noise. And the noise of a mean shrinks with the number of samples.
+#   size is the size of the noise, and the noise of a mean shrinks as the number of samples grows.
 #
-# **[[adam_rate]].** Sixteen ranks in place of one, each with the same batch as before, under AdamW. Leave the learning
-# rate as it is: how many times as far downhill does a step go? So by what must you multiply the learning rate?
+# **[[adam_rate]].** Sixteen ranks instead of one, each with the same batch as before, under AdamW. If you leave the
+# learning rate as it is, how many times as far downhill does one step go? One step should go as far as 16 steps did. By
+# what factor must you multiply the learning rate? (Answer the last question.)
 
 # %% tags=["why"] exercise="adam_rate" title="The rate for sixteen"
 labkit.answer("adam_rate", 4)
 
 # %% [markdown]
-# Where noise dominates, it is the square root of N. (Malladi's rule also adapts Adam's betas and epsilon.) Both rules
-# need a **warm-up**: long steps do harm at the very start, so the rate grows from a small one. Both hold only up to a
-# **critical batch size**, different for every task. Beyond it more GPUs cost money and save hardly any steps.
+# Where noise dominates, the factor is the square root of N. (The full rule, by Malladi and others, also changes Adam's
+# betas and epsilon.) Both rules need a **warm-up**: large steps do harm at the very start, so the learning rate starts
+# small and grows. Both hold only up to a **critical batch size**, different for every task. Beyond it more GPUs cost
+# money and save hardly any steps.
 
 # %% [markdown] tags=["slide-only"]
 # ## N times the batch
@@ -475,15 +487,15 @@ labkit.answer("adam_rate", 4)
 # %% [markdown]
 # ## 7 The GPT
 #
-# All of it together: AdamW, two passes for each step, clipping by the global norm, on two real processes, under your wrapper
-# and under torch's. The GPT shares a weight between embedding and output.
+# Now train a GPT with AdamW, two passes for each step, and clipping by the global norm. It runs on two real processes,
+# under your wrapper and under torch's. The GPT shares a weight between embedding and output.
 
 
 # %% tags=["given"]
 def train_gpt(wrap, num_steps: int) -> list[float]:
     """Return this rank's loss in the last pass of each step."""
     torch.set_num_threads(1)
-    model = GPT(seed=dist.get_rank()).to(labkit.device())  # unlike on every rank, until it is wrapped
+    model = GPT(seed=dist.get_rank()).to(labkit.device())  # different on each rank until it is wrapped
     ddp, optimizer, losses, task = wrap(model), optimizer_for(model), [], Addition()
 
     def backward(number):
@@ -511,18 +523,18 @@ print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
-# ## 8 What stays
+# ## 8 What to remember
 #
 # * Every rank makes the same calls in the same order, whatever its own data was.
-# * What nobody used keeps `None`; buffers are rank 0's.
-# * Average, then clip, then step. In float16, divide before you add.
-# * N times the samples: N times the rate for SGD, the root of N for AdamW, with warm-up.
+# * A parameter that no rank used keeps `None` after `zero_grad`. Buffers are rank 0's.
+# * Average, then clip, then step. Add in float32; if you must add in float16, divide first.
+# * With N times the samples, multiply the learning rate by N for SGD and by √N for AdamW, with warm-up.
 #
 # **The next question.** Every rank waits for the slowest, in every step. What if it did not? What if each pushed its
 # gradient to a place where the parameters live, took the newest ones, and went on? Lesson 06, `06_parameter_server`.
 
 # %% [markdown] tags=["slide-only"]
-# ## What stays
+# ## What to remember
 #
 # * the same calls in the same order
 # * average, then clip, then step
@@ -535,8 +547,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # %% [markdown]
 # ## Bonus: Who sees which samples
 #
-# Every rank must see different samples, equally many, in a different order each epoch. Nobody sends lists of indices: all ranks
-# make the **same** shuffled list from a seed they share, and each takes its part.
+# Every rank must see different samples, the same number of them, in a new order each epoch. Nobody sends lists of
+# indices: all ranks make the **same** shuffled list from a shared seed, and each takes its part.
 #
 # ### Exercise [[sharded_sampler]]
 #
@@ -555,9 +567,9 @@ class ShardedSampler(Sampler):
         size: Number of samples.
         world_size: Number of ranks.
         rank: Whose part this is.
-        shuffle: Whether the order is drawn, or 0, 1, 2, ...
-        seed: Of the drawn order, the same on all ranks.
-        drop_last: Whether the samples that do not divide are left out; else the first ones come again.
+        shuffle: If True, the order is random; if False, it is 0, 1, 2, ...
+        seed: Of the random order, the same on all ranks.
+        drop_last: If True, drop the samples left over; if False, pad with the first ones.
     """
 
     def __init__(
@@ -598,36 +610,39 @@ class ShardedSampler(Sampler):
 labkit.check("sharded_sampler", ShardedSampler)
 
 # %% [markdown]
-# Ten samples on three ranks are twelve places, so two come twice: a small lie in every epoch. And if somebody forgets
+# Ten samples on three ranks are padded to twelve, so two samples are seen twice in every epoch. And if somebody forgets
 # `set_epoch`? The loss goes down, nothing looks wrong, and the model sees the same batches in the same order for ever.
 #
 # ## Bonus: Say it with a number
 #
-# The training of section 6 needs 20,000 steps of 4096 samples on one A100, and you get 64 of them. The task's critical
+# On one A100, the training of section 6 needs 20,000 steps of 4096 samples. Now you get 64 A100s. The task's critical
 # batch size is 65,536 samples. Assume that up to there N times the batch needs an N-th of the steps, and that a larger
 # batch saves no more steps.
 #
 # ### Exercise [[sixty_four_gpus]]
 #
-# *6 points, about 6 minutes; difficulty 3 of 5, importance 4 of 5*
+# *6 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Weak scaling, strong scaling, or something between? Answer in two to five sentences, for a person to read. How many
-# samples does each GPU get in a step? How many times sooner are you done? Why would more samples be worse, and why would
-# fewer? `step_ms` of section 6 is still there. Alone, compare yours with `labkit.lend("sixty_four_gpus")`.
+# Weak scaling, strong scaling, or something between? Answer in two to five sentences, for a human reader. How many
+# samples does each GPU get per step? How many times sooner is the training done? Why would more samples be worse,
+# and why would fewer? `step_ms` of section 6 is still there. If you work alone, compare your answer with
+# `labkit.lend("sixty_four_gpus")`.
 
-# %% [markdown] tags=["write"] exercise="sixty_four_gpus" title="Sixty-four GPUs" minutes=6 difficulty=3 bonus=true rubric={"1,024 samples each: the whole batch is then the critical one": 2, "about 48 times sooner: a step 3 times as fast, and a 16th of the steps": 2, "says why 4,096 and 64 are worse: samples that save no steps; gradients that do not shrink": 2}
-# 1024 samples on each GPU, so that all 64 together make the critical batch of 65,536. Then a 16th of the steps is enough, and
-# `step_ms(64, 1024)` is 8.1 ms in place of 24.3 ms alone, 3.0 times as fast: I am done 48 times sooner. With 4096 each
-# (weak scaling) a step takes 26.2 ms and three quarters of the samples save no step: 16 x 0.93 is 15 times sooner. With 64
-# each (strong scaling) I keep all 20,000 steps, and one is only 9.6 times as fast, because the gradients, which do not shrink,
-# take nearly all of it.
+# %% [markdown] tags=["write"] exercise="sixty_four_gpus" title="Sixty-four GPUs" minutes=12 difficulty=3 bonus=true rubric={"1,024 samples each: the whole batch is then the critical one": 2, "about 48 times sooner: a step 3 times as fast, and a 16th of the steps": 2, "says why 4,096 and 64 are worse: samples that save no steps; gradients that do not shrink": 2}
+# 1024 samples on each GPU, so that all 64 together make the critical batch of 65,536. Then a 16th of the steps is
+# enough, and `step_ms(64, 1024)` is 8.1 ms in place of 24.3 ms alone, 3.0 times as fast: I am done 48 times
+# sooner. With 4096 each (weak scaling) a step takes 26.2 ms and three quarters of the samples save no step: 16 x 0.93
+# is 15 times sooner. With 64 each (strong scaling) I keep all 20,000 steps, and one is only 9.6 times as fast, because
+# the gradients, which do not shrink, take nearly all of it.
 
 # %% [markdown]
 # ### Sources
 #
-# * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the VLDB
-#   Endowment* 13 (2020): unused parameters, `no_sync`, buffers.
-# * P. Goyal and others, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", arXiv:1706.02677 (2017): linear scaling
-#   and warm-up.
-# * S. Malladi and others, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms", *NeurIPS* (2022): the square root.
-# * S. McCandlish and others, "An Empirical Model of Large-Batch Training", arXiv:1812.06162 (2018): the critical batch size.
+# * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the
+#   VLDB Endowment* 13 (2020): unused parameters, `no_sync`, buffers.
+# * P. Goyal and others, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", arXiv:1706.02677 (2017): linear
+#   scaling and warm-up.
+# * S. Malladi and others, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms", *NeurIPS* (2022): the
+#   square root.
+# * S. McCandlish and others, "An Empirical Model of Large-Batch Training", arXiv:1812.06162 (2018): the critical batch
+#   size.

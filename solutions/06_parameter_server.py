@@ -46,9 +46,9 @@ from labkit.servers.training import Pace, one_process, train, waiting_share
 # %% [markdown]
 # ## 1 Calling a server
 #
-# With `recv(src=...)`, a server must decide whom to listen to next. While it listens to a slow worker, a fast one waits.
-# A **remote call** turns that around: a worker calls a method of an object on another rank, and it runs there, in one of
-# that rank's threads. In `torch.distributed.rpc`:
+# With `recv(src=...)`, a server must decide whom to listen to next. While it listens to a slow worker, a fast one
+# waits. A **remote call** turns that around: a worker calls a method of an object on another rank, and it runs there,
+# in one of that rank's threads. In `torch.distributed.rpc`:
 #
 # | | |
 # |---|---|
@@ -88,8 +88,8 @@ def first_calls():
 labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 
 # %% [markdown]
-# All your servers extend this class. Calls arrive in several threads at once, so `pull` copies the weights while it holds a
-# lock:
+# All your servers extend this class. Calls arrive in several threads at once, so `pull` copies the weights while it
+# holds a lock:
 #
 # ```python
 # class Server:
@@ -115,8 +115,8 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 # ### A call that is answered later
 #
 # The synchronous server steps with the mean of *all* workers' gradients, so the first push must wait for the last. If
-# `push` itself waited, it would occupy a thread of the server. With more workers than threads, no thread would be free for
-# the last push, and all would wait forever. So `push` returns a **future**, and RPC sends the answer when somebody
+# `push` itself waited, it would occupy a thread of the server. With more workers than threads, no thread would be free
+# for the last push, and all would wait forever. So `push` returns a **future**, and RPC sends the answer when somebody
 # completes it:
 #
 # ```python
@@ -130,10 +130,10 @@ labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 #
 # ### Exercise [[sync_server]]
 #
-# *28 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
+# *28 points, about 14 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="sync_server" points=28 difficulty=3 importance=5 minutes=12 title="The synchronous server" provides=["SyncServer"]
+# %% tags=["exercise"] exercise="sync_server" points=28 difficulty=3 importance=5 minutes=14 title="The synchronous server" provides=["SyncServer"]
 class SyncServer(Server):
     """Takes one step with the mean of all workers' gradients; then all of them go on."""
 
@@ -150,8 +150,8 @@ class SyncServer(Server):
         """Take in a worker's gradient for this step; return a future of (version, weights) after the step.
 
         Each worker pushes once in a step. The last push of a step subtracts lr times the mean, raises the version by
-        one, and completes the future of all. Then the next step begins.
-        Note an Update for every gradient, in order of arrival.
+        one, and completes the future of all, with weights that no later step changes. Then the next step begins.
+        Note an Update for every gradient, when it arrives.
 
         Args:
             worker: Who pushes.
@@ -202,8 +202,9 @@ labkit.check("sync_server", SyncServer)
 # <!-- notes: Reveal the timeline of section 2: three rows hatched for two thirds of the time. -->
 
 # %% [markdown]
-# Something to train: find 20 numbers from noisy samples. `train` runs your server on rank 0 and a worker on every other rank,
-# until the weights have changed four times. A `Pace` sets how long a worker sleeps instead of computing: 10 ms a step.
+# Something to train: find 20 numbers from noisy samples. `train` runs your server on rank 0 and a worker on every other
+# rank, until the weights have changed four times. A `Pace` sets how long a worker sleeps instead of computing: 10 ms a
+# step.
 
 # %%
 run = labkit.run(train, partial(SyncServer, lr=1.0), 4, Pace(), on=labkit.virtual(5), init=False)
@@ -211,7 +212,8 @@ print(f"loss: server {run.results[0].seen[-1].loss:.6f}, one process {one_proces
 run.timeline
 
 # %% [markdown]
-# Rank 0 serves. Where a worker's row is hatched, its push waits. All go on together, and the loss is that of one process.
+# Rank 0 serves. Where a worker's row is hatched, its push waits. All go on together, and the loss is that of one
+# process.
 #
 # ## 2 Enter the straggler
 #
@@ -224,8 +226,8 @@ print(f"a step: {1e3 * slow.results[0].seen[-1].seconds / 4:.1f} ms")
 slow.timeline
 
 # %% [markdown]
-# Three workers wait two thirds of the time. An all-reduce needs the same four gradients, and waits too. A server can answer
-# at once.
+# Three workers wait two thirds of the time. An all-reduce needs the same four gradients, and waits too. A server can
+# answer at once.
 #
 # In **asynchronous SGD** the server applies each gradient on arrival, and its worker goes on with the current weights.
 # Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
@@ -251,10 +253,10 @@ labkit.recorded("lost_update")
 #
 # `rank`: the rank whose gradient was lost. `version`: the version that its push read.
 # `cause`: `"its worker is slow"`, `"it is stale"`, `"it came late and was dropped"` or
-# `"another push read before it wrote"`.
+# `"another push read before this one wrote"`.
 
-# %% tags=["find"] exercise="lost_update" points=0 minutes=5 title="The lost update"
-labkit.answer("lost_update", rank=2, version=6, cause="another push read before it wrote")
+# %% tags=["find"] exercise="lost_update" points=0 minutes=6 title="The lost update"
+labkit.answer("lost_update", rank=2, version=6, cause="another push read before this one wrote")
 
 # %% [markdown] tags=["slide-only"]
 # ## 16 pushed, 15 arrived
@@ -326,12 +328,12 @@ late = max(asynchronous.results[0].staleness(worker=3))
 labkit.reveal("slow_workers_staleness", late, labkit.staleness_view(asynchronous))
 
 # %% [markdown]
-# Step through: each gradient is shown with the updates it missed. While the slow worker computes one gradient, three fast
-# workers push three each.
+# Step through: each gradient is shown with the updates it missed. While the slow worker computes one gradient, three
+# fast workers push three each.
 #
-# How much staleness can SGD take? Take the loss w²/2: its gradient is w. With fresh gradients, SGD is stable at learning rates
-# up to 2. With eight equal workers, each gradient is 7 versions old. **What is the largest stable learning rate now?**
-# Try some first.
+# How much staleness can SGD take? Take the loss w²/2: its gradient is w. With fresh gradients, SGD is stable at
+# learning rates up to 2. With eight equal workers, each gradient is 7 versions old. **What is the largest stable
+# learning rate  now?**
 
 
 # %%
@@ -368,10 +370,10 @@ labkit.reveal("stable_rate", round(limits[8], 3), ["workers   largest rate   tim
 #
 # ### Exercise [[bounded_server]]
 #
-# *35 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
+# *35 points, about 23 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="bounded_server" points=35 difficulty=4 importance=5 minutes=18 title="The bounded server" provides=["BoundedServer"]
+# %% tags=["exercise"] exercise="bounded_server" points=35 difficulty=4 importance=5 minutes=23 title="The bounded server" provides=["BoundedServer"]
 # BEGIN SOLUTION bounded_server
 def answer_who_may_go(server: Server) -> None:
     """Answer everybody who waits and is at most bound ahead of the slowest; called with the lock held."""
@@ -407,7 +409,7 @@ class BoundedServer(Server):
         """Subtract lr times the gradient at once, raise the version by one and note an Update.
 
         The worker's clock goes up by one. Return a future. Complete it as soon as every remaining worker is at most
-        `bound` pushes behind this one, with the (version, weights) of that moment.
+        `bound` pushes behind this one, with the (version, weights) of that moment, which no later push changes.
         """
         # BEGIN SOLUTION bounded_server
         future: Future = Future()
@@ -446,11 +448,12 @@ labkit.predict("fast_worker_steps", 30)
 # %%
 bounded = labkit.run(train, partial(BoundedServer, lr=0.25, bound=2), 80, ONE_SLOW, on=labkit.virtual(5), init=False)
 pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for worker in range(4)]
+# the first two steps of a fast worker are its head start
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
-# A worker that is *always* slow sets the pace: the others wait when they are three steps ahead. A bound
-# helps against workers that are slow *now and then*.
+# A worker that is *always* slow sets the pace: the others wait when they are three steps ahead. A bound helps against
+# workers that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -493,10 +496,10 @@ for name, (each, _) in POLICIES.items():
 labkit.staleness_view(runs)
 
 # %% [markdown]
-# (`wait` is of the workers' time: the server is not counted.) **A bound of 3 steps, and a staleness far above 3?**
-# The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one.
-# While one worker computes, another may go from 3 pushes behind it to 3 ahead, and push once more before it must wait:
-# 2 · 3 + 1 = 7. Seven others: 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
+# (`wait` is a share of the workers' time; the server is not counted.) **A bound of 3 steps, and a staleness far above
+# 3?** The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes
+# one. While one worker computes, another may go from 3 pushes behind it to 3 ahead, and push once more before it must
+# wait: 2 · 3 + 1 = 7. Seven others: 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # Compare the last two columns. *Per gradient* the three are close, at this small learning rate. *Per second* they are
 # far apart: **a stale gradient is worth a little less, and it comes much sooner.**
@@ -528,8 +531,8 @@ labkit.staleness_view(runs)
 #
 # The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: with `share=0.25, factor=10.0`, a
 # quarter of its steps take ten times as long. They train four weights w; the loss is Σ c(w-1)²/2, with curvatures c
-# from 1 to 0.03. `milliseconds(policy_of(plan), crew)` returns the time until the loss is 0.01: the mean of six seeds, or
-# `None` for never. `play` returns what happened with one seed.
+# from 1 to 0.03. With such a dictionary, `milliseconds(policy_of(dictionary), crew)` returns the time until the loss is
+# 0.01: the mean of six seeds, or `None` for never. `play` returns what happened with one seed.
 
 # %%
 ERRATIC = Crew(num_workers=8, share=0.25, factor=10.0)
@@ -543,13 +546,13 @@ for policy in (policies.synchronous, policies.asynchronous, policies.bounded):
 # %% [markdown]
 # ### Exercise [[staleness_policy]]
 #
-# *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
+# *20 points, about 18 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Write a policy that reaches the loss sooner. Half of the points are for beating the best of these three ("naive"), half
 # for matching "staleness-aware" (Zhang et al., 2016).
 
 
-# %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 weights=[1, 1, 1, 1] title="A policy for an erratic worker" provides=["staleness_policy"]
+# %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=18 weights=[1, 1, 1, 1] title="A policy for an erratic worker" provides=["staleness_policy"]
 def staleness_policy(crew: Crew) -> dict:
     """Return a policy, {"needed": ..., "bound": ..., "rates": [...]}, that reaches the loss soon with this crew."""
     # BEGIN SOLUTION staleness_policy
@@ -586,10 +589,9 @@ labkit.challenge("staleness_policy", staleness_policy)
 # %% [markdown]
 # ## 6 Server or ring
 #
-# Take B = 100 MB of weights. Each of N workers pushes B and pulls B. The server's link carries N times B each way: now
-# that is the straggler. With S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B,
-# without any extra machine. Servers on the workers' own machines carry as much. So without spare machines, they gain
-# nothing for dense weights.
+# Take B = 100 MB of weights. Each of N workers pushes B and pulls B. The server's link carries N times B each way. With
+# S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B. If the servers run on the workers'
+# own machines, each link carries just as much. So without spare machines, they gain nothing for dense weights.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with N **spare CPU
 # machines** as servers, each link carries only B each way. If one piece is pulled while the next is pushed, that beats
@@ -621,11 +623,12 @@ labkit.challenge("staleness_policy", staleness_policy)
 #
 # * A call that must wait returns a **future**; threads are for work, not for waiting.
 # * Hold **one lock** from the read to the write, and hand out copies.
-# * **Synchronous** waits for the slowest, **asynchronous** pays in staleness, **bounded** lets workers run a few steps ahead.
+# * **Synchronous** waits for the slowest, **asynchronous** pays in staleness, **bounded** lets workers run a few steps
+#   ahead.
 # * Dense weights and equal workers: **all-reduce**. A few rows of a large table, or unequal workers: **servers**.
 #
-# `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding tables,
-# Ray or Monarch for actors, or their own servers over gRPC or RDMA.
+# `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding
+# tables, Ray or Monarch for actors, or their own servers over gRPC or RDMA.
 #
 # A table of two billion rows does not fit on your GPU, and the machine with popular rows may die. Where does each
 # row live, and what survives? **Next:** lesson 07, `07_keys_rows_failures`.
@@ -654,10 +657,10 @@ labkit.challenge("staleness_policy", staleness_policy)
 #
 # ### Exercise [[server_or_ring]]
 #
-# *20 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+# *20 points, about 10 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="server_or_ring" points=20 difficulty=2 importance=4 minutes=8 title="Server or ring" provides=["server_seconds", "largest_share"] bonus=true
+# %% tags=["exercise"] exercise="server_or_ring" points=20 difficulty=2 importance=4 minutes=10 title="Server or ring" provides=["server_seconds", "largest_share"] bonus=true
 def server_seconds(
     num_bytes: float, num_workers: int, num_servers: int, latency_s: float, bandwidth_Bps: float
 ) -> float:
@@ -716,8 +719,8 @@ print(*rows, sep="\n")
 # each direction of a link is idle half the time. BytePS (Jiang et al., 2020) cuts the weights into small pieces and
 # pulls one piece while it pushes the next: both directions are busy at once.
 #
-# Take eight workers and eight spare servers again. A ring took 15.1 ms, and a link needs 8.5 ms for 100 MB one way. **How
-# many ms does a step take with 64 pieces, eight on each server?**
+# Take eight workers and eight spare servers again. A ring took 15.1 ms, and a link needs 8.5 ms for 100 MB one way.
+# **How many ms does a step take with 64 pieces, eight on each server?**
 
 # %% tags=["predict"]
 labkit.predict("overlapped_ms", 17.0, unit="ms")
@@ -771,10 +774,10 @@ for number in (2, 8, 64):
 #
 # ### Exercise [[backup_workers]]
 #
-# *16 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+# *16 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="backup_workers" points=16 difficulty=3 importance=4 minutes=8 title="Backup workers" provides=["BackupServer"] bonus=true
+# %% tags=["exercise"] exercise="backup_workers" points=16 difficulty=3 importance=4 minutes=10 title="Backup workers" provides=["BackupServer"] bonus=true
 class BackupServer(Server):
     """Takes each step with the mean of the first gradients that arrive; late ones are dropped."""
 
@@ -800,7 +803,8 @@ class BackupServer(Server):
 
         If that step is over already, drop the gradient, note no Update, and answer at once with the server's current
         (version, weights). Otherwise note an Update at once, and answer after the step. The push that brings the last
-        of the `needed` gradients takes the step: subtract lr times their mean, raise the version by one.
+        of the `needed` gradients takes the step: subtract lr times their mean, raise the version by one. No later push
+        changes the weights of an answer.
         """
         # BEGIN SOLUTION backup_workers
         with self.lock:
@@ -840,25 +844,26 @@ for needed in (10, 9, 8):
 labkit.reveal("backup_speedup", round(seconds[10] / seconds[9], 2), rows)
 
 # %% [markdown]
-# With ten workers somebody is slow in 1 - 0.9^10 = 65 % of all steps, and a synchronous server waits each time. With a hundred
-# workers it is all but one step in 38,000.
+# With ten workers somebody is slow in 1 - 0.9^10 = 65 % of all steps, and a synchronous server waits each time. With a
+# hundred workers it is all but one step in 38,000.
 #
 # ## Bonus: the broken server of lesson 00
 #
 # In lesson 00 you met a parameter server in which everybody says "done" and the weight has not moved. You found one of
-# its bugs; it has two more. Write one that works. It uses plain `send` and `recv`, and needs no thread: the server's
-# rank has nothing else to do.
+# its bugs; it has two more. Write one that works. The gradients travel by plain `send` and `recv`. It needs no thread:
+# the server's rank has nothing else to do.
 #
 # ### Exercise [[posted_training]]
 #
-# *10 points, about 6 minutes; difficulty 2 of 5, importance 4 of 5*
+# *10 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="posted_training" points=10 difficulty=2 importance=4 minutes=6 title="The post, mended" provides=["posted_training"] bonus=true
+# %% tags=["exercise"] exercise="posted_training" points=10 difficulty=2 importance=4 minutes=8 title="The post, mended" provides=["posted_training"] bonus=true
 def posted_training(weight: Tensor, gradients: list[Tensor], num_gradients: int, lr: float) -> Tensor:
     """Subtract lr times every gradient of every worker from the weight, in any order; return it, the same on all ranks.
 
-    Every worker sends each of its gradients to rank 0 in a message of its own.
+    Every worker sends each of its gradients to rank 0 in a message of its own; rank 0 may answer as it likes, with a
+    broadcast for example.
 
     Args:
         weight: The weight at the start, the same on every rank; do not change it.
@@ -934,7 +939,7 @@ except RunError as error:
 
 # %% [markdown]
 # Read the last two lines first: two pushes wait for a future that nobody completes. Your bounded server is told when a
-# worker leaves, and backup workers do not need all of them:
+# worker leaves, and a backup server does not need every worker:
 
 # %%
 for make in (partial(BoundedServer, lr=1.0, bound=0), partial(BackupServer, lr=1.0, needed=2)):

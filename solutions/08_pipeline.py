@@ -13,14 +13,14 @@
 # %% [markdown]
 # # 08 Pipelines
 #
-# The model does not fit on your GPU. You have four GPUs. So each takes a quarter of the layers. Now the model fits, but four
-# GPUs train it no faster than one large GPU would. Why, and what can you do?
+# The model does not fit on your GPU. You have four GPUs. So each takes a quarter of the layers. Now the model fits, but
+# four GPUs train it no faster than one large GPU would. Why, and what can you do?
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** `send` and `recv` from lesson 02, and an idea of what autograd does
-# in `backward()`. You need no GPU: `labkit.virtual(4)` simulates four.
+# **Time:** [[minutes]] minutes, and a bonus. **You need** `send` and `recv` from lesson 02, and an idea of what
+# autograd does in `backward()`. No GPU.
 #
-# **Stuck?** `labkit.hint("run_schedule")` gives up to three hints. `labkit.lend("run_schedule")` puts a working version into
-# the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("run_schedule")` gives up to three hints. `labkit.lend("run_schedule")` puts a working version
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 08 Pipelines
@@ -46,18 +46,20 @@ from labkit.models import loss_of_logits, stage_of_gpt, train_stage, train_with_
 # %% [markdown]
 # ## 1 A cut between layers
 #
-# Training needs room for parameters, gradients, the optimizer state, and the **activations**: whatever forward computes and
-# backward needs again. Data parallelism copies all of that to every GPU. When one copy no longer fits, you have to cut.
+# Training needs room for parameters, gradients, the optimizer state, and the **activations**: whatever forward computes
+# and backward needs again. Data parallelism copies all of that to every GPU. When one copy no longer fits, you have to
+# cut.
 #
-# The most obvious cut goes between layers. Rank 0 holds the first layers, rank 1 the next, and so on. Each part is a **stage**.
+# The most obvious cut goes between layers. Rank 0 holds the first layers, rank 1 the next, and so on. Each part is a
+# **stage**.
 
 # %% tags=["figure"]
 labkit.figure("factory", num_stages=3, num_microbatches=1)
 
 # %% [markdown]
-# Forward is easy: receive, compute, send. Backward needs one thought, because autograd stops where the message begins.
+# Forward is easy: receive, compute, send. Backward takes some thought, because autograd stops where the message begins.
 # All that stage 1 knows of its input is a tensor that came out of a cable. So *you* carry the gradient across. (`left`
-# is what left a stage.)
+# is a stage's output.)
 #
 # ```
 # stage 0                                       stage 1
@@ -67,19 +69,19 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # left.backward(gradient)    <- gradient ----   entered.grad
 # ```
 #
-# It is the chain rule with a cable in the middle. What enters a stage must be a **leaf** that requires a gradient, or
-# `entered.grad` stays None. Send a contiguous tensor, without the graph: `left.detach()`. Receive into a contiguous
-# tensor, too; `torch.empty_like` of a transposed tensor is not.
+# What enters a stage must be a **leaf** that requires a gradient, or `entered.grad` stays None. Send a contiguous
+# tensor, without the graph: `left.detach()`. Receive into a contiguous tensor, too; `torch.empty_like` of a transposed
+# tensor is not.
 #
 # ### Exercise [[one_batch]]
 #
-# *15 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
+# *15 points, about 13 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Rank s is stage s. A receiver must make room first, so `sample` shows what one sample looks like when it enters this
 # stage. For the timeline, wrap forward in `with labkit.span("F0"):` and backward in `with labkit.span("B0"):`.
 
 
-# %% tags=["exercise"] exercise="one_batch" points=15 difficulty=3 importance=5 minutes=12 title="One batch through the stages" provides=["run_stage"]
+# %% tags=["exercise"] exercise="one_batch" points=15 difficulty=3 importance=5 minutes=13 title="One batch through the stages" provides=["run_stage"]
 def run_stage(
     module: nn.Module,
     sample: Tensor,
@@ -149,8 +151,8 @@ labkit.check("one_batch", run_stage)
 # <!-- notes: The chain rule with a cable in the middle. Without requires_grad_ the received tensor has no gradient. -->
 
 # %% [markdown]
-# Now something large: four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. (Tensors
-# on the `meta` device have a shape and no numbers.) Guess before you run it: what fraction of the time does a GPU wait?
+# Now four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. Guess before you run
+# it: what fraction of the time does a GPU wait?
 
 
 # %% tags=["given"]
@@ -162,7 +164,7 @@ def layers() -> nn.Module:
 
 
 def one_large_batch():
-    x = torch.empty(SAMPLES, WIDTH, device="meta", requires_grad=True)  # or stage 0's backward would cost less
+    x = torch.empty(SAMPLES, WIDTH, device="meta", requires_grad=True)  # else stage 0 would skip its input's gradient
     ends = (x if dist.get_rank() == 0 else None, x if dist.get_rank() == 3 else None)
     run_stage(layers(), x[0], SAMPLES, *ends, nn.functional.mse_loss)
 
@@ -175,8 +177,8 @@ one_batch.timeline
 
 # %% [markdown]
 # A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time. Otherwise it
-# waits: *blocked* in a call, or idle, because its work is done. You bought memory, but no speed. The waiting has a
-# name: the **bubble**.
+# waits: *blocked* in a call, or idle, because its work is done. You bought memory, but no speed. This waiting is the
+# **bubble**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Four GPUs, the work of one
@@ -188,31 +190,30 @@ one_batch.timeline
 # %% [markdown]
 # ## 2 Microbatches
 #
-# The stages wait because there is one batch, and it is in one place. So cut the batch, too. With M **microbatches**, stage 0
-# sends the first one on and goes to work on the second.
+# The stages wait because there is one batch, and it is in one place. So cut the batch, too. With M **microbatches**,
+# stage 0 sends the first one on and goes to work on the second.
 
 # %% tags=["figure"]
 labkit.figure("factory", num_stages=4, num_microbatches=6)
 
 # %% [markdown]
-# How large is the bubble now? **How many microbatches do four stages need before they wait less than 5 % of the time?**
+# **How many microbatches do four stages need before they wait less than 5 % of the time?**
 
 # %% tags=["predict"]
 labkit.predict("microbatches_for_5_percent", 20)
 
 # %% [markdown]
-# Assume that every microbatch takes equally long on every stage, and that messages take no time. The
-# last stage begins P-1 turns after the first, and has M turns of work. Backward is the same in reverse. Count.
+# Assume that messages take no time. The last stage begins P-1 turns after the first, and has M turns of work. Backward
+# is the same in reverse. Count.
 #
-# And what does a microbatch cost? Each one starts kernels and sends messages. Count that as a constant, `overhead_s`,
-# for each microbatch on each stage, forward and backward together.
+# Each microbatch also starts kernels and sends messages. Count that as a constant, `overhead_s`.
 #
 # ### Exercise [[bubble]]
 #
-# *10 points, about 3 minutes; difficulty 2 of 5, importance 5 of 5*
+# *10 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="bubble" points=10 difficulty=2 importance=5 minutes=3 title="The bubble" provides=["bubble_share", "step_seconds"]
+# %% tags=["exercise"] exercise="bubble" points=10 difficulty=2 importance=5 minutes=4 title="The bubble" provides=["bubble_share", "step_seconds"]
 def bubble_share(num_stages: int, num_microbatches: int) -> float:
     """Return the fraction of all time that a stage waits, if all stages and all microbatches take equally long."""
     # BEGIN SOLUTION bubble
@@ -241,9 +242,6 @@ labkit.check("bubble", bubble_share, step_seconds)
 enough = next(count for count in range(1, 1000) if bubble_share(4, count) < 0.05)
 labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):.0%}" for m in (1, 4, 8, 16, 32)])
 
-# %% [markdown]
-# (Some papers divide the waiting by the *working* time and get (P-1)/M. Here it is the share of all time.)
-
 # %% [markdown] tags=["slide-only"]
 # ## The bubble
 #
@@ -261,10 +259,10 @@ labkit.reveal("microbatches_for_5_percent", enough, [f"{m}: {bubble_share(4, m):
 # ## 3 Your schedule
 #
 # More microbatches make the bubble smaller. But between its forward and its backward, a microbatch **holds** its
-# activations in memory, on every stage that it has passed. Saving memory is why you cut the model.
+# activations in memory, on every stage that it has passed.
 #
-# So which stage should do what, and when? A **schedule** answers that, and it is data: for each stage a list of what it runs,
-# in order. You invent it.
+# So which stage should do what, and when? A **schedule** answers that, and it is data: for each stage a list of what it
+# runs, in order.
 
 
 # %% tags=["given"]
@@ -286,22 +284,23 @@ class Backward(Work): ...
 # * A stage runs its list in order, each entry as soon as what it needs is there.
 # * Forward needs the same microbatch's forward on the previous stage. Backward needs this stage's own forward, and the
 #   backward of the next stage.
-# * A stage holds a microbatch from the start of its forward to the end of its backward, and may hold at most `most_held`.
+# * A stage holds a microbatch from the start of its forward to the end of its backward, and may hold at most
+#   `most_held`.
 #
 # ### Exercise [[fill_stages]]
 #
-# *30 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
+# *30 points, about 25 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Any order that finishes and never exceeds the memory is legal. The score of each case is the turns of its step.
 #
 # * `naive` is GPipe (Huang and others, 2019), run in groups of microbatches that fit into memory. Half of the points
 #   are for beating it wherever that is possible.
 # * `1F1B`, with a flush after each step, is from Narayanan and others (2021). The other half are for a step as short as
-#   its.
-# * `best known` is a lower bound; it may not be reachable.
+#   1F1B's.
+# * `best known` here is a lower bound, and perhaps no schedule reaches it.
 
 
-# %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=15 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
+# %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=25 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
 def fill_stages(num_stages: int, num_microbatches: int, most_held: int) -> list[list[Work]]:
     """Return for each stage the list of what it runs: Forward(m) and Backward(m) for each microbatch m, once each.
 
@@ -347,14 +346,7 @@ labkit.challenge("fill_stages", fill_stages)
 labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages(4, 8, 2))
 
 # %% [markdown]
-# **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. How many must a
-# stage hold to be as fast?
-#
-# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Every stage has room for k microbatches. What is the
-# smallest k that allows a step as short as GPipe's?
-
-# %% tags=["why"] exercise="held_enough" title="Memory enough"
-labkit.answer("held_enough", 8)
+# **GPipe** runs all forwards, then all backwards, and holds all M microbatches.
 
 # %% [markdown] tags=["slide-only"]
 # ## Invent a schedule
@@ -373,11 +365,11 @@ labkit.answer("held_enough", 8)
 # %% [markdown]
 # ## 4 Run it
 #
-# A schedule of work says nothing about messages. They follow from it: after each forward a `Send` here and a `Recv` on the
-# next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` plays all stages at once and writes each
-# message down on *both* sides at the same moment. So both sides have their messages in the same order. Two stages and one
-# microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0), Backward(0)]` and `[Recv(0, 0), Forward(0), Backward(0),
-# SendGrad(0, 0)]`.
+# A schedule of work says nothing about messages. They follow from it: after each forward a `Send` here and a `Recv` on
+# the next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` plays all stages at once and writes
+# each message down on *both* sides at the same moment. So both sides have their messages in the same order. Two stages
+# and one microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0), Backward(0)]` and `[Recv(0, 0), Forward(0),
+# Backward(0), SendGrad(0, 0)]`.
 
 
 # %% tags=["given"]
@@ -427,24 +419,23 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 # %% [markdown]
 # Now the executor. Four things make it right:
 #
-# * **The scale.** `loss_fn` is a mean over *its* samples. The step's loss is the mean over all samples of all microbatches,
-#   and they may have different sizes. Scale each microbatch's loss: its gradients are then scaled, too.
+# * **The scale.** `loss_fn` is a mean over *its* samples. The step's loss is the mean over all samples of all
+#   microbatches, and they may have different sizes. Scale each microbatch's loss: its gradients are then scaled, too.
 # * **Adding up.** `backward` adds to `.grad`. Do not set it to zero in between.
 # * **Releasing memory.** After a microbatch's `Backward`, keep no reference to its graph (`dict.pop`).
 # * **Waiting late.** Post a receive with `dist.irecv` where its record stands. Wait for it right before the work that
-#   needs it. Post a send with `dist.isend`, and do not let it hold up anything that comes after it.
+#   needs it. Post a send with `dist.isend`, and let it hold up nothing after it.
 #
 # ### Exercise [[run_schedule]]
 #
-# *45 points, about 25 minutes; difficulty 5 of 5, importance 5 of 5*
+# *45 points, about 30 minutes; difficulty 5 of 5, importance 5 of 5*
 #
 # The schedule may be any list of records that can finish. Follow its order. Some schedules receive a tensor long before
-# they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. A peer is a rank *within* `group`:
-# `irecv` takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. Use the spans `f"F{m}"`
-# and `f"B{m}"`.
+# they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. `irecv` takes a peer as `group_src`,
+# `isend` as `group_dst`.
 
 
-# %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=25 title="Run a schedule" provides=["run_schedule"]
+# %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=30 title="Run a schedule" provides=["run_schedule"]
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,
@@ -457,9 +448,10 @@ def run_schedule(
 ) -> Tensor | None:
     """Carry out this stage's schedule; gradients of the mean loss over the whole batch are added to .grad.
 
-    The module runs once for each Forward. All messages have arrived when this returns. No collective is called. Wait
-    for messages outside of the spans. A sent gradient has the shape and dtype of the input. A detached output may be
-    kept until its send is done.
+    The module runs once for each Forward. All messages have arrived when this returns. No collective is called, and
+    with one stage nothing is sent. Microbatch m's work is in the spans f"F{m}" and f"B{m}"; wait for messages outside
+    of them. A sent gradient has the shape and dtype of the input. A detached output may be kept until its send is done.
+    Tags are up to you: every stage runs this function.
 
     Args:
         schedule: Records in order; peers are ranks within group.
@@ -513,7 +505,7 @@ def run_schedule(
 labkit.check("run_schedule", run_schedule)
 
 # %% [markdown]
-# You have trained across a cut. Now on the four virtual H100s: the same samples, in 8 microbatches.
+# Now on the four virtual H100s: the same samples, in 8 microbatches.
 
 
 # %% tags=["given"]
@@ -537,12 +529,12 @@ labkit.schedule_explorer(**runs)
 #
 # * **Never call `.item()` on a loss in the middle.** It blocks the CPU until the GPU has the number.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must
-#   agree. `with_messages` takes care of that. Some schedules in the check break this rule: two stages both receive
-#   before they send. gloo allows it; NCCL would hang. Lesson 09 finds such schedules.
+#   agree. `with_messages` takes care of that. Some schedules in the check break this rule; gloo allows it, NCCL would
+#   hang. Lesson 09 finds such schedules.
 #
 # One mistake raises no error: forgetting the scale. With eight equal microbatches all gradients are eight times too
-# large, and Adam hides it, because it divides by the size of the gradient. You notice only when you clip gradients or
-# change M.
+# large, and Adam hides it, because it divides by the size of the gradient. You notice only when you change M, or when
+# gradients are clipped that are not large.
 
 # %% [markdown] tags=["slide-only"]
 # ## An executor
@@ -559,8 +551,8 @@ labkit.schedule_explorer(**runs)
 #
 # A GPT of four blocks, cut in two, on two real processes: under your executor, and under
 # `torch.distributed.pipelining`. Both clip by the norm over *all* stages, so each stage's sum of squares is
-# all-reduced. (In many GPTs the embedding and the output layer share one matrix. Here they are separate, one on each
-# stage. Megatron-LM keeps a shared pair equal by an all-reduce of its gradients.)
+# all-reduced. (If the embedding and the output layer share one matrix, Megatron-LM keeps both copies equal by an
+# all-reduce of their gradients. Here they are separate.)
 
 
 # %% tags=["given"]
@@ -585,7 +577,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 
 # %% [markdown]
 # The loss is the same, but the library is stricter. It divides every gradient by M, and gives every buffer the size of
-# the first microbatch. So M must divide the batch. Your executor takes microbatches of any sizes.
+# the first microbatch, so M must divide the batch. Your executor takes any sizes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
@@ -604,11 +596,11 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * A schedule is **data**: draw it, play it, then run it.
 # * Scale a loss by **samples of the microbatch over samples of the batch**.
 #
-# The slowest stage sets the pace of a pipeline. So a stage that also has the embedding, or a large output layer, gets
-# fewer blocks.
+# The slowest stage sets the pace, so a stage with the embedding or a large output layer gets fewer blocks.
 #
 # **The next question.** With memory for P microbatches, a step can be as short as GPipe's. With one stage on each GPU
-# and backward as one piece of work, no order makes a shorter step. Does anything have to wait at all? Lesson 09, `09_schedules`.
+# and backward as one piece of work, no order makes a shorter step. Does anything have to wait at all? Lesson 09,
+# `09_schedules`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
@@ -621,6 +613,17 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # <!-- notes: The slowest stage sets the pace; embeddings make the ends heavy. -->
 
 # %% [markdown]
+# ## Bonus: Memory enough
+#
+# GPipe holds all M microbatches. How many must a stage hold to be as fast?
+#
+# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Every stage has room for k microbatches. What is the
+# smallest k that allows a step as short as GPipe's?
+
+# %% tags=["why"] exercise="held_enough" bonus=true title="Memory enough"
+labkit.answer("held_enough", 8)
+
+# %% [markdown]
 # ## Bonus: Old weights, again
 #
 # Why does the pipeline have to run empty at the end of each step? Because all microbatches of a step must see the same
@@ -629,8 +632,9 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # steps after each of them. By the time a minibatch comes back to stage 0, the weights there have been updated since its
 # own forward.
 #
-# That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of the
-# weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some steps old.
+# That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of
+# the weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some
+# steps old.
 #
 # **[[stashed_versions]].** A pipeline has four stages, and each runs backward as soon as it can. How many versions of
 # its weights does stage 0 keep, the newest one included?
@@ -639,8 +643,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 labkit.answer("stashed_versions", 4)
 
 # %% [markdown]
-# One price is memory for the copies. The other is that the number of stages changes the training: with more stages, gradients
-# belong to older weights. GPipe and 1F1B drain instead; their price is the bubble.
+# One price is memory for the copies. The other is that the number of stages changes the training: with more stages,
+# gradients belong to older weights. GPipe and 1F1B drain instead; their price is the bubble.
 
 # %% [markdown] tags=["slide-only"]
 # ## Never drain?
@@ -657,10 +661,12 @@ labkit.answer("stashed_versions", 4)
 # %% [markdown]
 # ## Bonus: How many microbatches?
 #
+# (Some papers divide the waiting by the *working* time and get (P-1)/M. Section 2's bubble is the share of all time.)
+#
 # The formula for the bubble says: as many as you can. Your machine says something else, because of the overhead.
 #
-# Two real processes, two stages. A step is timed between two barriers, and on a GPU only after `torch.cuda.synchronize()`:
-# without it the clock stops when the work has been *started*.
+# Two real processes, two stages. The clock starts after a barrier. On a GPU it is read only after
+# `torch.cuda.synchronize()`: without it the clock stops when the work has been *started*.
 
 
 # %% tags=["export"]
@@ -705,10 +711,10 @@ print("best by the formula:", min(range(1, 513), key=lambda m: step_seconds(2, m
 print("best measured:      ", min(measured, key=measured.get))
 
 # %% [markdown]
-# Set the derivative to zero, and the best M is about $\sqrt{(P-1)\,t/o}$. Here t is the time of the whole batch on one
-# stage, and o is the overhead of one microbatch. More stages need more microbatches. A faster device with the same
-# overhead needs fewer. Near the minimum the curve is flat. On a busy machine each message waits for a core, and the
-# best M may be 1.
+# Set the derivative to zero: the best M is $\sqrt{(P-1)\,t/o}$, up to rounding. Here t is the time of the whole batch
+# on one stage, and o is the overhead of one microbatch. More stages need more microbatches. A faster device with the
+# same overhead needs fewer. Near the minimum the curve is flat. On a busy machine each message waits for a core, and
+# the best M may be 1.
 #
 # The same function runs under plain `torchrun`, with as many stages as there are ranks:
 #
@@ -725,26 +731,26 @@ print("best measured:      ", min(measured, key=measured.get))
 #
 # ### Exercise [[four_or_eight_stages]]
 #
-# *6 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
+# *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Which would you run? Answer in two to five sentences, for a person to read. Give both bubbles, say how much longer a
 # step takes with the larger one, and name a cost or a benefit that neither bubble shows. If you work alone, compare
 # yours with `labkit.lend("four_or_eight_stages")`.
 
-# %% [markdown] tags=["write"] exercise="four_or_eight_stages" title="Four stages or eight" minutes=5 bonus=true rubric={"27.3 % and 30.4 %, with 8 and 16 microbatches": 2, "about 5 % longer: the work of a GPU is the same, so it is over 1 - bubble": 2, "names what the bubble leaves out: half the weights a GPU with eight stages, or twice the messages": 2}
-# Eight pipelines of four stages. Each gets 8 microbatches, a bubble of 3/11 = 27.3 %; four pipelines of eight stages get 16
-# each, 7/23 = 30.4 %. A GPU computes as much either way, so a step takes work / (1 - bubble), and that is 4.5 % more with
-# eight stages. The bubble does not say that eight stages hold half the weights and optimizer state on each GPU, nor that
-# activations cross twice as many cuts. So I would take eight stages only where four are short of memory.
+# %% [markdown] tags=["write"] exercise="four_or_eight_stages" title="Four stages or eight" minutes=8 bonus=true rubric={"27.3 % and 30.4 %, with 8 and 16 microbatches": 2, "about 5 % longer: the work of a GPU is the same, so it is over 1 - bubble": 2, "names what the bubble leaves out: half the weights a GPU with eight stages, or twice the messages": 2}
+# Eight pipelines of four stages. Each gets 8 microbatches, a bubble of 3/11 = 27.3 %; four pipelines of eight stages
+# get 16 each, 7/23 = 30.4 %. A GPU computes as much either way, so a step takes work / (1 - bubble), and that is 4.5 %
+# more with eight stages. The bubble does not say that eight stages hold half the weights and optimizer state on each
+# GPU, nor that activations cross twice as many cuts. So I would take eight stages only where four are short of memory.
 
 # %% [markdown]
 # ### Sources
 #
 # * Y. Huang and others, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019:
 #   microbatches and the bubble.
-# * D. Narayanan and others, "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019: backward as soon as it
-#   can, weight stashing.
+# * D. Narayanan and others, "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019: backward as soon
+#   as it can, weight stashing.
 # * D. Narayanan and others, "Memory-Efficient Pipeline-Parallel DNN Training", ICML 2021: 1F1B with a flush.
-# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: the
-#   bubble over the working time; both ends of a tied embedding.
+# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021:
+#   the bubble over the working time; both ends of a tied embedding.
 # * PyTorch documentation: `torch.distributed.pipelining`.

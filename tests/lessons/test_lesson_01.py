@@ -26,7 +26,7 @@ class TestContract(LessonContract):
     number = "01"
     least_guesses = 2
     topics: ClassVar = {
-        "why learn it": r"so why build it\?",
+        "why learn it": r"why build it\?",
         "stuck": r"labkit\.lend\(",
         "gradients reach the original": r"added up in the \*\*original's\*\* `\.grad`",
         "fewer samples than devices": r"fewer samples than devices",

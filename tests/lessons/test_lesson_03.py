@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 import re
 import runpy
 import types
@@ -51,7 +53,7 @@ class TestContract(LessonContract):
         "NVLink SHARP": r"nvlink sharp",
         "double binary trees": r"sanders, speck and träff, 2009",
         "the links": r"infiniband ndr",
-        "two cores, four ranks": r"ranks that outnumber the cores",
+        "two cores, four ranks": r"more ranks than cores",
         "the next lesson": r"04_ddp",
         "sources": r"### sources",
     }
@@ -130,6 +132,24 @@ def test_numbers_in_the_text_are_those_of_formulas_and_pars(lesson: Lesson, answ
     assert f"takes {best:,.0f}" in text and f"63 · 4 = {adding_us:.0f}" in text
     assert f"the ring {answers.ring_seconds(1, 64, 0, 1):.2f} times" in text
     assert f"back {2 * 63 - 2 * 6} latencies" in text
+
+
+def test_the_crossover_grows_with_n_from_one_power_of_two_to_the_next_alone() -> None:
+    def factor(size: int) -> float:
+        rounds = math.ceil(math.log2(size))
+        return (size - 1 - rounds) / (rounds - (size - 1) / size)
+
+    powers = [range(2**low + 1, 2 ** (low + 1) + 1) for low in range(1, 8)]
+    assert all(factor(a) < factor(b) for sizes in powers for a, b in itertools.pairwise(sizes))
+    assert factor(5) < factor(4) and factor(9) < factor(8)
+
+
+def test_the_tree_needs_as_much_more_than_the_formula_as_the_text_says(lesson: Lesson) -> None:
+    text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
+    stored = (ROOMS.parents[1] / "solutions" / "03_collectives.ipynb").read_text(encoding="utf-8")
+    rows = re.findall(r"(4 KiB|64 MiB) +tree_all_reduce +formula +(\d+) µs +cluster +(\d+) µs", stored)
+    small, large = (int(cluster) - int(formula) for _, formula, cluster in rows)
+    assert f"At 4 KiB they take {small} µs; at 64 MiB, where each adds the whole tensor, they take {large} µs." in text
 
 
 def _differences(ring_all_reduce: Any) -> list[str]:

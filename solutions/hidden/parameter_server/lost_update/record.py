@@ -88,7 +88,7 @@ def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
         losses = lost(timeline)
         if arrived == len(SHOWN) * PUSHES - 1 and len(losses) == 1:
             ((rank, version),) = losses
-            cause = "another push read before it wrote"
+            cause = "another push read before this one wrote"
             return timeline, {"answers": {"rank": rank, "version": version, "cause": cause}}
 
 
