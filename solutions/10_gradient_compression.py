@@ -447,9 +447,9 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # ## 4 A hook
 #
 # How do four packets become one mean? `all_reduce` would add top-k values that belong to different entries, and int8
-# codes that have different scales. It raises no error; the gradient is wrong. Such packets must travel **to everybody**, by
-# `all_gather`, and each rank unpacks them and adds the gradients. In packets of `Cast` and `RandomK`, only the first part
-# differs from rank to rank, and first parts *can* be added. `addable` says so.
+# codes that have different scales. It raises no error; the gradient is wrong. Such packets must travel
+# **to everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. In packets of `Cast` and
+# `RandomK`, only the first part differs from rank to rank, and first parts *can* be added. `addable` says so.
 #
 # DDP lets you replace what happens to a full bucket. `ddp.register_comm_hook(state, hook)` takes a function
 # `hook(state, bucket)` that returns a `Future[Tensor]`, the *mean* gradient in the buffer's shape and dtype.
@@ -549,9 +549,9 @@ labkit.check("compression_hook", compression_hook)
 # %% [markdown]
 # ## 5 The GPT
 #
-# `models.train_as_ranks` lets one process play four ranks, each with its own compressor. To be fair,
-# **each compressor and optimizer has its own learning rate**: `RATES` holds the better of two, ½ and 1 times the usual one.
-# Which compressor will hurt most?
+# `models.train_as_ranks` lets one process play four ranks, each with its own compressor. To be fair, **each compressor
+# and optimizer has its own learning rate**: `RATES` holds the better of two, ½ and 1 times the usual one. Which
+# compressor will hurt most?
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # the model is too small to profit from threads
@@ -605,8 +605,8 @@ for name, make in {"no hook": None, **COMPRESSORS}.items():
 labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 10], 2), rows)
 
 # %% [markdown]
-# 2.1 times, with 25 times fewer bytes over each link. Even a step that sends next to nothing (random 1 %) takes 0.81 ms,
-# nearly all of it computing.
+# 2.1 times, with 25 times fewer bytes over each link. Even a step that sends next to nothing
+# (random 1 %) takes 0.81 ms, nearly all of it computing.
 #
 # **bfloat16** beats no hook on every link: half of the bytes, and still an all-reduce. int8 has half of bfloat16's
 # bytes and is no faster. On four ranks its all-gather sends 3 packets of B/4 over each link, and bfloat16's all-reduce
@@ -684,8 +684,8 @@ from labkit.plans.compressed_steps import most_entries, plan_bytes
 # *20 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # The naive plan sends the same fraction of every layer in every step, in 32 bits. Half of the points are for a lower
-# loss than that. The other half are for a loss no higher than Qsparse-local-SGD's (Basu and others, 2019). The loss is a
-# mean over three seeds. The plan is data; in a class, a board ranks everybody's.
+# loss than that. The other half are for a loss no higher than Qsparse-local-SGD's (Basu and others, 2019). The loss is
+# a mean over three seeds. The plan is data; in a class, a board ranks everybody's.
 
 
 # %% tags=["design"] exercise="compression_plan" points=20 difficulty=3 importance=4 minutes=20 weights=[1, 1, 1, 1] title="A compression plan" provides=["compression_plan"] bonus=true

@@ -547,9 +547,9 @@ for name, job in JOBS.items():
     print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
-# In all three, `pipeline` first beats `data` first. Two plans do not fit. The naive answer is the fastest plan of `every_plan` that does. But a plan has two more fields:
-# `recompute`, how many layers of each stage keep only their input and run forward again in backward, and `layers`, how
-# many layers each stage has.
+# In all three, `pipeline` first beats `data` first. Two plans do not fit. The naive answer is the fastest plan of
+# `every_plan` that does. But a plan has two more fields: `recompute`, how many layers of each stage keep only their
+# input and run forward again in backward, and `layers`, how many layers each stage has.
 #
 # Each job counts by itself: half for beating the naive answer (or matching it, if nothing is faster), half for what
 # AdaPipe (Sun and others, 2024) reaches with equal stages. The best known is faster still.
