@@ -341,8 +341,8 @@ report
 
 # %% [markdown]
 # **Three minutes to spare?** Leave the sync of the folder out of `save_checkpoint`, and run its cell and `crash_points`
-# again. The weights still end right, but the verdict is `lost_work`: a save had returned, and was gone after a power
-# cut. Put it back.
+# again. The final weights are still right, but the verdict is `lost_work`: a save had returned, and was gone after a
+# power cut. Put it back.
 
 # %% [markdown]
 # ## 5 Forty minutes
