@@ -125,7 +125,7 @@ pictures = labkit.schedule_explorer(GPipe=gpipe, yours=[one_f_one_b(stage, 4, 8)
 labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 
 # %% [markdown]
-# The bubble is the same as GPipe's, but memory no longer depends on M. So choose M for the bubble alone.
+# The bubble is the same as GPipe's, but what a stage holds no longer grows with M. So memory no longer limits M.
 
 # %% [markdown] tags=["slide-only"]
 # ## 1F1B
@@ -146,8 +146,8 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 #
 # Lesson 08's executor never waits for a send. That is not how large systems do it. NCCL moves the messages between two
 # GPUs in the order in which they were posted, and a send ends when the other side receives. So such systems post
-# neighbouring messages together (`dist.batch_isend_irecv`), and wait for all of them. Then the order of messages
-# decides whether a schedule finishes or hangs.
+# consecutive messages together (`dist.batch_isend_irecv`), and wait for all of them. Then the order of messages decides
+# whether a schedule finishes or hangs.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
 
@@ -191,8 +191,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 # Messages that stand together are one **step**, and each `Forward` or `Backward` is a step by itself. A stage *posts*
 # all messages of a step when it arrives there, and goes on when all are *done*. A message is done when its partner has
 # been posted on the other side. The partner of `Send(peer=1, microbatch=2)` on stage 0 is `Recv(peer=0, microbatch=2)`
-# on stage 1. The partner of a `SendGrad` is a `RecvGrad`. A message stays posted, even if its stage gets stuck. A stage
-# cannot leave a step that contains
+# on stage 1. The partner of a `SendGrad` is a `RecvGrad`. A message stays posted, even if its stage gets stuck. Stages
+# exchange messages only with their neighbours. A stage cannot leave a step that contains
 #
 # * a message whose partner has not been posted;
 # * a `Forward` of a microbatch that no earlier step has received, except on the first stage;
@@ -212,8 +212,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
 
-    That record is the first one in the stage's current step that cannot complete. A stage that waits for a stuck stage
-    is stuck, too.
+    When no stage can go on, look at the step where a stuck stage stands: its record is the first one in that step that
+    cannot complete. A stage that waits for a stuck stage is stuck, too.
 
     Args:
         schedules: The schedule of each stage, by its number; no schedule has the same record twice.
@@ -331,7 +331,7 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # %% [markdown]
 # ## 4 The shortest step
 #
-# With the same number of microbatches, 1F1B uses less memory than GPipe but takes just as long. Two ideas save time.
+# 1F1B uses less memory than GPipe but takes just as long. Two ideas save time.
 #
 # **Backward is two jobs.** The gradient of the stage's input, `I`, is urgent: the previous stage waits for it. The
 # gradient of the weights, `W`, is not: nobody needs it before the optimizer. So a stage can do W where it would
@@ -366,8 +366,8 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # * Half of the points: fewer turns than 1F1B (`naive`) in every case.
 # * All of the points: as few turns as `ZB-H1` (Qi and others, 2023).
 #
-# `best known` is a lower bound, (P-1)/2 + 3M turns: the last stage gets its first chunk after (P-1)/2 turns, and then
-# has 3M turns of work. It may not be reachable.
+# The line `best known` shows a lower bound, (P-1)/2 + 3M turns: the last stage gets its first work after (P-1)/2 turns
+# at the earliest, and then has 3M turns of work.
 
 
 # %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
@@ -423,7 +423,6 @@ labkit.challenge("shortest_step", shortest_step)
 
 # %% [markdown]
 # Here are the published schedules, with memory for four microbatches. Switch on ZB-H1, ZB-V and interleaved.
-# (Interleaved needs memory for 5.5.)
 
 # %% tags=["nbval-ignore-output"]
 labkit.schedule_explorer(memory_limit=4)
@@ -433,15 +432,15 @@ labkit.schedule_explorer(memory_limit=4)
 # |---|---:|---:|---|
 # | GPipe | 33 | 8 | memory |
 # | 1F1B | 33 | 4 | |
-# | interleaved, 2 chunks | 28.5 | 5.5 | a microbatch crosses 7 borders, not 3 |
+# | interleaved, 2 chunks | 28.5 | 5.5 | a microbatch crosses 7 borders between GPUs, not 3 |
 # | ZB-H1 | 27 | 4 | backward in two parts |
-# | ZB-V | 25.5 | 4 | both; 25.5 is the bound |
+# | ZB-V | 25.5 | 4 | backward in two parts, and 6 borders; 25.5 is the bound |
 #
-# `torch.distributed.pipelining` has them as `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B` and
-# `ScheduleZBVZeroBubble`. Its `ScheduleInterleavedZeroBubble` gives each stage several chunks and fills bubbles with W.
+# `torch.distributed.pipelining` has four of them: `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B` and
+# `ScheduleZBVZeroBubble`.
 #
 # **[[slow_messages]].** The same 4 stages and 8 microbatches, but now a message takes half a turn. Which has the longest step:
-# `"GPipe"`, `"1F1B"`, `"interleaved"` or `"ZB-H1"`?
+# `"GPipe"`, `"1F1B"`, `"interleaved"` or `"ZB-H1"`? (The slider `message` shows it.)
 
 # %% tags=["why"] exercise="slow_messages" title="Slow messages"
 labkit.answer("slow_messages", "1F1B")
@@ -519,8 +518,8 @@ labkit.check("data_and_pipeline", hybrid_step)
 
 # %% [markdown]
 # Now the GPT on four real processes: two pipelines of two stages, each with half of every batch, under torch's 1F1B.
-# Compare with one pipeline that gets the whole batch. The norm for clipping is summed over one pipeline's stages: the
-# other one has the same gradients.
+# Compare with one pipeline that gets the whole batch. For clipping, squared norms are summed over one pipeline's stages
+# only: the other pipeline has the same gradients.
 
 
 # %% tags=["given"]
@@ -564,7 +563,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # * A deadlock shows on paper: play the schedule until nobody can go on.
 # * In a slow run all stages wait. Look first for a stage that waits although some of its work could begin: its order may be the
 #   wrong one.
-# * Backward is **two jobs**; the second one fills bubbles. Chunks make the first staircase shorter.
+# * Backward is **two jobs**; the second one fills bubbles. Chunks shorten the last GPU's first wait.
 #
 # The game had equal stages and free messages. In a real pipeline, no order makes a step shorter than the work of the
 # slowest stage.
@@ -586,25 +585,26 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # %% [markdown]
 # ## Bonus: Memory against time
 #
-# If 1F1B still needs too much memory, keep only the stage's *input*, and run forward again just before backward:
-# activation **checkpointing** (Chen and others, 2016). If backward takes twice as long as forward, the work grows from
-# 3 units to 4, by a third.
+# If 1F1B still needs too much memory, keep none of a stage's activations but its *input*, and run forward again just
+# before backward: activation **checkpointing** (Chen and others, 2016). If backward takes twice as long as forward, the
+# work grows from 3 units to 4, by a third.
 #
 # ### Exercise [[recompute]]
 #
 # *8 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # Write it as a `torch.autograd.Function`: `forward(ctx, x)` and `backward(ctx, gradient)` are static methods, autograd
-# is off inside both, and backward returns one gradient for each argument of forward. `torch.utils.checkpoint` may not
-# be called.
+# is off inside both, and backward returns one gradient for each argument of forward. `ctx.save_for_backward` gets `x`
+# alone. What the second run needs besides, the state of torch's CPU generator and copies of the buffers, may be
+# attributes of `ctx`. `torch.utils.checkpoint` may not be called.
 
 
 # %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=20 title="Recompute" bonus=true provides=["checkpointed"]
 def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
-    """Return module(x), keeping only x for backward, which runs the module again; gradients are the same.
+    """Return module(x), saving only x for backward, which runs the module again; gradients are the same.
 
     The parameters get their gradients, even if x needs none; frozen and unused ones get none. The second run draws the
-    same random numbers and reads the same buffer values as the first. Afterwards the generator and the buffers
+    same random numbers and reads the same buffer values as the first. Afterwards torch's CPU generator and the buffers
     (BatchNorm's running statistics) are as if there had been no second run.
 
     Args:
@@ -789,7 +789,7 @@ Piece = Work | ForwardChunk | BackwardChunk
 
 
 def with_messages(orders: list[list[Piece]]) -> list[list[Piece | Give | Take]]:
-    """Return every rank's work with its messages. A single rank may have only one chunk.
+    """Return every rank's work with its messages. If there is only one rank, it may have only one chunk.
 
     Raises:
         ValueError: If the schedule cannot finish.
@@ -817,7 +817,7 @@ def with_messages(orders: list[list[Piece]]) -> list[list[Piece | Give | Take]]:
                 programs[to].append(Take(rank, to_chunk, work.microbatch, backward))
         if not moved:
             raise ValueError(
-                f"Nobody can go on: {[order[0] for order in waiting if order]} stand before what they need."
+                f"Nobody can go on: {[order[0] for order in waiting if order]} need something that nobody has computed."
             )
     return programs
 
@@ -973,7 +973,7 @@ for name, (orders, num_chunks) in smaller.items():
 
 # %% [markdown]
 # On paper the three take 33 (1F1B), 28.5 (interleaved) and 27 turns (zero bubble). Divide the times by these turns: the
-# quotients differ by less than 1 %. The rest is messages.
+# quotients differ by less than 1 %. So messages, which cost nothing on paper, cost little here.
 #
 # ### Sources
 #

@@ -75,8 +75,8 @@ class Packet:
 #
 # Rules for every compressor in this lesson:
 #
-# * A gradient may be float32 or float64, of any shape, finite, all zero, tiny (1e-9), or not contiguous. `compress`
-#   must not change it.
+# * A gradient is finite, float32 or float64, of any shape. It may be all zero, tiny (1e-9), or not contiguous.
+#   `compress` must not change it.
 # * The packet has no more bytes than the docstring says, and what comes back is as near as it says.
 # * `decompress` runs on *another* rank. It gets the packet, and a compressor made with the same arguments. What `compress`
 #   stored in `self` is not there. (`addable` is for later.)
@@ -328,7 +328,7 @@ class ErrorFeedback:
     """A compressor with a memory: what it did not send is added to the next gradient of the same key.
 
     Args:
-        compressor: What compresses.
+        compressor: The compressor to wrap.
 
     Attributes:
         residuals: For each key, what has not been sent yet.
@@ -446,10 +446,10 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # %% [markdown]
 # ## 4 A hook
 #
-# How do four packets become one mean? `all_reduce` would add the k-th values of all ranks' top-k, which belong to different
-# entries, and codes of int8 with different scales. Nothing raises; the gradient is wrong. Such packets must travel **to
-# everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. In packets of `Cast` and `RandomK`, only
-# the first part differs from rank to rank, and first parts *can* be added. `addable` says so.
+# How do four packets become one mean? `all_reduce` would add top-k values that belong to different entries, and int8
+# codes that have different scales. It raises no error; the gradient is wrong. Such packets must travel
+# **to everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. In packets of `Cast` and
+# `RandomK`, only the first part differs from rank to rank, and first parts *can* be added. `addable` says so.
 #
 # DDP lets you replace what happens to a full bucket. `ddp.register_comm_hook(state, hook)` takes a function
 # `hook(state, bucket)` that returns a `Future[Tensor]`, the *mean* gradient in the buffer's shape and dtype.
@@ -474,7 +474,7 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # %% tags=["given"]
 @dataclass
 class HookState:
-    feedback: Any  # an ErrorFeedback, or an object with the same methods
+    feedback: Any  # an ErrorFeedback, or an object with its methods and a `compressor`
     group: dist.ProcessGroup | None = None  # the ranks that take part; None is everybody
     sent_bytes: int = 0  # of all packets of this rank so far; the hook counts them
 
@@ -485,10 +485,10 @@ class HookState:
 # *35 points, about 15 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # * Divide first: compress `buffer / N` through `state.feedback`, with that key. N is the size of `state.group`. Then *add* what
-#   the ranks send. (The sum of eight float16 gradients overflows sooner than the sum of eight eighths.)
+#   the ranks send. (In float16, a sum of eight gradients overflows sooner than their mean.)
 # * If `state.feedback.compressor.addable`, all-reduce the first part; otherwise all-gather every part. Send
 #   nothing else.
-# * Add each packet's bytes to `state.sent_bytes`. Do not change the bucket's buffer.
+# * Add each packet's `wire_bytes`, seeds included, to `state.sent_bytes`. Do not change the bucket's buffer.
 # * All ranks get the same gradient, to the bit, or their models drift apart: add in rank order.
 # * Nothing gets lost: all that DDP has applied, plus all residuals, is the sum of all mean gradients. (16-bit sums
 #   still round.)
@@ -549,9 +549,9 @@ labkit.check("compression_hook", compression_hook)
 # %% [markdown]
 # ## 5 The GPT
 #
-# `models.train_as_ranks` lets one process play four ranks, each with a compressor of its own. To be fair,
-# **every row has its own learning rate**: `RATES` holds the better of two, ½ and 1 times the usual one. Which row will be
-# hurt most?
+# `models.train_as_ranks` lets one process play four ranks, each with its own compressor. To be fair, **each compressor
+# and optimizer has its own learning rate**: `RATES` holds the better of two, ½ and 1 times the usual one. Which
+# compressor will hurt most?
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # the model is too small to profit from threads
@@ -575,12 +575,12 @@ for (name, optimizer), rate in RATES.items():
 # | SGD | 0.40 | 0.29 | 0.60 |
 # | SGD, top 1 % | 0.32 | 0.16 | 0.36 |
 #
-# Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. In
-# this table 16 and 8 bits cost something on every seed.
+# Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. 16 and 8 bits cost
+# something on every seed.
 #
 # AdamW with top 1 % hardly learns here. An entry leaves a rank once in 100 steps, on average, but AdamW's mean of
 # gradients forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum before
-# top-k. Plain SGD adds up whatever comes, however late: top 1 % does it no harm.
+# top-k. Plain SGD adds up whatever comes, however late: top 1 % does it no harm, even at twice the rate.
 #
 # And the time? Four machines with an A100 each train this GPT under torch's DDP, virtually, with your hook.
 # **At 10 Gbit/s, by what factor is a step with top 1 % faster than one without a hook?**
@@ -605,8 +605,8 @@ for name, make in {"no hook": None, **COMPRESSORS}.items():
 labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 10], 2), rows)
 
 # %% [markdown]
-# 2.1 times, with 25 times fewer bytes: even a step that sends next to nothing (random 1 %) takes 0.81 ms, nearly all of
-# it computing.
+# 2.1 times, with 25 times fewer bytes over each link. Even a step that sends next to nothing
+# (random 1 %) takes 0.81 ms, nearly all of it computing.
 #
 # **bfloat16** beats no hook on every link: half of the bytes, and still an all-reduce. int8 has half of bfloat16's
 # bytes and is no faster. On four ranks its all-gather sends 3 packets of B/4 over each link, and bfloat16's all-reduce
@@ -625,8 +625,6 @@ for (name, optimizer), losses in curves.items():
 # Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast link there
 # is little to gain: DDP hides much behind backward, and compressing costs computing time. Agarwal and others (2022)
 # found the same.
-#
-# And more ranks?
 #
 # **[[gather_grows]].** An int8 packet is a quarter of a float32 one. On how many ranks does its `all_gather` send as much as the
 # plain `all_reduce` of float32?
@@ -686,8 +684,8 @@ from labkit.plans.compressed_steps import most_entries, plan_bytes
 # *20 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # The naive plan sends the same fraction of every layer in every step, in 32 bits. Half of the points are for a lower
-# loss than that. The other half are for a loss as low as Qsparse-local-SGD's (Basu and others, 2019). The loss is a
-# mean over three seeds. The plan is data; in a class, a board ranks everybody's.
+# loss than that. The other half are for a loss no higher than Qsparse-local-SGD's (Basu and others, 2019). The loss is
+# a mean over three seeds. The plan is data; in a class, a board ranks everybody's.
 
 
 # %% tags=["design"] exercise="compression_plan" points=20 difficulty=3 importance=4 minutes=20 weights=[1, 1, 1, 1] title="A compression plan" provides=["compression_plan"] bonus=true
@@ -730,9 +728,9 @@ labkit.challenge("compression_plan", compression_plan)
 # Error feedback delays entries. If momentum is applied after that, it goes on pushing with delayed gradients. Lin and
 # others (2018) reverse the order, momentum first and then top-k:
 #
-# * **Momentum correction**: each rank adds to its residual what SGD with momentum would subtract, and the optimizer is
+# * **Momentum correction**: each rank adds to its residual the velocity of SGD with momentum, and the optimizer is
 #   plain SGD. So an entry gathers momentum while it waits. Once an entry is sent, its velocity and residual are reset
-#   to 0: stale momentum would push on.
+#   to 0; otherwise, stale momentum would push on.
 # * **Clipping**: each rank first clips its gradient to norm $\text{max\_norm} / \sqrt{N}$, because the sum of N
 #   independent gradients is about $\sqrt N$ times as long as one.
 # * **Warm-up**: early in training, gradients change fast. So each rank sends a quarter of the entries at first, then a
@@ -843,7 +841,7 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
 # 3. An `all_gather` brings every average to every rank.
 #
 # That is a **quantised reduce-scatter**, and a gather. Apart from scales, a link carries as many bytes as in an
-# `all_reduce` of int8, on any number of ranks. Each entry is rounded twice.
+# `all_reduce` that needs one byte per entry, on any number of ranks. Each entry is rounded twice.
 #
 # ### Exercise [[quantised_all_reduce]]
 #
@@ -939,7 +937,7 @@ class PowerSGD:
         self.qs: list[Tensor] | None = None
 
     def compress(self, gradients: list[Tensor]) -> list[Packet]:
-        """Return a packet for each gradient, which stands for its mean over the ranks.
+        """Return one packet for each gradient; it decompresses to about that gradient's mean over the ranks.
 
         Args:
             gradients: Of a bucket, always in the same order. They are not changed.

@@ -23,7 +23,7 @@
 # | activation checkpointing | 40 % of the memory |
 #
 # Your step is too slow, and your model does not fit. Which line do you try first? Each line can be true for one job and wrong
-# for another. You will build a loader that prefetches, mixed precision and a recompute plan, and measure where they
+# for another. You will build mixed precision, a recompute plan and a loader that prefetches, and measure where they
 # pay. The bonus does the same for compression.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `backward()`, an optimizer, and what an all-reduce is (lesson
@@ -90,8 +90,7 @@ labkit.recorded("starved_step")
 # Much of this run is lost. `waits_in`: where do the ranks wait, in `"all_reduce"`, `"forward and backward"` or
 # `"next batch"`? `share`: what fraction of the run is lost there (0.1 for a tenth)? `every`: how many steps from one
 # such wait to the next? `cause`: `"each batch loads slower than it trains"`,
-# `"few batches load slowly, and too few are in stock"` (loaded ahead), `"one rank loads for all"` or
-# `"the network is slow"`?
+# `"few batches load slowly, and too few are loaded ahead"`, `"one rank loads for all"` or `"the network is slow"`?
 
 # %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=4 title="The starved step"
 labkit.answer(
@@ -99,7 +98,7 @@ labkit.answer(
     waits_in="next batch",
     share=0.33,
     every=6,
-    cause="few batches load slowly, and too few are in stock",
+    cause="few batches load slowly, and too few are loaded ahead",
 )
 
 # %% [markdown] tags=["slide-only"]
@@ -122,8 +121,9 @@ labkit.answer(
 # time: a thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
 #
 # Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error** in
-# the thread must be raised in the loop, or the loop waits forever. A loop that is **left early**, by `break`, closes the
-# generator. Then the thread must end, too, even if it is blocked in `put`.
+# the thread must be raised in the loop, or the loop waits forever. A loop that is **left early**, by `break`, drops the
+# generator, and Python closes a generator once nothing refers to it. Then the thread must end, too, even if it is
+# blocked in `put`.
 #
 # ### Exercise [[prefetching_loader]]
 #
@@ -134,9 +134,9 @@ labkit.answer(
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
-    The thread also fetches while the loop works on a batch, but not too far: at most depth batches are in the queue,
-    and at most one more is loaded. An error of the iterable is raised here, after the batches before it. Once close()
-    of the generator has returned, the thread has ended, even if the queue was full.
+    The thread also fetches while the loop works on a batch, but not too far: besides that batch, at most depth batches
+    are in the queue, and the thread holds at most one more. An error of the iterable is raised here, after the batches
+    before it. Once close() of the generator has returned, the thread has ended, even if the queue was full.
 
     Args:
         batches: What is loaded, any iterable, perhaps an empty one; only the thread iterates over it.
@@ -246,8 +246,8 @@ labkit.reveal("ones_in_bfloat16", total.item())
 
 # %% [markdown]
 # bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
-# **float32**. Exponentials stay in float32, too: a small error e in x becomes a relative error of about e in exp(x).
-# And so do parameters: add a step of 0.0001 to a weight of 1, and the step vanishes in bfloat16, because the next
+# **float32**. Exponentials stay in float32, too: bfloat16 rounds an x near 20 by up to 0.06, and then exp(x) is off by
+# 6 %. And so do parameters: add a step of 0.0001 to a weight of 1, and the step vanishes in bfloat16, because the next
 # number after 1 is 1.0078.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
@@ -276,8 +276,9 @@ IN_32_BITS = (
 #
 # *15 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Functions in the first list compute in `dtype`, those in the second in float32; all others leave their arguments
-# unchanged. Arguments may come by keyword. Integers, such as labels, stay integers.
+# Functions in the first list compute in `dtype`, those in the second in float32; all others get their arguments
+# unchanged. Arguments may come by keyword. Floating-point ones have 16 or 32 bits. Integers, such as labels, stay
+# integers.
 
 
 # %% tags=["exercise"] exercise="autocast" points=15 difficulty=3 importance=4 minutes=9 title="Autocast" provides=["Autocast"]
@@ -293,7 +294,7 @@ class Autocast(TorchFunctionMode):
         self.dtype = dtype
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Return what the function makes of its arguments, cast where it must be."""
+        """Return the function's result on its arguments, cast as the two lists say."""
         # BEGIN SOLUTION autocast
         kwargs = kwargs or {}
         wanted = self.dtype if function in IN_16_BITS else torch.float32 if function in IN_32_BITS else None
@@ -419,8 +420,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #   two, and after the last. One may be empty. When backward arrives at a stretch, all of it is recomputed.
 #
 # While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak
-# is the largest such sum; behind the last tensor of all, that is the sum of all kept ones. For example, five tensors,
-# of which 1 and 3 are kept:
+# is the largest such sum. If the last tensor is kept, the stretch after it is empty, and the sum there is just all kept
+# tensors. You may keep none. For example, here are five tensors, of which 1 and 3 are kept:
 #
 # ```
 # tensor    0    1    2    3    4
@@ -435,7 +436,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # *35 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # * Half of the points: recompute less than with a checkpoint around every block, which keeps each block's last tensor.
-# * The other half: recompute as little as selective recomputation does (Korthikanti and others, 2022).
+# * The other half: recompute as little as selective recomputation does (Korthikanti and others, 2022), which drops
+#   tensors only until the rest fits. The check prints its time.
 
 
 # %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
@@ -548,6 +550,8 @@ class LossScaler:
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
         """Divide the gradients by the scale and let the optimizer step, or skip it; adapt the scale.
+
+        What .grad holds after a skipped step does not matter.
 
         Returns:
             Whether the optimizer took its step: not if any gradient has an entry that is infinite or not a number.
@@ -720,7 +724,7 @@ def epoch_here(computes, ahead):
 for computes in (False, True):
     pairs = [(epoch_here(computes, True), epoch_here(computes, False)) for _ in range(3)]
     share = sorted(1 - ahead / in_turns for ahead, in_turns in pairs)[1]
-    print(f"a loader that {'computes' if computes else 'waits'}: {share:.0%} saved, of a third at the most")
+    print(f"a loader that {'computes' if computes else 'waits'}: {share:.0%} saved (at most a third is possible)")
 
 # %% [markdown]
 # That is why `torch.utils.data.DataLoader` has worker *processes*.

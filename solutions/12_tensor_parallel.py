@@ -184,12 +184,12 @@ labkit.check("two_operators", enter, leave)
 # In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**; Megatron-LM calls them *f*
 # and *g*.
 #
-# `leave` needs no Function: copy `x`, then all-reduce the copy. Autograd sees only the copy, which passes its gradient
-# on unchanged. But `enter` must change what backward does.
+# `leave` needs no Function: copy `x`, then all-reduce the copy under `torch.no_grad()`. Autograd sees only the copy,
+# which passes its gradient on unchanged. But `enter` must change what backward does.
 #
 # ## 3 A block in pieces
 #
-# **The bias of the second layer** belongs to the sum. If every rank adds it before the all-reduce, it counts N times.
+# **The bias of the second layer** counts once. If every rank adds it before the all-reduce, it counts N times.
 #
 # **Heads.** Attention is cut by heads: each computes alone until `out` mixes them. But `qkv.weight` is three matrices on
 # top of each other: all of q, all of k, all of v, each with one head after another. The first half of its rows is *not*
@@ -207,7 +207,8 @@ class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them: one or more. Both layers have biases.
 
     * x and the result are whole and the same on every rank of the group.
-    * After one plain SGD step on every rank, the parts equal those of up and down after the same step in one process.
+    * After one plain SGD step over parameters() on every rank, the result is that of up and down after the same step in
+      one process. Names and shapes of the parameters are your choice.
     * A rank stores only the weights that it uses, as copies: neither it nor a later step changes up and down.
     """
 
@@ -317,7 +318,8 @@ def embed(tokens: Tensor, rows: Tensor, vocabulary: int, group: Group = None) ->
 
     Args:
         tokens: The same on every rank, shape (B, T).
-        rows: This rank's rows of the embedding, my_part(vocabulary, group) of them; each rank gets their gradient.
+        rows: This rank's rows of the embedding, my_part(vocabulary, group) of them. In backward, each rank gets the
+            gradient of its own rows.
     """
     # BEGIN SOLUTION parallel_vocabulary
     mine = my_part(vocabulary, group)
@@ -332,7 +334,8 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 
     * The loss is the same on every rank, and finite however large logits are.
     * Each rank gets the gradient of its own logits.
-    * All reductions together take at most four numbers for each target. You need three.
+    * All reductions together, forward and backward, take at most four numbers for each target, also for IGNORED ones.
+      You need three.
 
     Args:
         logits: Of this rank's words, my_part(vocabulary, group) of them, one or more; shape (N, this many).
@@ -455,7 +458,7 @@ labkit.answer("sequence_bytes", 1)
 # ### Exercise [[lone_gradient]]
 #
 # In this run the sums are written by hand, with sends and receives; a bracket marks the sum of one norm's gradient. As in
-# every backward, the last block comes first, and norm 2 before norm 1. A short bracket has no room for its name.
+# every backward, the last block comes first, and norm 2 before norm 1. Brackets that are too short show no name.
 #
 # After the step, the gradient of *one* norm is right on one rank and wrong on three.
 #
@@ -501,10 +504,10 @@ for size in (1, 2, 4, 8, 16):
 labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
-# Computing takes 1.3 ms, more than half of before: norms and residuals, 0.4 ms, are not cut at all. And the
+# Computing takes 1.3 ms, more than half of 2.1, because norms and residuals (0.4 ms) are not cut at all. And the
 # all-reduces, which now cross the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency
 # falls from 62 % to 38 %. In the second column, the operators are so small that launching takes longer than computing:
-# here the host needs 4 µs for each.
+# the host needs 4 µs for each.
 #
 # So cut a copy inside one machine, and give other machines other copies: two axes of a **mesh**.
 
@@ -525,7 +528,7 @@ labkit.figure("mesh")
 # %% [markdown]
 # ## 7 The same loss
 #
-# Train your GPT on two ranks and the whole one on one: same batches, and float64, so that rounding does not show.
+# Train your cut GPT on two ranks and the whole GPT on one: same batches, and float64, so that rounding does not show.
 
 
 # %% tags=["given"]
@@ -719,9 +722,9 @@ def scatter_tokens(x: Tensor, group: Group = None) -> Tensor:
 class OwnRandom:
     """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank.
 
-    Random numbers outside the `with` are the same as if it were not there, even if its body raises. Each `with` goes on
-    where the one before stopped, even if that one raised. Where the first one starts depends only on the seed and the
-    rank, in the group or in the world, as you like.
+    Random numbers outside the `with` are the same as if it were not there, even if its body raises. Each `with` of an
+    OwnRandom goes on where its last one stopped, even if that one raised. Where the first one starts depends on the
+    seed and the rank, and on nothing else. (Its rank in the group or in the world: your choice.)
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:

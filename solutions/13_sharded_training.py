@@ -62,7 +62,7 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # | Adam's mean of squares | float32 | 4 |
 #
 # The master copy is there because bfloat16 has 8 significant bits: add 0.001 to 1.0, and nothing happens.
-
+#
 # | | parameters | the file | in training |
 # |---|---|---|---|
 # | the course's GPT | 226 thousand | 0.5 MB | 3.6 MB |
@@ -104,8 +104,8 @@ labkit.answer("most_saved", 1)
 labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 
 # %% [markdown]
-# The figure begins with DDP; the buttons choose a stage. It opens between two steps. There are no gradients then, so the bars
-# show 14 of the 16 bytes. The caption counts all 16.
+# The figure begins with DDP; the buttons choose a stage. It starts at a moment between two steps, when there are no
+# gradients, so the bars show 14 of the 16 bytes. The caption counts all 16.
 
 # %% [markdown] tags=["slide-only"]
 # ## Every number once
@@ -123,8 +123,8 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # ## 2 Flat shards
 #
 # A tensor of 5 x 7 has 35 elements; four ranks cannot share them equally along a dimension. So forget the shape: lay the
-# elements out **flat**, and cut them into four runs of 9. The last run is short, so it is **padded** with a zero. All
-# shards have the same size, as collectives require.
+# elements out **flat**, and cut them into four pieces of 9. The last piece is short, so it is **padded** with a zero.
+# All shards have the same size, as collectives require.
 #
 # ```
 # rank 0            rank 1            rank 2            rank 3
@@ -181,8 +181,8 @@ def shard_of(tensor: Tensor) -> Tensor:
 def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], None]:
     """Begin to gather the tensors from all ranks' shards; return a function that waits until the tensors are filled.
 
-    Use one collective, in the dtype of the tensors, which all have the same. A tensor may be a parameter that autograd
-    has seen. So write into ``tensor.data``, which autograd does not count as a change.
+    Use one collective, in the dtype of the tensors; all tensors have the same dtype. A tensor may be a parameter that
+    autograd has seen. So write into ``tensor.data``, which autograd does not count as a change.
 
     Args:
         shards: This rank's shard of each tensor.
@@ -209,7 +209,7 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 def start_scatter(tensors: list[Tensor]) -> Callable[[], list[Tensor]]:
     """Begin to average tensors over the ranks; return a function that waits and returns this rank's shard of each mean.
 
-    Use one collective. All tensors have the same dtype.
+    Use one collective. All tensors have the same dtype, and no sum overflows in it.
     """
     # BEGIN SOLUTION flat_shards
     rows = torch.cat([rows_of(tensor) for tensor in tensors], 1)
@@ -261,8 +261,8 @@ class ShardedOptimizer:
         kwargs: Its options.
 
     Attributes:
-        param_groups: One dict for each group; each step uses its current "lr". Its "params" may be the parameters or
-            their shards.
+        param_groups: One dict for each group; each step uses its current "lr". Its other options do not change. Its
+            "params" may be the parameters or their shards.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -346,7 +346,7 @@ class ScatteringOptimizer(ShardedOptimizer):
     * A gradient's reduce-scatter starts as soon as the gradient is complete; backward does not wait for it to finish.
     * A rank gets its own shard of each mean gradient, and no more.
     * After backward, no parameter has a grad.
-    * You may rely on this: every rank uses every trained parameter, once in a step.
+    * You may rely on this: every rank uses every trained parameter, once in a step, and calls zero_grad before forward.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -411,6 +411,9 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # communication, and it copies for 1.6 ms. (DeepSpeed copies less: its parameters are views of one flat buffer, and
 # gradients leave in buckets.)
 #
+# What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
+# ZeRO-2.
+#
 # ## 6 Which rank holds memory that should be free?
 #
 # Four layers of 1024 x 1024 train with ZeRO-3 on four A100s. A layer's parameters are gathered before it computes and freed
@@ -433,8 +436,9 @@ labkit.recorded("who_holds")
 labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
-# Here is a small program with that leak. **Which line fills the memory?** Read it (`keeps_gradients??`) before you run
-# `labkit.audit`, which compares the peaks of ranks that do the same work and names the line:
+# Answer before you go on. Here is a small program with that leak. **Which line fills the memory?** Read it
+# (`keeps_gradients??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and names
+# the line:
 
 # %%
 from labkit.wrong_runs import keeps_gradients
@@ -563,6 +567,7 @@ class Unit:
 
 # %% [markdown]
 # Your code decides *when* each of these happens. PyTorch's hooks call it:
+#
 # | when | hook |
 # |---|---|
 # | before a block's forward | `block.register_forward_pre_hook(f)`: `f(block, args)` |
@@ -606,9 +611,10 @@ class ShardedModule(nn.Module):
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
 
     Args:
-        module: The same on every rank. Every rank uses each trained parameter, and every block once, in order.
+        module: The same on every rank. Every rank uses each trained parameter, and every block once, in order. Each
+            forward is followed by its backward.
         blocks: The submodules to gather one at a time, in forward order; None means module.children(). Each returns one
-            tensor. A parameter in no block, or in several, is gathered for the whole step.
+            tensor. A parameter in no block, or in several, is whole from the start of forward to the end of backward.
         compute_dtype: The dtype in which parameters are gathered and used; None means their own.
     """
 
@@ -676,7 +682,10 @@ class ShardedModule(nn.Module):
         # END SOLUTION
 
     def gather_full_params(self) -> dict[str, Tensor]:
-        """Return by name a whole copy of each parameter in its own dtype, not compute_dtype; none of them stays whole."""
+        """Return a whole copy of each parameter, by its name in module.named_parameters().
+
+        Copies have the parameter's own dtype, not compute_dtype. Afterwards the parameters are shards again.
+        """
         # BEGIN SOLUTION sharded_module
         full = {}
         for unit in [self.root, *self.units]:
@@ -845,8 +854,9 @@ labkit.challenge("memory_plan", memory_plan)
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
     """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm of the whole gradient before clipping; it is finite in float32. If it is below max_norm, all
-    gradients stay unchanged. (torch divides by the norm plus 1e-6, so that it never divides by 0. You may do the same.)
+    Returns the norm of the whole gradient before clipping. The norm and its square are finite in float32. If the norm
+    is below max_norm, all gradients stay unchanged. (torch divides by the norm plus 1e-6, so that it never divides by
+    0. You may do the same.)
 
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
@@ -885,8 +895,8 @@ labkit.answer("across_nodes", 1.75)
 # %% [markdown]
 # The price is memory: every node holds all 16 bytes of each parameter.
 #
-# Now build what lesson 14 trains with. Each rank is in two groups: `node` holds the ranks of its node, `across` its
-# counterparts, one in each node.
+# Now build what lesson 14 trains with. Each rank is in two groups: `node` is all ranks of its node, and `across` is the
+# rank itself and its counterparts, one in each node.
 #
 # ### Exercise [[hybrid_shards]]
 #
@@ -988,7 +998,7 @@ for shape in ((8,), (2, 4)):
 # With 13.6 billion parameters the shards alone take 27 GB on each of your eight 24 GB devices. What could leave?
 #
 # **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the **host's**
-# memory, which is ten times as large. The host's cores then do the update: a layer's gradient shard goes down, the new
+# memory, which is much larger. The host's cores then do the update: a layer's gradient shard goes down, the new
 # parameters come up. That is slow. But it overlaps with the rest of backward, if there is any left:
 #
 # ```
@@ -1045,8 +1055,8 @@ labkit.challenge("offload_plan", offload_plan)
 # ## Bonus: Saved on four ranks, loaded on six
 #
 # A **checkpoint** is often loaded on another number of ranks, where the old shards do not fit. So save what *one
-# process* would have saved: whole tensors in the parameters' shapes, under the parameters' numbers. That loads on any
-# number of ranks, and in a plain optimizer too.
+# process* would have saved: whole tensors in the parameters' shapes, under the parameters' numbers. That can be loaded
+# on any number of ranks, and into a plain optimizer, too.
 #
 # The form is PyTorch's. For a parameter of shape (5, 7) that was given first:
 #

@@ -133,9 +133,9 @@ def group_along(sizes: dict[str, int], *axes: str) -> dist.ProcessGroup:
 labkit.check("mesh_groups", coordinates, ranks_along, group_along)
 
 # %% [markdown]
-# From here on every function gets a `mesh`. It has one axis more than you saw: along `shard`, ranks share the
-# optimizer's state, as in lesson 13. The first and the last stage of a pipeline also form a group, `ends`. Only ranks
-# can make a `Mesh`; section 5 does.
+# The functions of sections 3 to 5 get a `mesh`. It has one axis more than you saw: along `shard`, ranks share the
+# optimizer's state, as in lesson 13. The first and the last stage of a pipeline also form a group, `ends`. Only the
+# ranks of a run can make a `Mesh`, as in section 5.
 
 
 # %% tags=["given"]
@@ -199,10 +199,10 @@ def my_samples(batch: int, microbatch: int, sizes: dict[str, int], place: dict[s
 def dropout_seed(seed: int, sizes: dict[str, int], place: dict[str, int], is_cut: bool) -> int:
     """Return the seed that the rank at this place draws its dropout masks from.
 
-    No rank's seed for cut layers is any rank's seed for uncut ones.
+    A seed used for cut layers on any rank is never used for uncut layers on any rank.
 
     Args:
-        seed: The run's. With another one, the rank's seed is another, too.
+        seed: The run's seed. A different run seed gives this rank a different seed.
         sizes: Of "data", "shard", "pipeline" and "tensor".
         place: On the same axes.
         is_cut: Whether tensor ranks hold pieces of the activations; else they hold the same ones.
@@ -257,14 +257,14 @@ def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> li
     """Return this rank's shard of each weight's gradient: that of the mean loss over all targets of the batch.
 
     To cut a gradient, flatten it, pad it with zeros at its end to a multiple of S = mesh.sizes["shard"], and split it
-    into S equal runs. The shard is run number mesh.place["shard"].
+    into S equal pieces. The shard is piece number mesh.place["shard"].
 
     Args:
         weights: Of this rank's stage. weight.parameter.grad is the gradient of the mean loss over the targets that this
-            rank's replica has, and may be changed. weight.tensor says what the other tensor ranks hold: "cut" (other
-            pieces of it), "whole" (the same weight, each has computed the whole gradient) or "tokens" (the same weight,
-            each has seen its own tokens only). weight.tied: the first and the last stage both hold it. With one stage
-            it needs no sum over ends.
+            rank's replica has; every weight has one, and it may be changed. weight.tensor says what the other tensor
+            ranks hold: "cut" (other pieces of it), "whole" (the same weight, each has computed the whole gradient) or
+            "tokens" (the same weight, each has seen its own tokens only). weight.tied: the first and the last stage
+            both hold it. With one stage it needs no sum over ends.
         mesh: With the axes "data", "shard", "pipeline" and "tensor": sizes, place, groups, ends.
         num_targets: How many targets this rank's replica has, at least 1.
     """
@@ -304,8 +304,7 @@ labkit.check("combine_gradients", combine_gradients)
 #
 # Clipping needs the norm of the *whole* gradient: each element once. But on a mesh some elements exist many times.
 # Replicas along `data` hold the same shards. Every tensor rank holds the norm layers and the uncut biases. Both ends of
-# the pipeline hold the embedding. Count one of them twice, and you clip at a lower norm than the one you set: no error
-# says so.
+# the pipeline hold the embedding. Count one of them twice, and you clip at a lower norm than you set: no error says so.
 #
 # ### Exercise [[clip_whole]]
 #
@@ -316,7 +315,8 @@ labkit.check("combine_gradients", combine_gradients)
 def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm: float) -> Tensor:
     """Scale this rank's shards in place, so that the norm of the whole gradient is at most max_norm.
 
-    Returns the norm before clipping, the same on every rank. If it is at most max_norm, the shards stay unchanged.
+    Returns the norm before clipping, the same on every rank. If it is at most max_norm, the shards stay unchanged. You
+    may divide by the norm plus 1e-6, as torch does.
 
     Args:
         weights: Of this rank's stage.
@@ -408,7 +408,7 @@ print("torch's own", mean_losses(torchs.results))
 # would be 2.731.
 #
 # This run does not test all of your work: no weight here is of kind `"tokens"`, and both replicas have the same number
-# of targets. The check of [[combine_gradients]] tests both.
+# of targets.
 #
 # **How many percent longer is a step of torch's than one of yours?** Negative if it is shorter.
 
@@ -419,8 +419,8 @@ labkit.predict("torchs_step", 8, unit="%")
 labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
 
 # %% [markdown]
-# torch's step makes fewer calls and hides a third of its communication. But its extra small operators cost about as
-# much as that saves: each costs a launch, 4 us here, however little it computes.
+# torch's step has fewer collectives and hides a third of its communication. But it runs more small operators, which
+# cost about as much as that saves: each costs a launch, 4 us here, however little it computes.
 #
 # Here are both runs on one time axis. torch's ends later, because it begins later: `parallelize_module` scatters every
 # weight, and stages first tell each other their shapes.
@@ -435,7 +435,7 @@ labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
 #
 # **To the room:** torch's run ends later. Is its step slower?
 #
-# <!-- notes: Show the timelines. No: it begins later, scattering weights. In a step it makes fewer calls and more operators. -->
+# <!-- notes: Show the timelines. No: it begins later, scattering weights. In a step it has fewer collectives and more operators. -->
 
 # %% [markdown]
 # ## 6 Which axis is on the network?
@@ -453,14 +453,14 @@ labkit.recorded("wrong_order")
 # `partner`: which rank holds the other pieces of rank 0's matrices? `slow`: what takes most of the step?
 # `"partial sums of a layer"`, `"messages between stages"` or `"gradients"`? `last`: which axis should come last?
 #
-# An all-reduce ends at the same moment on all of its ranks. Hover over rank 0's first one; where else does one end
+# All ranks of an all-reduce end it at the same moment. Hover over rank 0's first one: on which other rank does one end
 # then?
 
 # %% tags=["find"] exercise="wrong_order" points=0 minutes=4 title="On the network"
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
 
 # %% [markdown]
-# Fix it: this plays such a step on *your* mesh, with the axes in your order. Which orders are fast?
+# Fix it: this plays such a step with the axes in *your* order. Which orders are fast?
 
 
 # %%
@@ -494,7 +494,7 @@ print(*(f"{order:20} {play(order).makespan_ns / 1e6:5.1f} ms" for order in every
 # %% [markdown]
 # ## 7 Twice the machines
 #
-# Back to 70 billion parameters on 512 H100s, eight on each axis, `tensor` last. You double the machines, and `data`
+# Back to 70 billion parameters on 512 H100s, eight on each axis, `tensor` last. You double the machines: `data`
 # goes from 8 to 16. The batch stays the same. **What is the new step time divided by the old one?**
 
 # %% tags=["predict"]
@@ -536,7 +536,7 @@ labkit.answer("batch_too", 1)
 # More tensor ranks: less memory each, more to exchange. More stages: less memory each, a longer bubble. More replicas:
 # fewer microbatches each, more gradients to sum.
 #
-# `every_plan(job)` lists every order, all sizes whose stages divide the layers, and microbatches of 1 to 8.
+# `every_plan(job)` lists every order, all sizes that give equal stages, and microbatches of 1 to 8 samples.
 # `cost(job, plan)` has the `seconds` of a step, and in `stage_bytes` what a GPU of each stage holds: weights,
 # gradients, optimizer state, activations. The fastest plan of each job, and the best time with `data` first:
 
@@ -547,12 +547,12 @@ for name, job in JOBS.items():
     print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
-# Two do not fit. The naive answer is the fastest plan of `every_plan` that does. But a plan has two more fields:
-# `recompute`, how many layers of each stage keep only their input and run forward again in backward, and `layers`, how
-# many layers each stage has.
+# In all three, `pipeline` first beats `data` first. Two plans do not fit. The naive answer is the fastest plan of
+# `every_plan` that does. But a plan has two more fields: `recompute`, how many layers of each stage keep only their
+# input and run forward again in backward, and `layers`, how many layers each stage has.
 #
 # Each job counts by itself: half for beating the naive answer (or matching it, if nothing is faster), half for what
-# AdaPipe (Sun and others, 2024) reaches with equal stages. The best known is faster still, for no points.
+# AdaPipe (Sun and others, 2024) reaches with equal stages. The best known is faster still.
 #
 # `lay_out` has 20 s for each job.
 #
@@ -591,7 +591,7 @@ labkit.challenge("lay_out", lay_out)
 # %% [markdown]
 # ## 9 Under torchrun
 #
-# To run it as a program:
+# As a program:
 
 
 # %% tags=["export"]
@@ -607,7 +607,7 @@ def main() -> list[float]:
 # torchrun --nproc-per-node 8 hybrid.py
 # ```
 #
-# Save your notebooks; the next cell lists the exercises that they show as passed.
+# Save your notebooks; the next cell lists the exercises they show as passed.
 
 # %% tags=["nbval-ignore-output"]
 labkit.built()
@@ -640,8 +640,9 @@ labkit.built()
 # The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job the first stage recomputes layers and is
 # the slowest, and the slowest sets the pace for every microbatch. The last stage has the fewest microbatches in flight,
 # so it has memory to spare and recomputes less. So give the first one fewer layers, and the last one more: AdaPipe's
-# other half. The 36 B job's best plan recomputes nothing: it has 32 stages for 80 layers, 1 to 3 each. Llama 3's first
-# and last stages have fewer for another reason: embedding and output layer.
+# other half. The 36 B job's best plan wins otherwise. It recomputes nothing, and has 32 stages, which do not divide 80
+# layers: they have 1 to 3 each. Llama 3's first and last stages have fewer layers for yet another reason: the first
+# also has the embedding, the last the output layer.
 #
 # ### Exercise [[deal_layers]]
 #
@@ -690,7 +691,7 @@ labkit.check("deal_layers", deal_layers)
 # %% [markdown]
 # ## Bonus: A ring as an axis of the mesh
 #
-# A text too long for one GPU is cut, too. Along an axis `context`, ranks hold other tokens of the same samples. For
+# A text too long for one GPU is cut, too. Along an axis `context`, ranks hold different tokens of the same samples. For
 # weights they are like replicas: each has seen its own targets, so gradients are weighted and summed along it. For
 # attention they are a **ring**: keys and values go round in blocks, and each rank's queries meet all of them. No rank
 # ever holds all keys, or the scores of its queries with all keys.
@@ -729,8 +730,9 @@ def ring_forward(
     """Return causal attention of this rank's queries over all keys of the group, and each query's logsumexp.
 
     Each rank sends only to the next rank of the group, and the last rank to the first. No collective of
-    torch.distributed is called. Forward and backward together send k, v and places at most 2N - 1 times, and gradients
-    of k and v N times. For a fixed T/N, a rank's memory does not grow with N. Autograd is off.
+    torch.distributed is called (batch_isend_irecv is none). Forward and backward together send no more bytes than k, v
+    and places 2N - 1 times, and gradients of k and v N times, in any number of messages. For a fixed T/N, a rank's
+    memory does not grow with N. Autograd is off.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K); scores are divided by the root of K.
@@ -827,7 +829,7 @@ print("equal, up to rounding" if max(off) < 1e-5 else off)
 # all ranks have equally many pairs of a query and a key that it sees.
 #
 # **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, by what factor is zig-zag faster than
-# the ring in order that skips those blocks?
+# a ring whose ranks hold their tokens in order and skip those blocks?
 
 # %% tags=["why"] exercise="ring_balance" title="Zig-zag" bonus=true
 labkit.answer("ring_balance", 1.875)
@@ -876,7 +878,7 @@ def expert_layer(
     expert computes more than its capacity; one that gets no token may be called or not. Autograd is off.
 
     Args:
-        x: This rank's tokens, shape (T, D); other ranks may have more or fewer, and any may have none.
+        x: This rank's tokens, shape (T, D); other ranks may have more or fewer. Some ranks may have none, but not all.
         router: Shape (D, E), the same on every rank.
         experts: The E/N experts of this rank, each from (n, D) to (n, D): rank r of the group has experts r E/N up to,
             not including, (r + 1) E/N.

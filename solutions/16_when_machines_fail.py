@@ -67,15 +67,15 @@ labkit.reveal(
 )
 
 # %% [markdown]
-# The rates of independent failures add up, so the time between them divides by the number of parts. You can influence
-# what an interruption costs: the steps since the last checkpoint, and the time until all ranks run again.
+# The rates of independent failures add up: n parts fail n times as often as one. You can influence what an interruption
+# costs: the steps since the last checkpoint, and the time until all ranks run again.
 
 # %% [markdown] tags=["slide-only"]
 # ## For each GPU: once in 6 years
 #
 # **To the room:** and 16,384 of them?
 #
-# <!-- notes: 3 hours. Times between failures divide by the number of parts. -->
+# <!-- notes: 3 hours. N parts fail N times as often as one. -->
 
 # %% [markdown]
 # ## 2 A checkpoint that survives
@@ -84,7 +84,7 @@ labkit.reveal(
 #
 # * A killed program leaves what it has written. What Python still buffers is lost.
 # * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Without it, any part
-#   of the contents may be missing. A missing part reads as zeros, and `torch.load` does not notice.
+#   of the contents may be missing. A missing part reads as zeros, and `torch.load` need not notice.
 # * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that,
 #   and syncs no contents.
 # * `Path.replace` gives a file another name in one step: it happens or it does not.
@@ -128,11 +128,11 @@ def save_checkpoint(folder: Path, step: int, state: dict) -> None:
     """Write a state to a file of its own in the folder, and delete all but the newest two checkpoints.
 
     Once it has returned, no crash can lose this step. If a crash interrupts it at any point, load_checkpoint finds this
-    step or the newest one before it, and saving again works. After each save at most two files are in the folder, what
-    an interrupted save left included.
+    step or the newest one before it, and saving again works. After each save the folder holds at most two files,
+    counting anything that an interrupted save left.
 
     Args:
-        folder: Where checkpoints are; it exists.
+        folder: Where checkpoints are; it exists, and nobody else writes there.
         step: 0 or more. Greater than every step in the folder, except after a crash: then the interrupted step may come
             again.
         state: For torch.save.
@@ -258,7 +258,6 @@ labkit.check("exact_resume", state_of, restore)
 # 200 and rank 1 has not. Afterwards all ranks must load the *same* step. And whatever files they find, all must call
 # the same collectives, or they hang.
 #
-
 # ### Exercise [[together]]
 #
 # *40 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
@@ -287,7 +286,7 @@ def save_together(folder: Path, step: int, state: dict) -> None:
 
 
 def load_together(folder: Path) -> tuple[int, dict] | None:
-    """Return a step, the same on all ranks, and this rank's state at it; None on all if there is none.
+    """Return the newest step that all ranks have, and this rank's state at it; None on all ranks if there is none.
 
     All ranks of a new run call this; it has as many ranks as the run that saved. The files of a save that returned on
     all ranks are not damaged.
@@ -309,8 +308,8 @@ labkit.check("together", save_together, load_together)
 # have.
 #
 # Below is a training run made of your parts. `labkit.crash_points` finds every moment at which a crash would leave the
-# files in another state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and
-# compares the final state, bit for bit, with that of a run without a crash. Here it tries 24 crashes, in about 30
+# disk in a new state. There it crashes the run, by a kill or a power cut, restarts it as torchrun would, and
+# compares the final state, bit for bit, with that of a run without a crash. Here it tries 24 crashes, in 30
 # seconds.
 
 
@@ -342,8 +341,8 @@ report
 
 # %% [markdown]
 # **Three minutes to spare?** Leave the sync of the folder out of `save_checkpoint`, and run its cell and `crash_points`
-# again. The run still ends right, but the verdict is `lost_work`: a save had returned, and was gone after a power cut.
-# Put it back.
+# again. The final weights are still right, but the verdict is `lost_work`: a save had returned, and was gone after a
+# power cut. Put it back.
 
 # %% [markdown]
 # ## 5 Forty minutes
@@ -360,15 +359,15 @@ labkit.recorded("lost_time")
 # `rank`: which rank stopped? `doing`: `"loading a batch"`, `"computing"` or `"summing gradients"`? `minutes`: how long
 # did the others wait? `again`: how many completed steps were done again?
 #
-# To read block names, zoom in: `labkit.recorded("lost_time").explore()`. A block is drawn when it has ended, so what
-# hangs has none.
+# To read block names, zoom in: `labkit.recorded("lost_time").explore()`. A block is drawn once it has ended, so an
+# operation that hangs has none.
 
 # %% tags=["find"] exercise="lost_time" points=0 minutes=8 title="Forty minutes"
 labkit.answer("lost_time", rank=2, doing="loading a batch", minutes=30, again=16)
 
 # %% [markdown]
-# A process that dies is noticed within a second. One that hangs is noticed only when a collective's time limit is up:
-# after 30 minutes with gloo, 10 with NCCL, unless you set `timeout=`.
+# A process that dies is noticed within a second, by torchrun's agent. One that hangs is noticed only when a
+# collective's time limit is up: after 30 minutes with gloo, 10 with NCCL, unless you set `timeout=`.
 
 # %% [markdown] tags=["slide-only"]
 # ## Who notices?
@@ -395,7 +394,7 @@ labkit.predict("best_interval", 10, unit="min")
 # %%
 def goodput(minutes: float, save_s: float = 60.0) -> float:
     every = max(1, round(6 * minutes))  # steps of 10 s
-    policy = Policy(10.0, every, save_s, detect_s=60.0, restart_s=300.0, reload_s=60.0)
+    policy = Policy(10.0, every, save_s, detect_s=60.0, restart_s=300.0, reload_s=60.0)  # assumed, also for hangs
     found = [replay_policy(policy, interruptions(llama.mean_s, seed), days=54).goodput for seed in range(12)]
     return sum(found) / len(found)
 
@@ -413,16 +412,15 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 #
 # That is Young's interval (1974). Here it gives 19 minutes, and the curve is flat around it. Of the 13 % lost there, 4
 # points go to noticing, restarting and loading: no interval removes those. Llama 3, which lost less than 10 %, must
-# have stopped for less: see the bonuses.
+# have lost less to each save or interruption: see the bonuses.
 
 # %% [markdown]
 # ## 7 What stays
 #
-# * Contents are safe after `fsync` of the file, names after `fsync` of the folder. Rename only then, and delete old
-#   checkpoints last.
-# * A resume restores everything that changes, also the sampler, the schedule and the random numbers.
+# * Sync the file, rename it, sync the folder, and only then delete old checkpoints.
+# * A resume restores everything that changes, including the sampler, the schedule and random number generators.
 # * All ranks load the newest step that *all* have, and make the same calls whatever they find.
-# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer.
+# * Save every $\sqrt{2CM}$. Make $C$ small, notice hangs early, and be able to go on with fewer ranks.
 #
 # **The next question.** Six of the 419 were **silent data corruption**: something calculated wrongly, and no error said
 # so. How would you notice?
@@ -465,10 +463,11 @@ for name, job in JOBS.items():
 
 # %% [markdown]
 # The naive plan saves every hour, keeps the nodes of one replica as spares, and waits for a repair when none is left.
-# Beating it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at their
-# interval, in the background where that is better, has no spares, and shrinks. The best known plan, found by a search,
-# loses less: it also copies. Think first: [[storage_interval]] says how far apart saves may be if you copy. Then try
-# plans with `lost`. The check draws the same failures as `lost`; when you hand in, others are drawn.
+# Beating it earns half of the points. The other half is for losing as little as Young/Daly's plan: it saves at Young's
+# interval (which Daly refined), in the background where that is better, has no spares, and shrinks. The best known
+# plan, found by a search, loses less: it also copies. Think first: [[storage_interval]] says how far apart saves may be
+# if you copy. Then try plans with `lost`. The check draws the same failures as `lost`; when you hand in, others are
+# drawn.
 #
 # ### Exercise [[recovery_policy]]
 #
@@ -496,8 +495,8 @@ def plan_recovery(job: Job) -> Recovery:
 labkit.challenge("recovery_policy", plan_recovery)
 
 # %% [markdown]
-# Meta reports more than 90 % for Llama 3, but not its settings. With those assumed in `JOBS`, Young/Daly's plan keeps
-# 93 % of the time, and the naive plan 81 %.
+# Meta reports more than 90 % for Llama 3, but not its settings. With those assumed for it in `JOBS`, Young/Daly's plan
+# keeps 93 % of the time, and the naive plan 81 %.
 
 # %% [markdown] tags=["slide-only"]
 # ## What would you buy?
@@ -516,7 +515,7 @@ labkit.challenge("recovery_policy", plan_recovery)
 # ## Bonus: another number of ranks
 #
 # A node is gone, and no spare is left. You could go on with fewer ranks, if they can load what more ranks saved. Each
-# tensor was saved as lesson 13 shards it: flat, padded with zeros at its end, cut into equal runs, one for each rank.
+# tensor was saved as lesson 13 shards it: flat, padded with zeros at its end, cut into equal pieces, one for each rank.
 #
 # ### Exercise [[reshard]]
 #
@@ -529,14 +528,15 @@ def load_part(
 ) -> dict[str, Tensor]:
     """Return this rank's flat shard of each tensor, padded and cut for num_ranks ranks.
 
-    Read each element of your shards exactly once, and nothing else: no padding either. Shards have the saved dtype,
-    even a shard that holds only padding; read(0, name, 0, 0) returns an empty tensor of that dtype.
+    On n ranks, each shard of a tensor has size / n elements, rounded up; padding fills the end of the last ones. Read
+    each element of your shards exactly once, and nothing else: no padding either. Shards have the saved dtype, even a
+    shard that holds only padding; read(0, name, 0, 0) returns an empty tensor of that dtype.
 
     Args:
         rank: From 0 to num_ranks - 1.
         num_ranks: Ranks of this run.
         saved_ranks: Ranks of the run that saved.
-        sizes: Tensor -> its elements, without padding.
+        sizes: A tensor's name -> its number of elements, without padding.
         read: read(saved_rank, name, begin, end) returns the elements from begin up to, not including, end of a saved
             rank's shard, from the disk.
     """
@@ -563,8 +563,8 @@ labkit.check("reshard", load_part)
 # ## Bonus: wrong without a word
 #
 # Replicas hold the same bits. So compare them: each rank reads its weights' bits as whole numbers and adds them up, and
-# all ranks compare these 8 bytes after each step. Below, a bit flips on rank 2, in one of three places. Which one does
-# the comparison miss?
+# after each step all ranks compare their sums, 8 bytes each. Below, a bit flips on rank 2, in one of three places.
+# Which one does the comparison miss?
 
 
 # %%
@@ -596,9 +596,9 @@ for name, failures in flips.items():
     print(f"{name:31}", labkit.run(watched, on=world, echo=False).results[0])
 
 # %% [markdown]
-# It misses the last one: all ranks took the same wrong sum, so nothing differs. Only a gradient that is computed
-# **twice** can show it. Not twice on the same GPU, though: one that is broken for good is wrong in the same way again.
-# And if two results differ, which of the two GPUs is the broken one?
+# It misses the last one: all ranks took the same wrong sum, so nothing differs. If the wrong gradient looks plausible,
+# only computing it **twice** shows the error. Not twice on the same GPU, though: one that is broken for good is wrong
+# in the same way again. And if two results differ, which of the two GPUs is the broken one?
 #
 # ### Exercise [[computing_twice]]
 #
@@ -610,9 +610,9 @@ def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Te
     """Return the mean of the right gradients of all batches, and the rank that computes wrongly, None if none does.
 
     All ranks return the same rank or None, and the same mean up to rounding. There are at least 3 ranks. At most one of
-    them computes wrongly: its `gradient`, its results of compute, or both. A wrong result differs from the right one in
-    a single bit, always the same one. If nothing is wrong, each rank calls compute exactly once; otherwise at least
-    once, and at most three times in all.
+    them computes wrongly: its `gradient`, all its results of compute, or both. A wrong result differs from the right
+    one in a single bit: the same bit of the same element each time. If nothing is wrong, each rank calls compute
+    exactly once; otherwise each calls it one to three times.
 
     Args:
         gradient: What this rank computed from its batch; flat, float64.
@@ -689,13 +689,13 @@ for steps in (1, 3, 6, 99):
 # ## Bonus: workers that come and go
 #
 # Without a fast network, workers cannot average gradients after each step. So each takes many AdamW steps alone, a
-# **round**, and only then do they exchange how far their weights moved. That is **DiLoCo**. Minus the average move is
-# the gradient for an **outer** optimizer: SGD with Nesterov's momentum. Workers are killed and come back. A worker that
-# is missing at the end of a round is left out of that round's average.
+# **round**, and only then do they exchange how far their weights moved. That is **DiLoCo**. An **outer** optimizer, SGD
+# with Nesterov's momentum, takes the negative of the average move as its gradient. Workers are killed and come back. A
+# worker that is missing at the end of a round is left out of that round's average.
 #
 # Each worker of this crew has some classes of the data that no other worker has. If one worker never takes part, the
 # goal cannot be reached. `kilobytes(crew, recipe)` says how much is sent until the goal is reached, or None if it is
-# not reached in 400 steps. `help(Crew)` and `help(Recipe)` list the fields.
+# not reached in the time of 400 steps. `help(Crew)` and `help(Recipe)` list the fields.
 
 
 # %% tags=["given"]
@@ -770,8 +770,8 @@ labkit.challenge("few_exchanges", inner_steps, outer_step, plan_rounds)
 # %% [markdown]
 # ## Bonus: for real
 #
-# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so that nothing of it can
-# clean up. This takes about 20 seconds, and prints nothing until it has finished.
+# Real processes under `torchrun --max-restarts 1`. At step 5 rank 1 sends itself SIGKILL, so it cannot clean up. This
+# takes about 20 seconds, and prints nothing until it has finished.
 
 
 # %%
@@ -796,7 +796,7 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 
 # %% [markdown]
 # Each line shows the loss of the step before. After the restart the losses are those of the run without a kill, to the
-# last digit. (`labkit`'s `torchrun` gives each attempt its own store. The torchrun of torch 2.13, with which this
+# last digit shown. (`labkit`'s `torchrun` gives each attempt its own store. The torchrun of torch 2.13, with which this
 # course is tested, keeps one store for all attempts. So a rank may read the address of a process that died in an
 # earlier attempt, and try to connect to it.)
 
@@ -812,9 +812,9 @@ print("with a kill", *killed, "", "without one", *whole, sep="\n")
 # %% [markdown]
 # ## Bonus: torch's own
 #
-# `torch.distributed.checkpoint` (**DCP**) saves in parallel and loads onto other numbers of ranks. It writes once what
-# is the same on all ranks. What does it do with a number that differs by rank? Here are DCP and your version, in bytes
-# and in seconds.
+# `torch.distributed.checkpoint` (**DCP**) saves in parallel and loads onto other numbers of ranks. It writes each key
+# once, however many ranks have it. What does it do with a number that differs by rank? Here are DCP and your version,
+# in bytes and in seconds.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -852,7 +852,7 @@ for way in (with_dcp, with_yours):
     print(f"{way.__name__:10}  {megabytes:3.0f} MB on the disk, {seconds:.2f} s, position on each rank {positions}")
 
 # %% [markdown]
-# With DCP every rank loads the number of the same rank: a value that differs by rank needs its own key,
+# With DCP all ranks load one rank's number: a value that differs by rank needs a key for each rank,
 # `f"position.{rank}"`. Your version restores each rank's own number, but writes the weights four times.
 #
 # ### Sources

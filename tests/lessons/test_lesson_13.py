@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,14 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     more, copied = sent_by_one - sent, one - ddp
     assert f"takes {more + copied:.1f} ms longer: {more:.1f} ms for its extra bytes, and {copied:.1f} ms for" in said
     assert f"hides {sent_by_two:.1f} ms of its communication, and it copies for {two - ddp:.1f} ms" in said
+
+
+def test_the_peaks_that_the_text_says_are_what_the_cell_printed() -> None:
+    printed = (ROOT / "solutions" / "13_sharded_training.ipynb").read_text(encoding="utf-8")
+    peaks = dict(re.findall(r"(DDP|ZeRO-[12]) +[\d.]+ ms, +([\d.]+) MB at its peak", printed))
+    said = " ".join(cell.source.replace("\n", " ") for cell in source_of("13").cells if cell.kind == "markdown")
+    falls = f"falls from {peaks['DDP']} MB to {peaks['ZeRO-1']} MB with ZeRO-1 and to {peaks['ZeRO-2']} MB with ZeRO-2"
+    assert falls in said
 
 
 class Block(nn.Module):

@@ -79,7 +79,7 @@ def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
     else:
         slow = (17.8 + 4.45 * every + more_ms) / 1000  # two steps are in stock, half a step is lost for each
         timeline = record(lambda step: slow if step % every == every - 1 else 0.0002)
-    each, few = "each batch loads slower than it trains", "few batches load slowly, and too few are in stock"
+    each, few = "each batch loads slower than it trains", "few batches load slowly, and too few are loaded ahead"
     answers = {"waits_in": "next batch", "share": share(timeline), "every": every, "cause": each if every == 1 else few}
     return timeline, {"answers": answers, "within": {"share": 0.1}}
 
