@@ -90,8 +90,7 @@ def run_stage(
 ) -> Tensor | None:
     """Carry a whole batch forward and backward through this rank's stage; gradients are added to .grad.
 
-    The module runs once. Use point-to-point messages to the neighbours only, and
-    wait for them outside of the spans. With one rank nothing is sent.
+    The module runs once. Use point-to-point messages to the neighbours only. With one rank nothing is sent.
 
     Args:
         module: This stage's layers.
@@ -440,8 +439,8 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 #
 # The schedule may be any list of records that can finish. Follow its order. Some schedules receive a tensor long before
 # they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. A peer is a rank *within* `group`:
-# `irecv` takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. Use the spans `f"F{m}"`
-# and `f"B{m}"`.
+# `irecv` takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. For the timeline
+# there are the spans `f"F{m}"` and `f"B{m}"`.
 
 
 # %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=25 title="Run a schedule" provides=["run_schedule"]
@@ -457,8 +456,7 @@ def run_schedule(
 ) -> Tensor | None:
     """Carry out this stage's schedule; gradients of the mean loss over the whole batch are added to .grad.
 
-    The module runs once for each Forward. All messages have arrived when this returns. No collective is called. Wait
-    for messages outside of the spans. A sent gradient has the shape and dtype of the input. A detached output may be
+    The module runs once for each Forward. All messages have arrived when this returns. No collective is called. A sent gradient has the shape and dtype of the input. A detached output may be
     kept until its send is done.
 
     Args:
