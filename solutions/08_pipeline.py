@@ -439,8 +439,8 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 #
 # The schedule may be any list of records that can finish. Follow its order. Some schedules receive a tensor long before
 # they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. A peer is a rank *within* `group`:
-# `irecv` takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. For the timeline
-# there are the spans `f"F{m}"` and `f"B{m}"`.
+# `irecv` takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. The spans are `f"F{m}"`
+# and `f"B{m}"`.
 
 
 # %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=25 title="Run a schedule" provides=["run_schedule"]
