@@ -92,8 +92,7 @@ def run_stage(
 ) -> Tensor | None:
     """Carry a whole batch forward and backward through this rank's stage; gradients are added to .grad.
 
-    The module runs once. Use point-to-point messages to the neighbours only, and
-    wait for them outside of the spans. With one rank nothing is sent.
+    The module runs once. Use point-to-point messages to the neighbours only. With one rank nothing is sent.
 
     Args:
         module: This stage's layers.
@@ -432,7 +431,7 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 #
 # The schedule may be any list of records that can finish. Follow its order. Some schedules receive a tensor long before
 # they need it, but no `RecvGrad` stands before the `Forward` of its microbatch. `irecv` takes a peer as `group_src`,
-# `isend` as `group_dst`.
+# `isend` as `group_dst`. Draw the work as the spans `f"F{m}"` and `f"B{m}"`.
 
 
 # %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=30 title="Run a schedule" provides=["run_schedule"]
@@ -449,9 +448,8 @@ def run_schedule(
     """Carry out this stage's schedule; gradients of the mean loss over the whole batch are added to .grad.
 
     The module runs once for each Forward. All messages have arrived when this returns. No collective is called, and
-    with one stage nothing is sent. Microbatch m's work is in the spans f"F{m}" and f"B{m}"; wait for messages outside
-    of them. A sent gradient has the shape and dtype of the input. A detached output may be kept until its send is done.
-    Tags are up to you: every stage runs this function.
+    with one stage nothing is sent. A sent gradient has the shape and dtype of the input. A detached output may be kept
+    until its send is done. Tags are up to you: every stage runs this function.
 
     Args:
         schedule: Records in order; peers are ranks within group.

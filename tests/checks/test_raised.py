@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.on_ranks.raised import raised
+from labkit.checks.on_ranks.raised import line_in, raised
 from tests.checks.lesson_cells import run_cell
 
 
@@ -19,3 +19,12 @@ def test_an_error_has_the_innermost_line_of_the_learner_s() -> None:
 
 def test_an_error_without_a_line_is_told_without() -> None:
     assert raised(KeyError("step")) == "KeyError: 'step'"
+
+
+def test_a_traceback_s_text_has_that_line_too() -> None:
+    report = (
+        'Traceback (most recent call last):\n  File "<cell 3>", line 7, in load\n    return state["step"]\n'
+        '  File "/usr/lib/python3.11/site-packages/torch/x.py", line 9, in y\n    z()\nKeyError: 1\n'
+    )
+    assert line_in(report) == ', in line 7, return state["step"]'
+    assert line_in("KeyError: 1") == ""

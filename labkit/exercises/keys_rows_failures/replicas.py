@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -166,10 +166,10 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
                 yield Finding(whole or "the backup's failure is hidden", said)
             elif answer != "raised" and told.get(push) != answer:
                 said = f"{story} The future of push {push + 1} gave {told.get(push)}, expected version {answer}."
-                yield Finding(whole or "version not counted", said)
+                yield Finding(whole or _uncounted(case, mine), said)
         if mine["version"] != right["version"]:
             said = f"{story} The version is {mine['version']}, expected {right['version']}."
-            yield Finding(whole or "version not counted", said)
+            yield Finding(whole or _uncounted(case, mine), said)
         wrong = difference(mine["weight"], right["weight"], torch.full((3,), 1e-9, dtype=torch.float64))
         if wrong is not None:
             yield Finding(whole, f"{story} The weights hold {wrong.got} where {wrong.expected} should be.")
@@ -179,6 +179,11 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
         method, verb, name = words.split()
         said = f"{method} {verb} self.{name} without holding self.lock: another push may be halfway through it."
         yield Finding("without the lock", said)
+
+
+def _uncounted(case: Case, mine: Mapping[str, Any]) -> str:
+    """Return whether a gradient was applied and not counted, or not even applied, as the mistake's name."""
+    return "nothing applied" if torch.equal(mine["weight"], tensor(case.inputs[0], "weight")) else "version not counted"
 
 
 def _mistake_of(case: Case, came: Values) -> str:

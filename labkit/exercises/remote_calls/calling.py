@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from labkit.checks.on_ranks.raised import line_in
 from labkit.errors import RunError
 
 _PATIENCE_S = 3.0
@@ -73,8 +74,9 @@ def on_virtual_ranks(
 
 
 def raised_on_virtual_ranks(error: RunError, how: str = "") -> Exception:
-    """Return what a driver raises for a run on virtual ranks that failed: that of a stub, or the first line of it."""
+    """Return what a driver raises for a run on virtual ranks that failed: that of a stub, or what failed and where."""
     stub = _STUB.search(str(error))
     if stub:
         return NotImplementedError(stub[1])
-    return RuntimeError(f"{how}on virtual ranks: {str(error).strip().splitlines()[0]}")
+    where = line_in(error.reports.get(error.rank, "")) if error.rank is not None else ""
+    return RuntimeError(f"{how}on virtual ranks: {str(error).strip().splitlines()[0].removesuffix('.')}{where}")

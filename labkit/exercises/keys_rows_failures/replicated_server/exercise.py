@@ -85,6 +85,9 @@ EXERCISE = declared(
         Mistake("without the lock",
                 "Two pushes may come at the same time, each in a thread: look, apply and note under self.lock, all in "
                 "one."),
+        Mistake("nothing applied",
+                "The weights are where they began: apply each gradient that has not come before, and raise the "
+                "version by one."),
         Mistake("version not counted", "The answer is the version: one up for each gradient that was applied."),
     ),
 )  # fmt: skip

@@ -61,3 +61,8 @@ WRONG.changed(
     "another number for the retry",
     ("self.backup.push(worker, number, gradient)", "self.backup.push(number, worker, gradient)"),
 )
+changed(
+    "takes every gradient for a repeated one",
+    "nothing applied",
+    ("if (worker, number) not in self.applied:", "if False:"),
+)

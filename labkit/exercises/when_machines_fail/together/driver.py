@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.raised import line_in
 from labkit.checks.values import flag, integer, integers, listed
 from labkit.errors import RunError
 from labkit.exercises.when_machines_fail.crash_log import packed
@@ -98,7 +99,8 @@ def _loads(save: Any, load: Any, num_ranks: int, steps: list[int], every: list[M
             with chdir(base):  # what is saved to no folder must not lie in the learner's
                 run(restart, on=virtual(num_ranks, cuda=False), echo=False, timeout=60.0)
         except RunError as error:
-            problem = str(error).strip().splitlines()[0][:300]
+            where = line_in(error.reports.get(error.rank, "")) if error.rank is not None else ""
+            problem = str(error).strip().splitlines()[0].removesuffix(".")[:300] + where
         finally:
             os.fsync = fsync
         done: list[Value] = []
