@@ -81,12 +81,12 @@ labkit.predict("microbatches_held", 32)
 # %% [markdown]
 # ### Exercise [[one_f_one_b]]
 #
-# *15 points, about 5 minutes; difficulty 3 of 5, importance 5 of 5*
+# *15 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Write down what you saw, for any P and M. A forward takes one turn and a backward two; messages take none.
 
 
-# %% tags=["exercise"] exercise="one_f_one_b" points=15 difficulty=3 importance=5 minutes=5 title="One forward, one backward" provides=["one_f_one_b"]
+# %% tags=["exercise"] exercise="one_f_one_b" points=15 difficulty=3 importance=5 minutes=8 title="One forward, one backward" provides=["one_f_one_b"]
 def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Work]:
     """Return what one stage runs in 1F1B, in order: Forward(m) and Backward(m) of each microbatch, once each.
 
@@ -203,12 +203,12 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 #
 # ### Exercise [[find_deadlock]]
 #
-# *30 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
+# *30 points, about 25 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # Play all stages on paper until nobody can go on. `steps(schedule)` cuts a schedule into steps.
 
 
-# %% tags=["exercise"] exercise="find_deadlock" points=30 difficulty=4 importance=4 minutes=20 title="Find the deadlock" provides=["find_stuck"]
+# %% tags=["exercise"] exercise="find_deadlock" points=30 difficulty=4 importance=4 minutes=25 title="Find the deadlock" provides=["find_stuck"]
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
 
@@ -308,7 +308,7 @@ labkit.recorded("waiting_order")
 # `stage`: whose order makes the others wait? `microbatch`: the forward it should have run in its first long wait. `cause`:
 # `"slow GPU"`, `"slow link"`, `"too few forwards first"` or `"too many forwards first"`?
 
-# %% tags=["find"] exercise="waiting_order" points=0 minutes=4 title="The order that waits"
+# %% tags=["find"] exercise="waiting_order" points=0 minutes=6 title="The order that waits"
 labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards first")
 
 # %% [markdown] tags=["slide-only"]
@@ -358,7 +358,7 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 #
 # ### Exercise [[shortest_step]]
 #
-# *30 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
+# *30 points, about 30 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # A plan is data: a placement, and for each stage a list of words. `"F0"` is the forward of microbatch 0 through chunk 0, and
 # `"F0.1"` through chunk 1.
@@ -370,7 +370,7 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # at the earliest, and then has 3M turns of work.
 
 
-# %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
+# %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=30 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
 def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tuple[str, list[list[str]]]:
     """Return a placement, "one" (a chunk on each stage), "round" or "v", and the list of every stage's work.
 
@@ -477,10 +477,10 @@ labkit.answer("slow_messages", "1F1B")
 #
 # ### Exercise [[data_and_pipeline]]
 #
-# *25 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+# *25 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="data_and_pipeline" points=25 difficulty=3 importance=4 minutes=8 title="Data x pipeline" provides=["hybrid_step"]
+# %% tags=["exercise"] exercise="data_and_pipeline" points=25 difficulty=3 importance=4 minutes=10 title="Data x pipeline" provides=["hybrid_step"]
 def hybrid_step(
     mesh: dist.DeviceMesh,
     run_step: Callable[[dist.ProcessGroup], Tensor | None],
@@ -591,7 +591,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # ### Exercise [[recompute]]
 #
-# *8 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
+# *8 points, about 30 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # Write it as a `torch.autograd.Function`: `forward(ctx, x)` and `backward(ctx, gradient)` are static methods, autograd
 # is off inside both, and backward returns one gradient for each argument of forward. `ctx.save_for_backward` gets `x`
@@ -599,7 +599,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 # attributes of `ctx`. `torch.utils.checkpoint` may not be called.
 
 
-# %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=20 title="Recompute" bonus=true provides=["checkpointed"]
+# %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=30 title="Recompute" bonus=true provides=["checkpointed"]
 def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), saving only x for backward, which runs the module again; gradients are the same.
 
@@ -720,14 +720,14 @@ labkit.answer("warmup_factor", "a shorter step where messages take time")
 #
 # ### Exercise [[zero_bubble]]
 #
-# *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
+# *8 points, about 15 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # This is the `ZB-H1` of section 4. Each stage has one chunk, backward is split in two, and no stage may hold more than
 # stage 0 holds in 1F1B. Start from 1F1B's order. Each stage delays `BackwardWeight` by a fixed number of microbatches,
 # which depends only on the stage. Which number?
 
 
-# %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=12 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
+# %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=15 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
 def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[Forward | BackwardInput | BackwardWeight]:
     """Return the order of one stage's work with backward in two parts, so that the bubble is a third of 1F1B's.
 
@@ -828,10 +828,10 @@ def with_messages(orders: list[list[Piece]]) -> list[list[Piece | Give | Take]]:
 #
 # ### Exercise [[linear_later]]
 #
-# *10 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
+# *10 points, about 14 minutes; difficulty 4 of 5, importance 2 of 5*
 
 
-# %% tags=["exercise"] exercise="linear_later" points=10 difficulty=4 importance=2 minutes=12 title="The weights later" provides=["linear_later"] bonus=true
+# %% tags=["exercise"] exercise="linear_later" points=10 difficulty=4 importance=2 minutes=14 title="The weights later" provides=["linear_later"] bonus=true
 def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Callable[[], None]]) -> Tensor:
     """Return nn.functional.linear(x, weight, bias); backward computes only the gradient of x and defers the others.
 

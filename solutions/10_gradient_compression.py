@@ -71,7 +71,7 @@ class Packet:
 #
 # ### Exercise [[fewer_bits]]
 #
-# *14 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+# *14 points, about 10 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Rules for every compressor in this lesson:
 #
@@ -82,7 +82,7 @@ class Packet:
 #   stored in `self` is not there. (`addable` is for later.)
 
 
-# %% tags=["exercise"] exercise="fewer_bits" points=14 difficulty=2 importance=4 minutes=8 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
+# %% tags=["exercise"] exercise="fewer_bits" points=14 difficulty=2 importance=4 minutes=10 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
 def wire_bytes(packet: Packet) -> int:
     """Return how many bytes travel when this packet does."""
     # BEGIN SOLUTION fewer_bits
@@ -161,7 +161,7 @@ labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 #
 # ### Exercise [[few_entries]]
 #
-# *16 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
+# *16 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. The n-th call of one RandomK
 # (counted from 0, over gradients of any shape) draws from the seed `seed + n`, so each call draws different indices.
@@ -174,7 +174,7 @@ def num_kept(ratio: float, num_entries: int) -> int:
     return max(1, int(ratio * num_entries))
 
 
-# %% tags=["exercise"] exercise="few_entries" points=16 difficulty=3 importance=5 minutes=9 title="Few entries" provides=["TopK", "RandomK"]
+# %% tags=["exercise"] exercise="few_entries" points=16 difficulty=3 importance=5 minutes=12 title="Few entries" provides=["TopK", "RandomK"]
 class TopK:
     """A compressor that keeps the entries of largest magnitude.
 
@@ -415,14 +415,14 @@ look(rank=0, bucket=0, first=10, last=14)
 # %% [markdown]
 # ### Exercise [[diverging_run]]
 #
-# *15 points, about 6 minutes; difficulty 3 of 5, importance 5 of 5*
+# *15 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # One rank's memory of one bucket breaks, some time before the loss shows it. `look` prints what any rank wrote down.
 # Find `rank`, `bucket`, `since` (the first step with a wrong line), and `cause`: `"what was sent stays in the
 # residual"`, `"signs are lost in what is sent"`, `"two buckets share one residual"` or `"the learning rate is too
 # high"`.
 
-# %% tags=["find"] exercise="diverging_run" points=15 difficulty=3 importance=5 minutes=6 title="The run that diverges"
+# %% tags=["find"] exercise="diverging_run" points=15 difficulty=3 importance=5 minutes=9 title="The run that diverges"
 labkit.answer(
     "diverging_run",
     rank=2,
@@ -482,7 +482,7 @@ class HookState:
 # %% [markdown]
 # ### Exercise [[compression_hook]]
 #
-# *35 points, about 15 minutes; difficulty 4 of 5, importance 5 of 5*
+# *35 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # * Divide first: compress `buffer / N` through `state.feedback`, with that key. N is the size of `state.group`. Then *add* what
 #   the ranks send. (In float16, a sum of eight gradients overflows sooner than their mean.)
@@ -496,7 +496,7 @@ class HookState:
 # `replace(packet, parts=...)` makes a packet with other parts.
 
 
-# %% tags=["exercise"] exercise="compression_hook" points=35 difficulty=4 importance=5 minutes=15 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "few_entries", "error_feedback"]
+# %% tags=["exercise"] exercise="compression_hook" points=35 difficulty=4 importance=5 minutes=25 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "few_entries", "error_feedback"]
 def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor]:
     """Start averaging one bucket over the ranks with compressed gradients; does not wait.
 
@@ -681,14 +681,14 @@ from labkit.plans.compressed_steps import most_entries, plan_bytes
 # %% [markdown]
 # ### Exercise [[compression_plan]]
 #
-# *20 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
+# *20 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # The naive plan sends the same fraction of every layer in every step, in 32 bits. Half of the points are for a lower
 # loss than that. The other half are for a loss no higher than Qsparse-local-SGD's (Basu and others, 2019). The loss is
 # a mean over three seeds. The plan is data; in a class, a board ranks everybody's.
 
 
-# %% tags=["design"] exercise="compression_plan" points=20 difficulty=3 importance=4 minutes=20 weights=[1, 1, 1, 1] title="A compression plan" provides=["compression_plan"] bonus=true
+# %% tags=["design"] exercise="compression_plan" points=20 difficulty=3 importance=4 minutes=30 weights=[1, 1, 1, 1] title="A compression plan" provides=["compression_plan"] bonus=true
 def compression_plan(sizes: list[int], num_steps: int, budget_bytes: int) -> list[list[tuple[int, int]]]:
     """Return, for each step, for each layer, how many entries travel and how many bits each has; (0, 4) sends nothing.
 
@@ -738,7 +738,7 @@ labkit.challenge("compression_plan", compression_plan)
 #
 # ### Exercise [[deep_compression]]
 #
-# *10 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
+# *10 points, about 18 minutes; difficulty 3 of 5, importance 3 of 5*
 #
 # It takes the place of `ErrorFeedback`, so it has a `compressor`, and every key has its own state. Gradients may have
 # any shape, need not be contiguous, and are not changed. With `warmup` = w, the n-th call of a key (from 0) keeps the
@@ -746,7 +746,7 @@ labkit.challenge("compression_plan", compression_plan)
 # the residual.
 
 
-# %% tags=["exercise"] exercise="deep_compression" points=10 difficulty=3 importance=3 minutes=12 title="Deep gradient compression" provides=["DeepCompression"] needs=["few_entries"] bonus=true
+# %% tags=["exercise"] exercise="deep_compression" points=10 difficulty=3 importance=3 minutes=18 title="Deep gradient compression" provides=["DeepCompression"] needs=["few_entries"] bonus=true
 class DeepCompression:
     """An error-feedback memory like ErrorFeedback, with clipping, momentum and warm-up before top-k.
 
@@ -845,14 +845,14 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
 #
 # ### Exercise [[quantised_all_reduce]]
 #
-# *10 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
+# *10 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # The tensor may have any shape and need not be contiguous, and N need not divide its number of entries. Do not change
 # it. Send only int8 codes and float32 scales: one scale for each piece in each of steps 1 and 3, and two codes for each
 # entry of the tensor, padded to a multiple of N. Your `Int8` compresses.
 
 
-# %% tags=["exercise"] exercise="quantised_all_reduce" points=10 difficulty=4 importance=3 minutes=15 title="Eight bits that do not grow" provides=["quantised_all_reduce"] needs=["fewer_bits"] bonus=true
+# %% tags=["exercise"] exercise="quantised_all_reduce" points=10 difficulty=4 importance=3 minutes=20 title="Eight bits that do not grow" provides=["quantised_all_reduce"] needs=["fewer_bits"] bonus=true
 def quantised_all_reduce(tensor: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """Return the mean of the tensor over the ranks, in its shape and dtype, bitwise identical on every rank.
 

@@ -85,14 +85,14 @@ labkit.recorded("starved_step")
 # %% [markdown]
 # ### Exercise [[starved_step]]
 #
-# *15 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
+# *15 points, about 5 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # Much of this run is lost. `waits_in`: where do the ranks wait, in `"all_reduce"`, `"forward and backward"` or
 # `"next batch"`? `share`: what fraction of the run is lost there (0.1 for a tenth)? `every`: how many steps from one
 # such wait to the next? `cause`: `"each batch loads slower than it trains"`,
 # `"few batches load slowly, and too few are loaded ahead"`, `"one rank loads for all"` or `"the network is slow"`?
 
-# %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=4 title="The starved step"
+# %% tags=["find"] exercise="starved_step" points=15 difficulty=2 importance=5 minutes=5 title="The starved step"
 labkit.answer(
     "starved_step",
     waits_in="next batch",
@@ -127,10 +127,10 @@ labkit.answer(
 #
 # ### Exercise [[prefetching_loader]]
 #
-# *35 points, about 18 minutes; difficulty 4 of 5, importance 4 of 5*
+# *35 points, about 25 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="prefetching_loader" points=35 difficulty=4 importance=4 minutes=18 title="A prefetching loader" provides=["prefetched"]
+# %% tags=["exercise"] exercise="prefetching_loader" points=35 difficulty=4 importance=4 minutes=25 title="A prefetching loader" provides=["prefetched"]
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
@@ -274,14 +274,14 @@ IN_32_BITS = (
 # %% [markdown]
 # ### Exercise [[autocast]]
 #
-# *15 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
+# *15 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Functions in the first list compute in `dtype`, those in the second in float32; all others get their arguments
 # unchanged. Arguments may come by keyword. Floating-point ones have 16 or 32 bits. Integers, such as labels, stay
 # integers.
 
 
-# %% tags=["exercise"] exercise="autocast" points=15 difficulty=3 importance=4 minutes=9 title="Autocast" provides=["Autocast"]
+# %% tags=["exercise"] exercise="autocast" points=15 difficulty=3 importance=4 minutes=10 title="Autocast" provides=["Autocast"]
 class Autocast(TorchFunctionMode):
     """While it is active, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
 
@@ -433,14 +433,14 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # ### Exercise [[recompute_plan]]
 #
-# *35 points, about 20 minutes; difficulty 4 of 5, importance 4 of 5*
+# *35 points, about 33 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # * Half of the points: recompute less than with a checkpoint around every block, which keeps each block's last tensor.
 # * The other half: recompute as little as selective recomputation does (Korthikanti and others, 2022), which drops
 #   tensors only until the rest fits. The check prints its time.
 
 
-# %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
+# %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=33 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
 def recompute_plan(sizes_mb: list[int], times_us: list[int], limit_mb: int) -> list[int]:
     """Return the indices of the tensors that are kept, ascending; the peak is at most limit_mb.
 

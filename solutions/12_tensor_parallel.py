@@ -119,10 +119,10 @@ labkit.answer("gelu_of_parts", "columns, rows")
 #
 # ### Exercise [[two_operators]]
 #
-# *25 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
+# *25 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=10 title="Two operators" provides=["enter", "leave"]
+# %% tags=["exercise"] exercise="two_operators" points=25 difficulty=3 importance=5 minutes=12 title="Two operators" provides=["enter", "leave"]
 # BEGIN SOLUTION two_operators
 class Enter(torch.autograd.Function):
     @staticmethod
@@ -199,10 +199,10 @@ labkit.check("two_operators", enter, leave)
 #
 # ### Exercise [[parallel_block]]
 #
-# *40 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
+# *40 points, about 35 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="parallel_block" points=40 difficulty=4 importance=5 minutes=25 title="A block in pieces" provides=["ParallelMLP", "ParallelAttention"] needs=["two_operators"]
+# %% tags=["exercise"] exercise="parallel_block" points=40 difficulty=4 importance=5 minutes=35 title="A block in pieces" provides=["ParallelMLP", "ParallelAttention"] needs=["two_operators"]
 class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them: one or more. Both layers have biases.
 
@@ -309,10 +309,10 @@ class ParallelBlock(nn.Module):
 #
 # ### Exercise [[parallel_vocabulary]]
 #
-# *35 points, about 18 minutes; difficulty 3 of 5, importance 4 of 5*
+# *35 points, about 25 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="parallel_vocabulary" points=35 difficulty=3 importance=4 minutes=18 title="A cut vocabulary" provides=["embed", "cross_entropy"] needs=["two_operators"]
+# %% tags=["exercise"] exercise="parallel_vocabulary" points=35 difficulty=3 importance=4 minutes=25 title="A cut vocabulary" provides=["embed", "cross_entropy"] needs=["two_operators"]
 def embed(tokens: Tensor, rows: Tensor, vocabulary: int, group: Group = None) -> Tensor:
     """Return each token's row of the embedding, whole on every rank, shape (B, T, D).
 
@@ -468,7 +468,7 @@ labkit.answer("sequence_bytes", 1)
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lone_gradient")
 
-# %% tags=["find"] exercise="lone_gradient" points=0 minutes=4 title="Right on one rank"
+# %% tags=["find"] exercise="lone_gradient" points=0 minutes=6 title="Right on one rank"
 labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on one rank")
 
 # %% [markdown]
@@ -599,10 +599,10 @@ from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_secon
 # %% [markdown]
 # ### Exercise [[split_plan]]
 #
-# *25 points, about 14 minutes; difficulty 4 of 5, importance 3 of 5*
+# *25 points, about 25 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["design"] exercise="split_plan" bonus=true points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=14 title="Your own split" provides=["split_plan"]
+# %% tags=["design"] exercise="split_plan" bonus=true points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=25 title="Your own split" provides=["split_plan"]
 def split_plan(matrices: list[Matrix], machine: Machine) -> list[str]:
     """Return "columns", "rows" or "whole" for each matrix; memory_bytes of the plan is at most machine.memory_bytes.
 
@@ -658,10 +658,10 @@ labkit.challenge("split_plan", split_plan)
 #
 # ### Exercise [[sequence_parallel]]
 #
-# *15 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
+# *15 points, about 25 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="sequence_parallel" bonus=true points=15 difficulty=3 importance=4 minutes=20 title="Tokens apart" provides=["gather_tokens", "scatter_tokens", "OwnRandom"]
+# %% tags=["exercise"] exercise="sequence_parallel" bonus=true points=15 difficulty=3 importance=4 minutes=25 title="Tokens apart" provides=["gather_tokens", "scatter_tokens", "OwnRandom"]
 # BEGIN SOLUTION sequence_parallel
 def _all_tokens(x: Tensor, group: Group) -> Tensor:
     parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(dist.get_world_size(group))]
@@ -803,10 +803,10 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 #
 # ### Exercise [[ring_attention]]
 #
-# *15 points, about 40 minutes; difficulty 5 of 5, importance 3 of 5*
+# *15 points, about 50 minutes; difficulty 5 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="ring_attention" points=15 difficulty=5 importance=3 minutes=40 title="A ring of tokens" provides=["balanced_places", "ring_attention"] bonus=true
+# %% tags=["exercise"] exercise="ring_attention" points=15 difficulty=5 importance=3 minutes=50 title="A ring of tokens" provides=["balanced_places", "ring_attention"] bonus=true
 def balanced_places(num_tokens: int) -> Tensor:
     """Return which tokens this rank holds, ascending; 2N divides num_tokens.
 

@@ -148,7 +148,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 #
 # ### Exercise [[flat_shards]]
 #
-# *40 points, about 20 minutes; difficulty 3 of 5, importance 5 of 5*
+# *40 points, about 25 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
 # %% [markdown] tags=["slide-only"]
@@ -166,7 +166,7 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # <!-- notes: An all-reduce is the two of them, one after the other. -->
 
 
-# %% tags=["exercise"] exercise="flat_shards" points=40 difficulty=3 importance=5 minutes=20 title="Flat shards" provides=["shard_of", "start_gather", "start_scatter"]
+# %% tags=["exercise"] exercise="flat_shards" points=40 difficulty=3 importance=5 minutes=25 title="Flat shards" provides=["shard_of", "start_gather", "start_scatter"]
 def shard_of(tensor: Tensor) -> Tensor:
     """Return a copy of this rank's part of a tensor: flat, numel / world_size elements, rounded up.
 
@@ -248,10 +248,10 @@ labkit.check("flat_shards", shard_of, start_gather, start_scatter)
 #
 # ### Exercise [[sharded_optimizer]]
 #
-# *40 points, about 20 minutes; difficulty 3 of 5, importance 5 of 5*
+# *40 points, about 30 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="sharded_optimizer" points=40 difficulty=3 importance=5 minutes=20 title="ZeRO-1" provides=["ShardedOptimizer"] needs=["flat_shards"]
+# %% tags=["exercise"] exercise="sharded_optimizer" points=40 difficulty=3 importance=5 minutes=30 title="ZeRO-1" provides=["ShardedOptimizer"] needs=["flat_shards"]
 class ShardedOptimizer:
     """An optimizer whose state is sharded: each rank holds only its share of what optimizer_cls keeps.
 
@@ -324,7 +324,7 @@ labkit.answer("whole_first", 1.5)
 #
 # ### Exercise [[scattered_gradients]]
 #
-# *20 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
+# *20 points, about 15 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
 # %% [markdown] tags=["slide-only"]
@@ -339,7 +339,7 @@ labkit.answer("whole_first", 1.5)
 # <!-- notes: With a reduce-scatter, ZeRO-1 and ZeRO-2 send no more than DDP. -->
 
 
-# %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=2 importance=5 minutes=8 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
+# %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=2 importance=5 minutes=15 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
 class ScatteringOptimizer(ShardedOptimizer):
     """A ShardedOptimizer without DDP around the model: gradients differ from rank to rank, and step takes their mean.
 
@@ -432,7 +432,7 @@ labkit.recorded("who_holds")
 # in `bytes`, and its parts in `by_category`. `labkit.timeline.memory.memory_curve(timeline, rank, category)` gives one
 # category over time: times and bytes.
 
-# %% tags=["find"] exercise="who_holds" points=0 minutes=3 title="Who holds memory?"
+# %% tags=["find"] exercise="who_holds" points=0 minutes=6 title="Who holds memory?"
 labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
@@ -584,7 +584,7 @@ class Unit:
 #
 # ### Exercise [[sharded_module]]
 #
-# *40 points, about 45 minutes; difficulty 4 of 5, importance 5 of 5*
+# *40 points, about 75 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
 # %% [markdown] tags=["slide-only"]
@@ -601,7 +601,7 @@ class Unit:
 # <!-- notes: No: autograd kept views of the weight for backward. Empty the storage, resize_(0). -->
 
 
-# %% tags=["exercise"] exercise="sharded_module" points=40 difficulty=4 importance=5 minutes=45 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"] bonus=true
+# %% tags=["exercise"] exercise="sharded_module" points=40 difficulty=4 importance=5 minutes=75 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"] bonus=true
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
@@ -797,7 +797,7 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # %% [markdown]
 # ### Exercise [[memory_plan]]
 #
-# *10 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
+# *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
 # microbatch that fits and recomputes everything. A faster plan earns half of the points. A plan as fast as the best
@@ -814,7 +814,7 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # <!-- notes: Over PCIe the link and the recomputing are about equally slow. Over NVLink it is the recomputing alone. -->
 
 
-# %% tags=["design"] exercise="memory_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=20 title="A plan for 24 GB" provides=["memory_plan"] bonus=true
+# %% tags=["design"] exercise="memory_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=30 title="A plan for 24 GB" provides=["memory_plan"] bonus=true
 def memory_plan(job: Job) -> StepPlan:
     """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
     # BEGIN SOLUTION memory_plan
@@ -847,10 +847,10 @@ labkit.challenge("memory_plan", memory_plan)
 #
 # ### Exercise [[clipped_shards]]
 #
-# *10 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+# *10 points, about 10 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="clipped_shards" points=10 difficulty=2 importance=4 minutes=8 title="One norm for all shards" provides=["clip_by_global_norm"] bonus=true
+# %% tags=["exercise"] exercise="clipped_shards" points=10 difficulty=2 importance=4 minutes=10 title="One norm for all shards" provides=["clip_by_global_norm"] bonus=true
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
     """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
 
@@ -900,10 +900,10 @@ labkit.answer("across_nodes", 1.75)
 #
 # ### Exercise [[hybrid_shards]]
 #
-# *10 points, about 12 minutes; difficulty 2 of 5, importance 4 of 5*
+# *10 points, about 15 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="hybrid_shards" points=10 difficulty=2 importance=4 minutes=12 title="Sharded inside a node" provides=["node_shard_of", "start_node_gather", "start_hybrid_scatter"] bonus=true
+# %% tags=["exercise"] exercise="hybrid_shards" points=10 difficulty=2 importance=4 minutes=15 title="Sharded inside a node" provides=["node_shard_of", "start_node_gather", "start_hybrid_scatter"] bonus=true
 def node_shard_of(tensor: Tensor, node: Any) -> Tensor:
     """Return a copy of this rank's part of a tensor, as shard_of does, but cut among the ranks of the node alone."""
     # BEGIN SOLUTION hybrid_shards
@@ -1018,14 +1018,14 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 # %% [markdown]
 # ### Exercise [[offload_plan]]
 #
-# *10 points, about 15 minutes; difficulty 3 of 5, importance 3 of 5*
+# *10 points, about 25 minutes; difficulty 3 of 5, importance 3 of 5*
 #
 # Find the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` list the fields. The naive plan moves everything
 # to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points, reaching its
 # successor (ZeRO-Offload++, 2023) the other half.
 
 
-# %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=15 title="What the host can hold" provides=["offload_plan"] bonus=true
+# %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=25 title="What the host can hold" provides=["offload_plan"] bonus=true
 def offload_plan(job: Job, host: Host) -> OffloadPlan:
     """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
     # BEGIN SOLUTION offload_plan
@@ -1071,10 +1071,10 @@ labkit.challenge("offload_plan", offload_plan)
 #
 # ### Exercise [[saved_state]]
 #
-# *15 points, about 25 minutes; difficulty 4 of 5, importance 3 of 5*
+# *15 points, about 40 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="saved_state" points=15 difficulty=4 importance=3 minutes=25 title="A checkpoint" provides=["SavedOptimizer"] needs=["flat_shards", "sharded_optimizer"] bonus=true
+# %% tags=["exercise"] exercise="saved_state" points=15 difficulty=4 importance=3 minutes=40 title="A checkpoint" provides=["SavedOptimizer"] needs=["flat_shards", "sharded_optimizer"] bonus=true
 class SavedOptimizer(ShardedOptimizer):
     """A ShardedOptimizer whose state can be saved, and loaded on another number of ranks.
 

@@ -19,8 +19,8 @@
 # You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for all ranks.
 # Then your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's own.
 #
-# **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lessons 08, 09, 12 and 13, also its bonus
-# `hybrid_shards`; what you skipped is lent. No GPU.
+# **Time:** [[minutes]] minutes in two sittings (stop after section 5), and a bonus that takes longer. **You need** lessons
+# 08, 09, 12 and 13, also its bonus `hybrid_shards`; what you skipped is lent. No GPU.
 #
 # **Stuck?** `labkit.hint("mesh_groups")` gives up to three hints. `labkit.lend("mesh_groups")` puts a working version into
 # the notebook: you forfeit its points, but every cell below it will run.
@@ -85,10 +85,10 @@ labkit.figure("mesh", data=2, tensor=4)
 #
 # ### Exercise [[mesh_groups]]
 #
-# *20 points, about 9 minutes; difficulty 2 of 5, importance 5 of 5*
+# *20 points, about 12 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="mesh_groups" points=20 difficulty=2 importance=5 minutes=9 title="The mesh" provides=["coordinates", "ranks_along", "group_along"]
+# %% tags=["exercise"] exercise="mesh_groups" points=20 difficulty=2 importance=5 minutes=12 title="The mesh" provides=["coordinates", "ranks_along", "group_along"]
 def coordinates(rank: int, sizes: dict[str, int]) -> dict[str, int]:
     """Return a rank's place on each axis.
 
@@ -170,10 +170,10 @@ class Mesh:
 #
 # ### Exercise [[who_gets_what]]
 #
-# *15 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
+# *15 points, about 10 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="who_gets_what" points=15 difficulty=2 importance=4 minutes=7 title="Who gets what" provides=["my_samples", "dropout_seed"]
+# %% tags=["exercise"] exercise="who_gets_what" points=15 difficulty=2 importance=4 minutes=10 title="Who gets what" provides=["my_samples", "dropout_seed"]
 def my_samples(batch: int, microbatch: int, sizes: dict[str, int], place: dict[str, int]) -> list[list[int]]:
     """Return the numbers of the samples in each microbatch of the rank at this place, in order.
 
@@ -249,10 +249,10 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 # %% [markdown]
 # ### Exercise [[combine_gradients]]
 #
-# *25 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
+# *25 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="combine_gradients" points=25 difficulty=4 importance=5 minutes=13 title="One gradient" provides=["combine_gradients"] needs=["mesh_groups"]
+# %% tags=["exercise"] exercise="combine_gradients" points=25 difficulty=4 importance=5 minutes=25 title="One gradient" provides=["combine_gradients"] needs=["mesh_groups"]
 def combine_gradients(weights: list[Weight], mesh: Mesh, num_targets: int) -> list[Tensor]:
     """Return this rank's shard of each weight's gradient: that of the mean loss over all targets of the batch.
 
@@ -308,10 +308,10 @@ labkit.check("combine_gradients", combine_gradients)
 #
 # ### Exercise [[clip_whole]]
 #
-# *15 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+# *15 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="clip_whole" points=15 difficulty=3 importance=5 minutes=8 title="One norm" provides=["clip_whole"] needs=["mesh_groups"]
+# %% tags=["exercise"] exercise="clip_whole" points=15 difficulty=3 importance=5 minutes=12 title="One norm" provides=["clip_whole"] needs=["mesh_groups"]
 def clip_whole(weights: list[Weight], shards: list[Tensor], mesh: Mesh, max_norm: float) -> Tensor:
     """Scale this rank's shards in place, so that the norm of the whole gradient is at most max_norm.
 
@@ -456,7 +456,7 @@ labkit.recorded("wrong_order")
 # All ranks of an all-reduce end it at the same moment. Hover over rank 0's first one: on which other rank does one end
 # then?
 
-# %% tags=["find"] exercise="wrong_order" points=0 minutes=4 title="On the network"
+# %% tags=["find"] exercise="wrong_order" points=0 minutes=7 title="On the network"
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
 
 # %% [markdown]
@@ -558,10 +558,10 @@ for name, job in JOBS.items():
 #
 # ### Exercise [[lay_out]]
 #
-# *25 points, about 13 minutes; difficulty 4 of 5, importance 4 of 5*
+# *25 points, about 35 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
-# %% tags=["design"] exercise="lay_out" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=4 importance=4 minutes=13 title="Your own mesh" provides=["lay_out"]
+# %% tags=["design"] exercise="lay_out" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=4 importance=4 minutes=35 title="Your own mesh" provides=["lay_out"]
 def lay_out(job: Job) -> MeshPlan:
     """Return a fast plan for a step of this job that takes at most job.memory_bytes on each GPU."""
     # BEGIN SOLUTION lay_out
@@ -706,10 +706,10 @@ labkit.check("deal_layers", deal_layers)
 #
 # ### Exercise [[context_ring]]
 #
-# *15 points, about 60 minutes; difficulty 5 of 5, importance 3 of 5*
+# *15 points, about 75 minutes; difficulty 5 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="context_ring" points=15 difficulty=5 importance=3 minutes=60 title="Around the ring, and back" provides=["ring_forward", "ring_backward"] bonus=true
+# %% tags=["exercise"] exercise="context_ring" points=15 difficulty=5 importance=3 minutes=75 title="Around the ring, and back" provides=["ring_forward", "ring_backward"] bonus=true
 # BEGIN SOLUTION context_ring
 def passed_on(tensors, place, size, group):
     coming = [torch.empty_like(each) for each in tensors]

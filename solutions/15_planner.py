@@ -122,10 +122,10 @@ def product_seconds(job: Job, rows: int, inner: int, columns: int) -> float:
 # %% [markdown]
 # ### Exercise [[layer_time]]
 #
-# *20 points, about 12 minutes; difficulty 2 of 5, importance 5 of 5*
+# *20 points, about 15 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="layer_time" points=20 difficulty=2 importance=5 minutes=12 title="The size of the pieces" provides=["layer_seconds"]
+# %% tags=["exercise"] exercise="layer_time" points=20 difficulty=2 importance=5 minutes=15 title="The size of the pieces" provides=["layer_seconds"]
 def layer_seconds(job: Job, plan: Plan) -> tuple[float, float]:
     """Return the seconds that one layer takes a tensor rank for one microbatch, all-reduces included.
 
@@ -186,10 +186,10 @@ for tensor in (1, 2, 4, 8):
 #
 # ### Exercise [[stage_memory]]
 #
-# *20 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
+# *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="stage_memory" points=20 difficulty=3 importance=4 minutes=11 title="The fullest stage" provides=["stage_bytes"]
+# %% tags=["exercise"] exercise="stage_memory" points=20 difficulty=3 importance=4 minutes=12 title="The fullest stage" provides=["stage_bytes"]
 def stage_bytes(job: Job, plan: Plan) -> list[float]:
     """Return the most bytes that a rank of each stage holds, the first stage first.
 
@@ -297,10 +297,10 @@ def gradient_seconds(job: Job, plan: Plan, backward: float) -> float:
 #
 # ### Exercise [[step_time]]
 #
-# *25 points, about 14 minutes; difficulty 4 of 5, importance 5 of 5*
+# *25 points, about 22 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="step_time" points=25 difficulty=4 importance=5 minutes=14 title="The step" provides=["step_seconds"] needs=["layer_time", "exposed_gradients"]
+# %% tags=["exercise"] exercise="step_time" points=25 difficulty=4 importance=5 minutes=22 title="The step" provides=["step_seconds"] needs=["layer_time", "exposed_gradients"]
 def step_seconds(job: Job, plan: Plan) -> float:
     """Return the seconds of a step, within 10 % of the cluster.
 
@@ -357,7 +357,7 @@ labkit.recorded("late_stage")
 # `rank`: which rank does everybody wait for? `cause`: why is it late? `cure`: what would help most? Run the cell
 # unchanged: it lists the choices.
 
-# %% tags=["find"] exercise="late_stage" points=0 minutes=4 title="Who sets the pace?"
+# %% tags=["find"] exercise="late_stage" points=0 minutes=7 title="Who sets the pace?"
 labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewer layers on that stage")
 
 # %% [markdown]
@@ -374,10 +374,10 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 #
 # ### Exercise [[choose_plan]]
 #
-# *20 points, about 6 minutes; difficulty 3 of 5, importance 5 of 5*
+# *20 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["design"] exercise="choose_plan" points=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] difficulty=3 importance=5 minutes=6 title="The planner" provides=["choose_plan"] needs=["stage_memory", "step_time"]
+# %% tags=["design"] exercise="choose_plan" points=20 weights=[1, 1, 1, 1, 1, 1, 1, 1] difficulty=3 importance=5 minutes=8 title="The planner" provides=["choose_plan"] needs=["stage_memory", "step_time"]
 def choose_plan(job: Job) -> Plan:
     """Return a plan of every_plan(job) that fits each GPU; the shorter its step on the cluster, the better.
 
@@ -505,7 +505,7 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 # many replicas must the second run have had? `percent`: what is the right percentage in the wrong row of the third
 # table?
 
-# %% tags=["find"] exercise="wrong_prints" points=0 minutes=8 title="Errors in print" bonus=true
+# %% tags=["find"] exercise="wrong_prints" points=0 minutes=12 title="Errors in print" bonus=true
 labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
 
 # %% [markdown]
@@ -531,7 +531,7 @@ labkit.answer("wrong_prints", twice="the embedding", replicas=8, percent=35.3)
 #
 # ### Exercise [[two_levels]]
 #
-# *15 points, about 50 minutes; difficulty 5 of 5, importance 3 of 5*
+# *15 points, about 60 minutes; difficulty 5 of 5, importance 3 of 5*
 
 # %% tags=["given"]
 from labkit.plans.operator_graph import Graph, Stage, graph_of, stage_seconds
@@ -541,7 +541,7 @@ small = graph_of([(4.0, 8.0, 256.0), (4.0, 64.0, 256.0), (8.0, 512.0, 16.0)], nu
 print("seconds", *small.seconds, "between", *small.between.items(), sep="\n")
 
 
-# %% tags=["design"] exercise="two_levels" points=15 weights=[1, 1, 1, 1] difficulty=5 importance=3 minutes=50 title="Two levels" provides=["two_levels"] bonus=true
+# %% tags=["design"] exercise="two_levels" points=15 weights=[1, 1, 1, 1] difficulty=5 importance=3 minutes=60 title="Two levels" provides=["two_levels"] bonus=true
 # BEGIN SOLUTION two_levels
 def cheapest(graph, first, last, gpus):
     ways = {(): (0.0, ())}  # by the ways of operators that are still read: the least time, and all ways

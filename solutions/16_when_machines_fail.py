@@ -120,10 +120,10 @@ def sync(folder: Path) -> None:
 #
 # ### Exercise [[checkpoints]]
 #
-# *40 points, about 24 minutes; difficulty 3 of 5, importance 5 of 5*
+# *40 points, about 30 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="checkpoints" points=40 difficulty=3 importance=5 minutes=24 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
+# %% tags=["exercise"] exercise="checkpoints" points=40 difficulty=3 importance=5 minutes=30 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"]
 def save_checkpoint(folder: Path, step: int, state: dict) -> None:
     """Write a state to a file of its own in the folder, and delete all but the newest two checkpoints.
 
@@ -194,10 +194,10 @@ print(inspect.getsource(Sampler), inspect.getsource(Training), sep="\n\n")
 #
 # ### Exercise [[exact_resume]]
 #
-# *20 points, about 10 minutes; difficulty 2 of 5, importance 5 of 5*
+# *20 points, about 12 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="exact_resume" points=20 difficulty=2 importance=5 minutes=10 title="The same run" provides=["state_of", "restore"]
+# %% tags=["exercise"] exercise="exact_resume" points=20 difficulty=2 importance=5 minutes=12 title="The same run" provides=["state_of", "restore"]
 def state_of(run: Training) -> dict:
     """Return all that a run needs to go on, for torch.save. Later steps of the run must not change it."""
     state = {
@@ -260,10 +260,10 @@ labkit.check("exact_resume", state_of, restore)
 #
 # ### Exercise [[together]]
 #
-# *40 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
+# *40 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="together" points=40 difficulty=4 importance=5 minutes=18 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
+# %% tags=["exercise"] exercise="together" points=40 difficulty=4 importance=5 minutes=25 title="All ranks together" provides=["save_together", "load_together"] needs=["checkpoints"]
 def save_together(folder: Path, step: int, state: dict) -> None:
     """Save this rank's state; all ranks call this with the same step, not necessarily at once.
 
@@ -446,7 +446,7 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 # with its neighbour. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6), how
 # many minutes of training should pass between two saves to the storage now?
 
-# %% tags=["why"] exercise="storage_interval" minutes=3 title="Two kinds of saves" bonus=true
+# %% tags=["why"] exercise="storage_interval" minutes=5 title="Two kinds of saves" bonus=true
 labkit.answer("storage_interval", 68)
 
 # %% [markdown]
@@ -471,10 +471,10 @@ for name, job in JOBS.items():
 #
 # ### Exercise [[recovery_policy]]
 #
-# *25 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
+# *25 points, about 25 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["design"] exercise="recovery_policy" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=20 title="Your own policy" provides=["plan_recovery"] bonus=true
+# %% tags=["design"] exercise="recovery_policy" points=25 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=4 minutes=25 title="Your own policy" provides=["plan_recovery"] bonus=true
 def plan_recovery(job: Job) -> Recovery:
     """Return a plan for this job that loses little; it is scored on failures drawn at the job's rate."""
 
@@ -519,10 +519,10 @@ labkit.challenge("recovery_policy", plan_recovery)
 #
 # ### Exercise [[reshard]]
 #
-# *15 points, about 13 minutes; difficulty 3 of 5, importance 4 of 5*
+# *15 points, about 18 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=13 title="Another number of ranks" provides=["load_part"] bonus=true
+# %% tags=["exercise"] exercise="reshard" points=15 difficulty=3 importance=4 minutes=18 title="Another number of ranks" provides=["load_part"] bonus=true
 def load_part(
     rank: int, num_ranks: int, saved_ranks: int, sizes: dict[str, int], read: Callable[[int, str, int, int], Tensor]
 ) -> dict[str, Tensor]:
@@ -602,10 +602,10 @@ for name, failures in flips.items():
 #
 # ### Exercise [[computing_twice]]
 #
-# *20 points, about 22 minutes; difficulty 4 of 5, importance 3 of 5*
+# *20 points, about 35 minutes; difficulty 4 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="computing_twice" points=20 difficulty=4 importance=3 minutes=22 title="Computing twice" provides=["checked_mean"] bonus=true
+# %% tags=["exercise"] exercise="computing_twice" points=20 difficulty=4 importance=3 minutes=35 title="Computing twice" provides=["checked_mean"] bonus=true
 def checked_mean(gradient: Tensor, compute: Callable[[int], Tensor]) -> tuple[Tensor, int | None]:
     """Return the mean of the right gradients of all batches, and the rank that computes wrongly, None if none does.
 
@@ -704,14 +704,14 @@ from labkit.failures.apart import Crew, Recipe, Worker, kilobytes
 # %% [markdown]
 # ### Exercise [[few_exchanges]]
 #
-# *25 points, about 25 minutes; difficulty 4 of 5, importance 3 of 5*
+# *25 points, about 35 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # The naive recipe averages weights, `Recipe(steps)`, with the best number of steps. Sending fewer bytes earns half of
 # the points. The other half is for sending no more than DiLoCo's settings need, outer rate 0.7 and momentum 0.9, with a
 # good number of steps.
 
 
-# %% tags=["design"] exercise="few_exchanges" points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=25 title="Few exchanges" provides=["inner_steps", "outer_step", "plan_rounds"] bonus=true
+# %% tags=["design"] exercise="few_exchanges" points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=35 title="Few exchanges" provides=["inner_steps", "outer_step", "plan_rounds"] bonus=true
 def inner_steps(worker: Worker, shared: Tensor, num_steps: int) -> Tensor:
     """Take num_steps AdamW steps from the shared weights; return the change of the weights, after minus before.
 

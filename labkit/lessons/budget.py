@@ -27,6 +27,8 @@ _UNITS = {
     "cells": "cells",
     "exercises": "exercises",
 }
+TWO_SITTINGS = "in two sittings"
+"""What the head of a lesson says that takes more than the limit, and where to stop in between."""
 _NOT_READ = {*TASKS, "check", "predict"}
 _WORD = re.compile(r"\w")
 
@@ -46,6 +48,7 @@ class Budget:
         runs_s: Seconds that cells declare for their runs.
         bonus: Minutes that the bonus exercises declare, on top.
         is_last: Whether every exercise of the core stands above the first bonus.
+        sittings: 2 where the head says "in two sittings"; each may take the limit's minutes.
     """
 
     words: int
@@ -58,6 +61,7 @@ class Budget:
     runs_s: int
     bonus: int
     is_last: bool
+    sittings: int = 1
 
     @property
     def minutes(self) -> float:
@@ -81,6 +85,7 @@ class Budget:
         """Yield what is more than a lesson may hold, in words."""
         for name, most in LIMITS.items():
             value = getattr(self, name)
+            most *= self.sittings if name == "minutes" else 1
             if value > most:
                 yield f"its core has {value:,.4g} {_UNITS[name]}, and the limit is {most:,}"
         if not self.is_last:
@@ -108,6 +113,7 @@ def budget(lesson: Lesson) -> Budget:
         runs_s=sum(cell.seconds for cell in core),
         bonus=sum(each.minutes for each in lesson.exercises if each.bonus),
         is_last=is_last,
+        sittings=2 if any(TWO_SITTINGS in cell.source for cell in core if cell.kind == "markdown") else 1,
     )
 
 

@@ -83,6 +83,12 @@ def test_more_than_a_lesson_holds_is_told(name: str, says: str) -> None:
     assert says in why
 
 
+def test_a_lesson_in_two_sittings_may_take_the_minutes_twice() -> None:
+    tasks = [exercise("first", 90), exercise("second", 90)]
+    assert any("the limit is 100" in why for why in budget(lesson_of(prose("All at once."), *tasks)).excesses())
+    assert not list(budget(lesson_of(prose("All of it in two sittings."), *tasks)).excesses())
+
+
 def test_the_head_promises_what_was_computed_and_ids_do_not_hang_on_it() -> None:
     head = prose("**Time:** [[minutes]] minutes")
     short, long = lesson_of(head, exercise("first", 4)), lesson_of(head, exercise("first", 14))
