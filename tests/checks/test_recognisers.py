@@ -29,6 +29,7 @@ OTHERWISE = {
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
     ("ring_attention", "all keys at once"): "it passes; what it costs is told afterwards",
     ("ring_sum", "one rank after the other sends"): "the sweep names it",
+    ("split_plan", "every plan"): "it never ends: the check's time limit tells it",
     ("tree_all_reduce", "three rounds written into the code"): "the sweep names it",
     ("posted_training", "isend, and nobody waits"): "a virtual message arrives, whether its sender waits or not",
     ("one_batch", "sends a view"): "what is not contiguous is Gloo's to refuse",
