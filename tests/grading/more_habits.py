@@ -45,7 +45,7 @@ BELOW = {
     "a line magic by call": "get_ipython().run_line_magic('time', '1 + 1')",
     "a try of one's own": "try:\n    print(undefined_name)\nexcept NameError as e:\n    print(e)",
     "a history": "%history -n 1-3",
-    "who": "%whos",
+    "who": "%who",
     "a widget": "try:\n    import ipywidgets as w\n    w.IntSlider()\nexcept Exception:\n    ...",
     "an assert with a message": "assert callable(print), f'{print!r}'",
     "a break point that is off": "import os\nos.environ['PYTHONBREAKPOINT'] = '0'\nbreakpoint()",
