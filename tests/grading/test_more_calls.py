@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
 
 from grading.conftest import Probe
 from grading.test_sandbox import pytestmark as needs_a_sandbox
@@ -83,3 +84,11 @@ def test_no_other_road_is_open_in_kernel_or_rank(course: Course, tmp_path: Path,
         assert outcome.failure is None, outcome.failure
         rank = wire_format.decode(outcome.results[0])["y"]
         assert held(kernel) == [] and held(rank) == []  # type: ignore[arg-type]
+
+
+def test_a_rank_computes_with_all_instructions_that_the_machine_has(probe: Probe) -> None:
+    """Torch looks into /proc for them; without them a rank computes slower, and other last digits than the judge."""
+    program = "import torch\ndef program(rank):\n    return torch.backends.cpu.get_cpu_capability()\n"
+    outcome = probe("program", {"program": program}, case=1)
+    assert outcome.failure is None, outcome.failure
+    assert wire_format.decode(outcome.results[0])["y"] == torch.backends.cpu.get_cpu_capability()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from grading.honest_habits import places
-from grading.odd_habits import HABITS, SAVED
+from grading.more_habits import NEWS
+from grading.odd_habits import HABITS, SAVED, Habit
 from grading.small_lesson import RIGHT, notebook
 from grading.test_honest_habits import rebuilt_from
 from labkit.grading.hidden_cases.oracle import Oracle
@@ -24,8 +26,21 @@ EXERCISES = ("double", "shift")
 @pytest.mark.parametrize("exercise", EXERCISES)
 @pytest.mark.parametrize("name", HABITS)
 def test_a_habit_costs_nothing(name: str, exercise: str, template: Template, oracle: Oracle, tmp_path: Path) -> None:
+    costs_nothing(HABITS[name], name, exercise, (template, oracle), tmp_path)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(("name", "exercise"), list(zip(NEWS, cycle(EXERCISES), strict=False)))
+def test_a_further_habit_costs_nothing(
+    name: str, exercise: str, template: Template, oracle: Oracle, tmp_path: Path
+) -> None:
+    costs_nothing(NEWS[name], name, exercise, (template, oracle), tmp_path)
+
+
+def costs_nothing(habit: Habit, name: str, exercise: str, grading: tuple[Template, Oracle], tmp_path: Path) -> None:
+    template, oracle = grading
     content = notebook(RIGHT)
-    HABITS[name](content, places(content)[exercise])
+    habit(content, places(content)[exercise])
     rebuilt = rebuilt_from(content, tmp_path)
     assert rebuilt.unchanged == () and (rebuilt.lost == {} or name == "a package that is not there")
     case = oracle.cases(exercise, 7)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from labkit.grading import student
 from labkit.grading.course import find_course
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
-from labkit.grading.score import CaseResult, ExerciseResult
-from labkit.grading.second_run import stands_on, to_replace, with_references
+from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
+from labkit.grading.second_run import FirstRun, stands_on, to_replace, with_references
 from labkit.grading.setting import Setting
 from labkit.grading.student import Grader
 from labkit.grading.submission import Submission
@@ -213,3 +214,12 @@ def test_references_are_given_for_what_failed_and_is_needed_however_far_away() -
     kinds = (("double", "needed"), ("double", "exercise"), ("shift", "exercise"))
     cells = [{"name": name, "kind": kind, "source": "mine"} for name, kind in kinds]
     assert [cell["source"] for cell in with_references(cells, references, ("double",))] == ["mine", "d", "mine"]
+
+
+def test_no_time_of_the_second_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[StudentResult] = []
+    monkeypatch.setattr(student, "write_reports", lambda result, course, out: told.append(result))
+    slow = StudentResult("ada", "cannot be read", (), seconds=99.0)
+    grader = SimpleNamespace(setting=SimpleNamespace(course=None, out=None))
+    Grader._concluded(grader, FirstRun(slow, None, 1.5, 0.5), ())  # type: ignore[arg-type]
+    assert [each.seconds for each in told] == [1.5]

@@ -189,4 +189,4 @@ def test_a_file_that_is_named_like_an_option_is_not_taken_for_one(name: str, tmp
     (tmp_path / "eve.ipynb").write_text("{}")
     done = run(["sh", "-c", f"{LABKIT} grade * --lesson 90 --course ."], tmp_path)
     assert done.returncode == 2 and "write ./* in place of *" in done.stderr, done.stderr
-    assert sorted(os.listdir(tmp_path)) == sorted([name, "eve.ipynb"])
+    assert {each.name for each in tmp_path.iterdir()} == {name, "eve.ipynb"}

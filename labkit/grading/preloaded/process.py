@@ -40,7 +40,9 @@ def main() -> None:
     _load_kernel_without_debugger()
     for name in (*_KERNEL, *_ROLES.values()):
         import_module(name)
-    import_module("torch").set_num_threads(1)
+    torch = import_module("torch")
+    torch.set_num_threads(1)
+    torch.backends.cpu.get_cpu_capability()  # torch asks once, and in a rank's /proc nothing would tell it
     with suppress(EnvironmentProblem):  # without a sandbox there need be none
         import_module("labkit.grading.sandbox.seccomp").prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended need not be collected

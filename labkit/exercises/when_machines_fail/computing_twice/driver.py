@@ -15,6 +15,7 @@ from labkit.checks.exercise import Functions
 from labkit.checks.values import flag, integer, tensors, text
 from labkit.errors import RunError
 from labkit.exercises.remote_calls.calling import raised_on_virtual_ranks
+from labkit.simulator.state import outside
 
 NUM_ELEMENTS = 5
 """Of a gradient."""
@@ -76,8 +77,6 @@ _one_by_one = threading.Lock()
 
 def _asked(rank: int, of: int) -> Tensor:
     """Return what rank 1 computes for a virtual rank."""
-    from labkit.simulator.state import outside
-
     came = torch.zeros(NUM_ELEMENTS, dtype=torch.float64)
     with outside(), _one_by_one:
         dist.send(torch.tensor([rank, int(of)]), 1)
