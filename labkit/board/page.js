@@ -238,7 +238,6 @@ function drawPoll(section) {
       shape("text", { x: 10 + (at + 0.5) * step, y: floor + 24 }, label.slice(0, 12)),
     ];
   });
-  drawn.push(shape("path", { d: `M10 ${floor}H630`, class: "floor" }));
   let said = made
     .filter(([, count]) => count)
     .map(([label, count]) => `${label}: ${count}`)

@@ -36,7 +36,9 @@ export function legendOf(all, limit, width) {
       words,
       kind === "W" ? dotted : block(hue(meaning)),
     ]),
-    ...IDLE.flatMap((name, part) => (parts.has(part) ? [[`bubble (idle): ${name}`, block(`url(#lk-idle${part})`)]] : [])),
+    ...IDLE.flatMap((name, part) =>
+      parts.has(part) ? [[`bubble (idle): ${name}`, block(`url(#lk-idle${part})`)]] : [],
+    ),
     ["microbatches held; dot: most", held],
   ];
   if (limit) entries.push(["memory limit", limited]);
