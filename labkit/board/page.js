@@ -238,7 +238,6 @@ function drawPoll(section) {
       shape("text", { x: 10 + (at + 0.5) * step, y: floor + 24 }, label.slice(0, 12)),
     ];
   });
-  drawn.push(shape("line", { x1: 10, x2: 630, y1: floor, y2: floor, class: "floor" }));
   let said = made
     .filter(([, count]) => count)
     .map(([label, count]) => `${label}: ${count}`)

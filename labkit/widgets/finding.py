@@ -18,6 +18,8 @@ _NOTED = 0.1
 """Of the time: what is less is no finding."""
 _ZERO = 0.005
 """Of the time: what is less is 0 % in words, and no waiting."""
+_LITTLE = 0.1
+"""Of the longest wait: who waits for less is not one of those that wait."""
 _ALIKE = 0.02
 """Of the time: who wait for times that lie no further apart wait equally long, in words."""
 _FOR_SOME = 0.05
@@ -117,7 +119,7 @@ def _alone(timeline: Timeline, idle: npt.NDArray[np.float64], still: npt.NDArray
 
 def _standing_still(still: npt.NDArray[np.float64]) -> str:
     """Return how many ranks wait and how long they do, on average: the number of the tile under the sentence."""
-    waits = still[still >= _ZERO]
+    waits = still[still >= max(_ZERO, _LITTLE * still.max())]
     number, everybody = len(waits), len(still)
     share = format_percent(float(still.sum()) / number)
     alike = waits.max() - waits.min() < _ALIKE

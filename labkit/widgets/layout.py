@@ -82,19 +82,21 @@ def folded(timeline: Timeline, needed: int = -1, *, is_beside: bool = False) -> 
 
 def picture_rows(timeline: Timeline, needed: int = -1) -> list[tuple[int, Lane]]:
     """Return the (rank, lane) of each row, top to bottom; lanes no rank uses are left out, and ranks that are alike."""
-    used = used_lanes(timeline)
+    used = _shown_lanes(timeline)
     return [(rank, lane) for rank, _ in folded(timeline, needed) for lane in used]
 
 
 def used_lanes(timeline: Timeline) -> list[Lane]:
-    """Return the lanes that have rows, from the top: names above, then work. Waits are told by the time blocked.
-
-    A lane in which next to nothing is has none, as on a page it is a thin line.
-    """
+    """Return the lanes that have rows, from the top: names above, then work. Waits are told by the time blocked."""
     seen = np.bincount(timeline.lane, minlength=len(Lane))
     if "wait" in timeline.kind_codes[0]:
         seen -= np.bincount(timeline.lane[of_kind(timeline, "wait")], minlength=len(Lane))
-    used = [lane for lane in (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST) if seen[lane]]
+    return [lane for lane in (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST) if seen[lane]]
+
+
+def _shown_lanes(timeline: Timeline) -> list[Lane]:
+    """Return the lanes of a picture: those used, but for one in which next to nothing is; on a page that is thin."""
+    used = used_lanes(timeline)
     return [lane for lane in used if lane == Lane.REGION or _holds_something(timeline, lane)] or used
 
 
@@ -115,7 +117,7 @@ def row_layout(timeline: Timeline, needed: int = -1, *, is_beside: bool = False)
     changes; beside another run none does. A rank that is needed has rows, however many there are.
     """
     told = folded(timeline, needed, is_beside=is_beside)
-    used, ranks = used_lanes(timeline), len(told)
+    used, ranks = _shown_lanes(timeline), len(told)
     rows = [(rank, lane) for rank, _ in told for lane in used]
     names = {rank: f"{len(many)} alike" if len(many) > 2 else join(many) for rank, many in told if many[1:]}
     lanes = max(len(rows) // max(ranks, 1), 1)

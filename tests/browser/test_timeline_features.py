@@ -332,3 +332,26 @@ def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: 
     assert red[: int(0.79 * columns)].max() == 0 and red[int(0.81 * columns) : int(0.99 * columns)].min() > 0
     numbers = json.loads(_of(page, "v.root.dataset.numbers"))
     assert (numbers["compute"], numbers["communication"], numbers["exposed"]) == (8 * MS, 6 * MS, 2 * MS)
+
+
+# What JupyterLab says of every list in an output.
+OF_JUPYTERLAB = """
+.jp-RenderedHTMLCommon dl { display: grid; grid-template-columns: 200px 1fr; overflow: hidden }
+.jp-RenderedHTMLCommon dt { float: left; width: 20%; font-weight: bold }
+.jp-RenderedHTMLCommon dd { float: left; width: 80%; margin-left: 40px }
+"""
+TILES = """() => [...document.querySelectorAll(".labkit-tiles div")].map((tile) => {
+  const [value, label] = [...tile.children].map((each) => each.getBoundingClientRect());
+  return [Math.round(value.top), Math.round(value.left - label.left), label.top >= value.bottom - 1];
+})"""
+
+
+def test_tiles_stand_beside_each_other_with_labels_beneath_in_a_host_that_styles_lists(opened: Open) -> None:
+    page = opened(steps())
+    page.evaluate("document.body.classList.add('jp-RenderedHTMLCommon')")
+    page.evaluate(
+        f"document.head.prepend(Object.assign(document.createElement('style'), {{textContent: `{OF_JUPYTERLAB}`}}))"
+    )
+    tiles = page.evaluate(TILES)
+    assert len(tiles) == 3 and len({top for top, _, _ in tiles}) == 1
+    assert all(aside == 0 and is_beneath for _, aside, is_beneath in tiles)

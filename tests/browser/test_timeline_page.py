@@ -36,7 +36,7 @@ def test_it_exports_pictures_a_trace_and_itself(open_timeline: Open, tmp_path: P
     page.evaluate(f"() => {VIEW}.setFocus(0, 0)")
     drawing = ElementTree.fromstring(_export(page, "SVG", tmp_path / "view.svg"))
     words = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"rank 0", "rank 1", "compute", "forward", "isend 1", "recv 0", "time (ms)"} <= set(words)
+    assert {"rank 0", "rank 1", "compute", "forward", "isend → 1", "recv ← 0", "time (ms)"} <= set(words)
     theme = page.evaluate(f"() => {VIEW}.state.theme")
     strokes = {each.get("stroke") for each in drawing.iter("{http://www.w3.org/2000/svg}path")}
     assert {theme["arrow"], theme["path"], theme["ink"]} <= strokes  # a message, the critical path, the frame

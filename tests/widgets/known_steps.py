@@ -163,6 +163,33 @@ def writes_a_checkpoint(works: Works) -> None:
         _sum()
 
 
+def one_long_checkpoint(works: Works) -> None:
+    """Rank 0 writes a checkpoint once, for longer than all steps take."""
+    for step in range(6):
+        works(70 if _me()[0] == 0 and step == 3 else 10)
+        _sum()
+
+
+def loads_late_at_times(works: Works) -> None:
+    """Rank 3 waits for its data in one step of four."""
+    for step in range(8):
+        works(50 if _me()[0] == 3 and step % 4 == 0 else 12)
+        _sum()
+
+
+def two_faults_at_once(works: Works) -> None:
+    """Rank 2 is always late, and rank 5 once, by more."""
+    for step in range(6):
+        works((30 if _me()[0] == 2 else 10) + (25 if _me()[0] == 5 and step == 3 else 0))
+        _sum()
+
+
+def three_late(works: Works) -> None:
+    for _ in range(5):
+        works(30 if _me()[0] in (1, 4, 6) else 10)
+        _sum()
+
+
 def groups_of_two(works: Works) -> None:
     """Sum in pairs, of which one rank is late, and then over all."""
     rank, size = _me()

@@ -174,3 +174,13 @@ def test_drawing_leaves_pyplot_alone(tmp_path: Path) -> None:
     to_png(Timeline([0], [COMPUTE], [0], [5], ["a"], ["span"]))
     if "matplotlib.pyplot" in sys.modules:
         assert sys.modules["matplotlib.pyplot"].get_fignums() == []
+
+
+def test_a_lane_in_which_no_rank_is_for_half_a_percent_of_the_time_has_no_row_in_a_picture() -> None:
+    def rows_of(computed: int) -> set[int]:
+        lanes = [COMPUTE, HOST] * 2
+        ends = [computed, 1000, 0, 900]
+        timeline = Timeline([0, 0, 1, 1], lanes, [0] * 4, ends, ["a"] * 4, ["span"] * 4)
+        return {lane for _, lane in row_layout(timeline).rows}
+
+    assert rows_of(4) == {HOST} and rows_of(6) == {COMPUTE, HOST}

@@ -134,9 +134,8 @@ class Sheet {
       const cx = LEFT + this.wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
       const cy = this.y + 90 * (1 - time / most(curve));
       const told = { "data-cap": caps[k], "data-tip": `${mib(cap)}: ${seconds(time)}` };
-      const low = { x: cx, y: cy + (Math.abs(k - best) < 3 && k > best ? -9 : 18) };
-      const side = k !== best && k > best ? "small" : "small middle";
-      if (k === at && k !== best) this.svg += text(low.x, low.y, `this cap: ${mib(cap)}, ${seconds(time)}`, side);
+      const side = cx > LEFT + this.wide / 2 ? "small end" : "small";
+      if (k === at && k !== best) this.svg += text(cx, cy - 9, `this cap: ${mib(cap)}, ${seconds(time)}`, side);
       if (k !== at) this.svg += tag("circle", { cx, cy, r: 2.5, fill: "currentColor", ...told });
       if (k === best) this.svg += text(cx, cy + 18, `best: ${mib(cap)}, ${seconds(time)}`, "small middle bold");
     }

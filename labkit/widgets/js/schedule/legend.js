@@ -36,8 +36,10 @@ export function legendOf(all, limit, width) {
       words,
       kind === "W" ? dotted : block(hue(meaning)),
     ]),
-    ...IDLE.flatMap((name, part) => (parts.has(part) ? [[`bubble (idle): ${name}`, block(`url(#lk-idle${part})`)]] : [])),
-    ["microbatches whose activations are held; dot: the most", held],
+    ...IDLE.flatMap((name, part) =>
+      parts.has(part) ? [[`bubble (idle): ${name}`, block(`url(#lk-idle${part})`)]] : [],
+    ),
+    ["microbatches held; dot: most", held],
   ];
   if (limit) entries.push(["memory limit", limited]);
   if (operations.some(([, , chunk]) => chunk % 2)) entries.push(["odd chunk", footed]);

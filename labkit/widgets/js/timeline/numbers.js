@@ -69,7 +69,14 @@ function measuredPart({ measured }, t0, t1) {
   return [from, Math.max(Math.min(t1, measured[1]), from)];
 }
 
+const LITTLE = 0.1; // of the longest wait: less is none beside it
 export const NOTED = 0.005; // of the time: less is 0 % in words
+
+/** The ranks that wait, and not next to nothing beside the one that waits longest. */
+function whoWaits(waits, time) {
+  const least = Math.max(NOTED * time, LITTLE * Math.max(...waits.map(([, blocked]) => blocked)));
+  return waits.filter(([, blocked]) => blocked >= least && blocked).map(([rank]) => rank);
+}
 
 /** The numbers of the interval [from, to). */
 export function numbers(run, from, to) {
@@ -78,14 +85,14 @@ export function numbers(run, from, to) {
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
   const names = ["busy", "blocked", "compute", "communication", "exposed", "sent", "messages", "payload", "calls"];
   const sums = Object.fromEntries(names.map((name) => [name, 0]));
-  const waiting = []; // the ranks that do
+  const waits = [];
   for (const rank of run.ranks.values()) {
     const { compute, communication, either, blocked } = timesOf(run, rank, t0, t1);
     sums.compute += compute;
     sums.communication += communication;
     sums.busy += either;
     sums.blocked += blocked;
-    if (blocked >= NOTED * (t1 - t0)) waiting.push(rank.rank);
+    waits.push([rank.rank, blocked]);
     sums.exposed += either - compute;
     for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
   }
@@ -96,7 +103,7 @@ export function numbers(run, from, to) {
     window: run.span && t1 - t0,
     numRanks: run.ranks.size,
     ...sums,
-    waiting,
+    waiting: whoWaits(waits, t1 - t0),
     blockedShare: sums.blocked / all,
     busyShare: sums.busy / all,
     // Of real processes it is not recorded when they compute.
