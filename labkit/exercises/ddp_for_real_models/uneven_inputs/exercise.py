@@ -136,8 +136,8 @@ MISTAKES = (
             seen=_as_if("shortest")),
     Mistake("a rank leaves early",
             "The loop did not end on every rank. Either a rank that ran out of data returned early, or skipped a call "
-            "that the others make: until nobody has data, every rank must make the same calls in every step. Or no rank "
-            "ever runs out: each step takes another batch.", seen=marks.hangs),
+            "that the others make: until nobody has data, every rank must make the same calls in every step. Or no "
+            "rank ever runs out: each step takes another batch.", seen=marks.hangs),
     Mistake("the ranks end with different models",
             "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
             seen=_not_equal),
