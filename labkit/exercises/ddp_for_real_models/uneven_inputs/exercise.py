@@ -7,17 +7,15 @@ from typing import Any
 
 import torch
 
-from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, Seen, declared
 from labkit.checks.draws import part_of
 from labkit.checks.finding import Finding
-from labkit.checks.hanging import hangs
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of, state_of
 from labkit.checks.tensor_values import close, compare_ranks
 from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
-from labkit.deadlock import FINISHED
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN
 from labkit.exercises.averaging.replay import models_of
@@ -120,20 +118,7 @@ def _as_it_began(case: Case, got: Got, wire: Wire) -> bool:
     return bool(ends) and all(close(end.get(name), value) for end in ends for name, value in begun.items())
 
 
-def _goes_on(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether a run that did not end has every rank in its loop still: none has left, none waits elsewhere."""
-    if not isinstance(got, Failure) or not hangs(got) or FINISHED in got.detail:
-        return False
-    return not got.waits or (
-        {wait.rank for wait in got.waits} == set(range(case.world_size))
-        and {wait.operation for wait in got.waits} == {"all_reduce"}
-    )
-
-
 MISTAKES = (
-    Mistake("an endless loop",
-            "No rank has left the loop: count each step, take another batch in each, and stop when nobody has one.",
-            seen=_goes_on),
     Mistake("another number of steps",
             "Return how many steps were taken together, also those for which this rank had no batch: count the steps "
             "of the loop, not this rank's batches.", seen=_counts_otherwise),
@@ -150,8 +135,9 @@ MISTAKES = (
             "Training stopped when the first rank ran out; the batches of the others were thrown away.",
             seen=_as_if("shortest")),
     Mistake("a rank leaves early",
-            "A rank that ran out of data returned early, or skipped a call that the others make, so they wait for "
-            "it. Until nobody has data, every rank must make the same calls in every step.", seen=marks.hangs),
+            "The loop did not end on every rank. Either a rank that ran out of data returned early, or skipped a call "
+            "that the others make: until nobody has data, every rank must make the same calls in every step. Or no "
+            "rank ever runs out: each step takes another batch.", seen=marks.hangs),
     Mistake("the ranks end with different models",
             "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
             seen=_not_equal),

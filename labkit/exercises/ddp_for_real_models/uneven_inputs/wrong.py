@@ -80,4 +80,3 @@ def train_uneven(ddp, batches, loss_of, optimizer):
         steps += 1
 """,
 )
-WRONG.changed("counts no steps", "an endless loop", ("steps += 1", "steps += 0"))

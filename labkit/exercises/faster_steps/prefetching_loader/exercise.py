@@ -119,8 +119,9 @@ EXERCISE = declared(
     looks=(find,),
     mistakes=(
         Mistake("hangs at the end",
-                "The loop waits for something that never comes into the queue: start the thread, let it put in an end "
-                "marker after the last batch, and end the loop when that arrives."),
+                "The loop, or its finally, waits for something that never comes into the queue: start the thread, let "
+                "it put in an end marker after the last batch, end the loop when that arrives, and empty the queue "
+                "only while something is in it. An error in the thread's own code ends the thread silently."),
         Mistake("hangs at the error",
                 "The error killed the thread and the loop waits forever: catch it there, put it into the queue, "
                 "raise it in the loop."),

@@ -182,7 +182,9 @@ MISTAKES = (
     Mistake("nobody is answered",
             "No push was ever answered. At the end of each push look at all that wait, and complete the futures of "
             "those that may go.", seen=_nobody_at_all),
-    Mistake("one step too late", "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
+    Mistake("one step too late",
+            "A worker that is exactly bound ahead has to wait. It may go: at most bound. And a push is counted, and "
+            "among those that wait, before you look who may go.",
             seen=_first_wrong(_exactly_bound_ahead_waits)),
     Mistake("releases only the worker that pushes",
             "A worker that waits is not released when the slowest has come near enough: at each push, check all that "

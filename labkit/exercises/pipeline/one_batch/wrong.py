@@ -40,3 +40,4 @@ WRONG.changed(
     "the first stage sends back",
     ("    if stage > 0:\n        dist.send", "    if True:\n        dist.send"),
 )
+changed("returns nothing", "no loss returned", ("    return loss\n", "    return None\n"))
