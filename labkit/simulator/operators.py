@@ -33,6 +33,9 @@ _FREE = (
     *("empty", "detach", "alias", "lift_fresh", "set_", "is_same_size", "resize_", "wait_tensor"),
     *FREE,
 )
+BY_INDEX = frozenset(("index", "index_put", "index_put_", "_index_put_impl_"))
+"""Operators that take a list of indices, of numbers or of masks, as their second argument."""
+_MASKS = (torch.bool, torch.uint8)
 LISTS = ("_foreach", "_fused", "_amp_foreach")
 """Operators on lists of tensors, by how their names begin: in place they return nothing."""
 
@@ -120,10 +123,19 @@ def _on_memory(func: Any) -> int:
 
 
 def _reads(func: Any) -> bool:
-    """Return whether a program that calls an operator waits for values; a mask as an index is taken for numbers."""
-    if name_of(func) == "index":
+    """Return whether a program that calls an operator waits for values, whatever the arguments are."""
+    if name_of(func) in BY_INDEX:
         return False
     return torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
+
+
+def chooses_by_mask(args: Any) -> bool:
+    """Return whether a call of an operator in BY_INDEX waits until the device knows how many a mask chooses.
+
+    One number for all that are chosen is filled in without knowing.
+    """
+    puts_one = len(args) > 2 and isinstance(args[2], _Tensor) and args[2].numel() == 1
+    return not puts_one and any(each is not None and each.dtype in _MASKS for each in args[1])
 
 
 def _changes_lists(name: str, schema: Any) -> bool:

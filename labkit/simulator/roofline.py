@@ -24,7 +24,18 @@ from labkit.simulator import shapes
 from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.compiled import FUSED, Fusing
 from labkit.simulator.durations import Durations
-from labkit.simulator.operators import VIEW, Cost, Operator, Remembered, describe, remember, signature, written_by
+from labkit.simulator.operators import (
+    BY_INDEX,
+    VIEW,
+    Cost,
+    Operator,
+    Remembered,
+    chooses_by_mask,
+    describe,
+    remember,
+    signature,
+    written_by,
+)
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
 from labkit.simulator.storages import tensors_in
@@ -166,7 +177,8 @@ class Roofline(DispatchMode):
             charged = cost if self._what_if is None else self._otherwise(known.name, cost, (args, kwargs, out))
             if charged is not None:
                 self._charge(known.name, charged, backward)
-        if known.reads and (self._what_if is None or not self._what_if.reads(sys._getframe(1))):
+        waits = known.reads or (known.name in BY_INDEX and chooses_by_mask(args))
+        if waits and (self._what_if is None or not self._what_if.reads(sys._getframe(1))):
             rank.meet(call=known.name)
         return out
 

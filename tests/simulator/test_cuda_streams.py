@@ -344,6 +344,39 @@ READS: dict[str, Callable[[torch.Tensor], object]] = {
 }
 
 
+CHOICES: dict[str, tuple[bool, Callable[[torch.Tensor, torch.Tensor], object]]] = {
+    "x[mask]": (True, lambda x, mask: x[mask]),
+    "x[mask] = tensor": (True, lambda x, mask: x.index_put_((mask,), torch.ones(2, device="cuda"))),
+    "nonzero": (True, lambda _, mask: mask.nonzero()),
+    "masked_select": (True, lambda x, mask: x.masked_select(mask)),
+    "unique": (True, lambda x, _: torch.unique(x)),
+    "where": (True, lambda _, mask: torch.where(mask)),
+    "x[mask] = number": (False, lambda x, mask: x.index_put_((mask,), torch.zeros((), device="cuda"))),
+    "x[numbers]": (False, lambda x, _: x[torch.arange(2, device="cuda")]),
+    "masked_fill": (False, lambda x, mask: x.masked_fill(mask, 0.0)),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_what_a_mask_chooses_waits_for_the_device_where_its_size_hangs_on_it(name: str) -> None:
+    waits, chooses = CHOICES[name]
+
+    def choosing() -> float:
+        tensor = torch.ones(4, 4, device="cuda")
+        mask = torch.zeros(4, 4, dtype=torch.bool, device="cuda")
+        mask[0, 1] = mask[2, 3] = True
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(20):
+            tensor = tensor @ tensor * 0.0
+        chooses(tensor, mask)
+        return time.perf_counter() - begin
+
+    slow = replace(DEVICES["h100"], launch_ns=1_000, kernel_ns=100_000)
+    run = labkit.run(choosing, on=labkit.virtual(1, gpu=slow, cuda=True), echo=False)
+    assert (run.results[0] >= 20 * 100e-6) == waits
+
+
 @pytest.mark.parametrize("shapes", [False, True])
 @pytest.mark.parametrize("name", READS)
 def test_what_hands_values_to_the_program_waits_for_the_device(name: str, shapes: bool) -> None:
