@@ -454,8 +454,8 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # ## Bonus: Where the crossover lies
 #
-# **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does
-# that do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
+# **[[ten_times_the_latency]].** Take section 3's 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What
+# does that do to the crossover? Choose `"a tenth"`, `"the same"` or `"ten times"`.
 
 # %% tags=["why"] exercise="ten_times_the_latency" title="Ten times the latency" bonus=true
 labkit.answer("ten_times_the_latency", "ten times")

@@ -49,13 +49,13 @@ from labkit.servers.server import Server
 # %% [markdown]
 # ## 1 Where a key lives
 #
-# Each row of the table has a **key**, a whole number, and every worker must find its server without asking anybody.
+# Each row of the table has a **key**, a whole number, and every worker must find a key's server without asking anybody.
 # Three rules are common:
 #
 # * **by range**: each server gets one range of consecutive keys, so neighbours stay together;
 # * **by hash**: keys are hashed first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
-#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. Server s of S has the hashes
-#   from s/S of the scale up to, but not including, (s+1)/S;
+#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. Server s of S has the
+#   hashes from s/S of the scale up to, but not including, (s+1)/S;
 # * **on a circle**: bend the scale into a circle and scatter some points of each server over it. A key belongs to the
 #   first point at or after its hash. After the last point comes the first. This is **consistent hashing**.
 #
@@ -64,10 +64,10 @@ from labkit.servers.server import Server
 #
 # ### Exercise [[place_keys]]
 #
-# *20 points, about 9 minutes; difficulty 2 of 5, importance 4 of 5*
+# *20 points, about 10 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="place_keys" points=20 difficulty=2 importance=4 minutes=9 title="Where a key lives" provides=["place_by_range", "place_by_hash", "place_on_circle"]
+# %% tags=["exercise"] exercise="place_keys" points=20 difficulty=2 importance=4 minutes=10 title="Where a key lives" provides=["place_by_range", "place_by_hash", "place_on_circle"]
 def place_by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     """Return each key's server, int64: keys 0 to num_keys - 1 are cut into one range for each server, in order.
 
@@ -142,9 +142,10 @@ rows = [f"{name:12} {share:5.1%} of the keys move" for name, share in moved.item
 labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 
 # %% [markdown]
-# The new server must get about a fifth. On the circle only its keys move. By range and by hash, servers 0 to 3 ended at 1/4,
-# 2/4, 3/4 and 1, and now end at 1/5, 2/5, 3/5 and 4/5. Keys between an old and a new end move: 1/20 + 2/20 + 3/20 + 4/20 = 1/2.
-# With `key % S`, a key stays only if key % 4 equals key % 5: the first four of every twenty.
+# The new server must get about a fifth. On the circle only its keys move. By range and by hash, servers 0 to 3 ended at
+# 1/4, 2/4, 3/4 and 1, and now end at 1/5, 2/5, 3/5 and 4/5. Keys between an old and a new end move:
+# 1/20 + 2/20 + 3/20 + 4/20 = 1/2. With `key % S`, a key stays only if key % 4 equals key % 5: the first four of every
+# twenty.
 #
 # The price of the circle is balance: its stretches differ. More points per server even them out, and spread a dead
 # server's keys over all the others.
@@ -178,15 +179,15 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 #
 # ### Exercise [[sparse_rows]]
 #
-# *25 points, about 13 minutes; difficulty 3 of 5, importance 5 of 5*
+# *25 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="sparse_rows" points=25 difficulty=3 importance=5 minutes=13 title="Rows from many servers" provides=["pull_rows", "push_rows"]
+# %% tags=["exercise"] exercise="sparse_rows" points=25 difficulty=3 importance=5 minutes=15 title="Rows from many servers" provides=["pull_rows", "push_rows"]
 def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor) -> Tensor:
     """Return the rows of these keys, one for each position in keys, shape (K, D).
 
-    Call each server that has any of the keys once, by server.rpc_async().pull(its_keys); its_keys has no duplicates.
-    Make all calls before you wait for the first answer.
+    Make exactly one call to each server that has any of the keys: server.rpc_async().pull(its_keys); its_keys has no
+    duplicates. Make all calls before you wait for the first answer.
     Rows may have any floating dtype (float64 in the check); keep it.
 
     Args:
@@ -214,9 +215,9 @@ def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
 def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor, gradients: Tensor) -> None:
     """Push the gradients of rows to their servers, and return when all have them.
 
-    Call each server that has any of the keys once, by server.rpc_async().push(its_keys, sums). its_keys has no
-    duplicates; sums has the summed gradient of each of these keys, in the dtype of gradients. Make all calls before you
-    wait for the first answer.
+    Make exactly one call to each server that has any of the keys: server.rpc_async().push(its_keys, sums). its_keys has
+    no duplicates; sums has the summed gradient of each of these keys, in the dtype of gradients. Make all calls before
+    you wait for the first answer.
 
     Args:
         servers: References to RowServers.
@@ -325,16 +326,16 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # ## 4 Rows from servers, layers by all-reduce
 #
 # A recommender also has a small dense network, all of which changes in each step: work for all-reduce. One step uses
-# both. *It must leave layers and rows where one process with all samples would.*
+# both. *After it, layers and rows must be what one process with all samples would have made them.*
 #
 # Pulled rows come without a graph, and the servers *add* what all workers push. What follows from each?
 #
 # ### Exercise [[server_hybrid]]
 #
-# *25 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
+# *25 points, about 15 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="server_hybrid" points=25 difficulty=3 importance=4 minutes=11 title="The hybrid step" provides=["hybrid_step"]
+# %% tags=["exercise"] exercise="server_hybrid" points=25 difficulty=3 importance=4 minutes=15 title="The hybrid step" provides=["hybrid_step"]
 def hybrid_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -351,10 +352,11 @@ def hybrid_step(
     parameter has no gradient and stays as it is; every other one gets a gradient on every worker.
 
     Args:
-        model: Dense layers: model(rows) returns one number for each sample, where rows has shape (B, K, D).
+        model: Dense layers: model(rows), with rows of shape (B, K, D), returns one number for each sample, shape (B,).
         optimizer: Holds the model's parameters; it may keep state from step to step.
         pull: pull(keys) returns the rows of flat keys, shape (B * K, D).
-        push: push(keys, gradients) sends gradients of rows to their servers, which add up what all workers send.
+        push: push(keys, gradients) sends gradients of rows, shape (B * K, D), to the servers of these flat keys, which
+            add up what all workers send. The caller begins a step only after all have pushed the one before.
         keys: K keys for each sample, int64, shape (B, K); B is the same on every worker.
         targets: Shape (B,).
         group: The workers; None is all ranks.
@@ -382,7 +384,8 @@ def hybrid_step(
 labkit.check("server_hybrid", hybrid_step)
 
 # %% [markdown]
-# Six ranks: two hold the table, four train, with AdamW for the layers. Compare with one process that has everything:
+# Six ranks: two hold the table, four train, with AdamW for the layers. No step begins before all have pushed the one
+# before. Compare with one process that has everything:
 
 # %%
 CIRCLE = partial(place_on_circle, points=circle(2)[0], owners=circle(2)[1])
@@ -424,8 +427,8 @@ labkit.answer("late_adagrad", 2.78)
 # %% [markdown]
 # ## 5 A server dies
 #
-# With all-reduce every rank holds all weights. A server's rows are nowhere else. A push is **acknowledged** when its answer
-# has come. The promise, if one server dies: *what was acknowledged is not lost, and nothing counts twice.*
+# With all-reduce every rank holds all weights. A server's rows are nowhere else. A push is **acknowledged** when its
+# answer has come. The promise, if one server dies: *what was acknowledged is not lost, and nothing counts twice.*
 #
 # * **Primary and backup.** Workers push to the primary. It passes each gradient on and acknowledges when the *backup*
 #   has it.
@@ -440,10 +443,10 @@ labkit.answer("late_adagrad", 2.78)
 #
 # ### Exercise [[replicated_server]]
 #
-# *30 points, about 16 minutes; difficulty 4 of 5, importance 4 of 5*
+# *30 points, about 23 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="replicated_server" points=30 difficulty=4 importance=4 minutes=16 title="Nothing acknowledged is lost" provides=["Replica", "push_safely"]
+# %% tags=["exercise"] exercise="replicated_server" points=30 difficulty=4 importance=4 minutes=23 title="Nothing acknowledged is lost" provides=["Replica", "push_safely"]
 class Replica(Server):
     """A server that may have a backup: another Replica that is told of every gradient before it is acknowledged."""
 
@@ -471,8 +474,8 @@ class Replica(Server):
         right after it handled this call. A repeated push changes nothing here.
 
         With a backup, pass every push on by backup.push(worker, number, gradient), a repeated one too, in any order.
-        Then complete the future only when the backup has answered. If the backup fails, so does the future. The call
-        itself waits for nobody.
+        Then complete the future only when the backup has answered. If the backup's future
+        fails, so does this one. The call itself waits for nobody.
 
         Args:
             worker: Who pushes.
@@ -540,7 +543,7 @@ rows = [f"worker {k}: the primary acknowledged {one}, the backup {two}" for k, (
 print(f"in the backup's weights: {held.int().tolist()}", *rows, sep="\n")
 
 # %% [markdown]
-# Nothing lost, nothing applied twice. Now kill at ten other moments, and then a real process:
+# Nothing lost, nothing applied twice. Now kill at ten moments, and then a real process:
 
 # %% tags=["nbval-ignore-output"] seconds=10
 ends = [killed_at(moment / 1000)[1][1].tolist() for moment in range(10, 110, 10)]
@@ -574,8 +577,9 @@ labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, a
 # primary first adds up the gradients of all workers in a step, then passes on *one* sum. So N messages to the backup
 # become one.
 #
-# (Afterwards the backup has no backup until someone starts one. If the *backup* dies, nothing is acknowledged until it
-# is replaced. If the primary was only slow, two servers act as primary. Real systems let a majority decide.)
+# (After the primary has died, the backup has no backup of its own until someone starts one. If the *backup* dies,
+# nothing is acknowledged until it is replaced. If the primary was only slow, two servers act as primary. Real systems
+# let a majority decide.)
 #
 # **[[after_aggregation]].** When may such a primary acknowledge a worker's push? Choose `"when it has arrived"`, `"when
 # it is in the sum"` or `"when the backup has the sum"`.
@@ -622,8 +626,8 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 # * A circle moves only the keys that a new server takes.
 # * Send each distinct key once. Call all servers at the same time.
 # * A hash cannot spread a single hot key.
-# * Few samples touch a row, so rows live on servers. All samples touch a layer, so layers are all-reduced. The optimizer's
-#   state lives with its weights.
+# * Few samples touch a row, so rows live on servers. All samples touch a layer, so layers are all-reduced. The
+#   optimizer's state lives with its weights.
 # * Acknowledged means that **both** servers have it, while both are alive. Sequence numbers make a retry harmless.
 #
 # Every worker still needs all the layers. What if they fit on no device? **Next:** lesson 08, `08_pipeline`, cuts the
@@ -666,9 +670,9 @@ def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, 
 labkit.check("hot_keys", server_loads)
 
 # %% [markdown]
-# Sixteen servers hold 10,000 keys by hash. An even share is a sixteenth of all reads and writes. Without copies the busiest
-# server does 2.4 even shares. **Training has as many writes as reads. How many even shares does the busiest server do with
-# copies of the ten hottest keys?**
+# Sixteen servers hold 10,000 keys by hash. An even share is a sixteenth of all reads and writes. Without copies the
+# busiest server does 2.4 even shares. **Training has as many writes as reads. How many even shares does the busiest
+# server do with copies of the ten hottest keys?**
 
 # %% tags=["predict"]
 labkit.predict("ten_copies", 1.2)

@@ -41,7 +41,7 @@ from labkit.simulator.nccl import PROTOCOLS
 from labkit.simulator.network import Network
 from labkit.timeline import Timeline
 from labkit.virtual_world import virtual
-from tests.checks.lesson_cells import namespace
+from tests.checks.lesson_cells import lesson, namespace
 from tests.lessons.contract import LessonContract
 from tests.planner.published_runs import nanotron
 
