@@ -97,13 +97,15 @@ class RankMemory:
     def close(self) -> None:
         """Stop counting: the rank's function has ended.
 
-        What it still held then counts to the end: how soon Python takes its last variables apart is no fact about it.
+        What it still held when time last passed counts to the end: how soon Python takes its last variables apart is no
+        fact about it.
         """
         self._enter_backward(_NO_BACKWARD)
         self._look_at_modules()
         self._open = False
         self._blocks.clear()
-        while self.events and self.events[-1] < 0:
+        end_ns = max(self.clock.now_ns, self._last_ns)
+        while self.events and self.events[-1] < 0 and self.times[-1] == end_ns:
             self.times.pop()
             self.total += self.sizes[~self.events.pop()]
 

@@ -332,3 +332,18 @@ def test_pythons_collection_is_as_it_was_after_a_run() -> None:
     frozen = gc.get_freeze_count()
     _run(infer)
     assert gc.isenabled() and gc.get_freeze_count() == frozen
+
+
+def test_what_went_before_the_last_message_does_not_count_to_the_end() -> None:
+    """What a rank's last variables hold does: nobody knows how soon Python takes them apart."""
+
+    def gather(tensor: torch.Tensor) -> None:
+        if dist.get_rank():
+            dist.send(tensor, 0)
+            return
+        for peer in range(1, dist.get_world_size()):
+            part = torch.empty_like(tensor)
+            dist.recv(part, peer)
+
+    _, held = memory_curve(_run(lambda: gather(torch.ones(1000)), ranks=4).timeline, 0)
+    assert held.tolist() == [4_000, 8_000, 12_000, 8_000, 12_000, 8_000]
