@@ -96,8 +96,8 @@ labkit.run(hello, on=labkit.local(4, device="cpu"))
 # ## 2 The first all_reduce
 #
 # Ranks share no memory. If one rank needs another's data, that data must be sent. The operation you will meet most is
-# **all_reduce**: every rank gives a tensor, and every rank gets the same result, made of all of them. Four ranks give
-# 1, 2, 3 and 4. **What does rank 0 hold afterwards?**
+# **all_reduce**: every rank contributes a tensor, and every rank gets the same result, computed from all the tensors.
+# Four ranks contribute 1, 2, 3 and 4. **What does rank 0 hold afterwards?**
 
 # %% tags=["predict"]
 labkit.predict("rank_0_holds", 1)
@@ -115,8 +115,8 @@ labkit.reveal("rank_0_holds", four.results[0], f"all four ranks: {four.results}"
 
 # %% [markdown]
 # All four hold the same: the **sum**. For gradients you often want the **mean**. A common bug is an `average_gradients`
-# that only sums. No error is raised. Plain SGD just trains with a learning rate that is N times too large. (Adam hides
-# it: it divides each gradient by the gradient's usual size, so the factor N nearly cancels.)
+# that only sums. No error is raised. Plain SGD just trains as if the learning rate were N times larger. (Adam hides it:
+# it divides each gradient by the gradient's usual size, so the factor N nearly cancels.)
 #
 # ### Exercise [[average]]
 #
@@ -177,10 +177,10 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 #
 # 100 MB at 450 GB/s would take 0.22 ms. Why does it take twice that? These GPUs are connected by a switch, and the
 # switch itself does the adding (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one eighth
-# of the sum. It sends that eighth to the switch once more, which copies it to all GPUs. So each link carries 9/8 of the
-# tensor. Packet headers alone would leave 371 GB/s (lesson 02). The switch's protocol leaves about 309 of the 450 GB/s
-# for the tensor: 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the switch's
-# buffers. Lessons 02 and 03 take an all_reduce apart.
+# of the sum. Then it sends its eighth back to the switch, and the switch copies that eighth to all GPUs. So each link
+# carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave about 309 of the 450 GB/s for
+# data: 112.5 MB take 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the
+# switch's buffers. Lessons 02 and 03 take an all_reduce apart.
 #
 # Now the same function on two real processes of this machine. Only one argument changes:
 
@@ -194,14 +194,15 @@ print(f"this process copies 100 MB to itself in {1e3 * (time.perf_counter() - st
 # %% [markdown]
 # That is far slower, and with only two ranks. There is no link between them: a processor core copies every byte out of
 # one process and into the other, through the operating system, and then adds. The last line shows how long one plain
-# copy takes. Run the cell again, and the measured numbers move. The virtual one never does: it follows from a model of
-# the hardware.
+# copy takes.
+#
+# Run the cell again: the measured numbers change, the virtual one does not. It follows from a model of the hardware.
 
 # %% [markdown]
 # ## 4 What a failure looks like
 #
-# A classic: rank 0 has something else to do, and returns without calling `all_reduce`. The others call it. **How many
-# of the four ranks wait for ever?**
+# A classic: rank 0 has something else to do, and returns without calling `all_reduce`. **How many of the four ranks
+# wait for ever?**
 
 # %% tags=["predict"]
 labkit.predict("ranks_waiting", 2, unit="ranks")
@@ -289,8 +290,8 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
     print(message)
 
 # %% [markdown]
-# Which field has a value only in the last line? (The value says which of the receiver's calls took the message. Calls
-# are counted from 0.)
+# Which field is `None` in three lines, and a number in the last? The number says which of the receiver's calls took the
+# message, counted from 0.
 #
 # ### Exercise [[never_heard]]
 #
@@ -323,7 +324,8 @@ print(posted.timeline.problems[0].text)
 
 # %% [markdown]
 # No message of any worker arrived, because `serve` never ran: the thread was made, and **never started**.
-# `self.thread.start()` is missing. The post's other files have bugs, too: you find two in the bonus.
+# `self.thread.start()` is missing. The server has two more bugs; in lesson 06 you write one that works. The post also
+# has a launcher and a compressor, each with a bug: see the bonus.
 
 # %% [markdown] tags=["slide-only"]
 # ## No error, and nothing happened
@@ -349,9 +351,9 @@ labkit.recorded("who_waits")
 # *6 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # **Who is waiting, and for whom?** In every step the same rank is late, and the others wait for it. Find that rank, the
-# bar in which the others wait (`"all_reduce"`, `"forward and backward"` or `"load batch"`), and the reason why it is
+# call in which the others wait (`"all_reduce"`, `"forward and backward"` or `"load batch"`), and the reason why it is
 # late (`"computes for longer"`, `"has a slow link"`, `"loads its data late"` or `"sends more bytes"`). Hover over a bar
-# to see what it is. Is it the rank that you guessed at the top?
+# to see what it is. Is the late rank the one that you guessed at the top?
 
 # %% tags=["find"] exercise="who_waits" title="Who is waiting?" points=6 difficulty=2 importance=4 minutes=4
 labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data late")
@@ -369,8 +371,8 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 # * One function, N ranks. They differ in `dist.get_rank()` and share nothing.
 # * `dist.all_reduce` adds. You divide.
 # * labkit reports a deadlock: who waits, in which line, for whom.
-# * While the others wait for a rank, that rank does not wait itself. If it is the same rank every time, its row has the
-#   least hatching.
+# * The rank that everybody waits for does not wait itself at that moment. If it is the same rank every time, its row
+#   has the least hatching.
 # * Code can be wrong without raising an error. The record of the run shows it.
 #
 # **The next question.** `dist.all_reduce` gave every rank the sum. Somebody had to move those bytes. What if everything
@@ -381,7 +383,7 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 #
 # * `dist.all_reduce` adds; **you divide**
 # * labkit reports a deadlock: who waits for whom
-# * the rank that all others wait for **never waits itself**
+# * while all others wait for a rank, **it does not wait itself**
 #
 # Next: what if everything goes through one device?
 

@@ -16,8 +16,8 @@
 # You should not train with what you build here. PyTorch itself advises against `nn.DataParallel`, and you will see two
 # reasons.
 #
-# Why build it? It is data parallelism with nothing in the way: one process, no network. The next design removes its
-# limits.
+# Why build it? It is data parallelism with nothing in the way: one process, no network. Its two limits explain the next
+# design.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `nn.Module`, `backward()`, and lesson 00; no GPU.
 # `[torch.device("cpu")] * 4` stands in for four GPUs.
@@ -141,7 +141,7 @@ print("gradient of the original:", weight.grad.tolist())
 # 1 + 2 + 3 = 6. A clone is a step in autograd's graph between the original and the loss; a new `nn.Parameter` is not.
 #
 # How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}`. It copies
-# the module, except that wherever the module holds a `thing` of the dict, the copy holds its stand-in.
+# the module. Where the module holds a `thing` that is in the dict, the copy gets the stand-in instead.
 #
 # **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which
 # forward writes. Each of four replicas writes its own running mean, and only one can be kept: by convention, replica
@@ -159,8 +159,8 @@ print("gradient of the original:", weight.grad.tolist())
 def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return one module for each device, replica i on devices[i], that computes what the given module computes.
 
-    * After backward, each parameter of the given module holds the sum of all replicas' gradients. So does a weight that
-      two of its layers share.
+    * After backward, each parameter of the given module holds the sum of all replicas' gradients. This also holds for a
+      weight that two layers share.
     * Replica 0 uses the given module's own buffers; it may be the given module itself. The other replicas share no
       memory with the given module, nor with each other.
     * The given module lies on devices[0] and keeps its tensors.
@@ -213,7 +213,7 @@ def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> l
 
     Raises:
         Exception: The same exception object that a replica raised, after all threads have finished. If several failed,
-            that of the first of them in the list of replicas.
+            the exception of the one that comes first in `replicas`.
     """
     # BEGIN SOLUTION parallel_apply
     with_gradients = torch.is_grad_enabled()
@@ -293,7 +293,8 @@ for kind in (MiniDataParallel, MadeOnce):
 
 # %% [markdown]
 # At step 0 the losses are equal. Then the optimizer updates the original's weights. But the clones were made before
-# step 0, and their replicas still compute with the old weights.
+# step 0, so replicas 1 to 3 still compute with the old weights. (If replica 0 holds the original's weights, its piece
+# sees the new ones.)
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 decimals
@@ -311,9 +312,9 @@ for kind in (MiniDataParallel, MadeOnce):
 #
 # It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python
 # code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain
-# Python. Each layer becomes a bar in its thread's *compute* row. Alone, such a layer takes a ms or two, and with half
-# of the samples half of that. If it took more than 3 ms, its thread most likely waited for the lock as well, and the
-# bar is drawn in the *host* row instead.
+# Python. Each layer becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two; with two,
+# it gets half of the samples and needs half of that. If it took more than 3 ms, it most likely waited for the lock, and
+# its bar is drawn in the *host* row instead.
 
 
 # %% tags=["given"]
@@ -354,22 +355,20 @@ labkit.reveal("two_threads", ratios[2], trials[-1][1])
 print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 
 # %% [markdown]
-# About 1 means that the second thread gained nothing. (If one trial is far from 1, another program took a core during a
-# measurement.) While one thread gets through some short layers, the other is stuck in a long one: it waits for the
-# lock, which Python passes on every 5 ms. A bar shows when a layer began and ended, not that its thread was computing
-# all that time.
+# About 1 means that the second thread gained nothing. While one thread gets through some short layers, the other is
+# stuck in a long one: it waits for the lock, which Python passes on every 5 ms.
 #
-# **[[long_operators]].** Now compute two long matrix products, each on one of two free cores. One thread computes one
-# after the other; two threads compute one each. Are two threads `"no faster"` than one, `"twice as fast"` or `"four
-# times"`?
+# **[[long_operators]].** Now take two long matrix products. Each keeps one core busy, and two cores are free. One
+# thread computes both, one after the other; two threads compute one each. Are two threads `"no faster"` than one,
+# `"twice as fast"` or `"four times"`?
 
 # %% tags=["why"] exercise="long_operators" title="Long operators"
 labkit.answer("long_operators", "twice as fast")
 
 # %% [markdown]
-# So threads are enough where operators are long. On a GPU many are short: Python launches one kernel after another.
-# With one lock, only one of eight GPUs can get its next kernel at a time. That is limit number one. If each GPU has its
-# own interpreter, no launch waits for another: **one process for each GPU**.
+# So threads are enough where operators are long. On a GPU, Python launches one kernel after another, and many are
+# short. Eight threads that launch kernels take turns at one lock, and GPUs wait for their next kernel. That is limit
+# number one. If each GPU has its own interpreter, no launch waits for another: **one process for each GPU**.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 1: one interpreter, one lock
@@ -414,9 +413,9 @@ labkit.recorded("hot_spot")
 labkit.answer("hot_spot", rank=0, starts_ms=42, cause="one port")
 
 # %% [markdown]
-# That staircase is limit number two. Add it up: 2.06 GB pass one port at 24 GB/s, which takes 86 ms, and each device
-# computes for 12.6. The whole model is sent in *every* step. But only the optimizer changes it. Each device could do
-# the same update itself if it had the summed gradients.
+# That staircase is limit number two. Add it up: 2.06 GB pass device 0's port at 24 GB/s, never in both directions at
+# once. That takes about 86 ms, and each device computes for 12.6 ms. The whole model is sent in *every* step. But only
+# the optimizer changes it. Each device could do the same update itself if it had the summed gradients.
 #
 # So keep a model on every device and exchange **gradients** only. Each device contributes its own and gets the sum: an
 # **all-reduce**. **How many ms will this step take?**
@@ -437,10 +436,9 @@ run = labkit.run(all_reduce_step, on=labkit.virtual(8, gpu="a100", link="pcie4")
 labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline)
 
 # %% [markdown]
-# Two things changed. Only gradients are sent, never the model. And the traffic is spread over all ports: each carries
-# 7/4 of the 134 MB (lesson 02 shows why), all at the same time. That takes 9.8 ms in place of 86. Computing takes 12.6
-# ms as before. The rest, about a millisecond, goes into starting sixteen all-reduces, one for each weight and each
-# bias.
+# Only gradients are sent, never the model. And the traffic is spread over all ports: each sends and receives 7/4 of the
+# 134 MB (lesson 02 shows why), all at the same time. That takes 9.8 ms instead of 86. Computing takes 12.6 ms as
+# before. The rest, about a millisecond, goes into starting sixteen all-reduces: one for each weight and bias.
 
 # %% [markdown] tags=["slide-only"]
 # ## Limit 2: everything passes device 0
@@ -456,7 +454,8 @@ labkit.reveal("all_reduce_step_ms", run.timeline.makespan_ns / 1e6, run.timeline
 # %% [markdown]
 # ## 8 What to remember
 #
-# You will reuse its ideas: splitting a batch, summing gradients, one owner for each buffer, no lost exceptions.
+# You will reuse this class's ideas: splitting a batch, summing gradients, one owner for each buffer, no lost
+# exceptions.
 #
 # **The next question.** Eight devices each hold 134 MB of gradients, and each needs the sum. How do you share the bytes
 # fairly among the ports?
@@ -495,7 +494,8 @@ class Move:
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 #
-# The loss is computed on device 0. `backward()` sends gradients back along the same moves, reversed.
+# The loss is computed on device 0. `backward()` sends the gradients of outputs and of models back the way those came.
+# Inputs need no gradient.
 
 
 # %% tags=["exercise"] exercise="step_plan" points=8 difficulty=2 importance=3 minutes=8 title="A step as a plan" provides=["step_plan"] bonus=true
@@ -548,8 +548,8 @@ for n in (1, 2, 4, 8):
 # the slowest. Uneven pieces fix that, but they have a trap of their own.
 #
 # **[[lone_sample]].** Suppose each replica returns the *mean* loss of its piece, and you take `losses.mean()`. Nine
-# samples on eight devices: two samples share a device, and seven have a device each. By what factor does a sample that
-# is alone on its device weigh more in the mean than one that shares?
+# samples on eight devices: two samples share a device, and seven have a device each. In that mean, not all samples have
+# the same weight. Divide the weight of a sample that is alone on its device by the weight of one that shares.
 
 # %% tags=["why"] exercise="lone_sample" title="A sample alone" bonus=true
 labkit.answer("lone_sample", 2)

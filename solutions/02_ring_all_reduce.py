@@ -64,7 +64,7 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 
 # %% [markdown]
 # In data-parallel training, this is how copies of a model stay equal: each rank computes a gradient on its own part of
-# the batch, all-reduce adds the gradients up, and every rank takes the same step. Here you implement all-reduce.
+# the batch, all-reduce adds the gradients up, and every rank takes the same step.
 
 # %% [markdown] tags=["slide-only"]
 # ## All-reduce: the sum, on every rank
@@ -88,7 +88,7 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 # * `dist.recv(tensor, src=0)` returns when the data has arrived in `tensor`.
 #
 # Every `send` needs its `recv` on the other side, with the same shape and dtype. That is enough for an all-reduce:
-# everybody sends to rank 0, rank 0 adds, and rank 0 sends the total back.
+# everybody sends to rank 0, which adds, and sends the total back.
 #
 # ### Exercise [[naive_all_reduce]]
 #
@@ -163,12 +163,13 @@ on_four = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.virtu
 labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timeline.makespan_ns, on_four.timeline)
 
 # %% [markdown]
-# With four ranks, rank 0 serves three others; with eight, seven. So the time grows with N-1. With 64 ranks it would be
-# 63 times that of one pair, while 62 links sit idle.
+# With four ranks, rank 0 serves three others; with eight, seven. So the time grows with N-1. 64 ranks would take 63
+# times as long as two, and at any moment 62 of the 64 links would be idle.
 #
 # What would be fair? Count bytes. The sum depends on all B bytes of every rank, so every rank must send at least B
-# bytes. Every rank needs the sum, so every rank must receive at least B bytes. If no rank did much more than that, and
-# all worked at the same time, **the time would not grow with N**. This lesson gets to less than 2B each way.
+# bytes. Every rank needs the sum, so every rank must receive at least B bytes. If every rank moved only a fixed
+# multiple of B, and all worked at the same time, **the time would not grow with N**. The ring needs less than 2B each
+# way; section 6 says why not B.
 
 # %% [markdown] tags=["slide-only"]
 # ## One port serves everybody
@@ -236,8 +237,7 @@ labkit.figure("ring", num_ranks=4)
 # has. After N-1 hops it is complete, but only on one rank. On the second trip it is *handed on*: what arrives
 # **replaces** what the rank has.
 #
-# The two halves have names. After **reduce-scatter** every rank holds one piece of the sum. After **all-gather** every
-# rank holds all the pieces.
+# After **reduce-scatter** every rank holds one piece of the sum. After **all-gather** every rank holds all the pieces.
 #
 # Before you write loops, write down *what happens*, as plain data. A **plan** is a list of records for one rank. You
 # can print it, draw it, and test it without starting a process.
@@ -341,8 +341,8 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
 labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
-# Nothing has run yet, but you can already watch *your* plan. Each stack is a rank, and each square in it is a chunk;
-# the number says how many contributions the chunk holds. An unexpected chunk turns red.
+# You can already watch *your* plan. Each stack is a rank, and each square in it is a chunk; the number says how many
+# contributions the chunk holds. A chunk that its receiver's plan does not expect turns red.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)
@@ -403,8 +403,8 @@ except RunTimeout as error:
 #
 # *26 points, about 22 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# Your function must run *any* plan, not only a ring's: a step can have several sends and receives. It can happen that
-# all chunks of a step are empty, and `dist.batch_isend_irecv` rejects an empty list.
+# Your function must run *any* plan, not only a ring's: a step can have several sends and receives. All chunks of a step
+# may be empty, and `dist.batch_isend_irecv` rejects an empty list.
 
 
 # %% tags=["exercise"] exercise="run_plan" points=26 difficulty=4 importance=5 minutes=22 title="Run a plan" provides=["run_plan"]
@@ -417,10 +417,10 @@ def run_plan(
     """Carry out this rank's plan; the messages of a step travel together, and a step ends before the next begins.
 
     Args:
-        plan: Records in the order of their steps; a step may hold several sends and receives. Peers are ranks
-            within group. What a Recv brings replaces its chunk, unless the step also has a Reduce of that chunk. In a
-            step, a rank receives a chunk at most once and does not send it as well, and it sends at most one chunk to
-            each peer. A Reduce never comes without a Recv of its chunk.
+        plan: Records in the order of their steps; a step may hold several sends and receives. Peers are ranks within
+            group. What a Recv brings replaces its chunk, unless the step also has a Reduce of that chunk. Within one
+            step, no chunk is received twice, no chunk is both sent and received, and each peer gets at most one chunk.
+            A Reduce never comes without a Recv of its chunk.
         chunks: 1-D contiguous tensors of any dtype, changed in place; the records' chunk is an index into this list. No
             message is sent for an empty chunk.
         group: The group of the messages; None is the default group.
@@ -461,8 +461,8 @@ labkit.check("run_plan", run_plan)
 # %% [markdown]
 # ## 6 The ring adds up
 #
-# Chunks, plan, executor: what remains is short. `tensor.view(-1)` flattens a contiguous tensor without copying it, and
-# a slice `flat[start:end]` is a view of the same memory.
+# `tensor.view(-1)` flattens a contiguous tensor without copying it, and a slice `flat[start:end]` is a view of the same
+# memory.
 #
 # ### Exercise [[ring_sum]]
 #
@@ -503,7 +503,7 @@ def three_ranks_in_a_ring():
 labkit.run(three_ranks_in_a_ring, on=labkit.local(3)).results
 
 # %% [markdown]
-# Now the eight H100s, the same 16 MB as before. **How many times faster is the ring than going through rank 0?**
+# Now eight H100s, with 16 MB as before. **How many times faster is the ring than going through rank 0?**
 
 # %% tags=["predict"]
 labkit.predict("ring_speedup", 2.0, unit="times")
@@ -514,18 +514,19 @@ both = labkit.compare(through_root, in_a_ring, names=("through rank 0", "ring"))
 labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.timeline.makespan_ns, both)
 
 # %% [markdown]
-# The ring is the lower run. It has no queue: in every step each port carries one chunk out and one chunk in. A chunk is
-# B/N bytes, and a rank sends one in each of 2(N-1) steps:
+# The ring, the run at the bottom, has no queue: in every step each port carries one chunk out and one chunk in. A chunk
+# is B/N bytes, and a rank sends one in each of 2(N-1) steps:
 #
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
-# Never as much as 2B, however large N. And no algorithm built from point-to-point messages can do with less (Patarasuk
-# and Yuan, 2009).
+# That is less than 2B for any N. No algorithm built from point-to-point messages can do with less: each element must be
+# sent N-1 times to be added up, and N-1 times to be handed out (Patarasuk and Yuan, 2009).
 #
 # By bytes alone the ring would be 8 times faster here. Rank 0 receives 7 messages of 16 MB and then sends 7: 224 MB,
 # one after another. In the ring each rank sends 28 MB, and receives as much at the same time. But every message also
-# pays 7.2 µs of latency. Every addition takes 4 µs, the launch of its kernel (its bytes take less). And of the link's
-# 450 GB/s, headers leave 371 for the payload. **How many µs does the ring take, without the barrier?** Count steps.
+# pays 7.2 µs of latency. Every addition takes 4 µs: launching its kernel takes longer than adding 2 MB. And of the
+# link's 450 GB/s, headers leave 371 for the payload. **How many µs does the ring take, without the barrier?** Count
+# steps.
 
 # %% tags=["predict"]
 labkit.predict("ring_us", 75.0, unit="µs")
@@ -537,7 +538,7 @@ labkit.reveal("ring_us", alone.timeline.makespan_ns / 1e3)
 # %% [markdown]
 # A step moves 2 MB in 5.4 µs and pays 7.2 µs of latency. The first 7 of the 14 steps also add. 14 · 12.6 + 7 · 4 = 204
 # µs, and bytes are only 76 of them. Going through rank 0 also pays latencies, but there they weigh less: each message
-# is eight times as large.
+# is eight times as large. So the ring is less than 8 times faster.
 #
 # **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the
 # ring take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
@@ -562,7 +563,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # ## 7 A ring that is right, and slow
 #
 # A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes
-# about twice the 204 µs of the ring above. This is its run:
+# about twice the 204 µs of the ring above:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")
@@ -578,8 +579,8 @@ labkit.recorded("slow_ring")
 labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 
 # %% [markdown]
-# Checking the sums would never have found this. That is why `labkit.check` also looks at the messages, and why you
-# should look at a timeline even when the numbers are right.
+# Checking the sums would never have found this. So `labkit.check` also looks at the messages. Look at a timeline even
+# when the numbers are right.
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, and twice as slow
@@ -599,7 +600,7 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 #   model differ in the last bit, training does not make them equal again.
 # * A ring goes at the pace of its slowest rank and its slowest link.
 #
-# Your ring runs anywhere. This function is exported with what it needs, and runs under plain `torchrun`:
+# This function is exported with what it needs, and runs under plain `torchrun`:
 
 
 # %% tags=["export"]
@@ -687,16 +688,16 @@ for world_size in (2, 4, 8, 64, 1024):
 # %% [markdown]
 # ## Bonus: What was really sent
 #
-# `ring_player` can also watch a real run. It calls your `ring_sum` once, on values that encode their rank and chunk,
-# and checks every message. If the wrong chunk is sent, it says: expected C, got B.
+# `ring_player` can also watch your function run. It calls your `ring_sum` once, on values that encode their rank and
+# chunk, and checks every message. If the wrong chunk is sent, it says: expected C, got B.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_sum, on=labkit.virtual(4))
 
 # %% [markdown]
 # One last trap. If you change a buffer while it is being sent, *sometimes* the new value is sent. On real processes you
-# find that only by comparing every rank with the truth; a virtual rank watches the buffer. What does rank 1 receive
-# here, and who notices?
+# can see it only by comparing every rank with the right result. A virtual rank watches the buffer. What does rank 1
+# receive here, and who notices?
 
 
 # %% tags=["nbval-ignore-output"]

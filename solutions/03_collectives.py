@@ -47,7 +47,7 @@ MB = 10**6
 # %% [markdown]
 # ## 1 The two halves of a ring
 #
-# Here is the ring in loops instead of plans.  Each half takes a list of **global ranks**, in any order.
+# Here is the ring in loops instead of plans. Each half takes a list of **global ranks**, in any order.
 
 
 # %% tags=["given"]
@@ -93,9 +93,9 @@ def ring_sum(tensor: torch.Tensor) -> None:
 # `ring_sum` is right for tidy tensors. To replace `dist.all_reduce`, it must handle other operations (another
 # `combine`) and five more things.
 #
-# **Layout.** A transposed tensor is a view whose elements do not lie next to each other, and `view(-1)` refuses it.
-# `tensor.contiguous()` returns the tensor itself if it is contiguous, and otherwise a **copy**. If you reduce the copy,
-# the caller's tensor does not change.
+# **Layout.** A transposed tensor is a view whose elements do not lie next to each other. `view(-1)` refuses it, and
+# `reshape(-1)` copies it. `tensor.contiguous()` returns the tensor itself if it is contiguous, and otherwise a
+# **copy**. If you reduce the copy, the caller's tensor does not change.
 #
 # **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is
 # the sum?**
@@ -140,7 +140,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
             divides before rounding; for integers it rounds towards zero.
         group: Who takes part. A rank outside it leaves its tensor alone and returns None, whatever async_op says.
         async_op: If True, return an object whose wait(), called once, finishes the work and returns True; if False,
-            finish it now and return None. All ranks wait for their handles in the same order.
+            finish it now and return None. You may rely on all ranks waiting for their handles in the same order.
     """
     # BEGIN SOLUTION drop_in_all_reduce
     combine = {
@@ -208,13 +208,13 @@ labkit.check("drop_in_all_reduce", ring_all_reduce)
 #
 # where **α** is the latency, paid for every message, and **β** the bandwidth in bytes per second.
 #
-# In a ring, each step waits for the one before. You know the number of steps, and the size of a message. A **binomial
-# tree** works in rounds, with the whole tensor in every message. In each round, the remaining ranks form pairs. One of
-# each pair sends to the other and drops out. When one rank has the sum, it sends it back down the same tree.
+# In a ring, each step waits for the one before. A **binomial tree** works in rounds, with the whole tensor in every
+# message. In each round, the remaining ranks form pairs; a rank left over waits. One of each pair sends to the other
+# and drops out. When one rank has the sum, it sends it back down the same tree.
 #
 # **algbw** is the tensor's bytes divided by the time. You cannot compare it with a data sheet, because each link
-# carries more than the tensor: 7/4 of it in a ring of eight. **busbw** is comparable: the bytes per second on each link
-# if a ring did this all-reduce in the measured time.
+# carries more than the tensor: 7/4 of it in a ring of eight. **busbw** is comparable: it is the rate at which each link
+# would carry bytes if a ring did this all-reduce in that time.
 #
 # ### Exercise [[ring_cost]]
 #
@@ -292,11 +292,11 @@ labkit.reveal("tree_wins_below", border, figure)
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 
 # %% [markdown]
-# (Why 3.5 and 2? Two links of the ring cross, with 7/4 of a tensor each. One link of the tree crosses, with one tensor
-# up and one down.)
+# (Both directions together: two links of the ring cross, with 7/4 of a tensor each; one link of the tree, with one
+# tensor up and one down.)
 #
 # Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one
-# card for all four**. How many times longer does the second run take?
+# card for all four**. A card carries both directions at once. How many times longer does the second run take?
 
 # %% tags=["predict"]
 labkit.predict("one_card_slowdown", 2.0, unit="times")
@@ -318,9 +318,9 @@ own_card, one_card = (
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# 1.0 times, no longer: the ring leaves each machine over one card and comes back over another, and one card carries
-# both directions at once. But 7/4 of the tensor crosses in each direction, while NVLink is mostly idle. **Design a
-# better all-reduce.** Messages of several GPUs queue for the card they share.
+# 1.0 times: it takes no longer. Of four cards, the ring uses one to leave a machine and one to come back. But 7/4 of
+# the tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.** Messages of several
+# GPUs queue for the card they share.
 #
 # ### Exercise [[unequal_links]]
 #
@@ -330,11 +330,12 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # than the rest. Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into
 # any number of equal chunks, up to 64, numbered from 0 without gaps, and send any chunk to anybody.
 #
-# All messages of a rank's step start together. Its next step begins when all are done, whatever step others are in.
-# From one rank to another, the n-th `Send` meets the n-th `Recv`.
+# A rank starts all messages of a step together, and its next step when they are done. Rank b's n-th `Recv` from a takes
+# a's n-th `Send` to b.
 #
 # Your score is the time until the last rank is done; additions cost nothing. Half of the points are for beating the
-# ring in rank order (`naive`), half for matching BlueConnect (Cho and others, 2019), routed around slow links.
+# ring in rank order (`naive`), half for being as fast as a published design, BlueConnect (Cho and others, 2019), with
+# its rings laid around slow links.
 
 
 # %% tags=["given"]
@@ -351,10 +352,11 @@ def all_reduce_plans(
     Args:
         num_ranks: In all; a multiple of ranks_per_node.
         ranks_per_node: Ranks 0 to ranks_per_node - 1 are in the first node, and so on; 2 or more.
-        slow_links: (source rank, destination rank) -> how many times longer a message's bytes take this way, and occupy
-            both ends' port or card. Ways that are not listed have their normal speed.
+        slow_links: (source rank, destination rank) -> a factor f. A message that way takes f times as long for its
+            bytes, and keeps the port or card at both ends busy for that time. Ways that are not listed have f = 1.
 
-    In a step, a rank receives a chunk at most once and does not send it as well, as in lesson 02.
+    As in lesson 02: within one step, a rank receives no chunk twice, and does not both send and receive the same chunk.
+    A message carries what its chunk held before the step.
     """
     # BEGIN SOLUTION unequal_links
     firsts = range(0, num_ranks, ranks_per_node)
@@ -414,8 +416,7 @@ def _steps_of_slice(orders, node, place, start):
 labkit.challenge("unequal_links", all_reduce_plans)
 
 # %% [markdown]
-# If your plans use as many chunks as there are ranks, you can watch them: `labkit.ring_player(all_reduce_plans(8, 4,
-# {}))`.
+# With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
 # How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. Of 50
 # GB/s, headers leave 48 for the payload: 1,333 µs.
@@ -441,7 +442,7 @@ labkit.challenge("unequal_links", all_reduce_plans)
 #
 # **The next question.** Backward computes gradients one after another, the last layer's first. Send each one at once,
 # and you pay the latency hundreds of times. Send all at the end, and you pay it once, but GPUs idle. What would you do?
-# See lesson [[ddp]], `04_ddp`.
+# See `04_ddp`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
@@ -461,8 +462,8 @@ labkit.challenge("unequal_links", all_reduce_plans)
 labkit.answer("ten_times_the_latency", "ten times")
 
 # %% [markdown]
-# With L = ⌈log₂ N⌉, both formulas are equal at αβ (N-1-L) / (L-(N-1)/N) bytes. This crossover grows with α and β, and
-# with N from one power of two to the next.
+# With L = ⌈log₂ N⌉, both formulas are equal at αβ (N-1-L) / (L-(N-1)/N) bytes. This crossover grows with α and β. It
+# also grows with N while L stays the same, and drops just above each power of two, where L jumps.
 
 # %% [markdown]
 # ## Bonus: A tree
@@ -609,8 +610,8 @@ labkit.check("all_to_all", all_to_all)
 # ## Bonus: What NCCL does beyond this
 #
 # **Two trees.** NCCL's tree is two trees at once, each rank a leaf in one of them, and the tensor moves in small
-# pieces. If the pieces cost nothing extra, that is about 2 log₂ N latencies and 2B bytes (Sanders, Speck and Träff,
-# 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
+# pieces. If cutting costs nothing, the time is that of about 2 log₂ N latencies plus sending the tensor twice (Sanders,
+# Speck and Träff, 2009). On the same 64 GPUs, **up to what size is it faster than the ring?**
 
 # %% tags=["predict"]
 labkit.predict("two_trees_win_below", 6.0, unit="MB")
@@ -621,8 +622,8 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 
 # %% [markdown]
 # In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links busy:
-# their bytes take as long as sending the tensor twice, and those of the ring 1.97 times. Only for a huge tensor does
-# that small saving earn back 114 latencies.
+# each rank sends 2 tensors, in the ring 2 · 63/64 = 1.97. Only for a huge tensor does the ring's small saving earn back
+# its 126 - 12 = 114 extra latencies.
 #
 # * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory
 #   bandwidth from your computation.
@@ -655,8 +656,8 @@ labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees
 #
 # Can you have few steps *and* few bytes? If N is a power of two, yes: log₂ N rounds for the reduce-scatter, log₂ N for
 # the all-gather, and no more bytes than in a ring. In each round every rank works with one partner. (`^` makes pairs:
-# `5 ^ 4` is 1 and `1 ^ 4` is 5.) After the first round, each of the two is responsible for one half of the tensor. What
-# does it send?
+# `5 ^ 4` is 1 and `1 ^ 4` is 5.) After the first round, one partner is responsible for the lower half of the tensor,
+# the other for the upper half. So what does each send?
 #
 # ### Exercise [[halving_doubling]]
 #
@@ -711,8 +712,8 @@ for all_reduce in (ring_sum, halving_doubling_all_reduce):
 # %% [markdown]
 # The formula does not know which ranks share a node. With the first partner you exchange half of the tensor. If that
 # partner is in another node, the halves of eight GPUs queue for each card. If the first three partners are in your own
-# node, each GPU is down to an eighth of the tensor before it sends anything through the card. A ring is safe: one chunk
-# at a time crosses a card.
+# node, each GPU is down to an eighth of the tensor before it sends anything through the card. A ring in rank order is
+# safe: one chunk at a time crosses a card.
 #
 # ## Bonus: Two levels, for real
 #

@@ -96,10 +96,10 @@ def broadcast_module(module: nn.Module) -> None:
 
 # %% tags=["exercise"] exercise="average_gradients" points=12 difficulty=2 importance=5 minutes=6 title="Average after backward" provides=["average_gradients"]
 def average_gradients(module: nn.Module) -> None:
-    """Replace every gradient, on every rank, with the mean over all ranks: in place, or by a new tensor as grad.
+    """Set every gradient, on every rank, to the mean over all ranks: overwrite grad in place, or assign a new tensor.
 
     Called after backward. If a parameter requires a gradient but its grad is None on this rank, this rank contributes
-    zeros; some other rank has one. Parameters that require no gradient keep None, and nothing is sent for them.
+    zeros; some other rank has a gradient. Parameters that require no gradient keep None, and nothing is sent for them.
     """
     # BEGIN SOLUTION average_gradients
     for parameter in module.parameters():
@@ -116,10 +116,10 @@ def average_gradients(module: nn.Module) -> None:
 labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
-# That is a complete data-parallel trainer. The check compares it in float64, so that a wrong factor has nowhere to
-# hide. In a training run, you would hardly notice a gradient that is eight times too large. If the right gradient is
-# clipped, the wrong one is clipped to the same norm. And Adam divides by the gradient's usual size, which is eight
-# times too large as well.
+# That is a complete data-parallel trainer. The check compares gradients, in float64: rounding can hide nothing. In a
+# training run, you would hardly notice a gradient that is eight times too large. If the right gradient is clipped, the
+# wrong one is clipped to the same norm. And Adam divides by the gradient's usual size, which is eight times too large
+# as well.
 
 # %% [markdown]
 # ## 2 Taking turns
@@ -192,11 +192,10 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 # `hook(parameter)` once `parameter.grad` is complete, also for a weight that two layers share.
 #
 # And `dist.all_reduce(tensor, async_op=True)` returns a handle at once. Until `handle.wait()` has returned, the tensor
-# belongs to the network; then the result is there. (With NCCL it is there for everything that you launch on the GPU
-# afterwards.)
+# belongs to the network; then the result is there. (With NCCL, `wait()` does not block the CPU. It makes the GPU work
+# that you launch afterwards wait for the result.)
 #
-# (Do not use torch's *functional* collectives here: they wait at the first use of the result, and you want to choose
-# when.)
+# (Do not use torch's *functional* collectives: they wait at the first use of the result.)
 #
 # ### Exercise [[overlapped_ddp]]
 #
@@ -211,9 +210,9 @@ class OverlappedDDP(nn.Module):
     """Data parallelism in which each gradient leaves while backward is still computing.
 
     On every rank, a new wrapper holds rank 0's parameters (frozen ones too) and rank 0's buffers. Each gradient gets
-    its own all_reduce, during the backward of its own layer, and nobody waits for it before
-    finish_gradient_synchronization. In a step, nothing is sent for a parameter that requires no gradient. Once a
-    module is wrapped, requires_grad changes no more.
+    its own all_reduce as soon as it is complete, while backward goes on, and nobody waits for it before
+    finish_gradient_synchronization. In a step, nothing is sent for a parameter that requires no gradient. Nobody
+    changes requires_grad after wrapping.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -288,13 +287,13 @@ labkit.recorded("late_rank")
 #
 # **To the room:** which rank, and why?
 #
-# <!-- notes: The recorded run of section 4. Hatched, blocked bars belong to those who wait. The late one is never blocked. -->
+# <!-- notes: The recorded run of section 4. Hatched, blocked bars belong to those who wait. The late one is not blocked while they wait for it. -->
 
 # %% [markdown]
 # ### Exercise [[late_rank]]
 #
-# Compare rows and hover over bars. `rank`: who is late? `late_ms`: that rank ends its first backward later than the
-# others. How many ms later? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
+# Compare rows and hover over bars. `rank`: who is late? `late_ms`: how many ms later than the others does that rank end
+# its first backward (to one decimal)? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
 
 # %% tags=["find"] exercise="late_rank" points=0 minutes=5 title="Who is late?"
 labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
@@ -303,11 +302,11 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # ## 5 Buckets
 #
 # Eight large layers are the easy case. A real model has hundreds of parameter tensors, and most are tiny. Each
-# all-reduce pays a fixed start-up cost, however little it carries.
+# all-reduce pays a fixed start-up cost, the latencies of its steps.
 #
 # So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default.
-# Before you read `bucket_plan`, decide two things: in which order do gradients go into buckets, and when does a new
-# bucket begin?
+# Before you look at the figure and at `bucket_plan`, decide two things: in which order do gradients go into buckets,
+# and when does a new bucket begin?
 
 # %% tags=["figure"]
 labkit.figure("buckets")
@@ -330,12 +329,12 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 #
 # *38 points, about 28 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# The docstring says what the wrapper must do, not how. Below the test cases, the check prints **par**: the virtual time
-# and memory that our own solution needs. If your wrapper needs over 8% more time or 10% more memory, the last case
-# fails: it copies too much, or hides too little.
+# Below the test cases, the check prints **par**: the virtual time and memory that our own solution needs. The last case
+# fails if your wrapper needs over 8% more time or 10% more memory than par. Then it copies too much, or hides too
+# little.
 #
-# Why "in the plan's order"? Two ranks may complete gradients in different orders, and all-reduces have no names: the
-# n-th call on one rank meets the n-th call on the others.
+# Why does the plan's order matter? Two ranks may complete gradients in different orders, and all-reduces have no names:
+# the n-th call on one rank meets the n-th call on the others.
 
 
 # %% tags=["exercise"] exercise="bucketed_ddp" points=38 difficulty=4 importance=5 minutes=28 title="Buckets that overlap with backward" provides=["BucketedDDP"]
@@ -345,9 +344,9 @@ class BucketedDDP(nn.Module):
     On every rank, a new wrapper holds rank 0's parameters (frozen ones too) and rank 0's buffers. The gradients of all
     parameters that require one travel in the buckets of bucket_plan, one all_reduce for each bucket, in the plan's
     order. A bucket leaves as soon as its last gradient is complete and the bucket before it has left. Nobody waits
-    before finish_gradient_synchronization. A parameter's grad may become a view of its bucket; before each step, every
-    grad is None again. On a virtual cluster a step takes at most 1.08 times par's time, and at most 1.1 times its
-    memory.
+    before finish_gradient_synchronization. You may make a parameter's grad a view of its bucket: the caller sets every
+    grad to None before each step. On a virtual cluster a step takes at most 1.08 times par's time, and at most 1.1
+    times its memory.
 
     Args:
         module: All its parameters have one dtype; each that requires a gradient gets one in every step.
@@ -421,13 +420,14 @@ labkit.reveal("fastest_cap", min(steps, key=lambda cap: steps[cap].makespan_ns),
 # leave late: a single bucket starts once, but all of its 3.9 ms come after backward. A cap of 5 makes five buckets:
 # communication starts five times, and most buckets leave early. In the explorer below, move the cap to see both
 # effects. Then make the link slower, or one rank late.
-#
-# (At a cap of 0.5 the explorer shows 27 ms, more than the run: it assumes a ring for every all-reduce. The run uses a
-# tree for small tensors, as NCCL would here, and a tree has fewer steps.)
 
 # %% tags=["nbval-ignore-output"]
 layer_bytes = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
 labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
+
+# %% [markdown]
+# At a cap of 0.5 the explorer shows 27 ms, more than the run took: it assumes a ring for every all-reduce. The run uses
+# a tree for small tensors, as NCCL would, and a tree has fewer steps.
 
 # %% [markdown] tags=["slide-only"]
 # ## Buckets
@@ -445,13 +445,13 @@ labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 # %% [markdown]
 # ## 6 Which gradients share a bucket?
 #
-# No cap is best for every model and every network. Torch's rule is 25 MB with a first bucket of 1 MB, so that something
-# leaves early. Can you do better?
+# No cap is best everywhere. Torch's rule is 25 MB with a first bucket of 1 MB, so that something leaves early. Can you
+# do better?
 #
 # You get three models: 40 equal layers, a convolutional net, and a GPT with 498 MB of gradients; and two networks:
 # eight GPUs in one machine, and eight machines on 100 Gbit/s Ethernet. For each model you know when every gradient is
-# ready. An all-reduce takes `start_us + bytes / bytes_per_us`: a simpler network than the one of section 5, with 300 µs
-# a start on Ethernet. Here a bucket leaves only when the bucket before it has arrived.
+# ready. An all-reduce takes `start_us + bytes / bytes_per_us`: a simpler model than section 5's, with 300 µs a start on
+# Ethernet. Here, unlike in [[bucketed_ddp]], a bucket leaves only when the bucket before it has arrived.
 #
 # ### Exercise [[bucket_design]]
 #
@@ -467,8 +467,7 @@ def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, byte
     """Return the buckets in the order in which they leave: lists of indices into num_bytes, each index exactly once.
 
     Only one bucket is on the network at a time: it leaves when its last gradient is ready and the bucket before it has
-    arrived.
-    No bucket may be empty.
+    arrived. No bucket may be empty.
 
     Args:
         num_bytes: Bytes of each parameter's gradient, in the order of the model.
@@ -495,10 +494,10 @@ def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, byte
 labkit.challenge("bucket_design", bucket_design)
 
 # %% [markdown]
-# MG-WFBP lets a bucket wait for one more gradient if the wait is shorter than a start. With 40 equal layers, another
-# layer becomes ready every 150 µs, and on the slow network a start takes 300. So the bucket waits again and again,
-# until it holds all layers: 3.94 ms exposed, as with one bucket. Each wait saves time, but together they cost more than
-# they save. The best plan leaves 0.78.
+# MG-WFBP lets a bucket wait for one more gradient if that is shorter than starting another all-reduce. With 40 equal
+# layers, another layer becomes ready every 150 µs, and on the slow network a start takes 300. So the bucket waits again
+# and again, until it holds all layers: 3.94 ms exposed, as with one bucket. Each wait is cheaper than the start that it
+# avoids, but the waits add up: nothing is on the network until backward ends. The best plan leaves 0.78.
 #
 # **[[tied_embedding]].** The output layer of that large GPT uses the embedding's weight: one parameter with two uses, a
 # **tied** weight. On the slow network the best plan still leaves 26 ms exposed. Which gradient cannot be hidden: `"the
@@ -573,7 +572,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * Blocked bars, the hatched ones, belong to those who wait. The rank they wait for is not blocked at that moment.
 #
 # **The next question.** The small GPT was an easy case too: every parameter got its gradient, and no rank ran out of
-# data. What if a rank skips a layer? See lesson 05, `05_ddp_for_real_models`.
+# data. What if a rank skips a layer? See `05_ddp_for_real_models`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember

@@ -17,8 +17,8 @@
 #
 # Lesson 04 trained a well-behaved model: every parameter got a gradient in every step, and every rank had as much data
 # as the others. Real models skip layers, keep running statistics, add up gradients over several passes, and run out of
-# data on one rank before the others. With skipped layers or uneven data, the wrapper of lesson 04 hangs. Running
-# statistics spoil the model and accumulation wastes time, without an error.
+# data on one rank before the others. With skipped layers or uneven data, the wrapper of lesson 04 hangs. With running
+# statistics it trains a worse model, and with accumulation it wastes time; neither raises an error.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the
 # same calls in the same order. No GPU.
@@ -174,9 +174,10 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # weight decay move it. But how does a rank know what the others used? They must tell it: something more must be sent.
 #
 # **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's
-# answer: before each forward in training, all ranks copy rank 0's. (Torch has a trap here: the first forward of an
-# *evaluation* copies them too, because the last training forward asked for it. If only rank 0 evaluates, and calls
-# `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)` instead: that sends nothing.)
+# answer: before a forward in training, all ranks copy rank 0's. (Torch has a trap here: each forward decides whether
+# the *next* one copies. After a training step the next one does, even if it is the first of an *evaluation*. If only
+# rank 0 evaluates, and calls `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)` instead: that sends nothing.
+# And a forward inside `no_sync` decides that the next one does not copy.)
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
@@ -191,17 +192,17 @@ class MiniDDP(AccumulatingDDP):
 
     * A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank. A rank that
       did not use the parameter contributes zeros.
-    * A parameter that no rank used keeps grad None. (zero_grad() comes before every step: a grad that is not None was
-      made in this step.)
+    * A parameter that no rank used keeps grad None. You may rely on zero_grad() before every step: a grad that is not
+      None was made in this step.
     * In a step, the gradients of all trained parameters are all-reduced; those that no rank used travel as zeros.
-      Collectives get at most 8 bytes more for each parameter tensor.
+      Beyond the gradients, a step may all-reduce at most 8 bytes for each parameter tensor.
     """
 
     def forward(self, *args, **kwargs):
         """Return what the module returns.
 
-        In training mode, every pass, inside no_sync too, first copies rank 0's buffers to all ranks, and nothing else
-        travels. In evaluation nothing travels.
+        In training mode, each forward first copies rank 0's buffers to all ranks, inside no_sync too (torch may skip it
+        there). It sends nothing else. In evaluation mode it sends nothing.
         """
         # BEGIN SOLUTION mini_ddp
         if self.training:
@@ -245,9 +246,10 @@ labkit.check("mini_ddp", MiniDDP)
 # * gradients of different dtypes go into different buckets;
 # * **sparse** gradients (`nn.Embedding(sparse=True)`) travel as lists of rows, gathered and not added.
 #
-# And it does *not* do two others. BatchNorm takes mean and variance from this rank's samples alone, which is noisy with
-# few samples per rank. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` computes them over all ranks, at the price of
-# two more collectives in every such layer. And every rank must see different samples: see the bonus exercise.
+# Two other things torch leaves to you. First, BatchNorm takes mean and variance from this rank's samples alone, which
+# is noisy with few samples per rank. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` computes them over all ranks, at
+# the price of two more collectives in every such layer. Second, torch does not deal out the samples. You must give
+# every rank different ones: see the bonus exercise.
 
 # %% [markdown] tags=["slide-only"]
 # ## What real models need
@@ -293,8 +295,8 @@ labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the las
 #
 # The checksum tells you *that* ranks differ, not why. For that there is `labkit.audit`: it runs a program, unchanged,
 # on virtual ranks. The audit looks at each parameter's gradient twice: when backward has made it, and when the
-# optimizer uses it. The first program in `labkit/wrong_runs.py`, `a_little_worse`, has a mistake of this kind. Open the
-# file. **Which line should the audit blame?** Then run the cell.
+# optimizer uses it. The first program in `labkit/wrong_runs.py`, `a_little_worse`, has a mistake that makes ranks
+# differ. Open the file. **Which line should the audit blame?** Then run the cell.
 
 # %% tags=["nbval-ignore-output"]
 from labkit.wrong_runs import a_little_worse
@@ -321,7 +323,7 @@ labkit.answer("clip_where", "another direction")
 labkit.answer("half_precision", "infinity")
 
 # %% [markdown]
-# No checksum finds either mistake, because all ranks stay equal.
+# No checksum finds the mistakes of [[clip_where]] and [[half_precision]], because all ranks stay equal.
 
 # %% [markdown] tags=["slide-only"]
 # ## Two mistakes without an error
@@ -437,9 +439,10 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
 # Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the rest is the
-# all-reduce: each GPU still has 67 MB of gradients to send. (The eight cards of a node share what leaves it.) With more
-# GPUs, each one's computing shrinks, but its gradients do not. In weak scaling neither shrinks, so the efficiency stays
-# high. But then the batch is 64 times as large, and a step is no longer the same step.
+# all-reduce: each GPU still has 67 MB of gradients to send. (A node's eight cards together carry what leaves the node.)
+# With more GPUs, each one's computing shrinks, but its gradients do not. In weak scaling neither shrinks, and a step
+# still computes for much longer than it sends: the efficiency stays high. But then the batch is 64 times as large, and
+# a step is no longer the same step.
 #
 # A mean over more samples is less noisy, so you can take a larger step. How much larger? One step on N ranks should do
 # the work of N steps on one rank.
@@ -447,20 +450,21 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 # * **SGD** moves by the learning rate times the gradient. While the gradient stays about the same, one step at N times
 #   the rate goes as far as N steps did: the **linear scaling rule**.
 # * **Adam and AdamW** divide each gradient by its usual size. Suppose that gradients are mostly noise. Then their usual
-#   size is the size of the noise, and the noise of a mean shrinks as the number of samples grows.
+#   size is the size of the noise, and the noise of a mean shrinks as the number of samples grows. So Adam divides by
+#   less, and the true gradient moves the model further.
 #
-# **[[adam_rate]].** Sixteen ranks instead of one, each with the same batch as before, under AdamW. If you leave the
-# learning rate as it is, how many times as far downhill does one step go? One step should go as far as 16 steps did. By
-# what factor must you multiply the learning rate? (Answer the last question.)
+# **[[adam_rate]].** Sixteen ranks instead of one, each with the same batch as before, under AdamW. First think: with
+# the learning rate as it is, how many times as far downhill does one step go? It should go as far as 16 steps did. Then
+# answer: by what factor must you multiply the learning rate?
 
 # %% tags=["why"] exercise="adam_rate" title="The rate for sixteen"
 labkit.answer("adam_rate", 4)
 
 # %% [markdown]
 # Where noise dominates, the factor is the square root of N. (The full rule, by Malladi and others, also changes Adam's
-# betas and epsilon.) Both rules need a **warm-up**: large steps do harm at the very start, so the learning rate starts
-# small and grows. Both hold only up to a **critical batch size**, different for every task. Beyond it more GPUs cost
-# money and save hardly any steps.
+# betas and epsilon.) Both rules need a **warm-up**: large steps do harm at the very start, while the model changes
+# fast, so the learning rate starts small and grows. Both rules hold only up to a **critical batch size**, which differs
+# from task to task. Beyond it more GPUs cost money and save hardly any steps.
 
 # %% [markdown] tags=["slide-only"]
 # ## N times the batch
@@ -624,9 +628,9 @@ labkit.check("sharded_sampler", ShardedSampler)
 # *6 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Weak scaling, strong scaling, or something between? Answer in two to five sentences, for a human reader. How many
-# samples does each GPU get per step? How many times sooner is the training done? Why would more samples be worse,
-# and why would fewer? `step_ms` of section 6 is still there. If you work alone, compare your answer with
-# `labkit.lend("sixty_four_gpus")`.
+# samples does each GPU get per step? How many times sooner is the training done? Why would training take longer with
+# more samples per GPU, and why with fewer? `step_ms` of section 6 is still there. If you work alone, compare your
+# answer with `labkit.lend("sixty_four_gpus")`.
 
 # %% [markdown] tags=["write"] exercise="sixty_four_gpus" title="Sixty-four GPUs" minutes=12 difficulty=3 bonus=true rubric={"1,024 samples each: the whole batch is then the critical one": 2, "about 48 times sooner: a step 3 times as fast, and a 16th of the steps": 2, "says why 4,096 and 64 are worse: samples that save no steps; gradients that do not shrink": 2}
 # 1024 samples on each GPU, so that all 64 together make the critical batch of 65,536. Then a 16th of the steps is

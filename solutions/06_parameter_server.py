@@ -317,7 +317,7 @@ labkit.check("async_server", AsyncServer)
 
 # %% [markdown]
 # Now train until version 16. (A synchronous step uses the *mean* of N gradients, so here the learning rate is N times
-# smaller.) **How many versions old are the slow worker's gradients?**
+# smaller.) **At most how many versions old are the slow worker's gradients?**
 
 # %% tags=["predict"]
 labkit.predict("slow_workers_staleness", 3)
@@ -333,7 +333,7 @@ labkit.reveal("slow_workers_staleness", late, labkit.staleness_view(asynchronous
 #
 # How much staleness can SGD take? Take the loss w²/2: its gradient is w. With fresh gradients, SGD is stable at
 # learning rates up to 2. With eight equal workers, each gradient is 7 versions old. **What is the largest stable
-# learning rate  now?**
+# learning rate now?**
 
 
 # %%
@@ -355,18 +355,18 @@ rows = [f"{n:7}{limit:15.3f}{n * limit:16.2f}" for n, limit in limits.items()]
 labkit.reveal("stable_rate", round(limits[8], 3), ["workers   largest rate   times workers", *rows])
 
 # %% [markdown]
-# That is a tenth of 2. But out of eight gradients an asynchronous server makes eight steps, and a
-# synchronous server one. Eight steps at rate r go as far as one at rate 8r. So compare 2 with 8r, the last column.
-# **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For a constant delay
-# of τ, theory says 2 sin(π / (4τ + 2)).)
+# The limit fell to a tenth of 2. But from the same eight gradients an asynchronous server takes eight steps, a
+# synchronous one takes one. Eight steps at rate r go as far as one at rate 8r. So compare 2 with 8r, the last column.
+# **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For this loss and a
+# constant delay of τ, theory says 2 sin(π / (4τ + 2)).)
 
 # %% [markdown]
 # ## 3 A bound on staleness
 #
 # Between synchronous and asynchronous lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock:
 # how many gradients it has pushed. The server applies each gradient on arrival. A worker at most `bound` pushes ahead
-# of the slowest is answered at once. A worker further ahead waits for the slowest to catch up. With bound 0, nobody
-# goes on before all have pushed.
+# of the slowest is answered at once. A worker further ahead waits until the slowest is at most `bound` pushes behind.
+# With bound 0, nobody goes on before all have pushed.
 #
 # ### Exercise [[bounded_server]]
 #
@@ -395,7 +395,7 @@ class BoundedServer(Server):
             weight: Where to begin; one dimension.
             num_workers: Workers are numbered from 0; all of them are there from the start.
             lr: Learning rate.
-            bound: A worker is answered only while its clock is at most this far ahead of the slowest's; 0 or more.
+            bound: The most by which a worker's clock may exceed the slowest worker's when it is answered; 0 or more.
         """
         super().__init__(weight, num_workers, lr)
         # BEGIN SOLUTION bounded_server
@@ -439,8 +439,8 @@ class BoundedServer(Server):
 labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
-# Three fast workers and a slow one again, with a bound of 2. Once the fast ones have to wait, the slow one takes ten
-# more steps. **How many does each fast one take in that time?**
+# Three fast workers and a slow one again, with a bound of 2. Count from the moment when the fast ones first wait: **how
+# many steps does each of them take while the slow one takes ten?**
 
 # %% tags=["predict"]
 labkit.predict("fast_worker_steps", 30)
@@ -452,8 +452,8 @@ pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for 
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
-# A worker that is *always* slow sets the pace: the others wait when they are three steps ahead. A bound helps against
-# workers that are slow *now and then*.
+# The push that takes a fast worker three ahead is applied, but not answered yet: a worker that is *always* slow sets
+# the pace. A bound helps against workers that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -498,11 +498,12 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # (`wait` is a share of the workers' time; the server is not counted.) **A bound of 3 steps, and a staleness far above
 # 3?** The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes
-# one. While one worker computes, another may go from 3 pushes behind it to 3 ahead, and push once more before it must
-# wait: 2 · 3 + 1 = 7. Seven others: 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
+# one. While one worker computes, another may start 3 pushes behind it and end 4 ahead, as the push that goes too far is
+# still applied: 7 pushes. Seven others: 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1)
+# versions.
 #
-# Compare the last two columns. *Per gradient* the three are close, at this small learning rate. *Per second* they are
-# far apart: **a stale gradient is worth a little less, and it comes much sooner.**
+# *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient
+# is worth a little less, and it comes much sooner.**
 
 # %% [markdown] tags=["slide-only"]
 # ## Worth a little less, and much sooner
@@ -524,15 +525,15 @@ labkit.staleness_view(runs)
 # |---|---|
 # | `needed` | how many gradients make one version; the step subtracts the mean of (rate × gradient) |
 # | `bound` | a worker is answered only while it is at most this many pushes ahead of the slowest; `None`: no bound |
-# | `rates` | learning rates for staleness 0, 1, 2, ...; a gradient that is staler than the last of them is dropped |
+# | `rates` | learning rates for staleness 0, 1, 2, ...; with k rates, a gradient of staleness k or more is dropped |
 #
-# A worker is answered once its gradient is in a version, or dropped, and the bound allows it. The bound counts dropped
-# pushes, too.
+# A worker is answered when its gradient is in a version or was dropped, *and* the bound allows it. Dropped pushes count
+# for the bound, too.
 #
 # The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: with `share=0.25, factor=10.0`, a
 # quarter of its steps take ten times as long. They train four weights w; the loss is Σ c(w-1)²/2, with curvatures c
-# from 1 to 0.03. With such a dictionary, `milliseconds(policy_of(dictionary), crew)` returns the time until the loss is
-# 0.01: the mean of six seeds, or `None` for never. `play` returns what happened with one seed.
+# from 1 to 0.03. `milliseconds(policy_of(dictionary), crew)` is the time until the loss is 0.01, the mean of six seeds
+# (`None`: never). `play` returns what happened with one seed.
 
 # %%
 ERRATIC = Crew(num_workers=8, share=0.25, factor=10.0)
@@ -590,8 +591,9 @@ labkit.challenge("staleness_policy", staleness_policy)
 # ## 6 Server or ring
 #
 # Take B = 100 MB of weights. Each of N workers pushes B and pulls B. The server's link carries N times B each way. With
-# S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B. If the servers run on the workers'
-# own machines, each link carries just as much. So without spare machines, they gain nothing for dense weights.
+# S servers, each carries N/S times B. In a ring, each link carries 2(N-1)/N times B. Put one server on each worker's
+# machine, and each link carries 2(N-1)/N times B, as in the ring. So without spare machines, servers gain nothing for
+# dense weights.
 #
 # Servers win in two cases. A step that touches **few rows** of a large table pushes only those. And with N **spare CPU
 # machines** as servers, each link carries only B each way. If one piece is pulled while the next is pushed, that beats
@@ -627,8 +629,8 @@ labkit.challenge("staleness_policy", staleness_policy)
 #   ahead.
 # * Dense weights and equal workers: **all-reduce**. A few rows of a large table, or unequal workers: **servers**.
 #
-# `torch.distributed.rpc` is in maintenance mode: it works, and nothing is added. People use TorchRec for embedding
-# tables, Ray or Monarch for actors, or their own servers over gRPC or RDMA.
+# `torch.distributed.rpc` is in maintenance mode. People use TorchRec for embedding tables, Ray or Monarch for actors,
+# or their own servers over gRPC or RDMA.
 #
 # A table of two billion rows does not fit on your GPU, and the machine with popular rows may die. Where does each
 # row live, and what survives? **Next:** lesson 07, `07_keys_rows_failures`.
@@ -670,7 +672,7 @@ def server_seconds(
         num_bytes: B, the size of all weights; every server holds an equal part.
         num_workers: N.
         num_servers: S; each has a link of its own.
-        latency_s: Latency of one message. Latencies overlap, so each of the two phases costs it once.
+        latency_s: Latency of one message. Latencies overlap, so each of the two phases costs one latency.
         bandwidth_Bps: Bandwidth of every link, in each direction.
     """
     # BEGIN SOLUTION server_or_ring
@@ -679,7 +681,7 @@ def server_seconds(
 
 
 def largest_share(num_workers: int, num_servers: int) -> float:
-    """Return the largest share of the weights that a step may touch before servers become slower than a ring.
+    """Return the largest share of the weights with which servers are no slower than a ring.
 
     Only bandwidth counts here, no latency. The ring reduces all weights among the workers.
     """
@@ -768,9 +770,9 @@ for number in (2, 8, 64):
 # ## Bonus: the first nine
 #
 # There is another way not to wait for the slowest. Have one or two workers more than you need, **backup workers**, and
-# take each step with the mean of the first gradients that arrive (Chen et al., 2016). No gradient is stale. Which ones
-# arrive first depends on timing, so a run cannot be repeated exactly. A late gradient belongs to a step that is over:
-# it is dropped, and its worker gets the current weights.
+# take each step with the mean of the first gradients that arrive (Chen et al., 2016). No gradient is stale. On real
+# machines, which ones arrive first depends on timing, so a run cannot be repeated exactly. A late gradient belongs to a
+# step that is over: it is dropped, and its worker gets the current weights.
 #
 # ### Exercise [[backup_workers]]
 #
@@ -850,8 +852,8 @@ labkit.reveal("backup_speedup", round(seconds[10] / seconds[9], 2), rows)
 # ## Bonus: the broken server of lesson 00
 #
 # In lesson 00 you met a parameter server in which everybody says "done" and the weight has not moved. You found one of
-# its bugs; it has two more. Write one that works. The gradients travel by plain `send` and `recv`. It needs no thread:
-# the server's rank has nothing else to do.
+# its bugs; it has two more, which lesson 00 did not show. Write a server that works. The gradients travel by plain
+# `send` and `recv`. It needs no thread: the server's rank has nothing else to do.
 #
 # ### Exercise [[posted_training]]
 #

@@ -49,7 +49,8 @@ def test_where_the_first_all_reduce_spends_its_time_is_as_the_text_says() -> Non
     carried = max(traffic.edges.values())
     rate = cluster.link.payload_bytes_per_second / traffic.bytes_on_wire
     assert traffic.algorithm == "nvls" and carried / size == 9 / 8
-    assert f"leaves about {rate / 1e9:.0f} of the 450 GB/s for the tensor: {1e3 * carried / rate:.2f} ms" in text
+    took = f"{carried / 1e6} MB take {1e3 * carried / rate:.2f} ms"
+    assert f"leave about {rate / 1e9:.0f} of the 450 GB/s for data: {took}" in text
     assert f"{1e3 * size / cluster.link.bytes_per_second:.2f} ms. Why does it take twice that?" in text
 
 
