@@ -54,8 +54,8 @@ from labkit.servers.server import Server
 #
 # * **by range**: each server gets one range of consecutive keys, so neighbours stay together;
 # * **by hash**: keys are hashed first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
-#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. Server s of S has the
-#   hashes from s/S of the scale up to, but not including, (s+1)/S;
+#   keeps the lowest 32 bits. That is the key's **hash**, a number on a scale from 0 to 2^32. The scale is cut into S
+#   equal parts, one for each server in order. A hash on a border belongs to the part that begins there;
 # * **on a circle**: bend the scale into a circle and scatter some points of each server over it. A key belongs to the
 #   first point at or after its hash. After the last point comes the first. This is **consistent hashing**.
 #
@@ -122,9 +122,9 @@ labkit.check("place_keys", place_by_range, place_by_hash, place_on_circle)
 labkit.figure("joining", num_servers=3, num_keys=14)
 
 # %% [markdown]
-# The same with a hundred thousand keys: a fifth server joins four. Each server has 64 points, and the old ones stay
-# where they are. Every key whose server changes must be sent over the network. **What fraction of the keys moves with
-# placement by hash?** (And with `key % S`?)
+# The same with a hundred thousand keys: a fifth server joins four. Each server has 64 points on the circle, and the
+# points of the four old servers stay where they are. Every key whose server changes must be sent over the network.
+# **What fraction of the keys moves with placement by hash?** (The output shows the other rules, too.)
 
 # %% tags=["predict"]
 labkit.predict("keys_that_move", 0.2)
@@ -142,10 +142,10 @@ rows = [f"{name:12} {share:5.1%} of the keys move" for name, share in moved.item
 labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 
 # %% [markdown]
-# The new server must get about a fifth. On the circle only its keys move. By range and by hash, servers 0 to 3 ended at
-# 1/4, 2/4, 3/4 and 1, and now end at 1/5, 2/5, 3/5 and 4/5. Keys between an old and a new end move:
-# 1/20 + 2/20 + 3/20 + 4/20 = 1/2. With `key % S`, a key stays only if key % 4 equals key % 5: the first four of every
-# twenty.
+# The new server must get about a fifth. On the circle only its keys move; how many they are depends on where its points
+# fell. By range and by hash, servers 0 to 3 ended at 1/4, 2/4, 3/4 and 1, and now end at 1/5, 2/5, 3/5 and 4/5. Keys
+# between an old and a new end move: 1/20 + 2/20 + 3/20 + 4/20 = 1/2. With `key % S`, a key stays only if key % 4 equals
+# key % 5: the first four of every twenty.
 #
 # The price of the circle is balance: its stretches differ. More points per server even them out, and spread a dead
 # server's keys over all the others.
@@ -259,10 +259,11 @@ labkit.check("sparse_rows", pull_rows, push_rows)
 # ## 3 Popular keys
 #
 # Keys are not equally popular. The k-th most popular film is watched about 1/k as often as the first: a **power law**.
+# Here key 0 is the most popular, key 1 comes second, and so on.
 #
-# Sending each key once saves bytes. It does not help the server of key 0, which *every* worker asks in
-# every step. Let eight workers pull and push with four servers. **If the 10,000 keys are placed by range, what fraction
-# of all row requests goes to the busiest server?**
+# Sending each key once saves bytes. It does not help the server of key 0, which *every* worker asks in every step. Let
+# eight workers pull and push batches of 1,024 keys with four servers. **If the 10,000 keys are placed by range, what
+# fraction of all rows that are asked for is on the busiest server?**
 
 # %% tags=["predict"]
 labkit.predict("busiest_server_share", 0.25)
@@ -285,8 +286,9 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
 # Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 +
-# ... + 1/10000). But a batch sends each key only once, so popular keys lose most: the share drops to 73 %. Ids often
-# follow age or popularity, so a range puts all popular keys in one place. A hash spreads them.
+# ... + 1/10000). But a batch sends a key once, however often it occurs. That removes mostly requests for popular keys,
+# and the share drops to 73 %. Ids often follow age or popularity, so a range puts all popular keys in one place. A hash
+# spreads them.
 #
 # Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty
 # keys. Here key k lives on rank k % 3. A span on a server's row is one call: the verb, the asking rank, the keys.
@@ -326,7 +328,7 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # ## 4 Rows from servers, layers by all-reduce
 #
 # A recommender also has a small dense network, all of which changes in each step: work for all-reduce. One step uses
-# both. *After it, layers and rows must be what one process with all samples would have made them.*
+# both. *After it, layers and rows must have the values that one process with all samples would have computed.*
 #
 # Pulled rows come without a graph, and the servers *add* what all workers push. What follows from each?
 #
@@ -348,8 +350,8 @@ def hybrid_step(
     """Take one step towards a smaller mean squared error over the samples of all workers; return this worker's own loss.
 
     Average the layers' gradients over the workers of group and step the optimizer. Scale the rows' gradients so that
-    what all workers push adds up to the gradient of the same mean. Discard gradients of the step before. A frozen
-    parameter has no gradient and stays as it is; every other one gets a gradient on every worker.
+    the sum of all workers' pushes is the gradient of the mean loss over all workers' samples. Discard gradients of the
+    step before. A frozen parameter has no gradient and stays as it is; every other one gets a gradient on every worker.
 
     Args:
         model: Dense layers: model(rows), with rows of shape (B, K, D), returns one number for each sample, shape (B,).
@@ -401,13 +403,13 @@ print(
 )
 
 # %% [markdown]
-# With two billion rows and the same batches, the first number stays, and the second becomes 128 GB (without optimizer
-# state).
+# With two billion rows and the same batches, a trainer's step sends as many bytes as here, while the table grows to 128
+# GB (without optimizer state).
 #
-# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds each gradient's
-# *square* to the row's state, then moves the row by lr x gradient / √state. One push of a row's first gradient would
-# move it a distance d. Instead four workers push equal quarters, and the server runs Adagrad on each as it arrives. How
-# far does the row move now, as a multiple of d?
+# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. The state begins at 0. Adagrad
+# adds each gradient's *square* to it, then moves the row by lr x gradient / √state. One push of a row's first gradient
+# would move it a distance d. Instead four workers push equal quarters, and the server runs Adagrad on each as it
+# arrives. How far does the row move now, as a multiple of d?
 
 # %% tags=["why"] exercise="late_adagrad" title="Adagrad on every push"
 labkit.answer("late_adagrad", 2.78)
@@ -438,8 +440,8 @@ labkit.answer("late_adagrad", 2.78)
 #
 # `Remote("rank1").push(worker, number, gradient)` calls the server on that rank by name and returns a future.
 # `first.then(function)` returns a second future. When `first` completes, `function(first)` runs, and its return value
-# completes the second. Inside `function`, `first.value()` returns the answer or raises the error. A call to a dead rank
-# raises `RuntimeError`, at once or when you wait.
+# completes the second; if it raises, the second fails with that error. Inside `function`, `first.value()` returns the
+# answer or raises the error of `first`. A call to a dead rank raises `RuntimeError`, at once or when you wait.
 #
 # ### Exercise [[replicated_server]]
 #
@@ -470,12 +472,12 @@ class Replica(Server):
         """Subtract lr times this gradient once, however often it is pushed; return a future of the version.
 
         Several calls may run at once, each in its own thread; self.lock keeps them apart. Apply a new gradient as soon
-        as it arrives, and raise the version by one; no Update is needed. The future's value is this server's version
-        right after it handled this call. A repeated push changes nothing here.
+        as it arrives, and raise self.version by one. (Lesson 06's Update is not used here.) The future's value is this
+        server's version right after it handled this call. A repeated push changes nothing here.
 
-        With a backup, pass every push on by backup.push(worker, number, gradient), a repeated one too, in any order.
-        Then complete the future only when the backup has answered. If the backup's future
-        fails, so does this one. The call itself waits for nobody.
+        With a backup, call backup.push(worker, number, gradient) for every push, also for a repeated one; the order of
+        these calls does not matter. Complete the future only when the backup has answered that call. If the backup's
+        future fails, so does this one. The call itself waits for nobody.
 
         Args:
             worker: Who pushes.
@@ -557,9 +559,9 @@ print(
 
 # %% [markdown]
 # The promise costs one more round trip for every push, and the worker waits for it. Redis and MySQL, by default, answer
-# first and tell the backup later: asynchronous replication. Let a hasty primary answer at once and forward the
-# gradients in batches of five. **Killed at the same ten moments, how many of the 1,200 acknowledged gradients are
-# lost?**
+# first and tell the backup later: asynchronous replication. A hasty primary answers each push at once. It forwards
+# gradients only when five have come, from whichever workers. **Killed at the same ten moments, how many of the 1,200
+# acknowledged gradients are lost?**
 
 # %% tags=["predict"]
 labkit.predict("lost_by_the_hasty", 100)
@@ -577,9 +579,9 @@ labkit.reveal("lost_by_the_hasty", sum(lost), f"killed at {len(lost)} moments, a
 # primary first adds up the gradients of all workers in a step, then passes on *one* sum. So N messages to the backup
 # become one.
 #
-# (After the primary has died, the backup has no backup of its own until someone starts one. If the *backup* dies,
-# nothing is acknowledged until it is replaced. If the primary was only slow, two servers act as primary. Real systems
-# let a majority decide.)
+# (After the primary has died, the backup has no backup of its own until someone starts one. If the *backup* dies, the
+# primary still applies gradients, but acknowledges none until the backup is replaced. If the primary was only slow, two
+# servers act as primary. Real systems let a majority decide.)
 #
 # **[[after_aggregation]].** When may such a primary acknowledge a worker's push? Choose `"when it has arrived"`, `"when
 # it is in the sum"` or `"when the backup has the sum"`.
@@ -628,7 +630,7 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 # * A hash cannot spread a single hot key.
 # * Few samples touch a row, so rows live on servers. All samples touch a layer, so layers are all-reduced. The
 #   optimizer's state lives with its weights.
-# * Acknowledged means that **both** servers have it, while both are alive. Sequence numbers make a retry harmless.
+# * While both servers live, a push is acknowledged only when **both** have it. Sequence numbers make a retry harmless.
 #
 # Every worker still needs all the layers. What if they fit on no device? **Next:** lesson 08, `08_pipeline`, cuts the
 # model.
@@ -687,9 +689,10 @@ for name, writes in (("a write for 100 reads", popularity / 100), ("as many writ
 labkit.reveal("ten_copies", round(shares[2], 2), rows)
 
 # %% [markdown]
-# Ten keys draw 30 % of all visits. Copies share out their *reads*, but all sixteen servers do all of their *writes*: 30
-# % of half of the work is 2.39 even shares on each, before anything else. So copies help in inference. In training,
-# where every push goes to every copy, they make the busiest server slower.
+# Ten keys draw 30 % of all visits. Their *reads* are now spread over sixteen servers, but each of their *writes* goes
+# to all sixteen. These writes are 15 % of all work (30 % of half), and every server does all of them. An even share is
+# 6.25 %, so they alone make 2.39 even shares. Copies help in inference. In training, where every push goes to every
+# copy, they make the busiest server slower.
 #
 # A backup does not help when the power fails in the whole room. Lesson 16, `16_when_machines_fail`, is about what does.
 #

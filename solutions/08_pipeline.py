@@ -69,8 +69,8 @@ labkit.figure("factory", num_stages=3, num_microbatches=1)
 # left.backward(gradient)    <- gradient ----   entered.grad
 # ```
 #
-# What enters a stage must be a **leaf** that requires a gradient, or `entered.grad` stays None. Send a contiguous
-# tensor, without the graph: `left.detach()`. Receive into a contiguous tensor, too; `torch.empty_like` of a transposed
+# What enters a stage must be a **leaf** that requires a gradient, or `entered.grad` stays None. Send without the graph
+# (`left.detach()`). What you send, and what you receive into, must be contiguous; `torch.empty_like` of a transposed
 # tensor is not.
 #
 # ### Exercise [[one_batch]]
@@ -150,8 +150,8 @@ labkit.check("one_batch", run_stage)
 # <!-- notes: The chain rule with a cable in the middle. Without requires_grad_ the received tensor has no gradient. -->
 
 # %% [markdown]
-# Now four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. Guess before you run
-# it: what fraction of the time does a GPU wait?
+# Now four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. What fraction of the
+# time does a GPU wait?
 
 
 # %% tags=["given"]
@@ -294,9 +294,9 @@ class Backward(Work): ...
 #
 # * `naive` is GPipe (Huang and others, 2019), run in groups of microbatches that fit into memory. Half of the points
 #   are for beating it wherever that is possible.
-# * `1F1B`, with a flush after each step, is from Narayanan and others (2021). The other half are for a step as short as
-#   1F1B's.
-# * `best known` here is a lower bound, and perhaps no schedule reaches it.
+# * `1F1B` (Narayanan and others, 2021) also ends each step with nothing in flight. With little memory it begins with at
+#   most `most_held` forwards. The other half are for a step as short as 1F1B's.
+# * `best known` is only a lower bound here: no schedule is shorter, and perhaps none is as short.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=25 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]
@@ -345,7 +345,8 @@ labkit.challenge("fill_stages", fill_stages)
 labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages(4, 8, 2))
 
 # %% [markdown]
-# **GPipe** runs all forwards, then all backwards, and holds all M microbatches.
+# **GPipe** with memory for everything runs all forwards, then all backwards, and holds all M microbatches. Yours held
+# at most four. A bonus asks how many are enough to be as fast.
 
 # %% [markdown] tags=["slide-only"]
 # ## Invent a schedule
@@ -365,10 +366,10 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # ## 4 Run it
 #
 # A schedule of work says nothing about messages. They follow from it: after each forward a `Send` here and a `Recv` on
-# the next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` plays all stages at once and writes
-# each message down on *both* sides at the same moment. So both sides have their messages in the same order. Two stages
-# and one microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0), Backward(0)]` and `[Recv(0, 0), Forward(0),
-# Backward(0), SendGrad(0, 0)]`.
+# the next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` simulates all stages together. When
+# a stage has done a piece of work, it adds the send to this stage's list and the receive to the other's. So both sides
+# have their messages in the same order. Two stages and one microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0),
+# Backward(0)]` and `[Recv(0, 0), Forward(0), Backward(0), SendGrad(0, 0)]`.
 
 
 # %% tags=["given"]
@@ -423,7 +424,7 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
 # * **Adding up.** `backward` adds to `.grad`. Do not set it to zero in between.
 # * **Releasing memory.** After a microbatch's `Backward`, keep no reference to its graph (`dict.pop`).
 # * **Waiting late.** Post a receive with `dist.irecv` where its record stands. Wait for it right before the work that
-#   needs it. Post a send with `dist.isend`, and let it hold up nothing after it.
+#   needs it. Post a send with `dist.isend`, go on, and wait for it only at the end.
 #
 # ### Exercise [[run_schedule]]
 #
@@ -448,8 +449,8 @@ def run_schedule(
     """Carry out this stage's schedule; gradients of the mean loss over the whole batch are added to .grad.
 
     The module runs once for each Forward. All messages have arrived when this returns. No collective is called, and
-    with one stage nothing is sent. A sent gradient has the shape and dtype of the input. A detached output may be kept
-    until its send is done. Tags are up to you: every stage runs this function.
+    with one stage nothing is sent. The gradient of an output arrives in the output's shape and dtype. You may keep a
+    detached output until its send is done. Message tags are up to you: every stage runs this function.
 
     Args:
         schedule: Records in order; peers are ranks within group.
@@ -532,7 +533,7 @@ labkit.schedule_explorer(**runs)
 #
 # One mistake raises no error: forgetting the scale. With eight equal microbatches all gradients are eight times too
 # large, and Adam hides it, because it divides by the size of the gradient. You notice only when you change M, or when
-# gradients are clipped that are not large.
+# clipping starts to cut gradients that were never too large.
 
 # %% [markdown] tags=["slide-only"]
 # ## An executor
@@ -574,8 +575,9 @@ print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
-# The loss is the same, but the library is stricter. It divides every gradient by M, and gives every buffer the size of
-# the first microbatch, so M must divide the batch. Your executor takes any sizes.
+# The loss is the same, but the library is stricter. It takes the plain mean over the M microbatches, and gives every
+# buffer the size of the first one. So all must be equally large, and M must divide the batch. Your executor takes any
+# sizes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
@@ -596,8 +598,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # The slowest stage sets the pace, so a stage with the embedding or a large output layer gets fewer blocks.
 #
-# **The next question.** With memory for P microbatches, a step can be as short as GPipe's. With one stage on each GPU
-# and backward as one piece of work, no order makes a shorter step. Does anything have to wait at all? Lesson 09,
+# **The next question.** A step can be as short as GPipe's with much less memory. As long as each GPU has one stage and
+# backward is one piece of work, no order makes a shorter step. Does anything have to wait at all? Lesson 09,
 # `09_schedules`.
 
 # %% [markdown] tags=["slide-only"]
@@ -615,8 +617,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # GPipe holds all M microbatches. How many must a stage hold to be as fast?
 #
-# **[[held_enough]].** Eight stages, 64 microbatches, equal times. Every stage has room for k microbatches. What is the
-# smallest k that allows a step as short as GPipe's?
+# **[[held_enough]].** Eight stages, 64 microbatches, the rules of section 3. Every stage has room for k microbatches.
+# What is the smallest k that allows a step as short as GPipe's?
 
 # %% tags=["why"] exercise="held_enough" bonus=true title="Memory enough"
 labkit.answer("held_enough", 8)
@@ -626,9 +628,9 @@ labkit.answer("held_enough", 8)
 #
 # Why does the pipeline have to run empty at the end of each step? Because all microbatches of a step must see the same
 # weights. In lesson 06 workers computed with old weights, and it cost steps. **PipeDream** (Narayanan and others, 2019)
-# makes the same trade for pipelines: it never drains. Minibatches enter one right after another, and the optimizer
-# steps after each of them. By the time a minibatch comes back to stage 0, the weights there have been updated since its
-# own forward.
+# makes the same trade for pipelines: it never drains. Whole batches (its paper calls them minibatches) enter one right
+# after another, and the optimizer steps after each of them. By the time a minibatch comes back to stage 0, the weights
+# there have been updated since its own forward.
 #
 # That breaks the chain rule, unless backward uses the weights that its own forward used. So each stage keeps a copy of
 # the weights for each minibatch it holds: **weight stashing**. The gradient is right then, for weights that are some
@@ -658,9 +660,6 @@ labkit.answer("stashed_versions", 4)
 
 # %% [markdown]
 # ## Bonus: How many microbatches?
-#
-# (Some papers divide the waiting by the *working* time and get (P-1)/M. Section 2's bubble is the share of all time.)
-#
 # The formula for the bubble says: as many as you can. Your machine says something else, because of the overhead.
 #
 # Two real processes, two stages. The clock starts after a barrier. On a GPU it is read only after
@@ -732,7 +731,7 @@ print("best measured:      ", min(measured, key=measured.get))
 # *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Which would you run? Answer in two to five sentences, for a person to read. Give both bubbles, say how much longer a
-# step takes with the larger one, and name a cost or a benefit that neither bubble shows. If you work alone, compare
+# step takes with the larger bubble, and name one cost or benefit that neither bubble shows. If you work alone, compare
 # yours with `labkit.lend("four_or_eight_stages")`.
 
 # %% [markdown] tags=["write"] exercise="four_or_eight_stages" title="Four stages or eight" minutes=8 bonus=true rubric={"27.3 % and 30.4 %, with 8 and 16 microbatches": 2, "about 5 % longer: the work of a GPU is the same, so it is over 1 - bubble": 2, "names what the bubble leaves out: half the weights a GPU with eight stages, or twice the messages": 2}
@@ -750,5 +749,5 @@ print("best measured:      ", min(measured, key=measured.get))
 #   as it can, weight stashing.
 # * D. Narayanan and others, "Memory-Efficient Pipeline-Parallel DNN Training", ICML 2021: 1F1B with a flush.
 # * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021:
-#   the bubble over the working time; both ends of a tied embedding.
+#   the bubble over the *working* time, (P-1)/M, where section 2 divides by all time; both ends of a tied embedding.
 # * PyTorch documentation: `torch.distributed.pipelining`.

@@ -16,7 +16,7 @@
 # Four GPUs, eight microbatches, and each GPU waits 27 % of the time. More microbatches would help, but your batch is
 # too small for more. Does anything have to wait at all?
 #
-# The answers got better over the years: GPipe (2019), 1F1B and interleaving (2021), zero bubble (2023). You will meet
+# The answers got better over the years: GPipe and 1F1B (2019), interleaving (2021), zero bubble (2023). You will meet
 # 1F1B, write a program that finds deadlocks, and then compete with the best.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 08: stages, microbatches, and what a schedule is. Nothing
@@ -125,7 +125,8 @@ pictures = labkit.schedule_explorer(GPipe=gpipe, yours=[one_f_one_b(stage, 4, 8)
 labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 
 # %% [markdown]
-# The bubble is the same as GPipe's, but what a stage holds no longer grows with M. So memory no longer limits M.
+# The bubble is the same as GPipe's, but what a stage holds no longer grows with M. So memory no longer limits M; only
+# your batch does.
 
 # %% [markdown] tags=["slide-only"]
 # ## 1F1B
@@ -144,9 +145,9 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # %% [markdown]
 # ## 2 Will it finish?
 #
-# Lesson 08's executor never waits for a send. That is not how large systems do it. NCCL moves the messages between two
-# GPUs in the order in which they were posted, and a send ends when the other side receives. So such systems post
-# consecutive messages together (`dist.batch_isend_irecv`), and wait for all of them. Then the order of messages decides
+# Lesson 08's executor never waits for a send. That is not how large systems do it. On NCCL, a send ends when the other
+# side receives, so two sends that face each other both wait. Such systems therefore post consecutive messages as one
+# batch (`dist.batch_isend_irecv`), and wait for the whole batch. Where these batches stand among the work decides
 # whether a schedule finishes or hangs.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
@@ -188,18 +189,20 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 
 
 # %% [markdown]
-# Messages that stand together are one **step**, and each `Forward` or `Backward` is a step by itself. A stage *posts*
-# all messages of a step when it arrives there, and goes on when all are *done*. A message is done when its partner has
-# been posted on the other side. The partner of `Send(peer=1, microbatch=2)` on stage 0 is `Recv(peer=0, microbatch=2)`
-# on stage 1. The partner of a `SendGrad` is a `RecvGrad`. A message stays posted, even if its stage gets stuck. Stages
-# exchange messages only with their neighbours. A stage cannot leave a step that contains
+# A schedule has **steps** (not to be confused with training steps): messages that stand together are one step, and each
+# `Forward` or `Backward` is one by itself. A stage *posts* all messages of a step when it arrives there, and goes on
+# when all are *done*. A message is done when its partner has been posted on the other side. The partner of
+# `Send(peer=1, microbatch=2)` on stage 0 is `Recv(peer=0, microbatch=2)` on stage 1. The partner of a `SendGrad` is a
+# `RecvGrad`. (NCCL also wants the messages between two GPUs in one order; leave that out here.) A message stays posted,
+# even if its stage gets stuck. Stages exchange messages only with their neighbours. A stage cannot leave a step that
+# contains
 #
 # * a message whose partner has not been posted;
 # * a `Forward` of a microbatch that no earlier step has received, except on the first stage;
 # * a `Backward` of a microbatch that has not gone forward, or (except on the last stage) whose gradient no earlier step
 #   has received;
 # * a `Send` of a microbatch that has not gone forward, or a `SendGrad` of one that has not gone backward. Such a
-#   message is not posted, because there is nothing to send yet. The other messages of the step are.
+#   message is never posted, because there is nothing to send. The step's other messages are posted.
 #
 # ### Exercise [[find_deadlock]]
 #
@@ -351,10 +354,11 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # * F, I and W take one turn each for a whole stage, and half a turn each for a chunk. B is I and W together.
 # * F of a part needs F of the previous part. I (or B) of a part needs its own F, and I (or B) of the next part. W needs
 #   its own I. Messages take no time.
-# * A stage holds a microbatch from the start of its F to the end of its W (or B). A microbatch in one of two chunks
-#   counts as half.
+# * A stage holds a microbatch from the start of its F to the end of its W (or B). With two chunks, a microbatch counts
+#   as half for each chunk that holds it.
 #
-# So `["F0", "F1", "I0", "F2", "W0"]` takes five turns, if nothing is late, and holds three microbatches after F2.
+# So `["F0", "F1", "I0", "F2", "W0"]` takes five turns, if nothing is late, and holds three microbatches from the start
+# of F2 to the end of W0.
 #
 # ### Exercise [[shortest_step]]
 #
@@ -364,10 +368,11 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # `"F0.1"` through chunk 1.
 #
 # * Half of the points: fewer turns than 1F1B (`naive`) in every case.
-# * All of the points: as few turns as `ZB-H1` (Qi and others, 2023).
+# * All of the points: no more turns than `ZB-H1` (Qi and others, 2023) in every case. Its plan always fits, because
+#   `most_held` is P or more.
 #
-# The line `best known` shows a lower bound, (P-1)/2 + 3M turns: the last stage gets its first work after (P-1)/2 turns
-# at the earliest, and then has 3M turns of work.
+# `best known` is a lower bound here, (P-1)/2 + 3M turns: with two chunks, the last stage gets its first work after
+# (P-1)/2 turns at the earliest, and then has 3M turns of work.
 
 
 # %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=30 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
@@ -422,7 +427,7 @@ def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tup
 labkit.challenge("shortest_step", shortest_step)
 
 # %% [markdown]
-# Here are the published schedules, with memory for four microbatches. Switch on ZB-H1, ZB-V and interleaved.
+# Here are the published schedules; a line marks a memory of four microbatches. Switch on ZB-H1, ZB-V and interleaved.
 
 # %% tags=["nbval-ignore-output"]
 labkit.schedule_explorer(memory_limit=4)
@@ -439,8 +444,8 @@ labkit.schedule_explorer(memory_limit=4)
 # `torch.distributed.pipelining` has four of them: `ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B` and
 # `ScheduleZBVZeroBubble`.
 #
-# **[[slow_messages]].** The same 4 stages and 8 microbatches, but now a message takes half a turn. Which has the longest step:
-# `"GPipe"`, `"1F1B"`, `"interleaved"` or `"ZB-H1"`? (The slider `message` shows it.)
+# **[[slow_messages]].** The same 4 stages and 8 microbatches, but now a message takes half a turn. Which has the
+# longest step: `"GPipe"`, `"1F1B"`, `"interleaved"` or `"ZB-H1"`? (Think first; then the slider `message` shows it.)
 
 # %% tags=["why"] exercise="slow_messages" title="Slow messages"
 labkit.answer("slow_messages", "1F1B")
@@ -561,8 +566,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # * **1F1B**: the bubble of GPipe, the memory of P microbatches.
 # * A deadlock shows on paper: play the schedule until nobody can go on.
-# * In a slow run all stages wait. Look first for a stage that waits although some of its work could begin: its order may be the
-#   wrong one.
+# * In a slow run every stage waits. Look for the one that waits although work for it has arrived: its order is the
+#   suspect.
 # * Backward is **two jobs**; the second one fills bubbles. Chunks shorten the last GPU's first wait.
 #
 # The game had equal stages and free messages. In a real pipeline, no order makes a step shorter than the work of the
@@ -595,7 +600,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # Write it as a `torch.autograd.Function`: `forward(ctx, x)` and `backward(ctx, gradient)` are static methods, autograd
 # is off inside both, and backward returns one gradient for each argument of forward. `ctx.save_for_backward` gets `x`
-# alone. What the second run needs besides, the state of torch's CPU generator and copies of the buffers, may be
+# alone. The second run also needs the state of torch's CPU generator and copies of the buffers; you may keep these as
 # attributes of `ctx`. `torch.utils.checkpoint` may not be called.
 
 
@@ -656,7 +661,8 @@ labkit.check("recompute", checkpointed)
 # Here is **interleaved 1F1B** by formula, for any number V of chunks in placement `"round"`. M must be a multiple of P.
 # Microbatches go in groups of P: all P through chunk 0, then the same P through chunk 1, up to chunk V-1; then the next
 # group. Backward goes the same way with the last chunk first. Stage s begins with `factor * (P-1-s) + (V-1) * P`
-# forwards, then a forward and a backward take turns. Megatron-LM's factor is 2.
+# forwards (but no more than there are). Then it alternates one forward and one backward until the forwards are used up,
+# and runs the backwards that are left. Megatron-LM's factor is 2.
 
 
 # %% tags=["given"]
@@ -723,8 +729,8 @@ labkit.answer("warmup_factor", "a shorter step where messages take time")
 # *8 points, about 15 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # This is the `ZB-H1` of section 4. Each stage has one chunk, backward is split in two, and no stage may hold more than
-# stage 0 holds in 1F1B. Start from 1F1B's order. Each stage delays `BackwardWeight` by a fixed number of microbatches,
-# which depends only on the stage. Which number?
+# stage 0 holds in 1F1B. Start from 1F1B's order. The `BackwardWeight` of microbatch m comes right after the
+# `BackwardInput` of microbatch m + d, where d depends only on the stage; the last d of them come at the end. Which d?
 
 
 # %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=15 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
@@ -760,8 +766,9 @@ labkit.check("zero_bubble", zero_bubble)
 # ## Bonus: Run them for real
 #
 # An order says nothing about messages, and now a rank has several chunks, so a message must name its chunk. The given
-# function plays all ranks at once and writes every message down on both sides at the same moment. So all ranks agree on
-# one order of messages, and no cycle of waiting ranks (deadlock) can form.
+# function simulates all ranks together. When a rank has done a piece of work, it adds the send to this rank's list and
+# the receive to the other's. So all ranks agree on one order of messages, and no cycle of waiting ranks (deadlock) can
+# form.
 
 
 # %% tags=["given"]

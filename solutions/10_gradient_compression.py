@@ -16,7 +16,7 @@
 # Four machines train a small GPT over ordinary Ethernet, and mostly they wait for gradients. A blog post says: send one per
 # cent of the entries and train a hundred times faster. Is that so?
 #
-# You will build compressors, the memory that makes them work, and a hook for DDP. Then you train the GPT.
+# You will build compressors, the memory that makes them work, and a hook for DDP.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and DDP's buckets (lesson 04).
 #
@@ -163,9 +163,9 @@ labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 #
 # *16 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. The n-th call of one RandomK
-# (counted from 0, over gradients of any shape) draws from the seed `seed + n`, so each call draws different indices.
-# This seed is the packet's second part. Draw with a CPU generator of your own: dropout and shuffling use torch's.
+# Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. A RandomK counts its calls from
+# 0, over gradients of any shape. Call n draws from the seed `seed + n`, so different indices. This seed is the packet's
+# second part. Draw with a CPU generator of your own: dropout and shuffling use torch's.
 
 
 # %% tags=["given"]
@@ -320,7 +320,8 @@ labkit.figure("residual")
 # *20 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # It wraps any compressor, whatever its packets hold. Each key has its own residual, `residuals[key]`, because DDP has
-# several buckets. Compress once in a call: random-k draws different indices the next time. Do not change the gradient.
+# several buckets. Call `compressor.compress` only once: a second call of random-k draws other indices. Do not change
+# the gradient.
 
 
 # %% tags=["exercise"] exercise="error_feedback" points=20 difficulty=2 importance=5 minutes=6 title="Error feedback" provides=["ErrorFeedback"]
@@ -432,10 +433,8 @@ labkit.answer(
 )
 
 # %% [markdown]
-# The loss shows the fault many steps later, the norms at once.
-#
-# In the next program the norms obey Pythagoras, and still the memory is broken. **Which line loses the residual?** Read it
-# (`forgets_residuals??`) before you run `labkit.audit`, which watches what is kept, and under which key:
+# The next program has a broken memory, too, although its norms obey Pythagoras. **Which line loses the residual?** Read
+# it (`forgets_residuals??`) before you run `labkit.audit`, which watches what is kept, and under which key:
 
 # %%
 from labkit.wrong_runs import forgets_residuals
@@ -447,9 +446,9 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # ## 4 A hook
 #
 # How do four packets become one mean? `all_reduce` would add top-k values that belong to different entries, and int8
-# codes that have different scales. It raises no error; the gradient is wrong. Such packets must travel
-# **to everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. In packets of `Cast` and
-# `RandomK`, only the first part differs from rank to rank, and first parts *can* be added. `addable` says so.
+# codes that have different scales. It raises no error; the gradient is wrong. Such packets must travel **to
+# everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. Packets of `Cast` and `RandomK` *can*
+# be added: sum their first parts; the seed is the same on all ranks. `addable` says so.
 #
 # DDP lets you replace what happens to a full bucket. `ddp.register_comm_hook(state, hook)` takes a function
 # `hook(state, bucket)` that returns a `Future[Tensor]`, the *mean* gradient in the buffer's shape and dtype.
@@ -468,7 +467,8 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # torch.futures.collect_all([future, other])      # a future of several
 # ```
 #
-# Only compute in `.then`. Start no collective there: ranks may run their `.then` functions in different orders.
+# A `.then` function may compute, but must start no collective: ranks may run their `.then` functions in different
+# orders.
 
 
 # %% tags=["given"]
@@ -490,8 +490,8 @@ class HookState:
 #   nothing else.
 # * Add each packet's `wire_bytes`, seeds included, to `state.sent_bytes`. Do not change the bucket's buffer.
 # * All ranks get the same gradient, to the bit, or their models drift apart: add in rank order.
-# * Nothing gets lost: all that DDP has applied, plus all residuals, is the sum of all mean gradients. (16-bit sums
-#   still round.)
+# * Nothing gets lost: after any number of steps, the sum of all gradients that DDP applied, plus the residuals of all
+#   ranks, equals the sum of the true mean gradients. (16-bit sums still round.)
 #
 # `replace(packet, parts=...)` makes a packet with other parts.
 
@@ -549,9 +549,9 @@ labkit.check("compression_hook", compression_hook)
 # %% [markdown]
 # ## 5 The GPT
 #
-# `models.train_as_ranks` lets one process play four ranks, each with its own compressor. To be fair, **each compressor
-# and optimizer has its own learning rate**: `RATES` holds the better of two, ½ and 1 times the usual one. Which
-# compressor will hurt most?
+# `models.train_as_ranks` lets one process play four ranks, each with its own compressor. **Each compressor and
+# optimizer has its own learning rate**: `RATES` holds the better of the usual rate and half of it. Which compressor
+# will hurt most?
 
 # %% tags=["nbval-ignore-output"] seconds=60
 torch.set_num_threads(1)  # the model is too small to profit from threads
@@ -575,12 +575,13 @@ for (name, optimizer), rate in RATES.items():
 # | SGD | 0.40 | 0.29 | 0.60 |
 # | SGD, top 1 % | 0.32 | 0.16 | 0.36 |
 #
-# Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. 16 and 8 bits cost
-# something on every seed.
+# Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. 16 and 8 bits ended
+# higher on all three, but three are few.
 #
 # AdamW with top 1 % hardly learns here. An entry leaves a rank once in 100 steps, on average, but AdamW's mean of
 # gradients forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum before
-# top-k. Plain SGD adds up whatever comes, however late: top 1 % does it no harm, even at twice the rate.
+# top-k. Plain SGD adds up whatever comes, however late. With top 1 % it even ended lower, at twice the rate of SGD
+# without a hook.
 #
 # And the time? Four machines with an A100 each train this GPT under torch's DDP, virtually, with your hook.
 # **At 10 Gbit/s, by what factor is a step with top 1 % faster than one without a hook?**
@@ -605,14 +606,14 @@ for name, make in {"no hook": None, **COMPRESSORS}.items():
 labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 10], 2), rows)
 
 # %% [markdown]
-# 2.1 times, with 25 times fewer bytes over each link. Even a step that sends next to nothing
-# (random 1 %) takes 0.81 ms, nearly all of it computing.
+# Not a hundred times, but 2.1. Three packets of 2 % of B cross each link, where an all-reduce sends 2 x 3/4 of B: 25
+# times fewer bytes. Even a step that sends next to nothing (random 1 %) takes 0.81 ms, nearly all of it computing.
 #
 # **bfloat16** beats no hook on every link: half of the bytes, and still an all-reduce. int8 has half of bfloat16's
 # bytes and is no faster. On four ranks its all-gather sends 3 packets of B/4 over each link, and bfloat16's all-reduce
 # 2 x 3/4 of B/2: both are 0.75 B.
 #
-# A compressed step may make less progress, too. So how long does it take until the loss is down?
+# But how long does it take until the loss is down?
 
 # %% tags=["nbval-ignore-output"]
 print("until the loss is below 1            steps   MB sent    1 Gbit/s   10 Gbit/s  100 Gbit/s")
@@ -623,8 +624,7 @@ for (name, optimizer), losses in curves.items():
 
 # %% [markdown]
 # Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast link there
-# is little to gain: DDP hides much behind backward, and compressing costs computing time. Agarwal and others (2022)
-# found the same.
+# is little to gain: DDP hides much behind backward, and compressing costs computing time.
 #
 # **[[gather_grows]].** An int8 packet is a quarter of a float32 one. On how many ranks does its `all_gather` send as much as the
 # plain `all_reduce` of float32?
@@ -754,8 +754,8 @@ class DeepCompression:
         ratio: Fraction of the entries to keep after the warm-up.
         momentum: Momentum factor. In each call, velocity = momentum * velocity + clipped gradient, and the residual
             grows by the velocity. Where an entry is sent, its velocity and its residual become 0.
-        max_norm: Target norm for the sum of all ranks' gradients. A call whose gradient has a norm above
-            max_norm / sqrt(num_ranks) scales it down to exactly that norm.
+        max_norm: A gradient whose norm is above max_norm / sqrt(num_ranks) is scaled down to exactly that norm. So the
+            sum of all ranks' gradients has a norm of about max_norm at most.
         num_ranks: N.
         warmup: How many calls of a key each stage of the warm-up lasts; 0 for none.
     """
@@ -825,10 +825,10 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
     print(f"{name:8} {optimizer:9} {end}, {ranks[0].sent_bytes / 1e6:.1f} MB sent by each rank")
 
 # %% [markdown]
-# Momentum works again: the velocity comes before top-k, and the optimizer is plain SGD. The warm-up is not free. Its
-# extra bytes are the bytes of 149 steps of top 1 %: three quarters more in 200 steps, and 0.7 % more in 20,000. For
-# Adam, 1-bit Adam (Tang and others, 2021) uses a similar trick: it freezes the second moment after a while, and
-# compresses the first.
+# Momentum works again: the velocity comes before top-k, and the optimizer is plain SGD. The warm-up is not free. It
+# adds as many bytes as 149 steps of top 1 % send. In 200 steps that is 75 % more, in 20,000 steps 0.7 %. For Adam,
+# 1-bit Adam (Tang and others, 2021) uses a similar trick: it freezes the second moment after a while, and compresses
+# the first.
 
 # %% [markdown]
 # ## Bonus: Eight bits that do not grow
@@ -840,16 +840,17 @@ for name, optimizer in (("deep", "sgd"), ("top 1 %", "momentum")):
 # 2. The rank unpacks them, averages, and quantises the average again.
 # 3. An `all_gather` brings every average to every rank.
 #
-# That is a **quantised reduce-scatter**, and a gather. Apart from scales, a link carries as many bytes as in an
-# `all_reduce` that needs one byte per entry, on any number of ranks. Each entry is rounded twice.
+# That is a **quantised reduce-scatter**, and a gather. Apart from scales, a link carries 2(N-1)/N bytes for each entry,
+# as in an `all_reduce` of one-byte numbers. So it is never more than 2, however many ranks there are. Each entry is
+# rounded twice.
 #
 # ### Exercise [[quantised_all_reduce]]
 #
 # *10 points, about 20 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # The tensor may have any shape and need not be contiguous, and N need not divide its number of entries. Do not change
-# it. Send only int8 codes and float32 scales: one scale for each piece in each of steps 1 and 3, and two codes for each
-# entry of the tensor, padded to a multiple of N. Your `Int8` compresses.
+# it. Pad a copy to a multiple of N. Send one int8 code for each entry in step 1 and one in step 3, and one float32
+# scale for each piece in each of these two steps; nothing else. Your `Int8` compresses.
 
 
 # %% tags=["exercise"] exercise="quantised_all_reduce" points=10 difficulty=4 importance=3 minutes=20 title="Eight bits that do not grow" provides=["quantised_all_reduce"] needs=["fewer_bits"] bonus=true
@@ -1032,9 +1033,9 @@ def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
 
 
 # %% [markdown]
-# It **waits**, against the rule of section 4, because the second all-reduce needs what the first one brought. (Torch's own
-# hook starts the second in `.then`. On NCCL that is fine. On gloo, with several buckets, one rank may start bucket 1's
-# second before bucket 0's, and another rank after it; then the wrong tensors meet.)
+# `power_hook` **waits**, against the rule of section 4, because the second all-reduce needs what the first one brought.
+# (Torch's own hook starts the second in `.then`. On NCCL that is fine. On gloo, with several buckets, one rank may
+# start bucket 1's second before bucket 0's, and another rank after it; then the wrong tensors meet.)
 #
 # ## Bonus: Every link
 #

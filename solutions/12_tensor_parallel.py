@@ -16,8 +16,8 @@
 # Data parallelism copies a model, a pipeline cuts it between layers. If a *single layer* is too large for one GPU, or
 # a single token takes too long, the matrix itself has to be cut.
 #
-# By the end, every block of your GPT is spread over several ranks and trains to the same loss, and you know why it
-# stays inside one machine.
+# By the end, every block of your GPT is spread over several ranks and trains to the same loss, and you know why such a
+# block stays inside one machine.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
 # attention works; no GPU.
@@ -97,8 +97,8 @@ labkit.answer("gelu_of_parts", "columns, rows")
 #   x -- enter --> columns -> gelu -> rows -- leave --> y
 # ```
 #
-# They make one promise: *every tensor gets the same gradient as in one process.* In backward, which part of the
-# gradient of `y` does each rank have? Which part of the gradient of `x`? An `autograd.Function` defines its own
+# They make one promise: *every tensor gets the same gradient as in one process.* In backward, does each rank have the
+# whole gradient of `y`, or only a partial sum of it? And of the gradient of `x`? An `autograd.Function` defines its own
 # backward:
 #
 # ```python
@@ -294,8 +294,8 @@ class ParallelBlock(nn.Module):
 # %% [markdown]
 # ## 4 The vocabulary
 #
-# The embedding has a row for each word of the vocabulary. Cut it by rows: each word's row is on one rank, and the
-# others contribute zeros to a sum.
+# The embedding has a row for each entry of the vocabulary. Call an entry a **word**, even if it is a piece of one. Cut
+# the embedding by rows: each word's row is on one rank, and the others contribute zeros to a sum.
 #
 # The same matrix makes the **logits** at the end (the two are *tied*), so each rank has the logits of *its* words. For
 # a text of 8192 tokens and Llama 3's 128,256 words, all logits are 4.2 GB in float32. Nobody gathers them.
@@ -305,7 +305,7 @@ class ParallelBlock(nn.Module):
 #
 # Each is a maximum or a sum over ranks. Subtracting `m` leaves the loss as it is and keeps the exponentials finite, so
 # you can treat `m` as a constant in backward. Each target's logit is on one rank. Targets of `IGNORED` (-100) are left
-# out of the mean. And 12 words on 5 ranks are 3, 3, 2, 2, 2.
+# out of the mean. The words need not divide evenly: of 12 words, `my_part` gives five ranks 3, 3, 2, 2 and 2.
 #
 # ### Exercise [[parallel_vocabulary]]
 #
@@ -452,13 +452,14 @@ labkit.answer("sequence_bytes", 1)
 # <!-- notes: Lesson 02 built both halves of a ring all-reduce. Where did they go? -->
 
 # %% [markdown]
-# A norm's weight is on every rank, but each saw *its tokens only*. So its gradient is a partial sum, which must be all-reduced
-# after backward.
+# Every rank holds a norm's whole weight, but has applied it to *its tokens only*. So the weight's gradient is a partial
+# sum, which must be all-reduced after backward.
 #
 # ### Exercise [[lone_gradient]]
 #
-# In this run the sums are written by hand, with sends and receives; a bracket marks the sum of one norm's gradient. As in
-# every backward, the last block comes first, and norm 2 before norm 1. Brackets that are too short show no name.
+# In this run, each sum of a norm's gradient is made of sends and receives instead of an all-reduce. A bracket marks
+# each sum and names the norm. As in every backward, the last block comes first, and norm 2 before norm 1. Brackets that
+# are too short show no name.
 #
 # After the step, the gradient of *one* norm is right on one rank and wrong on three.
 #
@@ -505,9 +506,9 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
 # Computing takes 1.3 ms, more than half of 2.1, because norms and residuals (0.4 ms) are not cut at all. And the
-# all-reduces, which now cross the network, grow to 1.0 ms. So twice the GPUs are 1.2 times as fast, and the efficiency
-# falls from 62 % to 38 %. In the second column, the operators are so small that launching takes longer than computing:
-# the host needs 4 µs for each.
+# all-reduces, which now cross the network, grow to 1.0 ms. (Not more, because each GPU has a network card of its own.)
+# So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In the second column, the
+# operators are so small that launching takes longer than computing: the host needs 4 µs for each.
 #
 # So cut a copy inside one machine, and give other machines other copies: two axes of a **mesh**.
 
@@ -551,10 +552,12 @@ for step in (0, 49, 99):
     print(f"step {step + 1:3}: one rank {alone[step]:.6f}, two ranks {together[step]:.6f}")
 
 # %% [markdown]
+# The losses agree in every printed digit.
+#
 # ## 8 What stays
 #
-# Cutting a block costs four all-reduces for which the next layer waits, so keep it inside a machine. The norms, and the
-# optimizer state of whatever is not cut, are still on every rank.
+# A cut block costs four all-reduces, and the next layer waits for each. So keep its ranks inside one machine. The
+# norms, and the optimizer state of whatever is not cut, are still on every rank.
 #
 # **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only 1/N
 # of all of it, and asked for the rest when it is needed?
@@ -589,8 +592,8 @@ labkit.answer("clip_alone", "norms drift apart")
 # `step_seconds(matrices, splits, machine)` returns the cost of a plan, forward and backward; its docstring lists the
 # collectives.
 #
-# The check has four chains. One has 24 matrices, and so 282 billion plans. For two of them the fastest plan does not
-# fit in memory. Your function has 16 s for the four together.
+# The check has four chains. One chain has 24 matrices, and so 282 billion plans. In two of the four chains the fastest
+# plan does not fit in memory. Your function has 16 s for the four together.
 
 
 # %% tags=["given"]
@@ -786,9 +789,9 @@ rows = [f"{name:24}  activations {peak:.1f} MB at the peak" for name, peak in pe
 labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 
 # %% [markdown]
-# Heads and hidden units were cut already, so only the activations between them shrink. And 2.1 of these 6.0 MB are
-# gathered tokens: `qkv` and `up` each keep their whole input for backward. Megatron-LM keeps a rank's own tokens
-# instead, and gathers again in backward.
+# The activations inside attention and the MLP were cut already; only those outside shrink. And 2.1 of these 6.0 MB are
+# gathered tokens: `qkv` and `up` each keep their whole input for backward, 4 x 256 x 256 numbers of 4 bytes.
+# Megatron-LM keeps a rank's own tokens instead, and gathers again in backward.
 
 # %% [markdown]
 # ## Bonus: A ring of tokens

@@ -74,7 +74,8 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # limit. Under data parallelism (DDP, lesson 04) each of your eight GPUs would hold all 112 GB of Llama 2 7B: the same numbers,
 # eight times.
 #
-# ZeRO (Rajbhandari and others, 2020) replaces these copies: each rank owns one **shard** of N.
+# ZeRO (Rajbhandari and others, 2020) replaces N copies by one that is cut into N **shards**, one for each rank. Its
+# three stages do so with more and more of the 16 bytes:
 #
 # * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
 # * **ZeRO-2** also shards the gradients.
@@ -186,8 +187,8 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 
     Args:
         shards: This rank's shard of each tensor.
-        tensors: What the returned function fills, in place. Their storage may be empty when start_gather is called. The
-            caller allocates it before calling the returned function.
+        tensors: What the returned function fills, in place. Do not touch their storage before it runs: until then it
+            may be empty. The caller allocates it in time.
     """
     # BEGIN SOLUTION flat_shards
     sizes = [len(shard) for shard in shards]
@@ -261,8 +262,8 @@ class ShardedOptimizer:
         kwargs: Its options.
 
     Attributes:
-        param_groups: One dict for each group; each step uses its current "lr". Its other options do not change. Its
-            "params" may be the parameters or their shards.
+        param_groups: One dict for each group. A step uses the group's "lr" of that moment; the caller changes nothing
+            else. Under "params", a dict may list the parameters themselves or this rank's shards of them.
     """
 
     def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
@@ -307,14 +308,15 @@ class ShardedOptimizer:
 labkit.check("sharded_optimizer", ShardedOptimizer)
 
 # %% [markdown]
-# **[[whole_first]].** Your step sends DDP's all-reduce, then your gather. What are its bytes divided by those of DDP
-# alone? (In a ring, an all-reduce of P bytes sends 2P from each rank; a reduce-scatter or an all-gather sends P.)
+# **[[whole_first]].** A training step now sends DDP's all-reduce during backward, and your gather in `step`. What are
+# its bytes divided by those of DDP alone? (In a ring, an all-reduce of P bytes sends 2P from each rank; a
+# reduce-scatter or an all-gather sends P.)
 
 # %% tags=["why"] exercise="whole_first" title="Who needs the whole gradient?"
 labkit.answer("whole_first", 1.5)
 
 # %% [markdown]
-# ## 4 ZeRO-2: a reduce-scatter for each gradient, as soon as it is ready
+# ## 4 ZeRO-2: gradients in shards
 #
 # Your step sends 3P: 2P for the all-reduce, P for the gather. One of these three P brings numbers that no rank ever reads.
 # Which? Leave it out, and a step sends what DDP's does.
@@ -408,17 +410,18 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that nothing hides. ZeRO-1 takes 2.7 ms longer:
 # 0.8 ms for its extra bytes, and 1.9 ms for *copying*. It cuts 76 tensors into shards and puts them together again,
 # with separate kernels for each. ZeRO-2 sends as many bytes as DDP and is still slower: nothing hides 2.3 ms of its
-# communication, and it copies for 1.6 ms. (DeepSpeed copies less: its parameters are views of one flat buffer, and
-# gradients leave in buckets.)
+# communication (DDP: 2.1 ms), and copying takes 1.6 ms. (DeepSpeed copies less: its parameters are views of one flat
+# buffer, and gradients leave in buckets.)
 #
 # What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
-# ZeRO-2.
+# ZeRO-2. Why does ZeRO-2 save so much? It runs without DDP, so 38 MB of DDP's communication buffers are gone, too,
+# beside 19 MB of whole gradients.
 #
 # ## 6 Which rank holds memory that should be free?
 #
-# Four layers of 1024 x 1024 train with ZeRO-3 on four A100s. A layer's parameters are gathered before it computes and freed
-# after it; its gradients are scattered and freed. After a minute or two, one rank runs out of memory, always the same one.
-# The first three steps:
+# Four layers of 1024 x 1024 train with ZeRO-3 on four A100s. A layer's parameters are gathered before it computes and
+# freed after it; its gradients are scattered and freed. (You need no more here; the bonus builds it.) After a minute or
+# two, one rank runs out of memory, always the same one. The first three steps:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("who_holds")
@@ -476,13 +479,14 @@ for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2")):
 # ## 8 What stays
 #
 # * Adam in mixed precision takes 16 bytes a parameter, and data parallelism holds each of them N times.
-# * An all-reduce is a reduce-scatter and an all-gather. With the optimizer between the two, ZeRO-1 and ZeRO-2 send what
-#   DDP sends. ZeRO-1 behind DDP (yours of section 3) sends 1.5 times that, and so does ZeRO-3.
+# * An all-reduce is a reduce-scatter and an all-gather. If the optimizer steps between the two, as in your ZeRO-2, a
+#   step sends what DDP sends. Your ZeRO-1 leaves DDP's whole all-reduce in place and gathers besides, so it sends 1.5
+#   times that. ZeRO-3 sends 1.5 times that, too, because it gathers twice.
 # * A tensor keeps its memory as long as anything refers to it: autograd, a list, a logged loss.
 #
-# ZeRO-2 still holds every parameter on every rank. The bonus shards those, too. At scale, that gets slow if gathering a
-# block takes longer than computing the one before, as with small batches or slow links between nodes. And every rank
-# still computes every layer.
+# ZeRO-2 still holds every parameter on every rank. The bonus shards those, too (ZeRO-3). At scale, ZeRO-3 gets slow if
+# gathering a block takes longer than computing the one before, as with small batches or slow links between nodes. And
+# every rank still computes every layer.
 #
 # **The next question.** You can split the data, the sequence of layers, each single layer, and all that is kept. Your
 # 512 GPUs can do all of this at once. Who decides what goes where?
@@ -520,8 +524,9 @@ weight.untyped_storage().resize_(0)
 print(view.shape, view.untyped_storage().nbytes(), "bytes")
 
 # %% [markdown]
-# `Unit` does the bookkeeping for one block. Outside its turn each parameter *is* its shard, so an ordinary optimizer can step
-# it. The shards stay float32: they are the masters. With a `compute_dtype` of bfloat16, only half the bytes travel.
+# `Unit` does the bookkeeping for one block. Except while the block is whole, each parameter *is* its shard
+# (`parameter.data`), so an ordinary optimizer can step it. The shards stay float32: they are the masters. With a
+# `compute_dtype` of bfloat16, only half the bytes travel.
 
 
 # %% tags=["given"]
@@ -558,7 +563,7 @@ class Unit:
         for each in self.trained:
             each.grad = None
 
-    def finish_scatter(self) -> None:  # while the parameters are shards: each gets its shard of the mean gradient
+    def finish_scatter(self) -> None:  # unless the unit is whole: waits, and gives each its shard of the mean gradient
         if self.leaving is not None and not self.is_whole:
             for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
                 parameter.grad = gradient.to(parameter.dtype)
@@ -605,8 +610,8 @@ class Unit:
 class ShardedModule(nn.Module):
     """A module whose parameters are shards, except while their block computes.
 
-    * While block i computes, block i + 1 is already being gathered; in backward, it is block i - 1. No other block is
-      whole. Only the last block may stay whole between forward and backward.
+    * While block i computes, only block i is whole, and only block i + 1 (in backward, block i - 1) is being gathered.
+      Between forward and backward, the last block alone may stay whole.
     * The gradients of a block leave with one reduce-scatter, which starts as soon as the last of them is complete.
     * Backward does not wait for the reduce-scatter that has just started. It may wait for the one started before that.
 
@@ -800,8 +805,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
-# microbatch that fits and recomputes everything. A faster plan earns half of the points. A plan as fast as the best
-# setting of Megatron-LM's `--recompute-method block` earns the other half. The best known plan is faster still.
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. Megatron-LM
+# (`--recompute-method block`) recomputes some layers and saves all activations of the others. A plan as fast as its
+# best setting earns the other half. The best known plan is faster still.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -842,8 +848,8 @@ labkit.challenge("memory_plan", memory_plan)
 # %% [markdown]
 # ## Bonus: One norm for all shards
 #
-# With whole gradients, clipping is one line. With shards, all ranks need the same norm, some ranks hold nothing, and
-# some elements' squares are too large for their dtype.
+# With whole gradients, clipping is one line. With shards there are three traps: all ranks need the same norm, a rank
+# may hold nothing, and some elements' squares are too large for their dtype.
 #
 # ### Exercise [[clipped_shards]]
 #
@@ -861,7 +867,8 @@ def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = N
     Args:
         gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
         max_norm: The largest norm allowed.
-        group: The ranks that together hold every element exactly once; None means all ranks.
+        group: Ranks whose shards together are the whole gradient, each element once (under hybrid sharding: one node);
+            None means all ranks.
     """
     # BEGIN SOLUTION clipped_shards
     squares = torch.zeros(())
@@ -962,9 +969,9 @@ def node_rows_of(tensor: Tensor, node: Any) -> Tensor:
 labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_scatter)
 
 # %% [markdown]
-# In torch this is a device mesh of two dimensions. `fully_shard` shards over the ranks of the second one (a node), and
-# keeps equal copies over those of the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in a
-# row, then as two times four:
+# In torch this is a device mesh of two dimensions. `fully_shard` shards along the second one (inside a node), and keeps
+# equal copies along the first (across nodes). Here are two nodes of four GPUs, first as eight ranks in a row, then as
+# two times four:
 
 
 # %% tags=["given"]
@@ -997,9 +1004,9 @@ for shape in ((8,), (2, 4)):
 #
 # With 13.6 billion parameters the shards alone take 27 GB on each of your eight 24 GB devices. What could leave?
 #
-# **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the **host's**
-# memory, which is much larger. The host's cores then do the update: a layer's gradient shard goes down, the new
-# parameters come up. That is slow. But it overlaps with the rest of backward, if there is any left:
+# **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the
+# **host's** memory, which is much larger. The host's cores then do the update: a layer's gradient shard goes down, the
+# new parameters come up. That is slow, but it overlaps with backward, as long as backward is not over:
 #
 # ```
 # device  ... backward 39 | backward 38 | backward 37 | ...     | backward 0 |

@@ -65,8 +65,8 @@ def answers() -> dict[str, Any]:
     return namespace(number="10")
 
 
-def test_the_core_takes_no_more_than_an_hour_and_a_quarter(lesson: Lesson) -> None:
-    assert budget(lesson).promise <= 75
+def test_the_core_takes_no_more_than_an_hour_and_a_half(lesson: Lesson) -> None:
+    assert budget(lesson).promise <= 90
 
 
 @pytest.mark.in_turn
@@ -207,13 +207,13 @@ def test_the_losses_that_the_text_quotes(
 
 
 def test_a_steps_time_is_what_the_cell_printed() -> None:
-    text, printed = SOURCE.read_text(), SOURCE.with_suffix(".ipynb").read_text()
+    text, printed = SOURCE.read_text().replace("\n# ", " "), SOURCE.with_suffix(".ipynb").read_text()
     rows = {
         name: times.split()
         for name, times in re.findall(r"(no hook|top 1 %|random 1 %) +((?:\d+\.\d\d *){3})", printed)
     }
     factor = float(rows["no hook"][1]) / float(rows["top 1 %"][1])
-    assert f"{factor:.1f} times, with 25 times fewer bytes over each link" in text
+    assert f"Not a hundred times, but {factor:.1f}." in text and "2 x 3/4 of B: 25 times fewer bytes" in text
     reduced, gathered = 2 * 3 / 4 * 4, 3 * 8 * 0.01  # bytes that each of four ranks sends for an entry of the gradient
     assert reduced / gathered == pytest.approx(25)
     assert f"(random 1 %) takes {rows['random 1 %'][1]} ms" in text
@@ -227,4 +227,5 @@ def test_deep_compression_sends_nearly_twice_the_bytes_of_top_1(answers: dict[st
         sent.append(sum(answers["wire_bytes"](each.compress(gradient)) for _ in range(200)))
     assert 1.7 < sent[0] / sent[1] < 1.9
     more = 200 * (sent[0] / sent[1] - 1)  # in steps of top 1 %
-    assert f"the bytes of {more:.0f} steps of top 1 %" in SOURCE.read_text()
+    said = SOURCE.read_text().replace("\n# ", " ")
+    assert f"as many bytes as {more:.0f} steps of top 1 % send. In 200 steps that is {more / 2:.0f} % more" in said

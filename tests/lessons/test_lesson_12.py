@@ -161,7 +161,7 @@ def test_times_that_the_text_quotes_are_those_of_the_virtual_cluster(answers: di
     assert f"{parts[8][0]:.1f} ms of computing and {parts[8][1]:.1f} ms of all-reduces" in said
     assert f"Computing takes {parts[16][0]:.1f} ms, more than half" in said and f"grow to {parts[16][1]:.1f} ms" in said
     uncut = 2 * parts[16][0] - parts[8][0]  # a + b / N: what is left when b / N is taken off
-    assert f"residuals, {uncut:.1f} ms, are not cut" in said
+    assert f"residuals ({uncut:.1f} ms) are not cut" in said
 
 
 def _computing_and_reducing_ms(one_block: Any, size: int) -> tuple[float, float]:

@@ -74,9 +74,11 @@ def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
 
 @pytest.mark.long
 def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[str, Any]) -> None:
-    world, parts = labkit.virtual(8, gpu="h100", link="pcie5"), []
+    world, parts, held = labkit.virtual(8, gpu="h100", link="pcie5"), [], []
     for stage in range(3):
-        lanes = lane_times(labkit.run(answers["two_steps"], stage, on=world, echo=False).timeline)
+        timeline = labkit.run(answers["two_steps"], stage, on=world, echo=False).timeline
+        held.append(memory_peaks(timeline)[0].by_category)
+        lanes = lane_times(timeline)
         parts.append((lanes.compute_ns[0] / 1e6, (lanes.either_ns[0] - lanes.compute_ns[0]) / 1e6))
     (ddp, sent), (one, sent_by_one), (two, sent_by_two) = parts
     text = source_of("13").cells
@@ -84,7 +86,10 @@ def test_where_the_stages_spend_their_time_is_what_the_text_says(answers: dict[s
     assert f"take {ddp:.1f} ms of computing and {sent:.1f} ms of communication that nothing hides" in said
     more, copied = sent_by_one - sent, one - ddp
     assert f"takes {more + copied:.1f} ms longer: {more:.1f} ms for its extra bytes, and {copied:.1f} ms for" in said
-    assert f"hides {sent_by_two:.1f} ms of its communication, and it copies for {two - ddp:.1f} ms" in said
+    assert f"hides {sent_by_two:.1f} ms of its communication (DDP: {sent:.1f} ms)" in said
+    assert f"and copying takes {two - ddp:.1f} ms" in said
+    buffers, gradients = ((held[1][kind] - held[2][kind]) / 1e6 for kind in ("communication", "gradients"))
+    assert f"{buffers:.0f} MB of DDP's communication buffers are gone, too, beside {gradients:.0f} MB of whole" in said
 
 
 def test_the_peaks_that_the_text_says_are_what_the_cell_printed() -> None:
