@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,15 @@ def pages() -> dict[str, str]:
     """Return each lesson as a notebook in the learner's version, by name below docs/made."""
     found = {}
     for source, notebook in _lessons():
+        titles = {each.number: each.title for each in load(source).manifest.exercises}
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 # Lessons name each other's notebooks; here each is a page.
                 cell.source = re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1)", cell.source)
+                cell.source = _headed(cell.source, titles)
+            elif _only_imports(cell.source):
+                cell.metadata["tags"] = [*cell.metadata.get("tags", ()), "hide-input"]
+                cell.metadata["mystnb"] = {"code_prompt_show": "Imports", "code_prompt_hide": "Imports"}
         for output in (each for cell in notebook.cells for each in cell.get("outputs", ())):
             if "image/png" in output.get("metadata", {}) and "text/html" not in output.data:
                 output.data["text/html"] = _picture(output)
@@ -37,6 +43,23 @@ def pages() -> dict[str, str]:
             output.data["text/html"] = frames.frame(f"timelines/{name}", f"Timeline: {runs[0]['title']}", height)
         found[f"lessons/{source.stem}.ipynb"] = as_text(notebook)
     return found
+
+
+def _headed(prose: str, titles: Mapping[str, str]) -> str:
+    """Return prose in which a short question, whose number is bold, has a heading, and sources are a section."""
+
+    def heading(found: re.Match[str]) -> str:
+        return f"### Exercise {found[1]} {titles[found[1]]}\n\n" if found[1] in titles else found[0]
+
+    return re.sub(r"^\*\*(\d+\.\d+)\.\*\* ", heading, prose, flags=re.M).replace("### Sources", "## Sources")
+
+
+def _only_imports(code: str) -> bool:
+    """Return whether a cell does nothing but import."""
+    try:
+        return all(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.parse(code).body)
+    except SyntaxError:  # a line for the notebook itself, such as %pip
+        return False
 
 
 def write_timelines(made: Path) -> None:

@@ -3,7 +3,7 @@
 const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
 const SMALL = 11; // pixels of the smallest letters in a figure
 const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
-const LARGER = 2.2; // times as large as on a page are a timeline's letters where its rows leave them room
+const LARGER = 2.4; // times as large as on a page are a timeline's letters where its rows leave them room
 /** Times as high as a timeline's rows are at first: where they do not fit, and where there is room left. */
 const HIGHER = [1.25, 1.5, 1.75, 2];
 const LOWER = [0.75, 0.56, 0.48, 0.4, 0.34, 0.29, 0.25, 0.2, 0.16, 0.12];
@@ -25,8 +25,8 @@ async function lower(live, timeline, room) {
 }
 
 /** Make a timeline's rows as high as there is room, for what is seen from the last row. */
-async function raise(live, timeline, room) {
-  let before = timeline.state.tall;
+async function raise(live, timeline, room, least) {
+  let before = least;
   for (const tall of HIGHER) {
     timeline.state.tall = tall;
     timeline.resize();
@@ -39,15 +39,30 @@ async function raise(live, timeline, room) {
   await drawn();
 }
 
+/** What a timeline may give up for its letters, a little more each time: height, ranks like others, memory, lanes. */
+function waysOf({ runs, strips, cluster, memory }) {
+  if (strips) return [1, ...LOWER.slice(0, 2)].map((tall) => ({ few: 99, tall }));
+  const ways = [99, 4, 3].flatMap((few) =>
+    [1, LOWER[0]].map((tall) => ({ few, tall, cluster, memory: memory && few > 4 })),
+  );
+  return runs.length < 2 ? ways : [...ways, ...ways.slice(-2).map((way) => ({ ...way, cluster: true }))];
+}
+
 /** Give a timeline the largest letters and the highest rows that it has room for; return its scale. */
 async function enlarge(live, timeline, { width, height }, scale) {
+  const ways = waysOf(timeline.state);
   for (const larger of [LARGER, scale]) {
     live.style.width = `${width / larger}px`;
-    await drawn();
-    if (live.scrollHeight > height / larger) continue;
-    await raise(live, timeline, height / larger);
-    return larger;
+    for (const way of ways) {
+      Object.assign(timeline.state, way);
+      timeline.resize();
+      await drawn();
+      if (live.scrollHeight > height / larger) continue;
+      await raise(live, timeline, height / larger, way.tall);
+      return larger;
+    }
   }
+  Object.assign(timeline.state, ways[0]);
   await lower(live, timeline, height / scale);
   return scale;
 }
@@ -120,6 +135,11 @@ async function fit(live) {
   }
   live.style.transform = `scale(${scale})`;
   timeline?.resize(); // as many pixels as it now covers
+  if (timeline) await drawn();
+  if (live.scrollHeight * scale > height + 1) {
+    scale = height / live.scrollHeight; // sharper, it has drawn a mark more, and its legend is a line higher
+    live.style.transform = `scale(${scale})`;
+  }
   live.style.marginTop = `${Math.max(0, height - live.scrollHeight * scale) / 2}px`;
   live.dataset.fitted = scale.toFixed(2);
 }

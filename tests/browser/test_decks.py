@@ -222,5 +222,20 @@ def test_a_question_is_a_title_its_answer_as_large_and_a_short_timeline_fills_it
     assert re.fullmatch(r"[\d.]+ ms", answer.inner_text())
     assert answer.evaluate("(each) => parseFloat(getComputedStyle(each).fontSize)") >= 40
     fitted = slide.locator(".live").evaluate("(each) => Number(each.dataset.fitted)")
-    assert 11 * fitted >= 24  # pixels of the smallest letters of a timeline that has two rows
+    assert 11 * fitted >= 26  # pixels of the smallest letters of a timeline that has two rows
     assert slide.locator(".labkit-timeline").evaluate("(each) => each.labkit.state.tall") > 1
+
+
+@pytest.mark.in_turn
+def test_of_many_ranks_a_slide_shows_few_large_among_them_the_one_that_is_unlike(opened: Any, folder: Path) -> None:
+    opened.goto(deck("06_parameter_server", folder))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    of = "[...document.querySelectorAll('.slides h3')].find((each) => each.textContent === 'Enter the straggler')"
+    opened.evaluate(f"Reveal.slide([...document.querySelectorAll('.slides > section')].indexOf({of}.parentElement))")
+    opened.wait_for_function(ALIVE)
+    live = opened.locator("section.present .live")
+    assert 11 * live.evaluate("(each) => Number(each.dataset.fitted)") >= 25
+    shown = live.locator(".labkit-timeline").evaluate("""({ labkit: { state } }) => ({
+      ranks: [...new Set(state.layout.rows.map(({ row }) => row.rank))], of: [...state.runs[0].ranks.keys()],
+      skipped: state.layout.gapsIn.map(({ text }) => text) })""")
+    assert shown == {"ranks": [0, 1, 4], "of": [0, 1, 2, 3, 4], "skipped": ["⋮ ranks 2, 3"]}  # 4 is the straggler

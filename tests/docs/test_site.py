@@ -113,6 +113,18 @@ def test_a_lesson_is_there_with_its_pictures_and_without_answers(
     assert "<math" in text or not re.search(r"\$\$", (ROOT / "solutions" / f"{lesson}.py").read_text())
 
 
+def test_a_lesson_lists_every_exercise_and_opens_with_no_wall_of_imports(pages: dict[Path, Page], site: Path) -> None:
+    path = site / "made" / "lessons" / "02_ring_all_reduce.html"
+    text = path.read_text(encoding="utf-8")
+    listed = text[text.index('class="toc-tree"') :]
+    for number in range(1, 9):
+        assert f">Exercise 2.{number} " in listed
+    assert {"exercise-2-6-twice-the-ranks", "sources"} <= pages[path].anchors
+    first = text.index("<h2>1 What")
+    imports = text.index("<details", text.index("<h1>"))
+    assert imports < first and "Imports" in text[imports:first]
+
+
 def test_the_reference_names_all_that_a_notebook_may_use(pages: dict[Path, Page], site: Path) -> None:
     anchors = pages[site / "made" / "reference.html"].anchors
     assert {f"labkit.{name}" for name in labkit.__all__} <= anchors

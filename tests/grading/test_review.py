@@ -205,6 +205,7 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
         page.keyboard.press("Enter")
         page.get_by_text(f"{count} of 4 answers read, by kim.").wait_for()
     assert sorted(given.values()) == [0, 0, 1, 2]
+    page.get_by_text("All saved.").wait_for()  # the page counts what is read before the gradebook has it
     assert points(out) == {"ada": 3, "bo": 0, "cy": 2, "di": 0, "eve": 0}
     page.keyboard.press("u")
     page.get_by_text("3 of 4 answers read, by kim.").wait_for()
@@ -233,6 +234,33 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
     page.screenshot(path=str(out.parent / "review.png"))
 
 
+@pytest.mark.in_turn
+def test_a_page_is_not_left_without_a_word_before_all_is_saved(browser: Any, out: Path, link: str) -> None:
+    page = browser.new_context().new_page()  # closing a page of its own context would close that
+    page.goto(link)
+    page.get_by_text("0 of 4 answers read, by kim.").wait_for()
+    held: list[Any] = []
+    page.route("**/give", lambda route: held.append(route))
+    for key in ("1", "Enter", "1", "Enter"):
+        page.keyboard.press(key)
+    page.get_by_text("2 of 4 answers read, by kim.").wait_for()
+    page.get_by_text("Saving 2 …").wait_for()
+    assert set(points(out).values()) == {0}
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    page.close(run_before_unload=True)
+    while not asked or not held:
+        page.wait_for_timeout(10)
+    assert asked == ["beforeunload"]
+    page.unroute("**/give")  # what is held goes on
+    page.get_by_text("All saved.").wait_for()
+    assert sorted(points(out).values())[-2:] == [2, 2]
+    with page.expect_event("close"):
+        page.close(run_before_unload=True)
+    assert asked == ["beforeunload"], "nobody is asked when all is saved"
+    page.context.close()
+
+
 @pytest.mark.long
 def test_three_hundred_answers_are_read_by_key_press_and_go_on_after_a_pause(browser: Any, tmp_path: Path) -> None:
     wrote = {f"s{n:03}": f"Student {n} of group {n % 30} says: the mean is {n % 30} too small." for n in range(300)}
@@ -251,5 +279,6 @@ def test_three_hundred_answers_are_read_by_key_press_and_go_on_after_a_pause(bro
                     page.keyboard.press(key)
                 page.keyboard.press("Enter")
                 page.get_by_text(f"{count} of 300 answers read, by kim.").wait_for()
+            page.get_by_text("All saved.").wait_for()
             page.close()
     assert len(right) == 300 and points(out) == right

@@ -67,6 +67,39 @@ function timeIn(run, row) {
   return rowBusy(run, row, 0, run.span) + (row.lane === COMMUNICATION ? sums.at(-1) : 0);
 }
 
+/** Where a rank's time goes, as parts of the whole: its lanes, and standing still. */
+function spentBy(run, rank) {
+  const { lanes, blocked } = run.ranks.get(rank);
+  const times = [COMPUTE, COMMUNICATION, HOST].map((lane) =>
+    lanes[lane] ? rowBusy(run, lanes[lane], 0, run.span) : 0,
+  );
+  return [...times, blocked.sums.at(-1)].map((time) => time / run.span);
+}
+
+/** Parts of the whole by which the times of two ranks differ, where a picture of few shows both for that. */
+const UNLIKE = 0.02;
+
+/**
+ * The ranks that a slide leaves out, where `few` are to be seen: those whose time goes where that of others goes, and
+ * that the headline does not name.
+ */
+function leftOut(run, few, hidden) {
+  const left = [...run.ranks.keys()].filter((rank) => !hidden.has(rank));
+  if (!few || left.length <= few + 1) return []; // one row more is no more than the words that stand for it
+  const told = new Set((run.title?.match(/\b[Rr]ank \d+/g) ?? []).map((words) => Number(words.slice(5))));
+  const spent = new Map(left.map((rank) => [rank, spentBy(run, rank)]));
+  const apart = (one, other) => Math.max(...spent.get(one).map((part, k) => Math.abs(part - spent.get(other)[k])));
+  const seen = [...new Set([left[0], ...left.filter((rank) => told.has(rank))])].slice(0, few);
+  while (seen.length < few) {
+    const rest = left.filter((rank) => !seen.includes(rank));
+    const unlike = rest.map((rank) => Math.min(...seen.map((other) => apart(rank, other))));
+    const most = Math.max(...unlike);
+    if (most > UNLIKE) seen.push(rest[unlike.indexOf(most)]);
+    else seen.push(seen.includes(left.at(-1)) ? rest[0] : left.at(-1));
+  }
+  return left.filter((rank) => !seen.includes(rank));
+}
+
 /** Pixels of the row that stands for a run. */
 const STRIP_BAR = 72;
 
@@ -84,6 +117,15 @@ class Stack {
     this.rows = [];
     this.memories = [];
     this.heads = [];
+    this.gapsIn = [];
+  }
+
+  /** Words in place of the ranks that are left out, where the rank before them has been put. */
+  skip(rank, out) {
+    const after = out.slice(out.indexOf(rank + 1)).filter((each, k) => each === rank + 1 + k);
+    if (!out.includes(rank + 1)) return;
+    this.gapsIn.push({ y: this.y, text: `⋮ ${after.length > 1 ? "ranks" : "rank"} ${ranksText(after)}` });
+    this.y += NAMED + this.gaps.rank;
   }
 
   head(text) {
@@ -105,8 +147,10 @@ class Stack {
   }
 
   /** The rows of one run, rank under rank. */
-  run(run, number, isFolded) {
+  run(run, number, isFolded, few) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
+    const out = leftOut(run, few, hidden);
+    out.forEach((rank) => hidden.add(rank));
     const shown = run.rows.filter(({ rank }) => !hidden.has(rank));
     const lanes = bareLanes(run);
     const isBare = ({ lane }) => lanes.has(lane) && holdsNames(this.bar);
@@ -117,11 +161,12 @@ class Stack {
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);
       this.y += this.gaps.rank;
+      this.skip(row.rank, out);
     });
   }
 
   /** One row a rank with its communication thin beneath it: first those who stand out, high, then all others. */
-  cluster(run, number, isFolded) {
+  cluster(run, number, isFolded, few) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const told = new Set();
     for (const [words, ranks] of standouts(run)) {
@@ -134,15 +179,24 @@ class Stack {
       this.y += this.gaps.rank;
     }
     if (told.size) this.head("the others");
-    for (const rank of run.ranks.keys()) {
-      if (!hidden.has(rank) && !told.has(rank)) this.rank(run, number, rank, this.bar);
-    }
+    told.forEach((rank) => hidden.add(rank));
+    this.ranks(run, number, hidden, few);
   }
 
   /** One row a rank, and nothing apart. */
-  plain(run, number, isFolded) {
+  plain(run, number, isFolded, few) {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
-    for (const rank of run.ranks.keys()) if (!hidden.has(rank)) this.rank(run, number, rank, this.bar);
+    this.ranks(run, number, hidden, few);
+  }
+
+  /** One row for each rank that is not hidden, or for few of them. */
+  ranks(run, number, hidden, few) {
+    const out = leftOut(run, few, hidden);
+    for (const rank of run.ranks.keys()) {
+      if (hidden.has(rank) || out.includes(rank)) continue;
+      this.rank(run, number, rank, this.bar);
+      this.skip(rank, out);
+    }
   }
 
   /** One row for all ranks. */
@@ -169,26 +223,28 @@ export const asCluster = ({ runs, cluster }) =>
   runs.length === 1 ? isCluster(runs[0].ranks.size) && (cluster ?? true) : Boolean(cluster);
 
 /** Rows of a cluster, high enough for all ranks to be seen at once. */
-function ofCluster({ runs, folded, memory }, high) {
+function ofCluster({ runs, folded, memory, few }, high) {
   const apart = standouts(runs[0]);
   const room = ROOM - 24 * apart.length - 24 * apart.flatMap(([, ranks]) => ranks).length;
-  const each = room / countOf(runs[0], folded) - 2;
+  const count = countOf(runs[0], folded);
+  const each = room / Math.min(count, few || count) - 2;
   const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor((each * 3) / 4)))), memory);
-  stack.cluster(runs[0], 0, folded);
+  stack.cluster(runs[0], 0, folded, few);
   return stack;
 }
 
 /** Rows of a run, lane under lane. */
-function ofLanes({ runs, folded, memory }, high) {
+function ofLanes({ runs, folded, memory, few }, high) {
   const hidden = folded ? hiddenRanks(runs[0]) : new Set();
+  leftOut(runs[0], few, hidden).forEach((rank) => hidden.add(rank));
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
   const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), memory);
-  stack.run(runs[0], 0, folded);
+  stack.run(runs[0], 0, folded, few);
   return stack;
 }
 
 /** Two runs, one under the other: as high as both have room, in lanes, else one row a rank, else one row a run. */
-function ofTwo({ runs, folded, memory, cluster, strips, room }, high) {
+function ofTwo({ runs, folded, memory, cluster, strips, room, few }, high) {
   const stackOf = (bar, put) => {
     const stack = new Stack(high(bar), memory);
     runs.forEach((run, number) => {
@@ -197,8 +253,8 @@ function ofTwo({ runs, folded, memory, cluster, strips, room }, high) {
     });
     return stack;
   };
-  const lanes = (stack, run, number) => stack.run(run, number, folded);
-  const ranks = (stack, run, number) => stack.plain(run, number, folded);
+  const lanes = (stack, run, number) => stack.run(run, number, folded, few);
+  const ranks = (stack, run, number) => stack.plain(run, number, folded, few);
   if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
   const ways = [...(cluster ? [] : [lanes]), ...((cluster ?? true) ? [ranks] : [])];
   let stack;
@@ -218,8 +274,8 @@ export function layOut(state) {
   let way = ofLanes;
   if (runs.length > 1 && !overlay) way = ofTwo;
   else if (asCluster(state) && runs.length === 1) way = ofCluster;
-  const { rows, memories, heads, bar, y } = way(state, high);
-  return { rows, memories, heads, bar, height: Math.max(y, TOP + 24) };
+  const { rows, memories, heads, gapsIn, bar, y } = way(state, high);
+  return { rows, memories, heads, gapsIn, bar, height: Math.max(y, TOP + 24) };
 }
 
 /** By how much a run is shifted: one shown beside another by its offset. */

@@ -85,7 +85,7 @@ function paintAxis(context, state) {
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
   const hasShares = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
-  if (hasShares) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  if (hasShares && !state.few) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
@@ -99,6 +99,8 @@ function paintRowNames(context, state) {
     context.fillText(head.text, 4, head.y + 8);
   }
   context.font = FONT;
+  context.fillStyle = theme.quiet;
+  for (const { y, text } of layout.gapsIn) context.fillText(text, 4, y + NAME / 2);
   let last = -100;
   for (const place of layout.rows) {
     const { row, y, bar } = place;
@@ -112,7 +114,7 @@ function paintRowNames(context, state) {
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
     if (!row.of) context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
-    if (row.lane !== REGION && !row.of) context.fillText(busyText(state, place), width - 6, y + bar / 2);
+    if (row.lane !== REGION && !row.of && !state.few) context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }
 
