@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from labkit.errors import ConfigError, RunError
 from labkit.failures import Disk, Kill
+from labkit.hardware import Device, find_device
 from labkit.scripts import script
 from labkit.simulator.stand_ins import SHAPES_ONLY
 from labkit.timeline import Timeline
@@ -39,7 +41,8 @@ def launch(
         path: The script.
         args: Its arguments.
         on: The world: "virtual:64" or "local:4".
-        hardware: What labkit.virtual takes besides the number of ranks; None where nothing was asked for.
+        hardware: What labkit.virtual takes besides the number of ranks, and launch_us, the microseconds in which a host
+            issues one operator; None where nothing was asked for.
         kills: Ranks to kill, and when: "3@step:100", "3@call:20", "3@file:2", "3@1.5s".
         restarts: How often all ranks are started again after that.
         kernels: A Python file that states costs of kernels (labkit.hardware.kernel); it runs before the script.
@@ -161,6 +164,8 @@ def world_of(on: str, hardware: dict[str, Any]) -> World:
     if kind not in ("virtual", "local") or not number.isdecimal():
         raise ConfigError(f"--on {on} is not a world; use {WORLDS}.")
     if kind == "virtual":
+        if (launch_us := hardware.pop("launch_us", None)) is not None:
+            hardware["gpu"] = _issued_in(launch_us, hardware.get("gpu", "h100"))
         return virtual(int(number), **hardware)
     if hardware:
         raise ConfigError(
@@ -168,3 +173,11 @@ def world_of(on: str, hardware: dict[str, Any]) -> World:
             f"use --on virtual:{number}, or leave the option out."
         )
     return local(int(number))
+
+
+def _issued_in(launch_us: float, gpu: str) -> Device:
+    """Return the device, with a host that takes so many microseconds to issue one operator."""
+    if not 0 <= launch_us <= 1e6:
+        raise ConfigError(f"--launch-us {launch_us:g} is not a time; give 0 to 1,000,000 microseconds, such as 8.")
+    source = f"assumption: --launch-us {launch_us:g}"
+    return replace(find_device(gpu), launch_ns=round(launch_us * 1000), launch_source=source)

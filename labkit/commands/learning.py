@@ -108,6 +108,9 @@ def launch(
     nic: Annotated[str | None, typer.Option(help="What connects the nodes, such as ib_ndr.")] = None,
     gpus_per_node: Annotated[int | None, typer.Option(help="Virtual accelerators in each node.")] = None,
     memory: Annotated[str | None, typer.Option(help='Memory of each accelerator, such as "16 GB".')] = None,
+    launch_us: Annotated[
+        float | None, typer.Option(help="Microseconds in which the host issues one operator (default: 4).")
+    ] = None,
     cuda: Annotated[bool | None, typer.Option(help="Show accelerators as CUDA devices (the default).")] = None,
     kill: Annotated[
         list[str] | None, typer.Option(help="Kill a rank: 3@step:100, 3@call:20, 3@file:2 or 3@1.5s; may be repeated.")
@@ -129,8 +132,8 @@ def launch(
     ] = None,
 ) -> None:
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
-    hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}
-    hardware |= {"shapes": shapes or None, "fold": fold}
+    hardware: dict[str, object] = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node}
+    hardware |= {"memory": memory, "cuda": cuda, "launch_us": launch_us, "shapes": shapes or None, "fold": fold}
     run = load("labkit.commands.launch_script", "launch")
     run(
         script, args or [], on, hardware, kills=kill or [], restarts=restarts, kernels=kernels, timeout=timeout,

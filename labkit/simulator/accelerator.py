@@ -107,6 +107,18 @@ class Accelerator:
         """Return whether a tensor is on the device."""
         return any(holds(storage) for storage in storages_of(tensor))
 
+    def reads_from(self, place: str) -> torch.device:
+        """Return where a tensor goes that a file says was there: of the devices to the rank's own, which is told."""
+        device = torch.device(place)
+        if device.type != "cuda":
+            return device
+        if self.index(device) != self.number:
+            self.note(
+                "torch.load: a tensor saved on another rank's device was put on the rank's own; real ranks would put "
+                "it on that device. Pass map_location."
+            )
+        return self.device
+
     def index(self, device: Any) -> int:
         """Return which device is meant; raises as CUDA does where there is none such."""
         if device is None:

@@ -205,10 +205,6 @@ def _place(storage: Any, location: str) -> Any | None:
     accelerator = _mine()
     if accelerator is None or not location.startswith("cuda"):
         return None
-    if accelerator.index(location) != accelerator.number:
-        accelerator.note(
-            "torch.load: a tensor saved on another rank's device was put on the rank's own; real ranks would put it on "
-            "that device. Pass map_location."
-        )
+    accelerator.reads_from(location)
     accelerator.put_storage(storage)
     return storage

@@ -147,7 +147,7 @@ def rebuilt(
         asked = asked.get(where)
     if callable(asked):
         asked = None
-    made = torch.empty_strided(shape, stride, dtype=dtype, device=asked or where)
+    made = torch.empty_strided(shape, stride, dtype=dtype, device=accelerator.reads_from(str(asked or where)))
     if not is_stand_in(made):
         forget(made)
     return made.requires_grad_(requires_grad)

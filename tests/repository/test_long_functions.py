@@ -16,7 +16,7 @@ STILL_LONG = {
 }
 STILL_WIDE = {
     "commands/auditing.py audit": 14,
-    "commands/learning.py launch": 17,
+    "commands/learning.py launch": 18,
     "commands/planning.py plan": 24,
     "commands/teaching.py grade": 15,
     "grading/grade.py grade": 16,

@@ -44,6 +44,9 @@ def test_a_local_run_says_what_it_knows() -> None:
         (("--on", "virtual:many"), "--on virtual:many is not a world"),
         (("--on", "local:2", "--gpu", "h100"), "--gpu describes virtual hardware, and local:2 runs on this host"),
         (("--on", "virtual:2", "--gpu", "h1000"), "h1000"),
+        (("--on", "virtual:2", "--gpu", "h1000", "--launch-us", "8"), "h1000"),
+        (("--on", "virtual:2", "--launch-us", "-1"), "--launch-us -1 is not a time; give 0 to 1,000,000"),
+        (("--on", "local:2", "--launch-us", "8"), "--launch-us describes virtual hardware, and local:2 runs"),
         (("--on", "virtual:2", "--out", "run.txt"), "must end in one of .npz, .html, .json"),
         (("--on", "virtual:2", "--out", "nowhere/run.npz"), "there is no folder"),
     ],
@@ -51,6 +54,17 @@ def test_a_local_run_says_what_it_knows() -> None:
 def test_what_cannot_be_is_said_before_anything_runs(arguments: tuple[str, ...], words: str) -> None:
     code, shown = _launch(*arguments)
     assert code == 2 and words in shown
+
+
+@pytest.mark.parametrize(("arguments", "micros"), [((), 400), (("--launch-us", 8), 800)])
+def test_the_time_to_issue_an_operator_can_be_given(tmp_path: Path, arguments: tuple[object, ...], micros: int) -> None:
+    script = tmp_path / "issues.py"
+    script.write_text(
+        "import time, torch\nx = torch.ones(4, device='cuda')\nbegin = time.perf_counter()\n"
+        "for _ in range(100):\n    x.add_(1)\nprint(f'issued in {1e6 * (time.perf_counter() - begin):.0f} us')\n"
+    )
+    ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:1", *map(str, arguments)])
+    assert ended.exit_code == 0 and f"issued in {micros} us" in ended.output, ended.output
 
 
 def test_the_run_of_a_script_that_failed_is_written_too(tmp_path: Path) -> None:

@@ -115,6 +115,24 @@ def test_what_cannot_be_folded_is_refused(program: Any, fold: Any, said: str) ->
         _run(program, fold)
 
 
+def across_stages(by_message: bool) -> None:
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    rank, x = dist.get_rank(), torch.ones(4, device="cuda")
+    if by_message:
+        (dist.send if rank < 4 else dist.recv)(x, (rank + 4) % 8)
+        return
+    groups = [dist.new_group([first, first + 4]) for first in range(4)]
+    dist.all_reduce(x, group=groups[rank % 4])
+
+
+def test_replicas_do_not_share_a_network_card_with_those_that_do_not_run() -> None:
+    nodes: dict[str, Any] = {"gpus_per_node": 4, "fold": (1, 4)}
+    for by_message, cards in ((False, 4), (True, 1)):
+        with pytest.raises(RankFailed, match="talk between nodes, and rank 2, which the fold leaves out"):
+            _run(lambda by_message=by_message: across_stages(by_message), nics_per_node=cards, **nodes)
+    _run(lambda: across_stages(True), nics_per_node=4, **nodes)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
