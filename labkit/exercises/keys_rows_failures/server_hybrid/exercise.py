@@ -18,7 +18,7 @@ from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.values import listed, number, record, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, drive, optimizer_of
-from labkit.words import plural, times
+from labkit.words import plural
 
 
 def hybrid_case(
@@ -128,7 +128,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         count, num_steps = len(listed(got[rank], "pushes")), len(tensors(case.inputs[0], "keys"))
         if count != num_steps:
             name = "nothing was pushed" if count < num_steps else "pushed more than once"
-            yield Finding(name, f"Rank {rank} pushed {times(count)} in {plural(num_steps, 'step')}.", rank=rank)
+            yield Finding(
+                name, f"Rank {rank} pushed {plural(count, 'time')} in {plural(num_steps, 'step')}.", rank=rank
+            )
             return
     for rank in ranks:
         if wrong := _first_wrong(got[rank], right[rank]):

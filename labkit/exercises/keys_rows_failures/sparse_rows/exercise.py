@@ -179,7 +179,7 @@ def _of_some_servers(case: Case, got: Got, wire: Wire) -> bool:
         return False
     good = ((came - right).abs() <= 1e-9).all(1)
     home = tensor(case.inputs[0], "home")[tensor(case.inputs[0], "keys")]
-    shares = {float(good[home == server].double().mean()) for server in home.unique()}
+    shares = {float(good[home == server].double().mean()) for server in home.unique()}  # type: ignore[no-untyped-call]
     return shares == {0.0, 1.0}
 
 
