@@ -77,6 +77,8 @@ def _of_tensors(
 
     if all_are(lambda right, _: torch.zeros_like(right)):
         yield f"{whose} {_are(wanted)} 0."
+    elif len(set(wanted.tolist())) > 1 and len(set(came.tolist())) == 1 and all_are(lambda right, _: came):
+        yield f"{whose} are {number(float(came[0]))}."
     if all_are(lambda right, _: -right):
         yield f"{whose} {_are(wanted)} right but for the sign."
     if given and all(_is_given(pairs[rank][0], given[rank], close) for rank in wrong):
@@ -143,7 +145,7 @@ def _by_factors(pairs: Mapping[int, tuple[Tensor, Tensor]], wrong: Sequence[int]
         came, right = pairs[rank]
         square = float((right * right).sum())
         factor = float((came * right).sum()) / square if square > 0 else 0.0
-        if not factor or abs(factor - 1) < 1e-3 or not _near(came, factor * right, close * max(1.0, abs(factor))):
+        if not factor or abs(factor - 1) < 1e-3 or not _near(came, factor * right, close):
             return
         factors[rank] = factor
     first, length = factors[wrong[0]], len(pairs[wrong[0]][1])
@@ -177,6 +179,7 @@ def _in_part(came: Tensor, wanted: Tensor, close: float) -> Iterator[str]:
     if not places or len(places) == len(flat):
         return
     zero = " They are 0." if not came[off].any() else ""
+    yield from _rows_elsewhere(came, wanted, off, close * size)
     if len(places) == 1:
         yield f"Entry {places[0]} alone is wrong."
     elif places[-1] - places[0] + 1 == len(places):
@@ -189,6 +192,17 @@ def _in_part(came: Tensor, wanted: Tensor, close: float) -> Iterator[str]:
         if here and len(here) < off.shape[dim] and here[-1] - here[0] + 1 == len(here):
             which = f"is {here[0]}" if len(here) == 1 else f"is {here[0]} to {here[-1]}"
             yield f"Only entries whose index {which} in dimension {dim} are wrong.{zero}"
+
+
+def _rows_elsewhere(came: Tensor, wanted: Tensor, off: Tensor, allowed: float) -> Iterator[str]:
+    """Yield that each wrong row is another row's, and which the first one is."""
+    if came.dim() != 2 or came.shape[1] < 2:
+        return
+    rows = off.any(1).nonzero().flatten().tolist()
+    alike = {row: ((wanted - came[row]).abs() <= allowed).all(1).nonzero().flatten().tolist() for row in rows}
+    if len(rows) > 1 and all(alike.values()):
+        first = rows[0]
+        yield f"Each wrong row is another row's: first, in row {first} stands what belongs in row {alike[first][0]}."
 
 
 def _of_lists(came: Sequence[Any], wanted: Sequence[Any]) -> str:

@@ -41,6 +41,7 @@ def _same(one: Any, other: Any) -> bool:
         (lambda right: right / 3, "All numbers are 1/3 of what they should be."),
         (lambda right: -right, "All numbers are right but for the sign."),
         (lambda right: 0 * right, "All numbers are 0."),
+        (lambda right: torch.full_like(right, 1e30), "All numbers are 1e+30."),
         (lambda right: right + 1.5, "Each number is 1.5 too large."),
         (lambda right: right.square(), "All numbers are the square of what should be there."),
         (lambda right: right.sqrt(), "All numbers are the root of what should be there."),
@@ -182,3 +183,11 @@ def test_a_shape_that_does_not_fit_speaks_for_itself() -> None:
 
     assert speaks_for_itself(failure("Rank 0 raised RuntimeError: shape '[4, 6]' is invalid for input of size 20."))
     assert not speaks_for_itself(failure("Rank 0 raised RuntimeError: reduce_scatter got 4 tensors on 2 ranks."))
+
+
+def test_rows_that_belong_elsewhere_are_told_of_that() -> None:
+    wanted = torch.arange(8.0, dtype=torch.float64).view(4, 2)
+    assert said([wanted[[0, 3, 3, 2]]], [wanted], []).startswith(
+        "Each wrong row is another row's: first, in row 1 stands what belongs in row 3."
+    )
+    assert "another row's" not in said([wanted + torch.tensor([0.0, 0.5])], [wanted], [])

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got
+from labkit.checks.case import Case, Failure, Got, Value
 from labkit.checks.declared import Mistake, Seen, either
-from labkit.checks.tensor_values import at, close, elements_apart
+from labkit.checks.tensor_values import at, close, elements_apart, ratio_of
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging.gradient_marks import marks_of_gradients
 from labkit.exercises.averaging.replay import models_of
@@ -144,6 +144,29 @@ def one_for_each(case: Case, got: Got, wire: Wire) -> bool:
     return sorted(size for _, size in pieces(case, wire)) == sorted(sizes) and len(sizes) > 1
 
 
+def each_twice(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether each parameter was reduced by itself, and twice."""
+    sizes = [size for _, size in trained(models_of(case)[0])]
+    return isinstance(got, tuple) and sorted(size for _, size in pieces(case, wire)) == sorted(2 * sizes)
+
+
+def parameters_came(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all gradients of the first step that some rank used are multiples of the parameters' values."""
+    wrong = wrong_names(case, got) - set(SPARE)
+    if not wrong or not isinstance(got, tuple):
+        return False
+    found = [(at(one, ("steps", 0, "gradients")), at(one, ("begun",))) for one in got]
+    return all(
+        isinstance(grad := (came or {}).get(name), Tensor) and _is_multiple(grad, (begun or {}).get(name))
+        for came, begun in found
+        for name in wrong
+    ) and any(models_of(case)[0].get_parameter(name).numel() > 1 for name in wrong)
+
+
+def _is_multiple(one: Tensor, other: Value) -> bool:
+    return isinstance(other, Tensor) and one.shape == other.shape and bool(ratio_of(one, other))
+
+
 def one_for_all(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether all gradients went in one piece."""
     sizes = [size for _, size in trained(models_of(case)[0])]
@@ -262,6 +285,18 @@ TWICE = Mistake(
     "The gradients are the mean divided by N once more: divide before the all_reduce, or after it, or use "
     "ReduceOp.AVG, but only one of these.",
     seen=factor(lambda n: 1 / n),
+)
+TWO_HOOKS = Mistake(
+    "each gradient twice",
+    "Each gradient is all-reduced twice in a backward pass: register one hook for each parameter, and start one "
+    "all_reduce in it.",
+    seen=each_twice,
+)
+DATA = Mistake(
+    "parameters for gradients",
+    "The gradients that came are the parameters' own values, or a multiple of them: what goes into the message is "
+    "parameter.grad, not the parameter or its data.",
+    seen=parameters_came,
 )
 BIASES = Mistake(
     "biases left out",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import torch
+from torch import Tensor
+
 from labkit.checks.case import Case, Got
 from labkit.checks.declared import Mistake
+from labkit.checks.tensor_values import at, close
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
 from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.averaging.stretches import trained
-from labkit.exercises.averaging.training import steps_of
+from labkit.exercises.averaging.training import steps_of, truth
 
 
 def left_behind(case: Case, got: Got, wire: Wire) -> bool:
@@ -37,11 +43,38 @@ def mean_over_passes(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
+def divided_on_its_way(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether gradients are sums in which some ranks' parts were divided by N and others' were not."""
+    if not isinstance(got, tuple):
+        return False
+    replay, size = truth(case), case.world_size
+    wrong = marks.wrong_names(case, got) - set(marks.SPARE)
+    for name in wrong:
+        own = [of[name] for of in replay.own[0]]
+        came = [(at(one, ("steps", 0, "gradients")) or {}).get(name) for one in got]
+        if any(each is None for each in own) or not all(isinstance(each, Tensor) for each in came):
+            return False
+        sums = [
+            torch.stack([part / by for part, by in zip(own, divided, strict=True)]).sum(0)  # type: ignore[operator, misc]
+            for divided in product((1, size), repeat=size)
+            if len(set(divided)) > 1
+        ]
+        if not any(close(one, each) or close(one, each / size) for one in came for each in sums):
+            return False
+    return bool(wrong)
+
+
 PASSES = Mistake(
     "mean over the passes",
     "The gradients are divided by the number of backward passes: no_sync only puts off the message, and "
     "passes add up. Whoever wants their mean divides each loss.",
     seen=mean_over_passes,
+)
+DIVIDED_ON_ITS_WAY = Mistake(
+    "divided on its way",
+    "The sum has the gradients of some ranks as they were and those of others divided: the division came while the "
+    "all_reduce was in flight. Divide before the call, or after wait().",
+    seen=divided_on_its_way,
 )
 COMMON = (
     marks.TORCH,

@@ -42,10 +42,12 @@ def answer_in_words(answer: Any) -> str:
 
 
 def updates_of(server: Any) -> Value:
-    """Return the server's record as lists of numbers; what is no Update as words."""
+    """Return the server's record as lists of numbers; what is no Update of numbers as words."""
     names = ("sequence", "worker", "version_read", "version_applied")
     return [
-        [getattr(each, name) for name in names] if all(hasattr(each, name) for name in names) else f"{each!r:.60}"
+        [getattr(each, name) for name in names]
+        if all(isinstance(getattr(each, name, None), int) for name in names)
+        else f"{each!r:.60}"
         for each in server.updates
     ]
 

@@ -17,8 +17,8 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
-from labkit.checks.tensor_values import ratio_of
 from labkit.checks.values import integer, integers, listed, tensor, texts
+from labkit.exercises.parameter_server.moves import how_moved
 from labkit.words import join
 
 Step: TypeAlias = dict[str, Any]
@@ -218,27 +218,8 @@ def _step(case: Case, number: int, mine: Any, wanted: Any) -> Iterator[Finding]:
         wrong = difference(one["weight"], other["weight"], allowed)
         if wrong is not None:
             text = f"{story} The weights in the answer to {what}: {wrong.got} where {wrong.expected} should be."
-            text += _moved(case.inputs[0]["weight"], one["weight"], other["weight"])
+            text += how_moved(tensor(case.inputs[0], "weight"), one["weight"], other["weight"])
             yield Finding("", text, _list(other["weight"]), _list(one["weight"]))
-
-
-def _moved(begin: Any, came: Tensor, wanted: Tensor) -> str:
-    """Return how far weights moved from where they began, where that is a multiple of how far they should."""
-    if came.shape != wanted.shape or came.numel() < 2:
-        return ""
-    ratio = ratio_of(came.double() - begin, wanted.double() - begin)
-    if ratio is None and any(_same(came, sign * (wanted - begin)) for sign in (1, -1)):
-        return " That is by how much they should have moved: the weights before were lost."
-    moved = came.double() - begin
-    if ratio is None and torch.allclose(moved, moved.flatten()[0].expand_as(moved), rtol=1e-6):
-        return f" All moved by {moved.flatten()[0]:.6g}: the gradient had no part in that."
-    if ratio is None or abs(ratio - 1) < 1e-6:
-        return ""
-    if abs(ratio) < 1e-6:
-        return " They have not moved."
-    if abs(ratio + 1) < 1e-6:
-        return " They moved as far as they should, the wrong way."
-    return f" They moved {ratio:.6g} times as far as they should."
 
 
 def _noted(came: list[Any], right: list[Any]) -> Iterator[Finding]:

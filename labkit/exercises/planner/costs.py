@@ -51,7 +51,8 @@ def layer_seconds(
             a piece of the activation travels, "no tokens" where a sequence is one row, "stage" where all layers of a
             stage count, "replicas" where these sum the activation, "one product" where all four are timed as one,
             "at once" where a whole product is timed and then divided, "sequence" where one sequence's activation
-            travels, "one byte" where a number of it takes one, "q alone" where the first product has h columns.
+            travels, "one byte" where a number of it takes one, "q alone" where the first product has h columns,
+            "largest" where the longest of the four products counts alone.
     """
     rows, h = (plan.microbatch if microbatch else 1) * (1 if other == "no tokens" else job.num_tokens), job.width
     t = plan.tensor if cut and other != "at once" else 1
@@ -72,7 +73,8 @@ def layer_seconds(
         pieces = ((h, h // t), *pieces[1:])
     if other == "one product":
         pieces = ((h, 12 * h // t),)
-    products = sum(product_seconds(job, rows, *piece) for piece in pieces)
+    times = [product_seconds(job, rows, *piece) for piece in pieces]
+    products = max(times) if other == "largest" else sum(times)
     products /= plan.tensor if other == "at once" else 1
     smaller = {"piece": plan.tensor, "sequence": plan.microbatch, "one byte": 2}.get(other, 1)
     reduce = halves * scatter_seconds(

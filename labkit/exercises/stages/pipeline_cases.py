@@ -196,6 +196,31 @@ def gradients(
     return found, losses
 
 
+def gradients_of_echoes(case: Case) -> list[dict[str, Tensor | None]]:
+    """Return each member's gradients where a stage is sent back what it has sent, in place of its gradient."""
+    rows = pipelines_of(case)
+    everybody = sum(sum(sizes_of(case, row[0])) for row in rows)
+    stages = [Stage(record(case.inputs[rank], "stage")) for rank in rows[0]]
+    for row in rows:
+        xs, ys = (
+            cast(list[Tensor], case.inputs[rank][key]) for rank, key in ((row[0], "inputs"), (row[-1], "targets"))
+        )
+        for number, (x, y) in enumerate(zip(xs, ys, strict=True)):
+            for stage in stages[:-1]:
+                left = stage(x)
+                x = left.detach()
+                left.backward(x)
+            loss = mean_squared(stages[-1](x), y) * right_weight(number, sizes_of(case, row[0]), everybody)
+            loss.backward()  # type: ignore[no-untyped-call]
+    found = []
+    for row in rows:
+        for stage, rank in zip(stages, row, strict=True):
+            old = cast(dict[str, Tensor], case.inputs[rank].get("before") or {})
+            mine = cast(dict[str, Any], stage.gradients())
+            found.append({name: _sum(mine[name], old.get(name)) for name in mine})
+    return found
+
+
 def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     if one is None or other is None:
         return one if other is None else other

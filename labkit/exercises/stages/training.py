@@ -22,6 +22,7 @@ from labkit.exercises.stages.pipeline_cases import (
     Weigh,
     expected,
     gradients,
+    gradients_of_echoes,
     members,
     num_stages,
     pipelines_of,
@@ -132,6 +133,7 @@ def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
                     before,
                 ),
             )
+    yield mistakes.ECHO.name, lambda: gradients_of_echoes(case)
     yield mistakes.FIRST_AGAIN.name, lambda: gradients(case, pair=lambda number, count: 0)[0]
     yield (
         mistakes.PIPELINE_SHARE.name,

@@ -70,6 +70,11 @@ LIBRARY = Mistake(
     "all stages wait for each other.",
     seen=_failed(lambda case, failure, wire: bool(wire.collectives)),
 )
+ECHO = Mistake(
+    "what entered was sent back",
+    "Each stage was sent back what it had sent itself. Send the gradient of what entered, entered.grad, not what "
+    "entered or its data.",
+)
 SENDS_BACK = Mistake(
     "the first stage sends back",
     "Stage 0 has no stage before it: nothing entered it but its inputs, and there is nobody to send a gradient to.",

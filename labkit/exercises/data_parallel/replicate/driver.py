@@ -28,7 +28,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     own = [*model.parameters(), *model.buffers()]
     replicas = functions["replicate"](model, devices)
     if not isinstance(replicas, list | tuple):
-        return {"replicas": described(replicas)}
+        nothing: Values = dict.fromkeys(("places", "outputs", "gradients", "state", "shared", "same_tensors"))
+        return {"replicas": described(replicas), **nothing}
     batches = list(zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True))
     on_cpu = all(device.type == "cpu" for device in devices)
     outputs: list[Value] = [None] * len(batches)
@@ -44,13 +45,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
         losses.append((number + 1) * loss_of(output, y.to(devices[number])))
     places: list[Value] = [sorted(each.devices) for each in used]
     if not on_cpu:
-        return {"count": len(replicas), "places": places}
+        return {"replicas": [None] * len(replicas), "places": places}
     total = torch.stack(losses).sum()
     if total.requires_grad:
         torch.autograd.backward(total)
     now = [*model.parameters(), *model.buffers()]
     return {
-        "count": len(replicas),
+        "replicas": [None] * len(replicas),
         "places": places,
         "outputs": outputs,
         "gradients": gradients_of(model),

@@ -16,6 +16,7 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
+from labkit.checks.structure import NOTHING, WRONG_LENGTH
 from labkit.checks.tensor_values import close, first_wrong, ratio_of
 from labkit.checks.values import flag, listed, tensors, texts
 from labkit.checks.wire import Wire
@@ -64,7 +65,7 @@ def _alone(case: Case) -> tuple[list[Value], list[Gradients], dict[str, Value]]:
 def expected(case: Case) -> list[Values]:
     """Return what the driver must return (the oracle)."""
     devices = _devices(case)
-    right: dict[str, Value] = {"count": len(devices), "places": [[device] for device in devices]}
+    right: dict[str, Value] = {"replicas": [None] * len(devices), "places": [[device] for device in devices]}
     if set(devices) == {"cpu"}:
         outputs, gradients, state = _alone(case)
         right |= {
@@ -80,6 +81,8 @@ def expected(case: Case) -> list[Values]:
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with where replicas lie, what they compute, and where gradients and buffers arrive."""
     came, right = got[0], expected(case)[0]
+    if came["replicas"] != right["replicas"]:  # no list, or one of another length
+        return
     if came["places"] != right["places"]:
         where = [join(cast(list[str], each)) for each in listed(came, "places")]
         text = f"The replicas compute with tensors on {join(where)}; the devices are {join(_devices(case))}."
@@ -174,6 +177,8 @@ EXERCISE = declared(
         "copy.deepcopy(module, memo), for each device.",
     ),
     mistakes=(
+        Mistake(NOTHING, "Return the list of replicas: print shows a value, return hands it back."),
+        Mistake(WRONG_LENGTH, "Return one replica for each device, also where a device occurs several times."),
         Mistake(_DETACHED,
                 "No gradient arrives in the module: the replicas hold new parameters, with nothing between them and "
                 "the original. A copy must be made by an operation that autograd sees (clone, .to with copy=True), "

@@ -130,3 +130,5 @@ WRONG.changed(
     tensors = [""",
     ),
 )
+WRONG.changed("returns nothing", "nothing returned", ("return replicas", "return None"))
+WRONG.changed("returns within the loop", "wrong length", ("    return replicas", "        return replicas"))

@@ -8,7 +8,7 @@ from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
-from labkit.exercises.averaging.wrappers import COMMON
+from labkit.exercises.averaging.wrappers import COMMON, DIVIDED_ON_ITS_WAY
 from labkit.exercises.ddp.overlapped_ddp.driver import drive
 
 
@@ -22,6 +22,8 @@ def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, *
 
 MISTAKES = (
     marks.PARAMETERS,
+    marks.TWO_HOOKS,
+    DIVIDED_ON_ITS_WAY,
     *COMMON,
     marks.NO_HANDLE,
     marks.TOO_EARLY,

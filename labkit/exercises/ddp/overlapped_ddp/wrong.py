@@ -141,3 +141,11 @@ overlapped(
     "parameters averaged",
     ("dist.all_reduce(parameter.grad,", "dist.all_reduce(parameter.data,"),
 )
+WRONG.changed(
+    "two hooks", "each gradient twice",
+    ("                parameter.register_post_accumulate_grad_hook(self.on_gradient)\n",
+     "                parameter.register_post_accumulate_grad_hook(self.on_gradient)\n" * 2),
+)  # fmt: skip
+DIVIDES = "        parameter.grad.div_(dist.get_world_size())\n"
+STARTS = "        self.handles.append(dist.all_reduce(parameter.grad, async_op=True))\n"
+WRONG.changed("divides once it is on its way", "divided on its way", (DIVIDES + STARTS, STARTS + DIVIDES))

@@ -139,6 +139,7 @@ MISTAKES = (
     PASSES,
     marks.TORCH,
     marks.OWN,
+    marks.DATA,
     Mistake("an unused parameter gets zeros",
             "A parameter that no rank used must keep grad None: with zeros an optimizer with momentum or weight decay "
             "would move it.", seen=_unused_got_zeros),

@@ -105,3 +105,4 @@ WRONG.changed(
     "never averaged",
     ("                p.grad = torch.empty_like(p).copy_(mean.view_as(p))", "                pass"),
 )
+changed("packs the data", "parameters for gradients", ("else p.grad.flatten()", "else p.data.flatten()"))

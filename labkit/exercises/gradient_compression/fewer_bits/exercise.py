@@ -90,7 +90,7 @@ def _cast(one: Compressed) -> Iterator[Finding]:
     # the smallest steps of float16 are those of its denormal numbers
     allowed = held.abs() * _HALF_STEP[kind] * 1.01 + (2.0**-25 if kind == "float16" else 1e-38)
     if bool(((back.double() - held).abs() > allowed).any()):
-        yield wrong_value("a wrong entry", f"Cast({kind})", back, held)
+        yield wrong_value(_CUT if _ends_too_early(back, held, allowed) else "", f"Cast({kind})", back, held)
     if torch.equal(back, gradient) and part_bytes(one.parts) > 2 * gradient.numel():
         yield Finding("nothing is cast", f"Cast({kind}) sends {one.parts[0].dtype}; it should send 16 bits an entry.")
     yield from too_large(one, 2 * gradient.numel(), "too many bytes")
@@ -119,6 +119,8 @@ def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
         return "the largest entry, not the largest magnitude"
     if bool(back.flatten()[top] * gradient.flatten()[top] < 0):
         return "one step too far"
+    if _ends_too_early(back, gradient, torch.full_like(gradient, half)):
+        return _CUT
     if _codes_alone(back, largest):
         return "scale forgotten"
     if bool((off <= 2 * half).all()) and bool((back.abs() <= gradient.abs() + half * 0.01).all()):
@@ -127,7 +129,18 @@ def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:
         return "the scale of a small gradient is too large"
     if scales and not math.isclose(float(scales[0]), largest / 127, rel_tol=1e-4):
         return "another scale"
-    return "codes of another scale" if scales else "a wrong entry"
+    return "codes of another scale" if scales else ""
+
+
+_CUT = "clamped too early"
+
+
+def _ends_too_early(back: Tensor, right: Tensor, allowed: Tensor) -> bool:
+    """Return whether the wrong entries lie beyond what is the largest or the smallest of all that came back."""
+    mine = back.double()
+    off = (mine - right.double()).abs() > allowed
+    beyond = ((mine == mine.max()) & (right > mine)) | ((mine == mine.min()) & (right < mine))
+    return not bool(off.all()) and bool(beyond[off].all())
 
 
 def _codes_alone(back: Tensor, largest: float) -> bool:
@@ -170,6 +183,9 @@ EXERCISE = declared(
         Mistake("one step too far",
                 "The largest entry came back with the other sign: 128 does not fit into int8 and becomes -128. The "
                 "scale is the largest magnitude over 127."),
+        Mistake(_CUT,
+                "Entries beyond one number all came back as that number, and the others are right: clamp ends too "
+                "early. Codes go from -127 to 127, a cast from minus to plus the largest number of its dtype."),
         Mistake("the largest entry, not the largest magnitude",
                 "The scale comes from the largest entry, and a negative one may be larger in magnitude: abs() first."),
         Mistake("the scale of a small gradient is too large",

@@ -65,3 +65,6 @@ changed(
 )
 changed("multiplies by the scale", "codes of another scale", ("(gradient / scale)", "(gradient * scale)"))
 changed("another number of levels", "another scale", (".max() / 127)", ".max() / 63)"))
+changed("clamps codes at 0", "clamped too early", (".clamp(-127, 127)", ".clamp(0, 127)"))
+changed("clamps codes at 64", "clamped too early", (".clamp(-127, 127)", ".clamp(-127, 64)"))
+changed("clamps what is cast at 0", "clamped too early", ("clamp(-largest, largest)", "clamp(0, largest)"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -125,6 +126,24 @@ def _over_everybody(case: Case, rank: int) -> list[Tensor] | None:
     return found
 
 
+def _not_multiplied(sign: float) -> Callable[[Case, int], list[Tensor]]:
+    """Return what comes where the weight is added to each gradient, or taken from it."""
+
+    def way(case: Case, rank: int) -> list[Tensor]:
+        sizes, place = of_rank(case, rank)
+        ones = [
+            [{**each, "gradient": torch.ones_like(tensor(each, "gradient"))} for each in listed(inputs, "weights")]
+            for inputs in case.inputs
+        ]
+        inputs = tuple({**each, "weights": one} for each, one in zip(case.inputs, ones, strict=True))
+        weights = combined(replace(case, inputs=inputs), rank, cut=False)
+        gradients = combined(case, rank, share=EQUAL_SHARES["not weighed"], cut=False)
+        pairs = zip(gradients, weights, strict=True)
+        return [shard(gradient + sign * weight, sizes, place) for gradient, weight in pairs]
+
+    return way
+
+
 _SIZES = {"data": 2, "shard": 1, "pipeline": 1, "tensor": 2}
 EXERCISE = declared(
     id="combine_gradients",
@@ -170,6 +189,9 @@ EXERCISE = declared(
         Mistake("all but tokens",
                 "You sum over \"tensor\" all but the weights of kind \"tokens\": it must be those, and no other.",
                 _as(also_tensor=[CUT, WHOLE], not_tokens=True)),
+        Mistake("added, not multiplied",
+                "The weight is added to each gradient, or taken from it: multiply the gradient by it.",
+                {"shards": (_not_multiplied(1.0), _not_multiplied(-1.0))}),
         Mistake("some replicas' targets",
                 "The number of everybody's targets is summed over \"data\" and over \"shard\": yours is over one "
                 "of the two.",

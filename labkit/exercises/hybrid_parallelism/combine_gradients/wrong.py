@@ -64,3 +64,5 @@ changed(
     ("dist.all_reduce(gradient, group=group)", "dist.all_reduce(gradient)"),
 )  # fmt: skip
 changed("no sum", "never summed", ("dist.all_reduce(gradient, group=group)", "pass"))
+changed("adds the weight", "added, not multiplied", ("grad * (num_targets", "grad + (num_targets"))
+changed("takes the weight off", "added, not multiplied", ("grad * (num_targets", "grad - (num_targets"))

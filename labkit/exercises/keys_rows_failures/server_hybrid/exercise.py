@@ -18,6 +18,7 @@ from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.values import listed, number, record, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, drive, optimizer_of
+from labkit.words import plural
 
 
 def hybrid_case(
@@ -126,7 +127,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank in ranks:
         count, num_steps = len(listed(got[rank], "pushes")), len(tensors(case.inputs[0], "keys"))
         if count != num_steps:
-            yield Finding("nothing was pushed", f"Rank {rank} pushed {count} times in {num_steps} steps.", rank=rank)
+            name = "nothing was pushed" if count < num_steps else "pushed more than once"
+            yield Finding(
+                name, f"Rank {rank} pushed {plural(count, 'time')} in {plural(num_steps, 'step')}.", rank=rank
+            )
             return
     for rank in ranks:
         if wrong := _first_wrong(got[rank], right[rank]):
@@ -278,6 +282,8 @@ EXERCISE = declared(
         Mistake("rows divided twice", "The gradients of the rows are too small by the number of workers: divide once."),
         Mistake("nothing was pushed",
                 "The gradients of the rows never left this rank: push(keys, gradients), once a step."),
+        Mistake("pushed more than once",
+                "The servers add up all that they are pushed: push(keys, gradients) once a step."),
         Mistake("the loss keeps its graph",
                 "Return loss.detach(): a caller that keeps losses would keep all activations."),
         Mistake("other gradients",

@@ -52,3 +52,5 @@ WRONG.changed(
 WRONG.changed(
     "divides parameters", "parameters divided", ("parameter.grad /= num_workers", "parameter.data /= num_workers")
 )
+PUSHES = "    push(keys.flatten(), rows.grad / num_workers)\n"
+WRONG.changed("pushes twice", "pushed more than once", (PUSHES, 2 * PUSHES))

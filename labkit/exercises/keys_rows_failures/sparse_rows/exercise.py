@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributed import rpc
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.finding import Finding
 from labkit.checks.par import Par, Score
@@ -172,6 +172,17 @@ def _by_server(case: Case, rank: int, *, once: bool = False) -> Tensor:
     return table[torch.cat([some[home[some] == server] for server in range(int(home.max()) + 1)])]
 
 
+def _of_some_servers(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether all rows of some servers are right, and none of the others'."""
+    came, right = got[0].get("rows") if isinstance(got, tuple) else None, _right_rows(case)
+    if not isinstance(came, Tensor) or came.shape != right.shape or came.dtype != right.dtype:
+        return False
+    good = ((came - right).abs() <= 1e-9).all(1)
+    home = tensor(case.inputs[0], "home")[tensor(case.inputs[0], "keys")]
+    shares = {float(good[home == server].double().mean()) for server in home.unique()}  # type: ignore[no-untyped-call]
+    return shares == {0.0, 1.0}
+
+
 _by_server_once = partial(_by_server, once=True)
 
 
@@ -240,6 +251,9 @@ EXERCISE = declared(
         Mistake("rows in the order of the servers",
                 "The rows are in the order in which the servers answered. Put each one where its key was requested.",
                 {"rows": (_by_server, _by_server_once, _by_server_spread)}),
+        Mistake("rows of some servers alone",
+                "The rows of some servers are not in their places: put each server's answer there, within the loop, "
+                "and return after it.", seen=_of_some_servers),
         Mistake("one gradient in place of the sum",
                 "Only one gradient was pushed for a key that occurs several times: assignment keeps the last, "
                 "index_add_ adds."),

@@ -46,3 +46,5 @@ changed(
     ("sums[home == number])\n        for number, server in enumerate(servers)",
      "sums[home == number])\n        for number, server in enumerate(servers, 1)"),
 )  # fmt: skip
+changed("places the last answer", "rows of some servers alone",
+        ("        rows[home == number] = answer\n", "        pass\n    rows[home == number] = answer\n"))  # fmt: skip

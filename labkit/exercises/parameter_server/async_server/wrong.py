@@ -35,3 +35,4 @@ changed("copies after the lock", "without a lock",
         ("            return self.version, self.weight.clone()", "        return self.version, self.weight.clone()"))  # fmt: skip
 changed("pulls under the lock", "takes the lock twice", ("self.version, self.weight.clone()", "self.pull()"))
 changed("no record", "updates not noted", NOTE)
+changed("a list for its length", "another record", ("Update(len(self.updates),", "Update(self.updates,"))

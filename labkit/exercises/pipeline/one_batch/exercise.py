@@ -21,6 +21,7 @@ MISTAKES = (
     mistakes.LIBRARY,
     mistakes.SENDS_BACK,
     mistakes.NO_LEAF,
+    mistakes.ECHO,
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,
     mistakes.LAST_ONLY,

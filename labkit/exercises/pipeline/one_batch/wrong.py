@@ -41,3 +41,4 @@ WRONG.changed(
     ("    if stage > 0:\n        dist.send", "    if True:\n        dist.send"),
 )
 changed("returns nothing", "no loss returned", ("    return loss\n", "    return None\n"))
+changed("sends the data back", "what entered was sent back", ("entered.grad.contiguous()", "entered.data.contiguous()"))

@@ -88,3 +88,5 @@ LOSS = "total = left[m].detach() if total is None else total + left[m].detach()"
 changed("returns the last microbatch's", "another loss than the gradients'", (LOSS, "total = left[m].detach()"))
 changed("the loss in float32", "counted in float32", (LOSS, LOSS.replace("detach()", "detach().float()")))
 changed("returns after the first record", "no loss returned", ("    return total\n", "    return None\n"))
+changed("sends the data back", "what entered was sent back",
+        ("entered.pop(m).grad.contiguous()", "entered.pop(m).data.contiguous()"))  # fmt: skip

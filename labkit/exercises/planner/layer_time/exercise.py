@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from labkit.checks.case import Case, Values
@@ -21,6 +22,11 @@ def _layers(**how: Any) -> Callable[[Case], list[list[float]]]:
         return [list(costs.layer_seconds(job, plan, **how)) for plan in plans]
 
     return of
+
+
+def _always_again(case: Case) -> list[list[float]]:
+    job, plans = asked(case)
+    return [list(costs.layer_seconds(job, replace(plan, recompute=True))) for plan in plans]
 
 
 def _swapped(case: Case) -> list[list[float]]:
@@ -53,6 +59,10 @@ MISTAKES = (
             {"layers": (_layers(other="at once"), _layers(other="one product"))}),
     Mistake("q alone", "The first product makes queries, keys and values: its matrix is h x 3h.",
             {"layers": _layers(other="q alone")}),
+    Mistake("the longest product alone", "The four products run one after the other: add their seconds up.",
+            {"layers": _layers(other="largest")}),
+    Mistake("always again", "Only with plan.recompute does backward begin with the layer's forward.",
+            {"layers": _always_again}),
     Mistake("swapped", "Forward comes first, then backward.", {"layers": _swapped}),
     Mistake("milliseconds", "Return seconds.", {"layers": _milliseconds}),
     Mistake("one sequence's activation", "The whole microbatch's activation is summed: 2 * rows * h bytes.",

@@ -68,6 +68,8 @@ changed("in milliseconds", "milliseconds", (
 ))  # fmt: skip
 changed("sums one sequence", "one sequence's activation", ("2 * rows * h)", "2 * job.num_tokens * h)"))
 changed("one all-reduce backward", "one sum backward", ("2 * products + 2 * reduce", "2 * products + reduce"))
+changed("the longest product", "the longest product alone", ("products = sum(", "products = max("))
+changed("always computes again", "always again", ("(forward if plan.recompute else 0.0)", "forward"))
 WRONG.wrong(
     "a dict", "no number",
     "def layer_seconds(job, plan):\n    return {}\n",

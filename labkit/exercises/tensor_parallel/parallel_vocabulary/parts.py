@@ -280,6 +280,21 @@ def maximum_subtracted(times: Callable[[int], int]) -> Way:
     return way
 
 
+def logit_added(times: int) -> Way:
+    """Return the loss where the target's logit is added, the largest subtracted from it once or never."""
+
+    def way(case: Case, rank: int) -> Tensor:
+        return mean(case, rank, losses(case, rank) + 2 * (logits_of_targets(case, rank) - times * _largest(case, rank)))
+
+    return way
+
+
+def of_other_signs(case: Case, rank: int) -> Tensor:
+    """Return the loss of minus the logits."""
+    targets = tokens_of(case, rank).clamp_min(0)
+    return mean(case, rank, functional.cross_entropy(-whole(case, rank), targets, reduction="none"))
+
+
 def through_the_maximum(case: Case, rank: int) -> Tensor:
     """Return the gradient where the one of the subtracted maximum reaches the largest logit of each rank."""
     of, count = given(case, rank, "part"), counts(case, rank)

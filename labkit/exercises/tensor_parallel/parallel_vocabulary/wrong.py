@@ -167,3 +167,6 @@ changed(
     "exponentials vanish",
     (LARGEST, LARGEST.replace("MAX", "SUM")),
 )
+changed("subtracts logits from the largest", "logits with the other sign",
+        ("logits - largest[:, None]", "largest[:, None] - logits"))  # fmt: skip
+changed("adds the target's logit", "the target's logit added", ("total.log() - right", "total.log() + right"))

@@ -58,6 +58,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             if right and (problem := _problem(steps, loads, place, right)):
                 name, wanted, came = problem
                 more = f" Started again, all saved step {steps[num_saved]}." if place else ""
+                if name == _OWN and _none_beside_0(loads, place) and not _ever_apart(got):
+                    name = _ZERO
                 if not name and "loaded None" in came and each["how"] == "kill":
                     name = _ZERO if wanted == _step(0) and _ever_finds(got) else _NOT_FOUND
                 if not name:  # without a power cut nothing is lost but what was deleted
@@ -102,6 +104,18 @@ def _ever_finds(got: tuple[Values, ...]) -> bool:
     """Return whether after some crash some rank loaded a step that is not 0."""
     loads = [row for each in records(got[0], "crashes") if isinstance(each["loads"], list) for row in each["loads"]]
     return any(isinstance(row, list) and any(type(step) is int and step > 0 for step in row[::2]) for row in loads)
+
+
+def _none_beside_0(loads: list[Any], place: int) -> bool:
+    """Return whether some ranks loaded step 0 and the others None."""
+    return {row[place] for row in loads if type(row[place]) is int} == {0, NOTHING}
+
+
+def _ever_apart(got: tuple[Values, ...]) -> bool:
+    """Return whether after some crash the ranks loaded different steps, and each of them one."""
+    loads = [each["loads"] for each in records(got[0], "crashes") if isinstance(each["loads"], list)]
+    found = [{row[0] for row in rows if isinstance(row, list) and type(row[0]) is int} for rows in loads]
+    return any(len(steps) > 1 and NOTHING not in steps for steps in found)
 
 
 def _problem(steps: list[int], loads: list[Any], place: int, right: list[int]) -> tuple[str, str, str] | None:
@@ -197,7 +211,7 @@ EXERCISE = declared(
                 "before all have this one: dist.barrier().", general=True),
     ),
     visible=(
-        together_case("two ranks, from step 0 on", [0, 1], [0.0, 0.001]),
+        together_case("two ranks, from step 0 on", [0, 1], [0.0, 0.1]),
         together_case("rank 0 is late", [8, 9, 10], [0.5, 0.0]),
         together_case("three ranks", [5, 6], [0.0, 0.3, 0.1]),
         together_case("killed in the first save, and started again", [4], [0.1, 0.0], restart=True),

@@ -161,3 +161,4 @@ def load_together(folder):
 )
 changed("saves nothing", "not found again", ("    save_checkpoint(mine, step, state)\n", ""))
 changed("takes every step for none", "not found again", ("None if newest < 0", "None if newest > 0"))
+WRONG.changed("1 stands for none", "step 0 taken for none", ("torch.tensor(-1 if", "torch.tensor(1 if"))
