@@ -194,7 +194,7 @@ print(f"this process copies 100 MB to itself in {1e3 * (time.perf_counter() - st
 # %% [markdown]
 # That is far slower, and with only two ranks. There is no link between them: a processor core copies every byte out of
 # one process and into the other, through the operating system, and then adds. The last line shows how long one plain
-# copy takes.
+# copy takes, with getting fresh memory for it.
 #
 # Run the cell again: the measured numbers change, the virtual one does not. It follows from a model of the hardware.
 
