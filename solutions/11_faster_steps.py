@@ -122,9 +122,9 @@ labkit.answer(
 # time: a thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
 #
 # Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error**
-# in the thread must be raised in the loop, or the loop waits forever. If a loop is **left early**, by `break`, nothing
-# refers to the generator any more, so Python closes it: `GeneratorExit` is raised at its `yield`. The thread must then
-# end, even if it is blocked in `put`.
+# in the thread must be raised in the loop, or the loop waits forever. After a loop that is **left early**, by `break`,
+# nothing refers to the generator any more, so Python closes it: `GeneratorExit` is raised at its `yield`. The thread
+# must then end, even if it is blocked in `put`.
 #
 # ### Exercise [[prefetching_loader]]
 #
@@ -247,8 +247,8 @@ labkit.reveal("ones_in_bfloat16", total.item())
 # %% [markdown]
 # bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
 # **float32**. Exponentials stay in float32, too: bfloat16 rounds an x near 20 by up to 0.06, and then exp(x) is off by
-# 6 %. Parameters stay in float32 as well: in bfloat16 the next number after 1 is 1.0078, so a step of 0.0001 added to a
-# weight of 1 vanishes.
+# 6 %. Parameters stay in float32 as well: a step of 0.0001 added to a weight of 1 vanishes in bfloat16, where the next
+# number after 1 is 1.0078.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?
