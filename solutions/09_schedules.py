@@ -145,10 +145,10 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # %% [markdown]
 # ## 2 Will it finish?
 #
-# Lesson 08's executor never waits for a send. That is not how large systems do it. On NCCL, a send ends when the other
-# side receives, so two sends that face each other both wait. Such systems therefore post consecutive messages as one
-# batch (`dist.batch_isend_irecv`), and wait for the whole batch. Where these batches stand among the work decides
-# whether a schedule finishes or hangs.
+# Lesson 08's executor never waits for a send. That is not how large systems do it. NCCL moves the messages between two
+# GPUs in the order in which they were posted, and a send ends when the other side receives. So two sends that face each
+# other both wait. Such systems therefore post consecutive messages as one batch (`dist.batch_isend_irecv`), and wait
+# for the whole batch. Where these batches stand among the work decides whether a schedule finishes or hangs.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
 
@@ -193,9 +193,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 # `Forward` or `Backward` is one by itself. A stage *posts* all messages of a step when it arrives there, and goes on
 # when all are *done*. A message is done when its partner has been posted on the other side. The partner of
 # `Send(peer=1, microbatch=2)` on stage 0 is `Recv(peer=0, microbatch=2)` on stage 1. The partner of a `SendGrad` is a
-# `RecvGrad`. (NCCL also wants the messages between two GPUs in one order; leave that out here.) A message stays posted,
-# even if its stage gets stuck. Stages exchange messages only with their neighbours. A stage cannot leave a step that
-# contains
+# `RecvGrad`. (Here leave NCCL's order of messages out.) A message stays posted, even if its stage gets stuck. Stages
+# exchange messages only with their neighbours. A stage cannot leave a step that contains
 #
 # * a message whose partner has not been posted;
 # * a `Forward` of a microbatch that no earlier step has received, except on the first stage;

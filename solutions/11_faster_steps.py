@@ -22,9 +22,9 @@
 # | gradient compression | 30 to 50 % of the time |
 # | activation checkpointing | 40 % of the memory |
 #
-# Your step is too slow, and your model does not fit. Which line do you try first? Each line can be true for one job and wrong
-# for another. You will build mixed precision, a recompute plan and a loader that prefetches, and measure where they
-# pay. The bonus does the same for compression.
+# Your step is too slow, and your model does not fit. Which line do you try first? Each line can be true for one job and
+# wrong for another. You will build a loader that prefetches, autocast for mixed precision, and a recompute plan, and
+# measure where they pay. The bonus does the same for compression.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `backward()`, an optimizer, and what an all-reduce is (lesson
 # 02); no GPU.
@@ -113,17 +113,18 @@ labkit.answer(
 
 # %% [markdown]
 # Only the table's first line, prefetching, could help with such a wait, and this run prefetches already. **Look at the
-# timeline first.** (The summary said *blocked 0 %*: it counts waits for messages, not for data.)
+# timeline first.** (The timeline's summary says *blocked 0 %*, although much of the run is lost: it counts only waits
+# for messages.)
 #
 # ## 2 Prefetching
 #
 # A loop that loads a batch, trains on it and loads the next alternates between two jobs. They could run at the same
 # time: a thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
 #
-# Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error** in
-# the thread must be raised in the loop, or the loop waits forever. A loop that is **left early**, by `break`, drops the
-# generator, and Python closes a generator once nothing refers to it. Then the thread must end, too, even if it is
-# blocked in `put`.
+# Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error**
+# in the thread must be raised in the loop, or the loop waits forever. After a loop that is **left early**, by `break`,
+# nothing refers to the generator any more, so Python closes it: `GeneratorExit` is raised at its `yield`. The thread
+# must then end, even if it is blocked in `put`.
 #
 # ### Exercise [[prefetching_loader]]
 #
@@ -204,10 +205,9 @@ for load_ms in (0.1, 0.5, 1, 3, 10):
 labkit.reveal("prefetch_saves", round(gains["load 1 ms"], 2), [f"{a}: {b:.1%} saved" for a, b in gains.items()])
 
 # %% [markdown]
-# Prefetching hides the shorter of loading and training. **For which ratio of the two does it save most, and how much?**
-# Loading takes a ms, training b ms. In turns, a step takes a + b; loaded ahead, it takes only the longer of the two. So
-# prefetching saves min(a, b) / (a + b). The maximum is one half, when a = b. You save the table's 25 % when the shorter
-# one is a quarter of a + b.
+# Prefetching hides the shorter of loading and training. If loading takes a ms and training b ms, a step in turns takes
+# a + b; loaded ahead, it takes only the longer of the two. So prefetching saves min(a, b) / (a + b), at most one half,
+# when a = b. The table's 25 % is the case in which one takes three times as long as the other.
 #
 # **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. You switch to a GPU
 # that is three times as fast. How many ms does a step take now?
@@ -247,7 +247,7 @@ labkit.reveal("ones_in_bfloat16", total.item())
 # %% [markdown]
 # bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
 # **float32**. Exponentials stay in float32, too: bfloat16 rounds an x near 20 by up to 0.06, and then exp(x) is off by
-# 6 %. And so do parameters: add a step of 0.0001 to a weight of 1, and the step vanishes in bfloat16, because the next
+# 6 %. Parameters stay in float32 as well: a step of 0.0001 added to a weight of 1 vanishes in bfloat16, where the next
 # number after 1 is 1.0078.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
@@ -277,8 +277,8 @@ IN_32_BITS = (
 # *15 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Functions in the first list compute in `dtype`, those in the second in float32; all others get their arguments
-# unchanged. Arguments may come by keyword. Floating-point ones have 16 or 32 bits. Integers, such as labels, stay
-# integers.
+# unchanged. Arguments may come by position or by keyword. A floating-point tensor may be float32, bfloat16 or float16.
+# Integers, such as labels, stay integers.
 
 
 # %% tags=["exercise"] exercise="autocast" points=15 difficulty=3 importance=4 minutes=10 title="Autocast" provides=["Autocast"]
@@ -395,8 +395,8 @@ for name, width, batch in (("much data, narrow", 1024, 32), ("in between", 2048,
 labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 
 # %% [markdown]
-# It saves 73 % where activations dominate, and nothing where parameters and optimizer state do. It costs a second
-# forward: here the step takes 1.14 to 1.22 times as long.
+# It saves 73 % where activations dominate, 7 % in between, and nothing where parameters and optimizer state dominate.
+# It costs a second forward: here the step takes 1.14 to 1.22 times as long.
 #
 # A checkpoint around every block is the simplest plan, and a poor one. Look inside a block that stores its attention
 # scores (4 sequences of 2048 tokens, width 4096, 32 heads, all in bfloat16, on the virtual H100; `mixed` is softmax @
@@ -412,16 +412,17 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # The rules:
 #
-# * To keep it simple, each tensor is computed from the one before it alone. The chain's input is always there and costs
-#   nothing.
+# * To keep it simple, each tensor is computed from the one before it alone. (Residual additions, and that `mixed` needs
+#   v, are left out.) The chain's input is always there and costs nothing.
 # * Backward goes through the chain from its end and needs every tensor.
 # * A tensor that you keep stays in memory until backward has passed it.
-# * The kept tensors cut the chain into **stretches** of tensors that are not kept: before the first kept one, between
-#   two, and after the last. One may be empty. When backward arrives at a stretch, all of it is recomputed.
+# * A **stretch** is a run of tensors that are not kept: those before the first kept tensor, those between two
+#   neighbouring kept ones, or those after the last. A stretch may be empty. When backward arrives at a stretch, all of
+#   it is recomputed.
 #
 # While backward is in a stretch, memory holds two things: the whole stretch, and all kept tensors *before* it. The peak
-# is the largest such sum. If the last tensor is kept, the stretch after it is empty, and the sum there is just all kept
-# tensors. You may keep none. For example, here are five tensors, of which 1 and 3 are kept:
+# is the largest such sum. If the last tensor is kept, the stretch after it is empty, and the sum there is the size of
+# all kept tensors. A plan may keep none. For example, here are five tensors, of which 1 and 3 are kept:
 #
 # ```
 # tensor    0    1    2    3    4
@@ -436,8 +437,9 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # *35 points, about 33 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # * Half of the points: recompute less than with a checkpoint around every block, which keeps each block's last tensor.
-# * The other half: recompute as little as selective recomputation does (Korthikanti and others, 2022), which drops
-#   tensors only until the rest fits. The check prints its time.
+# * The other half: recompute no longer than selective recomputation does (after Korthikanti and others, 2022). Here it
+#   drops tensors one after another, most MB per us first, and stops as soon as the plan fits. The check prints its
+#   time.
 
 
 # %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=33 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
@@ -477,8 +479,9 @@ labkit.challenge("recompute_plan", recompute_plan)
 
 # %% [markdown]
 # V. Korthikanti and others (2022) dropped only the tensors inside attention. Here those are scores and softmax: 2148 of
-# 3220 MB, recomputed in 1.2 ms. A checkpoint around the block recomputes everything but `down`, in 4.6 ms. Today's
-# kernels (FlashAttention) never store the scores.
+# 3220 MB, recomputed in 1.2 ms. A checkpoint around the block recomputes everything but `down`, in 4.6 ms. But a
+# stretch is in memory as a whole while it is recomputed, so two large neighbours that are both dropped need room for
+# both at that moment. Today's kernels (FlashAttention) never store the scores.
 
 # %% [markdown] tags=["slide-only"]
 # ## Not all activations are alike
@@ -657,7 +660,8 @@ labkit.reveal("hook_saves", round(hooked["4 x A100, 100 Gbit/s"], 2), rows)
 labkit.answer("fast_network", "little communication is exposed")
 
 # %% [markdown]
-# And now the table, line by line, with some room around each number: where is each promise kept?
+# And now the table, line by line: where is each promise kept? Each is given a range, and is kept if the gain lies in
+# it.
 
 # %%
 PROMISED = {

@@ -305,7 +305,7 @@ class ParallelBlock(nn.Module):
 #
 # Each is a maximum or a sum over ranks. Subtracting `m` leaves the loss as it is and keeps the exponentials finite, so
 # you can treat `m` as a constant in backward. Each target's logit is on one rank. Targets of `IGNORED` (-100) are left
-# out of the mean. The words need not divide evenly: of 12 words, `my_part` gives five ranks 3, 3, 2, 2 and 2.
+# out of the mean. The words need not divide evenly: of 12 words, `my_part` gives five ranks 3, 3, 2, 2, 2.
 #
 # ### Exercise [[parallel_vocabulary]]
 #
@@ -452,8 +452,8 @@ labkit.answer("sequence_bytes", 1)
 # <!-- notes: Lesson 02 built both halves of a ring all-reduce. Where did they go? -->
 
 # %% [markdown]
-# Every rank holds a norm's whole weight, but has applied it to *its tokens only*. So the weight's gradient is a partial
-# sum, which must be all-reduced after backward.
+# Every rank holds a norm's whole weight, but has applied it to *its tokens only*. So its gradient is a partial sum,
+# which must be all-reduced after backward.
 #
 # ### Exercise [[lone_gradient]]
 #
