@@ -178,6 +178,7 @@ _FORM, _ALONE, _ITSELF, _NEVER, _TOLERANT, _BATCHES, _WRONG_ONE, _STAYS, _WORD, 
     "a batch is left out", "sum instead of mean", "computes too much",
 )  # fmt: skip
 
+
 def _structure(case: Case) -> list[Any]:
     """Rank 0 says what it has found; the others that they served."""
     return [
