@@ -135,9 +135,9 @@ labkit.answer(
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
-    The thread also fetches while the loop works on a batch, but not too far: besides that batch, at most depth batches
-    are in the queue, and the thread holds at most one more. An error of the iterable is raised here, after the batches
-    before it. Once close() of the generator has returned, the thread has ended, even if the queue was full.
+    The thread goes on fetching while the loop works on a batch. Not counting that batch, at most depth batches are in
+    the queue, and the thread holds at most one more. An error of the iterable is raised here, after the batches before
+    it. Once close() of the generator has returned, the thread has ended, even if the queue was full.
 
     Args:
         batches: What is loaded, any iterable, perhaps an empty one; only the thread iterates over it.
