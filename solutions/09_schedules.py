@@ -214,8 +214,8 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return each stage that can never finish, and the record at which it is stuck; {} if all stages finish.
 
-    When no stage can go on, look at the step where a stuck stage stands: its record is the first one in that step that
-    cannot complete. A stage that waits for a stuck stage is stuck, too.
+    When no stage can go on, take for each unfinished stage the step where it stands. Return the first record of that
+    step that cannot complete. A stage that waits for a stuck stage is stuck, too.
 
     Args:
         schedules: The schedule of each stage, by its number; no schedule has the same record twice.
@@ -845,8 +845,8 @@ def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Cal
         x: Shape (..., in).
         weight: Shape (out, in), a leaf; it may be frozen.
         bias: Shape (out,), a leaf that may be frozen, or None.
-        later: Each backward appends exactly one function to it, even if that has nothing to add. Called later, it adds
-            the gradients of weight and bias to their .grad.
+        later: Each backward appends exactly one function to it, even if weight and bias are both frozen. When called,
+            that function adds the gradients of weight and bias to their .grad.
     """
 
     # BEGIN SOLUTION linear_later

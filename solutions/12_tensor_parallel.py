@@ -160,7 +160,8 @@ def enter(x: Tensor, group: Group = None) -> Tensor:
 def leave(x: Tensor, group: Group = None) -> Tensor:
     """Return the sum of x over all ranks of the group; in backward, x gets the same gradient as in one process.
 
-    All ranks do the same work on the sum; one process would do it once. The given x is not modified.
+    After leave, every rank computes the same loss from the sum, and that loss counts once, not once for each rank. The
+    given x is not modified.
     """
     # BEGIN SOLUTION two_operators
     return Leave.apply(x, group)
@@ -209,7 +210,8 @@ class ParallelMLP(nn.Module):
     * x and the result are whole and the same on every rank of the group.
     * After one plain SGD step over parameters() on every rank, the result is that of up and down after the same step in
       one process. Names and shapes of the parameters are your choice.
-    * A rank stores only the weights that it uses, as copies: neither it nor a later step changes up and down.
+    * A rank stores copies of the weights that it uses, and no others. up and down never change, neither when they are
+      cut nor in a later step.
     """
 
     def __init__(self, up: nn.Linear, down: nn.Linear, group: Group = None) -> None:
@@ -334,8 +336,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group
 
     * The loss is the same on every rank, and finite however large logits are.
     * Each rank gets the gradient of its own logits.
-    * All reductions together, forward and backward, take at most four numbers for each target, also for IGNORED ones.
-      You need three.
+    * Forward and backward together reduce at most 4 N numbers. N counts IGNORED targets, too. 3 N are enough.
 
     Args:
         logits: Of this rank's words, my_part(vocabulary, group) of them, one or more; shape (N, this many).
@@ -723,11 +724,12 @@ def scatter_tokens(x: Tensor, group: Group = None) -> Tensor:
 
 
 class OwnRandom:
-    """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank.
+    """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank of the group.
 
-    Random numbers outside the `with` are the same as if it were not there, even if its body raises. Each `with` of an
-    OwnRandom goes on where its last one stopped, even if that one raised. Where the first one starts depends on the
-    seed and the rank, and on nothing else. (Its rank in the group or in the world: your choice.)
+
+    Random numbers outside the `with` are the same as if it were not there, even if its body raises. Entering the same
+    OwnRandom again goes on where its last `with` stopped, even if that one raised. Where the first starts depends on
+    the seed and the rank, and on nothing else. (Its rank in the group or in the world: your choice.)
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:
@@ -767,7 +769,7 @@ from labkit.timeline.memory import memory_peaks
 
 
 def gathered_before(x, group=None):
-    return x  # the pre-hook has gathered x, so forward finds all tokens in its shape
+    return x  # the pre-hook has gathered the tokens already, so enter has nothing left to do
 
 
 def one_step(sequence):
