@@ -97,8 +97,7 @@ class RankMemory:
     def close(self) -> None:
         """Stop counting: the rank's function has ended.
 
-        What it still held when time last passed counts to the end: how soon Python takes its last variables apart is no
-        fact about it.
+        What it still held when time last passed counts to the end: how soon its last variables die is no fact about it.
         """
         self._enter_backward(_NO_BACKWARD)
         self._look_at_modules()
