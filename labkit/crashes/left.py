@@ -59,7 +59,7 @@ def what_crashes_leave(
         folder: The disk of all ranks, in which they begin.
         init: Whether ranks have a process group.
         timeout: Seconds of real time that the run may take.
-        kill: A kill that the run failure_plan, after which all ranks are started again.
+        kill: A kill injected into the run, after which all ranks are started again.
 
     Raises:
         RunError: If the program fails.

@@ -181,7 +181,7 @@ class _Test:
         Args:
             work: Its folder.
             number: How often it was started before.
-            failures: What it failure_plan.
+            failures: What is injected into it.
             watch: Told of each event.
         """
         most = self.restarts + number - 1 if number else 0
