@@ -166,7 +166,9 @@ def _of_design(challenge: Challenge, case: Case, got: tuple[Values, ...]) -> Ver
 
 
 def _of_failure(exercise: Exercise, case: Case, failure: Failure, wire: Wire) -> Verdict:
-    message = "\n".join(filter(None, [_with_group(case, failure.message), failure.detail, never_comes(case, failure)]))
+    message = "\n".join(
+        filter(None, [_with_group(case, failure.message), failure.detail, never_comes(case, failure, wire)])
+    )
     if failure.kind == "not_implemented":
         return Verdict(False, message, rank=failure.rank, problem=failure.problem)
     plain = speaks_for_itself(failure)

@@ -29,7 +29,7 @@ _ADDRESS = re.compile(r"<(?:[\w.]+\.)?(?P<name>\w+) object at 0x[0-9a-f]+>")
 _NOT_IN_GROUP = re.compile(r"^Global rank (?P<rank>-?\d+) is not part of group\b")
 _NO_PAIR = ("Pair is not connected", "Connect timeout", "invalid rank", "not connected")
 _SIZES = ("op.preamble.length", "Received data size doesn't match")
-_NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ")
+_NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ", "/lib/python3")
 _MOST_LINES = 24
 
 
@@ -122,7 +122,8 @@ def failure_of_traceback(
     who = "" if rank is None else f"Rank {rank} raised " if exercise.distributed else "It raised "
     if name == "WireFormatError":
         return Failure("bad_result", rank, _sentence(f"What came back cannot be judged: {text}"), error=name)
-    return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), learners_lines(report), name)
+    where = learners_lines(report) or _line_behind(report)
+    return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), where, name)
 
 
 def _texts(function: Callable[..., Any]) -> Iterator[object]:
@@ -159,6 +160,17 @@ def learners_lines(report: str) -> str:
         cell = f"{frame['cell']}, " if frame["cell"] else ""
         found.append(f"{cell}line {frame['line']}{inside}" + (f":  {code}" if code else ""))
     return "\n".join(found[-_MOST_LINES:])
+
+
+def _line_behind(report: str) -> str:
+    """Return which line met the error where none of the learner's was running, as a sentence, or ""."""
+    lines = report.splitlines()
+    places = [(at, frame) for at, line in enumerate(lines) if (frame := _FRAME.match(line)) and frame["path"]]
+    if not places or places[-1][0] + 1 >= len(lines):
+        return ""
+    at, frame = places[-1]
+    where = f"{frame['path'].rpartition('/')[2]}, in {frame['function']}:  {lines[at + 1].strip()}"
+    return f"None of your lines was running then. What they returned or left met this line of {where}"
 
 
 def _hang(error: RunTimeout, beyond: Collection[int], seconds: float | None) -> Failure:

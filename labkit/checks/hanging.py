@@ -33,7 +33,7 @@ def waits_on_the_finished(case: Case, failure: Failure) -> bool:
     return any(wait.peer in finished for wait in failure.waits)
 
 
-def never_comes(case: Case, failure: Failure) -> str:
+def never_comes(case: Case, failure: Failure, wire: Wire) -> str:
     """Return, of a run that hung, who waits for itself or for a rank that has finished, in a sentence, or ""."""
     finished = _finished(case, failure)
     for wait in failure.waits:
@@ -42,7 +42,9 @@ def never_comes(case: Case, failure: Failure) -> str:
         if wait.peer in finished and "send" in wait.operation:
             return f"Rank {wait.peer} has finished, so nobody takes what rank {wait.rank} sends it."
         if wait.peer in finished:
-            return f"Rank {wait.peer} has finished, so what rank {wait.rank} waits for never comes."
+            sent = any(message.src == wait.peer for message in wire.messages)
+            how = "" if sent or wire.collectives else " and has sent nothing"
+            return f"Rank {wait.peer} has finished{how}, so what rank {wait.rank} waits for never comes."
     return ""
 
 

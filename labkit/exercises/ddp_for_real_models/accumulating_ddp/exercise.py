@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Got
-from labkit.checks.declared import Mistake, declared
+from labkit.checks.declared import Mistake, declared, either
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import PLAIN, training_case
@@ -53,8 +53,12 @@ MISTAKES = (
     Mistake("no context manager",
             "with ddp.no_sync() needs a context manager: put @contextmanager above the def of a function that yields.",
             seen=marks.says("context manager"), certain=True),
+    Mistake("no_sync never yields",
+            "no_sync ends before the with block has run, or without it: it must come to yield, exactly once.",
+            seen=either(marks.says("is not an iterator"), marks.says("generator didn't")), certain=True),
     Mistake("sends inside no_sync",
-            "Something travels inside no_sync. The hook must return before it counts or sends.",
+            "Something travels inside no_sync. The flag must be down there, and while it is down the hook must return "
+            "before it counts or sends.",
             seen=_outputs_of_quiet_passes),
     Mistake("no_sync stays on after an error",
             "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",

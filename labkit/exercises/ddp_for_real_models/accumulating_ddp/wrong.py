@@ -34,6 +34,9 @@ COUNTS = """
         passes, self.passes = self.passes, 0
         return super().pack() / passes"""
 changed("divided by all passes", "mean over the passes", (SENDS, f"{SENDS}\n{COUNTS}"))
+changed("no yield", "no_sync never yields", ("            yield\n", "            pass\n"))
+changed("returns too early", "no_sync never yields", ("            yield\n", "            return\n            yield\n"))
+changed("yields again", "no_sync never yields", (CONTEXT, CONTEXT + "\n        yield"))
 changed("no decorator", "no context manager", ("    @contextmanager\n", ""))
 WRONG.wrong(
     "torch's own",

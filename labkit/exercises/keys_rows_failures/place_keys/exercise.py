@@ -110,21 +110,37 @@ def _the_points_number(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
     return torch.searchsorted(points, keys * 2654435761 % 2**32) % len(points)
 
 
-def _not_cut(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
-    return owners[torch.searchsorted(points, keys * 2654435761) % len(points)]
+def _at_the_first_point(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[:1].expand(keys.shape)
 
 
 def _places_off(function: str, args: Sequence[Any], came: Tensor, wanted: Tensor) -> str:
     """Return which servers do not exist, or how many keys each gets, in a sentence."""
-    if function == "place_on_circle" or came.dtype != torch.int64:
+    if came.dtype != torch.int64:
         return ""
+    if function == "place_on_circle":
+        return _way_round(*args, came=came)
     num_servers = int(args[-1])
     outside = sorted({*came.flatten().tolist()} - {*range(num_servers)})
     if outside:
         return f"There is no server {outside[0]}: they count from 0 to {num_servers - 1}."
+    if function == "place_by_hash":
+        key = int(args[0].flatten()[int((came != wanted).flatten().nonzero()[0])])
+        return f"The hash of key {key} is {_hashed(torch.tensor([key]))[0]}, of 2**32: is it that in yours?"
     each = (torch.bincount(places.flatten(), minlength=num_servers).tolist() for places in (came, wanted))
     mine, right = (join(counts) for counts in each)
     return "" if mine == right else f"The servers get {mine} of these keys instead of {right}."
+
+
+def _way_round(keys: Tensor, points: Tensor, owners: Tensor, came: Tensor) -> str:
+    """Return the way of the first misplaced key: its hash, the point it comes to, that point's owner."""
+    place = int((came != _on_circle(keys, points, owners)).flatten().nonzero()[0])
+    key, where = int(keys.flatten()[place]), _hashed(keys)[place]
+    at = bisect_left(points.tolist(), where) % len(points)
+    return (
+        f"Key {key} has the hash {where}; the next point is {int(points[at])}, of server {int(owners[at])}. "
+        "Which of the three is another in yours?"
+    )
 
 
 def _bound_left_behind(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
@@ -183,7 +199,11 @@ EXERCISE = tensor_formulas(
                 "Multiply by S first, then divide by 2**32 with //.", {"place_by_hash": _in_float32}),
         Mistake("not cut to 32 bits",
                 "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
-                {"place_by_hash": lambda keys, s: keys * 2654435761 * s // 2**32, "place_on_circle": _not_cut}),
+                {"place_by_hash": lambda keys, s: keys * 2654435761 * s // 2**32}),
+        Mistake("none among the points",
+                "Every key gets the owner of the first point: what you look for lies before the first point or behind "
+                "the last. Look for the lowest 32 bits of the product, key * 2654435761 % 2**32.",
+                {"place_on_circle": _at_the_first_point}),
         Mistake("the point before",
                 "A key belongs to the next point on the circle, not to the one "
                 "before its hash.", {"place_on_circle": _point_before}),

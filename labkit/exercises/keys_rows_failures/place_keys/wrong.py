@@ -47,6 +47,8 @@ changed("the key itself", "keys not hashed", (CIRCLE, "return owners[torch.searc
 changed("which point", "the point's number", (CIRCLE, f"return {SEARCH} % len(points)"))
 changed("the nearest", "the nearest point",
         (CIRCLE, "apart = (points - (keys * 2654435761 % 2**32).unsqueeze(-1)).abs()\n    return owners[torch.minimum(apart, 2**32 - apart).argmin(-1)]"))  # fmt: skip
-changed("forgets the cut on the circle", "not cut to 32 bits",
+changed("forgets the cut on the circle", "none among the points",
         (CIRCLE, "return owners[torch.searchsorted(points, keys * 2654435761) % len(points)]"))  # fmt: skip
 WRONG.changed("a bound to the left", "the first of a stretch in the one before", (", right=True", ""))
+CUT = "keys * 2654435761 % 2**32) % len(points)"
+changed("divides on the circle", "none among the points", (CUT, CUT.replace(" * ", " / ", 1)))

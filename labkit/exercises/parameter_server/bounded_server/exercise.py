@@ -108,6 +108,16 @@ def _of_the_mean(script: Script, at: int, now: int, count: int, bound: int) -> b
     return _clock(script, script[at]["worker"], at) - sum(clocks.values()) / max(1, len(clocks)) <= bound
 
 
+def _own_clock(script: Script, at: int, now: int, count: int, bound: int) -> bool:
+    """Return whether a worker has pushed at most bound times, as if the slowest stood at 0 for good."""
+    return _clock(script, script[at]["worker"], at) <= bound
+
+
+def _of_the_sum(script: Script, at: int, now: int, count: int, bound: int) -> bool:
+    slowest = min(_clocks(script, now, count).values(), default=0)
+    return _clock(script, script[at]["worker"], at) + slowest <= bound
+
+
 def _off_by(more: int) -> Open:
     return lambda script, at, now, count, bound: within(script, at, now, count, bound + more)
 
@@ -193,6 +203,13 @@ MISTAKES = (
     Mistake("leaving releases nobody",
             "When the slowest leaves, others may continue at once, not at the next push: check all that wait in leave "
             "too.", seen=_first_wrong(_nobody_after_leaving)),
+    Mistake("the slowest stands at 0",
+            "A push is answered only while its worker's own clock is at most the bound, as if the slowest stayed at 0 "
+            "for good: subtract the smallest clock there is now. Is there a clock of a worker that does not exist?",
+            seen=_as_if(_own_clock)),
+    Mistake("added to the slowest",
+            "The slowest worker's clock is added: what must be at most the bound is how far a worker is ahead, its "
+            "clock minus the smallest.", seen=_as_if(_of_the_sum)),
     Mistake("one at a time",
             "Several may continue at the same moment: each time, check all that wait and answer every one that may "
             "go.", seen=_first_wrong(lambda case, now, came, right: bool(came) and came < right)),

@@ -26,6 +26,8 @@ changed("push answers nobody", "nobody is answered",
 changed("record in another order", "another record", ("len(self.updates), worker,", "worker, len(self.updates),"))
 changed("leave does nothing", "waits for a worker that has left", (LEAVE, "            pass\n"))
 changed("leave lets nobody go", "leaving releases nobody", (LEAVE, "            del self.clocks[worker]\n"))
+changed("a worker too many", "the slowest stands at 0", ("range(num_workers), 0)", "range(num_workers + 1), 0)"))
+changed("adds the slowest", "added to the slowest", ("server.clocks[each] - slowest", "server.clocks[each] + slowest"))
 changed("mean clock", "compared with the mean",
         ("min(server.clocks.values(), default=0)", "sum(server.clocks.values()) / max(1, len(server.clocks))"))  # fmt: skip
 changed("the answer of the push", "the weights of the push",
