@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
@@ -12,7 +12,7 @@ from labkit.checks.finding import Blame, Find, Finding, blames_nobody
 from labkit.checks.hanging import never_comes
 from labkit.checks.least_traffic import LeastTraffic, too_little
 from labkit.checks.par import Par
-from labkit.checks.structure import structure_problem
+from labkit.checks.structure import said_of_call, structure_problem
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.checks.wire import Wire
 
@@ -188,4 +188,6 @@ def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire
         found = next(exercise.find(case, got, wire), None)
     except Exception:  # it need not expect what has another structure
         found = None
-    return found if found is not None and found.mistake in exercise.mistakes else malformed
+    if found is not None and found.mistake in exercise.mistakes:
+        return found
+    return replace(malformed, message=said_of_call(case, malformed.message))

@@ -6,6 +6,7 @@ whatever an exercise's own `find` looks at. Values are not compared here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,20 @@ def structure_problem(wanted: Sequence[Any], got: Sequence[Values]) -> Finding |
             where = f"Rank {rank}: " if len(wanted) > 1 else ""
             return Finding(mistake, f"{where}{text}", rank=rank if len(wanted) > 1 else None)
     return None
+
+
+def said_of_call(case: Case, message: str) -> str:
+    """Return a message about "values[2]" in terms of the case's third call, where it is one of calls."""
+    calls, place = case.inputs[0].get("calls"), _OF_A_CALL.match(message)
+    if not isinstance(calls, list) or place is None or int(place[1]) >= len(calls):
+        return message
+    call = calls[int(place[1])]
+    if not isinstance(call, dict) or "function" not in call:
+        return message
+    return f"What {call['function']} returned in call {int(place[1]) + 1} of {len(calls)}{message[place.end() :]}"
+
+
+_OF_A_CALL = re.compile(r"values\[(\d+)\](?![.\[])")
 
 
 def _differs(wanted: Any, came: Any, path: str) -> tuple[str, str] | None:

@@ -64,6 +64,12 @@ def times(value: float) -> str:
     return f"x {number(round(value, 6))}"
 
 
+def _some_are_sums(case: Case, got: Got) -> bool:
+    """Return whether each trained parameter's gradient is the mean or N times it, and both occur."""
+    used = [names for name, names in gradient_marks(case, got).items() if name not in SPARE]
+    return {mark for names in used for mark in names} == {"mean", times(case.world_size)}
+
+
 def constant_divisor(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the gradients are the sum divided by a small whole number other than N and 1."""
     return any(
@@ -275,6 +281,17 @@ SUM = Mistake(
     "sum instead of mean",
     "The gradients are the sum over the ranks, N times the mean. all_reduce adds; divide by dist.get_world_size().",
     seen=factor(lambda n: n),
+)
+SOME_SUMS = Mistake(
+    "not all divided",
+    "Some gradients are the mean over the ranks, others still the sum: each has to be divided, inside the loop over "
+    "the parameters.",
+    seen=lambda case, got, wire: _some_are_sums(case, got),
+)
+MULTIPLIED = Mistake(
+    "multiplied, not divided",
+    "The gradients are the sum times the number of ranks, N * N times the mean: divide by dist.get_world_size().",
+    seen=factor(lambda n: n * n),
 )
 CONSTANT = Mistake(
     "divided by a constant",

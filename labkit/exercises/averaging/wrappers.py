@@ -85,6 +85,8 @@ COMMON = (
     marks.FROZEN_AT_START,
     marks.TIED,
     marks.SUM,
+    marks.SOME_SUMS,
+    marks.MULTIPLIED,
     marks.CONSTANT,
     marks.TWICE,
     marks.BIASES,

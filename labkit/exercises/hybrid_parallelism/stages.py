@@ -108,6 +108,7 @@ def combined(
     case: Case, rank: int, *, share: Share = lambda own, everybody, count: own / everybody,
     also_tensor: Sequence[str] = (), not_tokens: bool = False, not_ends: bool = False, all_stages: bool = False,
     replicas: Sequence[str] = REPLICAS, targets: Sequence[str] = REPLICAS, of_tied: float = 1.0, cut: bool = True,
+    every_end: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     """Return a rank's shards of the combined gradients, or what comes of a mistake.
 
@@ -123,6 +124,7 @@ def combined(
         targets: The axes that numbers of targets are summed along.
         of_tied: What the sum over both ends is multiplied by.
         cut: Whether shards are cut; else whole gradients.
+        every_end: What is not tied is summed over both ends, too.
     """
     sizes, place = of_rank(case, rank)
     count = len(along(rank, sizes, REPLICAS))
@@ -134,7 +136,7 @@ def combined(
         sources = along(rank, sizes, axes)
         if all_stages:
             sources = along(rank, sizes, [*axes, "pipeline"])
-        elif kind.tied and not not_ends and (both := ends(rank, sizes)):
+        elif (kind.tied or every_end) and not not_ends and (both := ends(rank, sizes)):
             sources = [each for end in both for each in along(end, sizes, axes)]
         whole = torch.zeros(kind.shape, dtype=torch.float64)
         for each in sources:

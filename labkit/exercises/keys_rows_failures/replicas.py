@@ -16,6 +16,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import integer, listed, records, tensor, text, texts
 from labkit.checks.wire import Wire
+from labkit.exercises.parameter_server.moves import how_moved
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.words import plural
 
@@ -109,7 +110,9 @@ def structure(case: Case) -> list[Any]:
     answer = OneOf((int, str))
     if "behaviours" in inputs:
         noted = Each({"worker": int, "number": int, "gradient": inputs["gradient"]})
-        calls = [{"answer": answer, "pushed": [noted for _ in each]} for each in cast(Any, inputs["behaviours"])]
+        calls = [
+            {"answer": answer, "said": str, "pushed": [noted for _ in each]} for each in cast(Any, inputs["behaviours"])
+        ]
         return [{"found": calls}]
     noted = Each({"worker": int, "number": int, "gradient": inputs["weight"]})
     problem = OneOf(({"problem": str, "step": int}, {"problem": str, "step": int, "form": str}))
@@ -172,7 +175,8 @@ def _of_steps(case: Case, came: Values) -> Iterator[Finding]:
             yield Finding(whole or _uncounted(case, mine), said)
         wrong = difference(mine["weight"], right["weight"], torch.full((3,), 1e-9, dtype=torch.float64))
         if wrong is not None:
-            yield Finding(whole, f"{story} The weights hold {wrong.got} where {wrong.expected} should be.")
+            moved = how_moved(tensor(case.inputs[0], "weight"), cast(Any, mine["weight"]), cast(Any, right["weight"]))
+            yield Finding(whole, f"{story} The weights hold {wrong.got} where {wrong.expected} should be.{moved}")
     wanted_calls = [step for step in script_of(case) if step["op"] == "push"] if case.inputs[0]["with_backup"] else []
     yield from _of_calls("The backup", records(came, "backup"), wanted_calls, whole)
     for words in texts(came, "loose"):
@@ -258,6 +262,11 @@ def _did(answer: object) -> str:
     return f"raised {str(answer).removesuffix(' raised')}" if raised else f"gave {answer}"
 
 
+def _line(mine: Mapping[str, Any]) -> str:
+    """Return what an error said and in which line, as a sentence that begins with a space, or ""."""
+    return f" It said: {mine['said']}." if mine.get("said") else ""
+
+
 def _of_safely(case: Case, came: Values) -> Iterator[Finding]:
     inputs = case.inputs[0]
     push = {"worker": inputs["worker"], "number": inputs["number"], "gradient": inputs["gradient"]}
@@ -271,7 +280,7 @@ def _of_safely(case: Case, came: Values) -> Iterator[Finding]:
             name = {0: "does not wait for the answer", "RuntimeError raised": "stops at the first replica"}
             if "fail" not in behaviours and "raise" not in behaviours and mine["answer"] == 1:
                 name = {1: "returns the answer"}
-            said = f"{story} push_safely {_did(mine['answer'])}, expected {wanted['answer']}."
+            said = f"{story} push_safely {_did(mine['answer'])}, expected {wanted['answer']}.{_line(mine)}"
             yield Finding(name.get(cast(Any, mine["answer"]), ""), said)
         for place, noted in enumerate(listed(mine, "pushed")):
             yield from _of_calls(f"{story} replica {place}", noted, [push] if place < wanted["asked"] else [])

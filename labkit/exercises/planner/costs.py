@@ -102,7 +102,8 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
     Args:
         job: What is trained.
         plan: How it is split.
-        in_flight: "one", "stages", "all", "unlimited", "warmup", "reversed" or "one more" in place of what is right.
+        in_flight: "one", "stages", "all", "unlimited", "warmup", "reversed" or "one more" in place of what is right,
+            "added" where it is added to the layers.
         without: "whole" (the layer that is computed again), "cut" (activations), "again" (recomputation), "microbatch"
             (one sequence), "tokens", "width", "layers" (one), "split" (all layers), "input" (of the layer that is
             computed again) or "cut again" (this layer is not cut).
@@ -122,12 +123,14 @@ def stage_bytes(job: Job, plan: Plan, *, in_flight: str = "", without: str = "",
         flying = {
             "one": 1, "stages": min(p, count), "all": count, "unlimited": p - stage,
             "one more": min(p - stage + 1, count), "warmup": min(p - stage - 1, count),
-            "reversed": min(stage + 1, count),
+            "reversed": min(stage + 1, count), "added": min(p - stage, count) + held_layers,
         }  # fmt: skip
         num = flying.get(in_flight, min(p - stage, count))
         times = {"layers": layers, "microbatches": num}.get(on_top, 1)
         times *= plan.tensor if without == "cut again" else 1
-        kept = num * held_layers * (INPUT if again else KEPT) + (times * KEPT if again and without != "whole" else 0)
+        kept = (num if in_flight == "added" else num * held_layers) * (INPUT if again else KEPT) + (
+            times * KEPT if again and without != "whole" else 0
+        )
         kept -= INPUT if again and without == "input" else 0
         kept *= 2 if on_top == "bytes" else 1
         params = (layers * job.layer_params + ((stage == 0) + (stage == p - 1)) * job.end_params) / plan.tensor

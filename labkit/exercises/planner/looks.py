@@ -45,6 +45,7 @@ def numbers_look(
     sign: str = "ms",
     plans: Callable[[Case], Sequence[Plan]] = lambda case: (),
     more: Callable[[Case, Numbers], str] = lambda case, came: "",
+    made: Callable[[Case, int], str] = lambda case, place: "",
 ) -> Find:
     """Return the find that yields a number that is wrong; a mistake is named that gives all of a case's.
 
@@ -60,6 +61,7 @@ def numbers_look(
         sign: Its name.
         plans: The plan of each number, where there is one: what the wrong ones have in common is said.
         more: What else is said of numbers that no mistake gives, as a sentence that begins with a space; (case, came).
+        made: What a right number is made of, by its place; a sentence like it.
     """
 
     def shown(value: Any) -> str:
@@ -82,7 +84,8 @@ def numbers_look(
         name = as_if(came, ways, same_numbers) or ("" if _alike(mine, theirs) else NO_NUMBER.name)
         text = f"{function}, {named(case, place)}: {shown(mine)}, expected {shown(theirs)}."
         text += f" It is the furthest off of {len(wrong)} wrong ones, of {len(came)}." if of_all else ""
-        text += "" if name else more(case, came) or in_common(came, wanted, wrong, plans(case))
+        if not name:
+            text += more(case, came) or f"{in_common(came, wanted, wrong, plans(case), shown)}{made(case, place)}"
         yield Finding(name, text, shown(theirs), shown(mine))
 
     return find
@@ -97,7 +100,9 @@ _FEATURES: Mapping[str, Callable[[Plan], bool]] = {
 }
 
 
-def in_common(came: Numbers, wanted: Numbers, wrong: Sequence[int], plans: Sequence[Plan]) -> str:
+def in_common(
+    came: Numbers, wanted: Numbers, wrong: Sequence[int], plans: Sequence[Plan], shown: Callable[[Any], str] = str
+) -> str:
     """Return what the wrong numbers have in common, as sentences that begin with a space, or ""."""
     said = []
     with_it = {
@@ -118,6 +123,8 @@ def in_common(came: Numbers, wanted: Numbers, wrong: Sequence[int], plans: Seque
         said.append("Every wrong number is 0.")
     elif len(off) > 1 and all(math.isclose(each, factors[0], rel_tol=1e-6) for each in factors):
         said.append(f"Each wrong number is {factors[0]:.4g} times what it should be.")
+    elif by := _by_as_much([one - other for one, other in off]):
+        said.append(f"Each wrong number is {shown(abs(by))} too {'large' if by > 0 else 'small'}.")
     elif len(off) > 1 and (max(factors) < 1 or min(factors) > 1):
         said.append(f"Every wrong number is too {'small' if max(factors) < 1 else 'large'}.")
     stages = {place for at in wrong for place, (one, other) in enumerate(_flat_pairs(came[at], wanted[at]))
@@ -129,6 +136,14 @@ def in_common(came: Numbers, wanted: Numbers, wrong: Sequence[int], plans: Seque
     elif len(stages) > 1:
         said += _apart(came[wrong[0]], wanted[wrong[0]])
     return "".join(f" {each}" for each in said)
+
+
+def _by_as_much(apart: Sequence[float]) -> float:
+    """Return by how much all numbers are off, 0 where they differ in it or a single one is off by no whole number."""
+    first = apart[0]
+    alike = all(math.isclose(each, first, rel_tol=1e-6) for each in apart)
+    whole = abs(first) >= 1 and math.isclose(first, round(first), rel_tol=1e-6)
+    return first if alike and (len(apart) > 1 or whole) else 0.0
 
 
 def _apart(came: Sequence[float], wanted: Sequence[float]) -> list[str]:

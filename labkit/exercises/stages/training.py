@@ -87,6 +87,8 @@ def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
     """Return the mistake that wrong gradients point to, or ""."""
     last, ranks = num_stages(case) - 1, members(case)
     came: Sequence[Gradients] = [cast(Gradients, got[rank]["grads"]) for rank in ranks]
+    if any(len(got[rank]["wanted_gradient"]) < _num_forwards(case, rank) for rank in ranks):  # type: ignore[arg-type]
+        return mistakes.LEFT_UNDONE.name
     if any(stage_of(case, rank) and not any(got[rank]["wanted_gradient"]) for rank in ranks):  # type: ignore[arg-type]
         return mistakes.NO_LEAF.name
     have = [_moved(case, rank, grads) for rank, grads in zip(ranks, came, strict=True)]
@@ -100,6 +102,12 @@ def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
     if next(_wrong_gradients(case, got, 1e-6), None) is None and next(_wrong_losses(case, got, 1e-6), None) is None:
         return mistakes.FLOAT32.name
     return mistakes.NOT_WAITED.name if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight") else ""
+
+
+def _num_forwards(case: Case, rank: int) -> int:
+    """Return how often a member runs its module: once for each microbatch of a schedule, or once."""
+    inputs = case.inputs[rank]
+    return len(integers(inputs, "sizes")) if "schedule" in inputs else 1
 
 
 def _moved(case: Case, rank: int, grads: Gradients) -> bool:

@@ -88,6 +88,10 @@ NO_LEAF = Mistake(
     seen=_failed(_nothing_entered),
     certain=True,
 )
+LEFT_UNDONE = Mistake(
+    "work left undone",
+    "A stage ended before it had run its module on each microbatch: go through all of its work, to the last record.",
+)
 DETACHED = Mistake(
     "the graph was cut",
     "Backward met a tensor without a graph. Detach only what is sent; keep the module's own output for backward, and "

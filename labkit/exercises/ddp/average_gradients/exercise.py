@@ -71,7 +71,8 @@ def _given(case: Case, wire: Wire) -> int:
 
 
 def _ratio(of: str) -> Seen:
-    """Return a test: the wrong gradients are the mean times N ("N"), 1/N ("1/N"), or N over a constant ("N/c")."""
+    """Return a test: the wrong gradients are the mean times N ("N"), 1/N ("1/N"), N over a constant ("N/c")
+    or N * N ("NN")."""
 
     def seen(case: Case, got: Got, wire: Wire) -> bool:
         if not isinstance(got, tuple):
@@ -80,6 +81,7 @@ def _ratio(of: str) -> Seen:
         wanted: dict[str, list[float]] = {
             "N": [size],
             "1/N": [1 / size],
+            "NN": [size**2],
             "N/c": [size / c for c in (2, 3, 4, 8) if c not in (size, size**2)],
         }
         right = cast(dict[str, Value], averaged(case)[0]["gradients"])
@@ -96,6 +98,17 @@ def _ratio(of: str) -> Seen:
         )
 
     return seen
+
+
+def _some_are_sums(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether each gradient on rank 0 is the mean over the ranks or the sum, and both occur."""
+    pairs = [pair for rank in _gradients_of_ranks(case, got)[:1] for pair in rank.values() if pair[1] is not None]
+    if not all(
+        isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape for one, other in pairs
+    ):
+        return False
+    ratios = {round(ratio_of(cast(Tensor, one), cast(Tensor, other)) or 0.0, 6) for one, other in pairs}
+    return ratios == {1.0, float(case.world_size)}
 
 
 def _own(case: Case, got: Got, wire: Wire) -> bool:
@@ -169,6 +182,8 @@ def _calls_differ(case: Case, got: Got, wire: Wire) -> bool:
 
 MISTAKES = (
     Mistake("sum instead of mean", marks.SUM.hint, seen=_ratio("N")),
+    Mistake("multiplied, not divided", marks.MULTIPLIED.hint, seen=_ratio("NN")),
+    Mistake("not all divided", marks.SOME_SUMS.hint, seen=_some_are_sums),
     Mistake("divided twice", marks.TWICE.hint, seen=_ratio("1/N")),
     Mistake("divided by a constant", marks.CONSTANT.hint, seen=_ratio("N/c")),
     Mistake("never averaged", "Every rank still has its own gradients. Either nothing was reduced, or the result was "

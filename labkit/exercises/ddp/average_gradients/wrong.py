@@ -120,3 +120,13 @@ wrong(
 )
 wrong("divides alone", "divided, never added up", LOOP.format(body="parameter.grad /= dist.get_world_size()"))
 WRONG.changed("stops at a frozen one", "some are left out", ("            continue", "            break"))
+wrong(
+    "multiplies",
+    "multiplied, not divided",
+    LOOP.format(body="dist.all_reduce(parameter.grad); parameter.grad *= dist.get_world_size()"),
+)
+wrong(
+    "divides the last one alone",
+    "not all divided",
+    LOOP.format(body="dist.all_reduce(parameter.grad)") + "    parameter.grad /= dist.get_world_size()\n",
+)

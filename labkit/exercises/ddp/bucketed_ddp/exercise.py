@@ -38,7 +38,8 @@ MISTAKES = (
             "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",
             seen=marks.in_registration_order),
     Mistake("one all_reduce for each parameter",
-            "Every parameter travels on its own, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
+            "Every parameter travels on its own, as in OverlappedDDP: pack those of a bucket into one flat tensor. "
+            "Where you do, the cap is too small: bucket_cap_mb * 2**20 bytes.",
             seen=marks.one_for_each),
     marks.AFTER_BACKWARD,
     Mistake("one bucket for all",
@@ -58,7 +59,7 @@ MISTAKES = (
     Mistake("a full bucket stays behind",
             "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has left, "
             "the next may already be full, and no hook will fire for it again. Or it waits for the gradient of a "
-            "frozen parameter, which never comes.", seen=left_behind),
+            "frozen parameter, which never comes. Or it holds other parameters than the plan says.", seen=left_behind),
     Mistake("every hook has the last index",
             "A bucket was packed before all its gradients were ready. Your hooks are lambdas made in a loop: each "
             "looks up the index when it is called, and by then it is the last one. partial(self.on_gradient, index) "

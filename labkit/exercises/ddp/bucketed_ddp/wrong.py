@@ -245,3 +245,11 @@ bucketed(
         "        parameter.grad.copy_(flat[start - parameter.numel() :].view_as(parameter))",
     ),
 )
+bucketed(
+    "multiplies", "multiplied, not divided",
+    ("flat /= dist.get_world_size()", "flat *= dist.get_world_size()"),
+)  # fmt: skip
+bucketed(
+    "divides the first bucket alone", "not all divided",
+    ("        flat /= dist.get_world_size()\n", "        flat /= 1 if number else dist.get_world_size()\n"),
+)  # fmt: skip

@@ -17,6 +17,7 @@ from labkit.checks.on_ranks.raised import raised
 from labkit.checks.values import integer, listed
 
 _SECONDS = 5.0
+NO_BATCH = "ended before its first batch"
 ERROR = "this batch cannot be read"
 _READ, _HELD = 1, 2
 
@@ -140,7 +141,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     def left_early() -> Value:
         source = kind(count)
         batches = iter(make(source, depth))
-        next(batches)
+        if next(batches, None) is None:
+            return NO_BATCH
         ahead = source.reaches(2, _SECONDS / 2)
         source.reaches(depth + 3, 0.3)  # one was taken, depth wait, one may be in the thread's hand
         fetched = source.fetched

@@ -12,7 +12,7 @@ from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import flag, integer, listed, record, text
 from labkit.checks.wire import Wire
-from labkit.exercises.faster_steps.prefetching_loader.driver import ERROR, drive
+from labkit.exercises.faster_steps.prefetching_loader.driver import ERROR, NO_BATCH, drive
 
 
 def loader_case(
@@ -80,6 +80,8 @@ def _hung_or_raised(came: Values) -> Iterator[Finding]:
         value = came[name]
         if value == "hangs":
             yield Finding(hangs, f"{words} did not end.")
+        elif value == NO_BATCH:
+            yield Finding("not all batches", f"{words} {value}.")
         elif isinstance(value, str):
             yield Finding("an error of its own", f"{words} {value}.")
 
@@ -127,7 +129,8 @@ EXERCISE = declared(
                 "raise it in the loop."),
         Mistake("the error is swallowed",
                 "The error ended the loop silently: training would continue with half the data. Raise it."),
-        Mistake("an error of its own", "The loop raised an error that is not the iterable's: it names the line."),
+        Mistake("an error of its own", "The loop raised an error that is not the iterable's: "
+                "mend what the sentence above says."),
         Mistake("the end is a batch", "The end marker was yielded as if it were a batch."),
         Mistake("not all batches",
                 "Batches are missing, or there are too many: the end marker comes after the last one."),

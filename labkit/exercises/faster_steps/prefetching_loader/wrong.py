@@ -77,3 +77,4 @@ changed(
     ("    thread = threading.Thread(target=fetch, daemon=True)\n    thread.start()\n",
      "    thread.start()\n    thread = threading.Thread(target=fetch, daemon=True)\n"),
 )  # fmt: skip
+changed("no round of the loop", "not all batches", ("        while True:\n", "        while False:\n"))

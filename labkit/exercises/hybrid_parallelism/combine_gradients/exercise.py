@@ -156,6 +156,9 @@ EXERCISE = declared(
                "{which}: {got}.", same=same_shards, shown=first_wrong),
     ),
     mistakes=(
+        Mistake("all ends summed",
+                "The first and the last stage hold different layers: only a weight that is tied is the same on both. "
+                "Sum over mesh.ends where weight.tied, and nothing else.", _as(every_end=True)),
         Mistake("copies summed",
                 "A weight that every tensor rank holds whole has its whole gradient on each of them: summed over "
                 "\"tensor\" it counts N times. Only \"tokens\" is a partial sum.",

@@ -66,3 +66,4 @@ changed(
 changed("no sum", "never summed", ("dist.all_reduce(gradient, group=group)", "pass"))
 changed("adds the weight", "added, not multiplied", ("grad * (num_targets", "grad + (num_targets"))
 changed("takes the weight off", "added, not multiplied", ("grad * (num_targets", "grad - (num_targets"))
+changed("sums at both ends", "all ends summed", (TIED, TIED.replace("weight.tied and ", "")))

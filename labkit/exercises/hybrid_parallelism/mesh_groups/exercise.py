@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from labkit.checks.blame import HANGS
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
@@ -96,6 +96,15 @@ def _others(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[in
     return [each for each in along(rank, sizes, axes) if each != rank]
 
 
+def _elsewhere(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a rank that was asked for is in none of the lists of its own, or of few."""
+    if not isinstance(got, tuple) or not isinstance(got[0].get("along"), list):
+        return False
+    inputs = case.inputs[0]
+    asked = [one for one in integers(inputs, "asked") for _ in listed(inputs, "axes")]
+    return any(one not in each for one, each in zip(asked, listed(got[0], "along"), strict=False))
+
+
 def _first_axis(rank: int, sizes: Mapping[str, int], axes: Sequence[str]) -> list[int]:
     return along(rank, sizes, axes[:1])
 
@@ -168,7 +177,8 @@ EXERCISE = declared(
         Mistake("one axis of several",
                 "ranks_along takes several axes: all of their places may differ.", _in_groups(_first_axis),  # type: ignore[arg-type]
                 says=("too many values to unpack", "not enough values to unpack")),
-        Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others)),  # type: ignore[arg-type]
+        Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others),
+                seen=_elsewhere),  # type: ignore[arg-type]
         Mistake("not ascending", "Ranks are listed in ascending order.", {"along": _descending}),
         Mistake(_NO_GROUP, "Return the ProcessGroup that dist.new_group(ranks) gives for this rank's own list."),
         Mistake("only its own group",

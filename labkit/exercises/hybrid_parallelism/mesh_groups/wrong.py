@@ -78,3 +78,13 @@ def group_along(sizes, *axes):
     return groups[tuple(ranks_along(dist.get_rank(), sizes, *axes))]
 """,
 )
+ALONG = """
+        mine = coordinates(rank, sizes)
+        everybody = range(dist.get_world_size())
+        fixed = [axis for axis in sizes if axis not in axes]
+        ranks = [each for each in everybody if all(coordinates(each, sizes)[axis] == mine[axis] for axis in fixed)]
+"""
+changed(
+    "asks for other places", "without itself",
+    (LISTED, LISTED.replace("==", "!=")), ("        ranks = ranks_along(rank, sizes, *axes)\n", ALONG),
+)  # fmt: skip

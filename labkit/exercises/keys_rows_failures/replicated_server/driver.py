@@ -10,6 +10,7 @@ from torch.futures import Future
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.other_kind import kind_for
+from labkit.checks.on_ranks.raised import raised
 from labkit.checks.values import listed, tensor
 from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
 from labkit.exercises.remote_calls.watched_server import Watch, WatchedLock
@@ -102,15 +103,16 @@ def _outcome(future: Future[Any]) -> Value:
 def _push_safely(functions: Functions, inputs: Values) -> Values:
     found: list[Value] = []
     for behaviours in listed(inputs, "behaviours"):
+        answer: Value
         replicas = [kind_for(StandIn, inputs)(each) for each in behaviours]
         try:
             place = functions["push_safely"](replicas, inputs["worker"], inputs["number"], inputs["gradient"])
-            answer: Value = place if isinstance(place, int) else f"a {type(place).__name__}"
+            said, answer = "", place if isinstance(place, int) else f"a {type(place).__name__}"
         except NotImplementedError:
             raise
         except Exception as error:
-            answer = f"{type(error).__name__} raised"
-        found.append({"answer": answer, "pushed": [replica.noted() for replica in replicas]})
+            said, answer = raised(error), f"{type(error).__name__} raised"
+        found.append({"answer": answer, "said": said, "pushed": [replica.noted() for replica in replicas]})
     return {"found": found}
 
 

@@ -189,6 +189,28 @@ def _alone(case: Case) -> list[Values]:
     return [alone(rank) if rank in ranks else {} for rank in range(case.world_size)]
 
 
+def _some_layers_alone(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether after one step each layer is right or as if the rank trained alone, and both occur."""
+    if not isinstance(got, tuple) or len(tensors(case.inputs[0], "keys")) > 1:
+        return False
+    kinds = set()
+    for rank, right, alone in zip(group_of(case), *_of_members(case), strict=True):
+        for name, wanted in right.items():
+            came, own = record(got[rank], "dense")[name], alone[name]
+            if _apart(wanted, own):
+                kinds.add("right" if not _apart(came, wanted) else "alone" if not _apart(came, own) else "other")
+    return kinds == {"right", "alone"}
+
+
+def _of_members(case: Case) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
+    """Return each member's layers as they should be, and as they are where it trains alone."""
+    right, alone = (
+        [cast(dict[str, Tensor], record(each[rank], "dense")) for rank in group_of(case)]
+        for each in (expected(case), _alone(case))
+    )
+    return right, alone
+
+
 def _all_ranks(case: Case) -> list[Values]:
     """Return what each rank has if the sum over the group is divided by the number of all ranks."""
     if case.inputs[0].get("group") is None:
@@ -255,6 +277,12 @@ EXERCISE = declared(
         Mistake("the layers' gradients divided twice",
                 "The layers took a step as many times too small as there are workers: divide the sum of the gradients "
                 "once.", seen=_as_if(lambda case: _train(case, factor=1 / len(group_of(case))))),
+        Mistake("the layers' gradients multiplied",
+                "The sum of the workers' gradients was multiplied by their number: divide by it.",
+                seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case)) ** 2)))),
+        Mistake("not all layers averaged",
+                "Some layers moved by the mean over the workers, others by this worker's own gradient: all-reduce and "
+                "divide each parameter's gradient, to the last of the loop.", seen=_some_layers_alone),
         Mistake("parameters divided",
                 "The parameters themselves were divided by the number of workers: divide their gradients, p.grad.",
                 seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case))), parameters=True))),

@@ -54,3 +54,8 @@ WRONG.changed(
 )
 PUSHES = "    push(keys.flatten(), rows.grad / num_workers)\n"
 WRONG.changed("pushes twice", "pushed more than once", (PUSHES, 2 * PUSHES))
+AVERAGED = "            parameter.grad /= num_workers\n"
+changed(
+    "multiplies", "the layers' gradients multiplied", ("parameter.grad /= num_workers", "parameter.grad *= num_workers")
+)
+changed("the first layer alone", "not all layers averaged", (AVERAGED, AVERAGED + "        break\n"))

@@ -30,6 +30,7 @@ _COUNTS = "microbatches in the order of their numbers"
 MISTAKES = (
     mistakes.LIBRARY,
     mistakes.NO_LEAF,
+    mistakes.LEFT_UNDONE,
     mistakes.ECHO,
     mistakes.DETACHED,
     mistakes.FORWARD_ONLY,

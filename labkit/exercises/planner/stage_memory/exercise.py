@@ -57,6 +57,9 @@ MISTAKES = (
             "microbatches.", {"stages": _way(on_top="replicas")}),
     Mistake("divided by stages again", "The stage's own layers are counted: do not divide by plan.pipeline again.",
             {"stages": _way(on_top="stages")}),
+    Mistake("microbatches and layers added", "Each microbatch in flight keeps something of each "
+            "layer: multiply the two.",
+            {"stages": _way(in_flight="added")}),
     Mistake("one too many", "Stage s runs p - s microbatches forward before its first backward, and not one more.",
             {"stages": _way(in_flight="one more")}),
     Mistake("all layers again", "Layers are computed again one at a time: 34 bytes of one are there, not of all.",

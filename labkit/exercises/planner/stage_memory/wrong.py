@@ -19,6 +19,7 @@ changed("one more", "one too many", (FLIGHT, "min(p - stage + 1, plan.num_microb
 changed("one sequence", "one sequence", (NUMBERS, "job.num_tokens * job.width / plan.tensor"))
 changed("no width", "no tokens", (NUMBERS, "tokens / plan.tensor"))
 changed("no tokens", "no tokens", (NUMBERS, "plan.microbatch * job.width / plan.tensor"))
+changed("layers added", "microbatches and layers added", ("in_flight * layers *", "(in_flight + layers) *"))
 changed("one layer", "one layer", ("in_flight * layers *", "in_flight *"))
 changed("all of the model's layers", "all layers", ("in_flight * layers *", "in_flight * job.num_layers *"))
 changed("activations over replicas", "activations shared by replicas", (NUMBERS, NUMBERS + " / plan.data"))

@@ -17,6 +17,7 @@ from labkit.exercises.planner.looks import NO_NUMBER, numbers_look
 from labkit.exercises.planner.step_time.driver import drive
 from labkit.plans.hybrid_step import cost
 from labkit.plans.planned_step import Plan, hop_seconds, job_of
+from labkit.words import join
 
 WITHIN = 0.10
 """How far a step may be off, as a share; the right formula is at most 0.09 off."""
@@ -62,6 +63,15 @@ def _by_stages(case: Case) -> list[float]:
 
 def _within(came: Any, wanted: float) -> bool:
     return isinstance(came, float) and abs(came / wanted - 1) <= WITHIN
+
+
+def _made_of(case: Case, place: int) -> str:
+    """Return what a step of a plan is added up of, in a sentence."""
+    job, plans = asked(case)
+    parts = list(costs.step_parts(job, plans[place]).items())
+    wanted = [(name.rstrip(","), takes) for name, takes in parts[:3]]
+    wanted += [each for each in parts if each[0] == "what is left of the gradients"]
+    return f" It takes {join([f'{takes * 1e3:.4g} ms for {name}' for name, takes in wanted])}."
 
 
 def _slow(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -159,7 +169,7 @@ EXERCISE = declared(
         _slow,
         numbers_look("seconds", "step_seconds", _measured, lambda case, place: str(asked(case)[1][place]), MISTAKES,
                      good=_within, furthest=True, plans=lambda case: asked(case)[1],
-                     more=lambda case, came: in_parts(case, came, costs.step_seconds, costs.step_parts)),
+                     more=lambda case, came: in_parts(case, came, costs.step_seconds, costs.step_parts), made=_made_of),
     ),
     mistakes=MISTAKES,
     visible=(

@@ -100,6 +100,10 @@ EXERCISE = declared(
                 {"steps": trained(ranks=1)}),
         Mistake("divided twice", "start_scatter gives the mean already. Do not divide it again.",
                 {"steps": trained(ranks=-1)}),
+        Mistake("options lost",
+                "The options in kwargs have not reached the optimizer: "
+                "super().__init__(params, optimizer_cls, **kwargs).",
+                {"steps": trained(plain=True)}),
         Mistake("parameters for gradients",
                 "What was reduced are the parameters, and the optimizer took them for gradients: send parameter.grad.",
                 {"steps": trained(parameters=True)}),

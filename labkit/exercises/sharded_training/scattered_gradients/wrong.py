@@ -103,3 +103,4 @@ changed(
     "parameters for gradients",
     ("start_scatter([parameter.grad])", "start_scatter([parameter.data])"),
 )
+changed("drops the options", "options lost", ("(params, optimizer_cls, **kwargs)", "(params, optimizer_cls)"))
