@@ -190,4 +190,4 @@ def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire
         found = None
     if found is not None and found.mistake in exercise.mistakes:
         return found
-    return replace(malformed, message=said_of_call(case, malformed.message))
+    return replace(malformed, message=said_of_call(exercise.functions, case, malformed.message))

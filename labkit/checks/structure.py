@@ -78,18 +78,24 @@ def structure_problem(wanted: Sequence[Any], got: Sequence[Values]) -> Finding |
     return None
 
 
-def said_of_call(case: Case, message: str) -> str:
-    """Return a message about "values[2]" in terms of the case's third call, where it is one of calls."""
+def said_of_call(functions: Sequence[str], case: Case, message: str) -> str:
+    """Return a message about "values[2]" in terms of the case's third call of a function, where it is of calls.
+
+    Args:
+        functions: That an exercise asks for.
+        case: Its inputs may list the calls under "calls", each a dict with the function's name.
+        message: What `structure_problem` says.
+    """
     calls, place = case.inputs[0].get("calls"), _OF_A_CALL.match(message)
-    if not isinstance(calls, list) or place is None or int(place[1]) >= len(calls):
+    if place is None:
         return message
-    call = calls[int(place[1])]
-    if not isinstance(call, dict) or "function" not in call:
-        return message
-    return f"What {call['function']} returned in call {int(place[1]) + 1} of {len(calls)}{message[place.end() :]}"
+    number = int(place[1])
+    call = calls[number] if isinstance(calls, list) and number < len(calls) else None
+    name = call.get("function") if isinstance(call, dict) else functions[0] if len(functions) == 1 else None
+    return f"What {name} returned in call {number + 1}{message[place.end() :]}" if name else message
 
 
-_OF_A_CALL = re.compile(r"values\[(\d+)\](?![.\[])")
+_OF_A_CALL = re.compile(r"(?:values|answers)\[(\d+)\](?![.\[])")
 
 
 def _differs(wanted: Any, came: Any, path: str) -> tuple[str, str] | None:

@@ -113,6 +113,13 @@ def _too_few_bytes(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and any(0 < each < due for each in sent)
 
 
+def _too_many_bytes(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether more travelled in a step than the gradients and 8 bytes for each of them."""
+    sizes = [size for _, size in trained(models_of(case)[0])]
+    sent = [sum(size for _, size in marks.pieces(case, wire, number)) for number in range(len(steps_of(case)))]
+    return isinstance(got, tuple) and any(each > sum(sizes) + 8 * len(sizes) for each in sent)
+
+
 def _chatty_forward(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether more than the buffers travelled in a forward pass."""
     buffers = sum(b.numel() * b.element_size() for b in models_of(case)[0].buffers())
@@ -171,6 +178,9 @@ MISTAKES = (
     Mistake("parameters sent in every step",
             "Parameters travel in the forward pass. They begin equal and take equal steps, so they stay equal: only "
             "buffers need rank 0's values each time.", seen=_chatty_forward),
+    Mistake("too much beside the gradients",
+            "Beside each gradient a step needs one number, which tells whether this rank used the parameter: at most "
+            "8 bytes for each parameter tensor.", seen=_too_many_bytes),
     Mistake("an unused parameter is left out",
             "What this rank did not use must travel too, as zeros: another rank may have used it, and all_reduce "
             "wants messages of the same size from all.", seen=_too_few_bytes),

@@ -106,3 +106,10 @@ WRONG.changed(
     ("                p.grad = torch.empty_like(p).copy_(mean.view_as(p))", "                pass"),
 )
 changed("packs the data", "parameters for gradients", ("else p.grad.flatten()", "else p.data.flatten()"))
+changed(
+    "three flags for each",
+    "too much beside the gradients",
+    ("flags.to(parts[0])])", "*3 * [flags.to(parts[0])]])"),
+    ("        *means, flags = self.flat.split([*sizes, len(sizes)])\n",
+     "        *means, flags, _, _ = self.flat.split([*sizes, *3 * [len(sizes)]])\n"),
+)  # fmt: skip

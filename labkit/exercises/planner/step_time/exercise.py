@@ -71,7 +71,7 @@ def _made_of(case: Case, place: int) -> str:
     parts = list(costs.step_parts(job, plans[place]).items())
     wanted = [(name.rstrip(","), takes) for name, takes in parts[:3]]
     wanted += [each for each in parts if each[0] == "what is left of the gradients"]
-    return f" It takes {join([f'{takes * 1e3:.4g} ms for {name}' for name, takes in wanted])}."
+    return f" The right step has {join([f'{takes * 1e3:.4g} ms for {name}' for name, takes in wanted])}."
 
 
 def _slow(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

@@ -170,3 +170,5 @@ changed(
 changed("subtracts logits from the largest", "logits with the other sign",
         ("logits - largest[:, None]", "largest[:, None] - logits"))  # fmt: skip
 changed("adds the target's logit", "the target's logit added", ("total.log() - right", "total.log() + right"))
+TWICE_MORE = "    for _ in range(2):\n        dist.all_reduce(largest.clone(), group=group)"
+changed("five numbers for each target", "logits gathered", (LARGEST, f"{LARGEST}\n{TWICE_MORE}"))
