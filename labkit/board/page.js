@@ -136,8 +136,8 @@ function drawLanes(section) {
 function heads() {
   const row = element("div", undefined, "heads");
   const people = element("div", undefined, "people");
-  people.append(element("span", "● on it"), element("span", "● passed", "passed"));
-  if (standing.helped?.length) people.firstChild.append(" ", element("span", "● wants help", "asks"));
+  people.append(element("span", "●\u00a0on\u00a0it"), element("span", "●\u00a0passed", "passed"));
+  if (standing.helped?.length) people.firstChild.append(" ", element("span", "●\u00a0wants\u00a0help", "asks"));
   row.append(element("div", "exercise", "what"), people, element("div", "goes wrong", "wrong"));
   return row;
 }

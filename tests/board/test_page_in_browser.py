@@ -169,7 +169,7 @@ def test_waits_are_in_seconds_then_minutes_and_the_commonest_mistake_is_bold_and
     page.evaluate("draw()")  # what is open stays open when news comes
     shown = ["3×", "a", "a", "ada,", "bo,", "cy", "2×", "b", "b", "2", "more", "1×", "c", "c", "1×", "d", "d"]
     assert lane.inner_text().split() == shown
-    assert "● wants help" in page.inner_text(".heads")
+    assert "●\u00a0wants\u00a0help" in page.inner_text(".heads")
     page.unroute("**/standing")
     page.close()
     assert not wrong
