@@ -21,6 +21,9 @@ NOBODY_SETS = ", which nobody has set"
 FINISHED = "has finished"
 """How a rank ended whose function returned; others die."""
 
+_ALL_SEND = "All of them are in a send, and none has got as far as a receive."
+_WAY_OUT = "Let one of them receive before it sends, or give both calls to torch.distributed.batch_isend_irecv."
+_FEWEST_ALIKE = 4
 _MOST_LINES = 16
 _MOST_LINES_OF_MANY = 6
 
@@ -113,8 +116,21 @@ class Standing:
         return f"{waiting.name} waits in {self._about(waiting, placed)}"
 
     def report(self) -> str:
-        """Return the report of a deadlock: the sentences of `headline`, then `lines`."""
-        return "\n".join([*self._sentences(), *(f"  {line}" for line in self.lines())])
+        """Return the report of a deadlock: the sentences of `headline`, then `lines`.
+
+        A place that all of four or more share is said once. In a script the report ends with a way out of sends that
+        wait for each other; in a notebook it does not, for finding it is what a lesson asks for.
+        """
+        places = {waiting.where for waiting in self.waits}
+        where = places.pop() if len(places) == 1 else ""
+        is_said_once = bool(where) and len(self.waits) >= _FEWEST_ALIKE
+        said = self._sentences()
+        if is_said_once:
+            said.append(f"All of them are at {where}")
+        said += [f"  {line}" for line in self.lines(placed=not is_said_once)]
+        if said[2:3] == [_ALL_SEND] and not any(waiting.where.startswith("Cell ") for waiting in self.waits):
+            said.append(_WAY_OUT)
+        return "\n".join(said)
 
     def headline(self) -> str:
         """Return how many ranks wait, in which circle, and what they have in common."""
@@ -135,18 +151,22 @@ class Standing:
         operations = {waiting.operation for waiting in self.waits}
         alone = len(ranks) == 1 or any(waiting.peer is None for waiting in self.waits)
         if not alone and operations <= set(SENDS):
-            said.append("All of them are in a send, and none has got as far as a receive.")
+            said.append(_ALL_SEND)
         elif not alone and operations <= set(RECEIVES):
             said.append("All of them are in a receive, and nothing has been sent that would answer one.")
         return said
 
-    def lines(self) -> list[str]:
-        """Return a line for each that waits, those of the circle first, then how the others ended."""
+    def lines(self, *, placed: bool = True) -> list[str]:
+        """Return a line for each that waits, those of the circle first, then how the others ended.
+
+        Args:
+            placed: Whether a line ends with the learner's.
+        """
         places = {key: place for place, key in enumerate(self._circle())}
         ordered = sorted(self.waits, key=lambda waiting: places.get(waiting.key, len(places)))
-        lines = [self.sentence(waiting) for waiting in ordered]
+        lines = [self.sentence(waiting, placed=placed) for waiting in ordered]
         if len(lines) > _MOST_LINES:
-            lines = self._together(ordered)
+            lines = self._together(ordered, placed)
         ranks = {key: words for key, words in self.ended.items() if key < self.num_ranks}
         lines += [f"rank {rank} {words}" for rank, words in sorted(ranks.items()) if words != FINISHED]
         finished = {rank for rank, words in ranks.items() if words == FINISHED} - {each.rank for each in self.waits}
@@ -208,11 +228,11 @@ class Standing:
             follows.setdefault(waiting.key, []).extend(waiting.peers)
         return circle(follows)
 
-    def _together(self, ordered: Iterable[Waiting]) -> list[str]:
+    def _together(self, ordered: Iterable[Waiting], placed: bool) -> list[str]:
         """Return one line for all that wait alike: the first of these lines, and how many ranks are in none of them."""
         alike: dict[str, list[Waiting]] = {}
         for waiting in ordered:
-            alike.setdefault(self._about(waiting), []).append(waiting)
+            alike.setdefault(self._about(waiting, placed), []).append(waiting)
         lines, left = [], len(self.waits)
         for about, group in list(alike.items())[:_MOST_LINES_OF_MANY]:
             left -= len(group)

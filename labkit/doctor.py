@@ -62,7 +62,7 @@ def examine(jupyter_args: str = "") -> list[Finding]:
     return [*findings, _sandbox(), _port(jupyter_args), _jupyterlab(), *_browser()]
 
 
-_UNDER = 13
+_UNDER = 11
 """Letters before what a finding costs."""
 
 
@@ -88,7 +88,8 @@ def as_text(findings: list[Finding], width: int = 0) -> str:
     elif missing:
         lines.append(f"Labs can run; without {', '.join(missing)} they do less, as said above.")
     else:
-        lines.append("Labs can run; nothing is missing.")
+        noted = any(finding.state == "note" for finding in findings)
+        lines.append(f"Labs can run; nothing is missing{', and no note asks you to do anything' if noted else ''}.")
     return "\n".join(lines)
 
 
@@ -141,7 +142,9 @@ def _memory() -> Finding:
 def _disk() -> Finding:
     here, temporary = Path.cwd(), Path(tempfile.gettempdir())
     free = {path: shutil.disk_usage(path).free for path in (here, temporary)}
-    text = f"{free[here] / 1e9:.1f} GB disk free here, {free[temporary] / 1e9:.1f} GB in {temporary}"
+    text = f"{free[here] / 1e9:.1f} GB disk free here"
+    if here.stat().st_dev != temporary.stat().st_dev:
+        text += f", {free[temporary] / 1e9:.1f} GB in {temporary}"
     if min(free.values()) < 1e9:
         return Finding("disk", "missing", text, "Runs record into temporary files; free 1 GB, or set TMPDIR elsewhere.")
     return Finding("disk", "ok", text)

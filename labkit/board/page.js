@@ -44,19 +44,18 @@ const exercise = (id) =>
 const hasBegun = () => Object.values(standing.learners).some((results) => Object.keys(results).length);
 
 function drawLessons(nav) {
-  const lesson = lessonShown();
-  const buttons = Object.keys(standing.lessons)
-    .sort()
-    .map((name) => {
-      const button = element("button", name);
-      button.setAttribute("aria-pressed", name === lesson);
-      button.onclick = () => {
-        chosen = name;
-        draw();
-      };
-      return button;
-    });
-  nav.replaceChildren(...buttons);
+  const names = Object.keys(standing.lessons).sort();
+  const select = nav.querySelector("select") ?? element("select");
+  if (select.options.length !== names.length) {
+    select.replaceChildren(...names.map((name) => new Option(`Lesson ${name}`, name)));
+    select.setAttribute("aria-label", "Lesson");
+    select.onchange = () => {
+      chosen = select.value;
+      draw();
+    };
+    nav.replaceChildren(select);
+  }
+  select.value = lessonShown();
 }
 
 function drawSay(say) {
@@ -69,8 +68,16 @@ function drawSay(say) {
   } else if (hasBegun()) said.push("Nobody is in the middle of an exercise.");
   else said.push(learners ? `${many(learners, "learner is", "learners are")} here.` : "Nobody has joined yet.");
   say.textContent = said.join(" ");
-  if (standing.help) say.append(" ", element("span", `${many(standing.help, "wants", "want")} help.`, "asks"));
+  const wanted = `${many(standing.help, "wants", "want")} help${askedAt()}.`;
+  if (standing.help) say.append(" ", element("span", wanted, "asks"));
   if (standing.done) say.append(` ${many(standing.done, "is", "are")} done.`);
+}
+
+/** At which exercises help is wanted: ": 2 at 2.3, 1 at 2.2"; "" where that is not told. */
+function askedAt() {
+  const asked = Object.entries(standing.help_at ?? {}).sort((one, other) => other[1] - one[1]);
+  const told = asked.flatMap(([id, count]) => (exercise(id) ? [`${count} at ${exercise(id).number}`] : []));
+  return told.length ? `: ${told.join(", ")}` : "";
 }
 
 const FOOT = 60; // pixels
@@ -96,38 +103,49 @@ function drawLobby(lobby) {
 /** Each learner stands in the lane of what they are on, and right in every lane that they have passed. */
 function drawLanes(section) {
   const lanes = new Map([...section.querySelectorAll(".lane")].map((lane) => [lane.dataset.id, lane]));
-  const shown = [...notBegun(), ...exercisesShown()].map((each) => {
-    const lane = lanes.get(each.id) ?? newLane(each.id);
-    lane.classList.toggle("held", each.id === standing.holdup);
-    lane.classList.toggle("ahead", !each.on_it && !each.passed);
-    const [title, , count, wrong] = lane.children;
-    title.replaceChildren(...(each.number ? [element("b", each.number)] : []), each.title);
-    if (each.on_it) {
-      const on = each.id ? "on it" : "here";
-      title.append(element("small", `${each.on_it} ${on}${each.minutes ? `, for ${each.minutes} min` : ""}`));
-    }
-    const isOpen = wrong.querySelector("details")?.open;
-    wrong.replaceChildren(...kinds((standing.mistakes ?? {})[each.id] ?? [], isOpen));
-    count.textContent = each.passed ? `${each.passed} ✓` : "";
-    return [lane, each];
-  });
-  section.replaceChildren(...(shown.length ? [heads()] : []), ...shown.map(([lane]) => lane));
-  const fullest = Math.max(1, ...shown.flatMap(([, each]) => [each.on_it, each.passed]));
-  const lanesTall = shown.map(([lane]) => lane.children[1].clientHeight);
-  const peopled = lanesTall.filter((_, at) => shown[at][1].on_it || shown[at][1].passed);
-  const tall = Math.min(...(peopled.length ? peopled : lanesTall));
-  const rows = rowsFor(fullest, shown[0]?.[0].children[1].clientWidth ?? 0, tall);
-  shown.forEach(([lane, each], at) =>
-    drawPeople(lane.children[1], each, rows, tall / rows, (lanesTall[at] - tall) / 2),
+  const all = [...notBegun(), ...exercisesShown()];
+  const shown = all
+    .filter((each) => each.on_it || each.passed)
+    .map((each) => {
+      const lane = lanes.get(each.id) ?? newLane(each.id);
+      lane.classList.toggle("held", each.id === standing.holdup);
+      const [title, people, wrong] = lane.children;
+      title.replaceChildren(...(each.number ? [element("b", each.number)] : []), each.title);
+      if (each.on_it && each.minutes) title.append(element("small", `for ${each.minutes} min`));
+      wrong.replaceChildren(...kinds(each.id, (standing.mistakes ?? {})[each.id] ?? []));
+      people.querySelector(".count.on").textContent = each.on_it || "";
+      people.querySelector(".count.passed").textContent = each.passed || "";
+      return [lane, each];
+    });
+  const ahead = all.filter((each) => !each.on_it && !each.passed);
+  section.replaceChildren(
+    ...(shown.length ? [heads()] : []),
+    ...shown.map(([lane]) => lane),
+    ...(ahead.length ? [nobodyYet(ahead)] : []),
   );
+  if (!shown.length) return;
+  const svgs = shown.map(([lane]) => lane.querySelector("svg"));
+  const fullest = Math.max(1, ...shown.flatMap(([, each]) => [each.on_it, each.passed]));
+  const count = document.querySelector(".count.on").offsetWidth;
+  const half = svgs[0].clientWidth / 2 - count;
+  const [rowOf, step] = rowsFor(fullest, half - 30, Math.min(...svgs.map((svg) => svg.clientHeight)));
+  shown.forEach(([, each], at) => drawPeople(svgs[at], each, rowOf, step, count));
 }
 
 /** What the columns of the lanes are: on the left who is on it, on the right who has passed. */
 function heads() {
   const row = element("div", undefined, "heads");
   const people = element("div", undefined, "people");
-  people.append(element("span", "● on it"), element("span", "passed ●", "passed"));
-  row.append(element("div", "exercise", "what"), people, element("div"), element("div", "goes wrong", "wrong"));
+  people.append(element("span", "●\u00a0on\u00a0it"), element("span", "●\u00a0passed", "passed"));
+  if (standing.helped?.length) people.firstChild.append(" ", element("span", "●\u00a0wants\u00a0help", "asks"));
+  row.append(element("div", "exercise", "what"), people, element("div", "goes wrong", "wrong"));
+  return row;
+}
+
+/** The exercises that nobody is on and nobody has passed, in one line: they take no room from the others. */
+function nobodyYet(ahead) {
+  const row = element("div", undefined, "lane ahead");
+  row.append("Nobody yet: ", ahead.map(({ number, title }) => `${number} ${title}`).join(" · "));
   return row;
 }
 
@@ -139,45 +157,74 @@ function notBegun() {
 
 const isNew = (name) => !standing.where[name] && !Object.keys(standing.learners[name]).length;
 
-/** The two commonest mistakes in words, in bold what no other is commoner than; the others open below. */
-function kinds(mistakes, isOpen) {
-  const told = mistakes.map(([name, times]) => {
-    const isCommonest = times === mistakes[0][1];
-    return element("span", `${times}× ${inWords(name)}`, isCommonest ? "commonest" : undefined);
+/** The two commonest mistakes in words, in bold what no other is commoner than; names and the others open on a click. */
+function kinds(id, mistakes) {
+  const told = mistakes.map(([name, makers]) => {
+    const made = folded(`${id} ${name}`, `${makers.length}× ${inWords(name)}`);
+    if (makers.length === mistakes[0][1].length) made.classList.add("commonest");
+    made.append(element("small", makers.join(", ")));
+    return made;
   });
   if (told.length < 3) return told;
-  const more = element("details");
-  more.open = Boolean(isOpen);
-  more.append(element("summary", `${told.length - 2} more`), ...told.slice(2));
-  more.ontoggle = () => more.open !== Boolean(isOpen) && draw(); // the lane has another height
+  const more = folded(id, `${told.length - 2} more`);
+  more.append(...told.slice(2));
   return [...told.slice(0, 2), more];
+}
+
+const opened = new Set();
+
+/** What opens on a click, and stays open when news comes. */
+function folded(key, summary) {
+  const made = element("details");
+  made.open = opened.has(key);
+  made.append(element("summary", summary));
+  made.ontoggle = () => {
+    if (made.open === opened.has(key)) return;
+    opened[made.open ? "add" : "delete"](key);
+    draw(); // the lane has another height
+  };
+  return made;
 }
 
 function newLane(id) {
   const lane = element("div", undefined, "lane");
   lane.dataset.id = id;
-  const people = shape("svg", { role: "img" });
-  lane.append(element("div", undefined, "title"), people, element("div", undefined, "count"));
-  lane.append(element("div", undefined, "wrong"));
+  const people = element("div", undefined, "people");
+  people.append(shape("svg", { role: "img" }), element("b", "", "count on"), element("b", "", "count passed"));
+  lane.append(element("div", undefined, "title"), people, element("div", undefined, "wrong"));
   return lane;
 }
 
-/** Rows of dots in a lane: the fewest with which the fullest crowd fits into its half, at least two. */
+const FIVE = 0.45; // the gap after each five dots of a row, so that they can be counted, in dots
+const LARGEST = 40; // pixels from dot to dot
+
+/** How many dots a row has, a multiple of five, and the pixels from dot to dot.
+
+The widest row whose dots are nearly as large as they can be: few long rows compare better than many short ones.
+*/
 function rowsFor(crowd, wide, tall) {
-  let rows = 2;
-  while ((Math.ceil(crowd / rows) * tall) / rows > wide / 2 - tall / 4) rows += 1;
-  return rows;
+  const ways = [];
+  for (let rowOf = 5; rowOf < crowd + 5; rowOf += 5) {
+    const across = wide / (rowOf + (rowOf / 5 - 1) * FIVE);
+    ways.push([rowOf, Math.min(LARGEST, across, tall / Math.ceil(crowd / rowOf))]);
+  }
+  const largest = Math.max(...ways.map(([, step]) => step));
+  return ways.findLast(([, step]) => step >= 0.8 * largest);
 }
 
-function drawPeople(svg, each, rows, step, top) {
-  const wide = svg.clientWidth;
+/** Draw who is on an exercise and who has passed it, row by row from the left of each half, behind its count. */
+function drawPeople(svg, each, rowOf, step, count) {
+  const [wide, tall] = [svg.clientWidth, svg.clientHeight];
   const learners = Object.entries(standing.learners);
   const dots = new Map([...svg.children].map((dot) => [dot.dataset.name, dot]));
   const crowd = (people, isHere) =>
     people.map(([name, results], at) => {
-      const dot = dots.get(name) ?? shape("circle", { cx: 0, cy: top });
-      const along = (Math.floor(at / rows) + 0.5) * step;
-      const place = { cx: isHere ? along : wide - along, cy: top + ((at % rows) + 0.5) * step, r: step * 0.4 };
+      const dot = dots.get(name) ?? shape("circle", { cx: 0, cy: tall / 2 });
+      const column = at % rowOf;
+      const top = (tall - Math.ceil(people.length / rowOf) * step) / 2;
+      const along = (column + 0.5 + Math.floor(column / 5) * FIVE) * step + count;
+      const cy = top + (Math.floor(at / rowOf) + 0.5) * step;
+      const place = { cx: isHere ? along : wide / 2 + along, cy, r: step * 0.4 };
       for (const [key, value] of Object.entries(place)) dot.setAttribute(key, value);
       dot.dataset.name = name;
       dot.setAttribute("class", classOf(name, isHere));
@@ -186,7 +233,9 @@ function drawPeople(svg, each, rows, step, top) {
       dot.replaceChildren(shape("title", {}, `${name}: ${checks}`));
       return dot;
     });
-  const here = learners.filter(([name]) => (each.id ? standing.where[name] === each.id : isNew(name)));
+  const here = learners
+    .filter(([name]) => (each.id ? standing.where[name] === each.id : isNew(name)))
+    .sort(([one], [other]) => asks(other) - asks(one)); // those who want help first
   const passed = learners.filter(([, results]) => results[each.id]?.[0]);
   svg.replaceChildren(...crowd(here, true), ...crowd(passed, false));
   svg.setAttribute("aria-label", `${each.number}: ${here.length} on it, ${passed.length} passed`);
@@ -194,10 +243,10 @@ function drawPeople(svg, each, rows, step, top) {
 
 /** Where a learner is, and to the instructor whether they want help there. */
 function classOf(name, isHere) {
-  if (!isHere) return "";
-  const asks = (standing.helped ?? []).some(([who]) => who === name);
-  return `here${isNew(name) ? " new" : ""}${asks ? " asks" : ""}`;
+  return isHere ? `here${isNew(name) ? " new" : ""}${asks(name) ? " asks" : ""}` : "";
 }
+
+const asks = (name) => (standing.helped ?? []).some(([who]) => who === name);
 
 function drawRanked(ranked) {
   const sections = exercisesShown()
@@ -215,55 +264,6 @@ function drawRanked(ranked) {
   ranked.replaceChildren(...sections);
 }
 
-function drawPoll(section) {
-  const poll = standing.poll;
-  section.hidden = !poll;
-  if (!poll) return;
-  const made = globalThis.guesses.bars(poll.values);
-  const most = Math.max(...made.map(([, count]) => count));
-  const step = 620 / made.length;
-  const unit = poll.unit ? ` (${poll.unit})` : "";
-  section.querySelector("h2").textContent =
-    `${many(poll.values.length, "guess", "guesses")}: ${inWords(poll.guess)}${unit}`;
-  const svg = section.querySelector("svg");
-  const tall = Math.max(260, (640 * svg.clientHeight) / (svg.clientWidth || 640));
-  svg.style.setProperty("--letters", made.filter(([, count]) => count).length > 8 ? "20px" : "26px");
-  svg.setAttribute("viewBox", `0 0 640 ${tall}`);
-  const floor = tall - 40;
-  const drawn = made.flatMap(([label, count], at) => {
-    const high = ((floor - 80) * count) / most;
-    return [
-      shape("rect", { x: 10 + at * step + 2, y: floor - high, width: Math.max(1, step - 4), height: high }),
-      shape("text", { x: 10 + (at + 0.5) * step, y: floor - high - 8 }, count ? String(count) : ""),
-      shape("text", { x: 10 + (at + 0.5) * step, y: floor + 24 }, label.slice(0, 12)),
-    ];
-  });
-  let said = made
-    .filter(([, count]) => count)
-    .map(([label, count]) => `${label}: ${count}`)
-    .join(", ");
-  if (poll.came_out !== null) {
-    const at = globalThis.guesses.fallsAt(poll.came_out, poll.values, made);
-    const x = at === null ? 320 : 10 + at * step;
-    const text = `it is ${globalThis.guesses.readable(poll.came_out)} ${poll.unit}`.trim();
-    if (at !== null) drawn.push(shape("line", { x1: x, x2: x, y1: 36, y2: floor, class: "out" }));
-    drawn.push(shape("text", { x: Math.max(120, Math.min(520, x)), y: 28, class: "out" }, text));
-    said += `; ${text}`;
-  }
-  svg.setAttribute("aria-label", said);
-  // Words last, so that no line crosses them.
-  const isWords = ({ nodeName }) => nodeName === "text";
-  svg.replaceChildren(...drawn.filter((each) => !isWords(each)), ...drawn.filter(isWords));
-  drawReveal(section.querySelector("button"), poll);
-}
-
-function drawReveal(reveal, poll) {
-  reveal.hidden = !instructors || poll.came_out !== null;
-  reveal.disabled = standing.came_out === null;
-  reveal.textContent = reveal.disabled ? "Reveal: nobody's machine has measured it yet" : "Reveal what came out";
-  reveal.onclick = () => change("reveal", { guess: poll.guess });
-}
-
 async function change(what, body) {
   const answer = await fetch(`${address}/${what}`, { method: "POST", body: JSON.stringify(body) });
   if (answer.ok) await once();
@@ -276,20 +276,27 @@ function drawHelp(section) {
   section.hidden = !instructors;
   if (!instructors) return;
   section.classList.toggle("asked", standing.helped.length > 0);
-  const rows = standing.helped.map(([name, seconds, on, mistake]) => {
-    const at = exercise(on);
-    const row = element("li", undefined, "wants");
-    const what = element("div", at ? `${at.number} ${at.title}` : "has not begun");
-    if (mistake) what.append(": ", element("b", inWords(mistake)));
-    row.append(element("b", name), " ", element("span", since(seconds), "asks"), what);
-    return row;
-  });
-  const list = element("ol");
-  list.append(...rows);
-  const order = rows.length > 1 ? ", longest wait first" : "";
-  const title = element("h2", rows.length ? `${many(rows.length, "wants", "want")} help` : "Nobody wants help");
-  title.append(element("small", order));
-  section.replaceChildren(title, list);
+  const people = (all, kind, words) => {
+    const list = element("ol");
+    list.append(...all.map((each) => person(each, kind, words)));
+    return list;
+  };
+  const count = standing.helped.length;
+  const title = element("h2", count ? `${many(count, "wants", "want")} help` : "Nobody wants help");
+  title.append(element("small", count > 1 ? ", longest wait first" : ""));
+  section.replaceChildren(title, people(standing.helped, "wants", "waits"));
+  if (!standing.stuck?.length) return;
+  section.append(element("h3", "Long at one exercise, and not asking"), people(standing.stuck, "stuck", "there for"));
+}
+
+/** Who it is, since when, at which exercise and with which mistake. */
+function person([name, seconds, on, mistake], kind, words) {
+  const at = exercise(on);
+  const row = element("li", undefined, kind);
+  const what = element("div", at ? `${at.number} ${at.title}` : "has not begun");
+  if (mistake) what.append(": ", element("b", inWords(mistake)));
+  row.append(element("b", name), " ", element("span", `${words} ${since(seconds)}`, "time"), what);
+  return row;
 }
 
 function drawAside(aside) {
@@ -370,11 +377,10 @@ async function once() {
       refresh.wrong = draw();
       refresh.last = text;
     }
-    const knows = "nicknames, results, kinds of mistake and guesses; no code";
-    note.replaceChildren();
-    if (document.querySelector("circle.new")) note.append("○ not begun · ");
-    if (document.querySelector("circle.asks")) note.append(element("span", "● wants help", "asks"), " · ");
-    note.append(`The board knows ${knows}.${refresh.wrong}`);
+    // What the board knows is for who joins, not for a wall at work.
+    const knows = "The board knows nicknames, results, kinds of mistake and guesses; no code.";
+    const isTold = instructors || !hasBegun();
+    note.textContent = `${isTold ? knows : ""}${refresh.wrong}`;
   } catch (error) {
     note.textContent = `The board does not answer (${error.message}); the page shows what was there.`;
   }

@@ -254,17 +254,7 @@ class Results:
         been on it; ``holdup``: the exercise most learners are on, None if nobody is on any; ``rankings``: of each
         design the nicknames and scores, best first.
         """
-        rows = self._base.execute(
-            "SELECT nickname, exercise, passed, tries, first_s, last_s FROM result ORDER BY last_s"
-        ).fetchall()
-        names = [name for (name,) in self._base.execute("SELECT nickname FROM learner")]
-        learners: dict[str, dict[str, list[int]]] = {name: {} for name in names}
-        newest: dict[str, tuple[str, float]] = {}
-        for nickname, exercise, passed, tries, first_s, last_s in rows:
-            learners.setdefault(nickname, {})[exercise] = [passed, tries]
-            newest[nickname] = exercise, last_s if passed else first_s
-        now_on = {name: (_now_on(at, learners[name], exercises), since) for name, (at, since) in newest.items()}
-        on = {name: (where, since) for name, (where, since) in now_on.items() if where}
+        learners, on = self._learners(exercises)
         minutes: dict[str, list[float]] = {}
         for where, since in on.values():
             minutes.setdefault(where, []).append((self._now() - since) / 60)
@@ -291,6 +281,24 @@ class Results:
             "holdup": holdup["id"] if holdup and holdup["on_it"] else None,
             "rankings": self._rankings(),
         }
+
+    def _learners(self, exercises: Exercises) -> tuple[dict[str, dict[str, list[int]]], dict[str, tuple[str, float]]]:
+        """Return everybody's results, and of those who are on an exercise which, and since when."""
+        rows = self._base.execute(
+            "SELECT nickname, exercise, passed, tries, first_s, last_s FROM result ORDER BY last_s"
+        ).fetchall()
+        names = [name for (name,) in self._base.execute("SELECT nickname FROM learner")]
+        learners: dict[str, dict[str, list[int]]] = {name: {} for name in names}
+        newest: dict[str, tuple[str, float]] = {}
+        for nickname, exercise, passed, tries, first_s, last_s in rows:
+            learners.setdefault(nickname, {})[exercise] = [passed, tries]
+            newest[nickname] = exercise, last_s if passed else first_s
+        now_on = {name: (_now_on(at, learners[name], exercises), since) for name, (at, since) in newest.items()}
+        return learners, {name: (where, since) for name, (where, since) in now_on.items() if where}
+
+    def _since(self, exercises: Exercises) -> dict[str, float]:
+        """Return since when learners are on the exercise that they are on."""
+        return {name: since for name, (_, since) in self._learners(exercises)[1].items()}
 
     def _rankings(self) -> dict[str, list[tuple[str, float]]]:
         rankings: dict[str, list[tuple[str, float]]] = {}

@@ -22,6 +22,7 @@ from labkit.slugs import is_slug
 WANTS = ("help", "done", "")
 MOST_GUESSES = 100
 _SHOWN_S = 1800.0
+_LONG_S = 600.0
 _LONGEST_WORD = 20
 _TABLES = {
     "saying": "nickname TEXT PRIMARY KEY, what TEXT NOT NULL, since_s REAL NOT NULL",
@@ -42,15 +43,21 @@ class Room(Results):
         path: The file; made if it is not there.
         now: Seconds since the epoch.
         predictions: What the course has guessed, with its unit; None for a board that has no course.
+        questions: What the course asks there, by the same names, where it asks in a sentence.
     """
 
     of_a_learner = ("saying", "guess", "measured", "mistake", *Results.of_a_learner)
 
     def __init__(
-        self, path: Path, now: Callable[[], float] = time, predictions: Mapping[str, str] | None = None
+        self,
+        path: Path,
+        now: Callable[[], float] = time,
+        predictions: Mapping[str, str] | None = None,
+        questions: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(path, now)
         self._predictions = predictions
+        self._questions = questions or {}
         for name, columns in _TABLES.items():
             self._base.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
         found = self._base.execute("SELECT token FROM instructor").fetchone()
@@ -192,14 +199,21 @@ class Room(Results):
     def standing(self, exercises: Exercises) -> dict[str, Any]:
         """Return what the class's page shows, names of who wants help not among it.
 
-        Beside what `Results.standing` has: ``help`` and ``done``, how many; ``poll``, the newest question that was
-        guessed at in the last half hour: its name, unit, everybody's guesses without names and, once the instructor has
-        revealed it, what came out (the median of the machines'), or None.
+        Beside what `Results.standing` has: ``help`` and ``done``, how many; ``help_at``, how many of the first are at
+        an exercise, where others are, too, so that it tells nobody's name; ``poll``, the newest question that was
+        guessed at in the last half hour: its name, what is asked, unit, everybody's guesses without names and, once
+        the instructor has revealed it, what came out (the median of the machines'), or None.
         """
-        count = Counter(what for (what,) in self._base.execute("SELECT what FROM saying"))
+        said = self._base.execute("SELECT nickname, what FROM saying").fetchall()
+        count = Counter(what for _, what in said)
+        standing = super().standing(exercises)
+        where = standing["where"]
+        here = Counter(where.values())
+        asking = Counter(where[name] for name, what in said if what == "help" and name in where)
         return {
-            **super().standing(exercises),
+            **standing,
             "help": count["help"],
+            "help_at": {at: asked for at, asked in asking.items() if here[at] > asked},
             "done": count["done"],
             "poll": self._poll(),
         }
@@ -208,20 +222,24 @@ class Room(Results):
         """Return what the instructor's page shows: the class's, and what it alone may know.
 
         ``helped`` are nicknames, seconds, the exercise they are on and the mistake that was recognised in it ("" for
-        none), longest first; ``finished`` nicknames; ``mistakes`` by exercise the mistakes that were recognised in what
-        learners have now, with how many, commonest first; ``came_out`` what `reveal` would show, None for nothing yet.
+        none), longest first; ``stuck`` the same of those who do not ask and have been on one exercise for ten minutes
+        or more, at most five; ``finished`` nicknames; ``mistakes`` by exercise the mistakes that were recognised in
+        what learners have now, with their nicknames, commonest first; ``came_out`` what `reveal` would show, None for
+        nothing yet.
         """
         now = self._now()
         said = self._base.execute("SELECT nickname, what, since_s FROM saying ORDER BY since_s").fetchall()
-        mistakes: dict[str, list[tuple[str, int]]] = {}
-        rows = self._base.execute(
-            "SELECT exercise, mistake, count(*) FROM mistake GROUP BY exercise, mistake ORDER BY count(*) DESC, mistake"
-        )
-        for exercise, mistake, count in rows:
-            mistakes.setdefault(exercise, []).append((mistake, count))
-        own = {(name, each): what for name, each, what in self._base.execute("SELECT * FROM mistake")}
+        own = {(name, each): what for name, each, what in self._base.execute("SELECT * FROM mistake ORDER BY nickname")}
+        made: dict[str, dict[str, list[str]]] = {}
+        for (name, exercise), mistake in own.items():
+            made.setdefault(exercise, {}).setdefault(mistake, []).append(name)
         standing = self.standing(exercises)
         on: dict[str, str] = standing["where"]
+        said_so = {name for name, _, _ in said}
+        long = sorted(
+            (int(since), name) for name, since in self._since(exercises).items()
+            if name not in said_so and now - since >= _LONG_S
+        )  # fmt: skip
         return {
             **standing,
             "helped": [
@@ -230,8 +248,12 @@ class Room(Results):
                 if what == "help"
             ],
             "came_out": self._came_out(standing["poll"]["guess"]) if standing["poll"] else None,
+            "stuck": [(name, int(now - since), on[name], own.get((name, on[name]), "")) for since, name in long[:5]],
             "finished": [name for name, what, _ in said if what == "done"],
-            "mistakes": mistakes,
+            "mistakes": {
+                exercise: sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))
+                for exercise, kinds in made.items()
+            },
         }
 
     def _poll(self) -> dict[str, Any] | None:
@@ -242,7 +264,8 @@ class Room(Results):
         values = sorted((json.loads(value) for (value,) in rows), key=_in_order)
         shown = self._base.execute("SELECT 1 FROM revealed WHERE guess = ?", (newest[0],)).fetchone()
         came_out = self._came_out(newest[0]) if shown else None
-        return {"guess": newest[0], "unit": newest[1], "values": values, "came_out": came_out}
+        asked = self._questions.get(newest[0], "")
+        return {"guess": newest[0], "asked": asked, "unit": newest[1], "values": values, "came_out": came_out}
 
     def _came_out(self, guess: str) -> int | float | str | bool | None:
         """Return what most machines found: of numbers the median, else the commonest; None for nothing yet."""

@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 def page() -> str:
     """Return the board's page, with its style and script in it: one answer, and nothing loaded from elsewhere."""
     whole = (HERE / "page.html").read_text(encoding="utf-8")
-    for part in ("page.css", "guesses.js", "page.js"):
+    for part in ("page.css", "guesses.js", "poll.js", "page.js"):
         whole = whole.replace(f"/* {part} */", (HERE / part).read_text(encoding="utf-8"))
     return whole
 
@@ -200,6 +200,7 @@ def serve(
     score: Score,
     relay: Path | None = None,
     predictions: Mapping[str, str] | None = None,
+    questions: Mapping[str, str] | None = None,
 ) -> None:
     """Serve a class until interrupted.
 
@@ -213,11 +214,12 @@ def serve(
         relay: A folder that all can write to and that is read too, where learners cannot reach this machine; None for
             none.
         predictions: What the course has guessed, with its unit: nothing else comes onto the wall.
+        questions: What the course asks there, by the same names.
 
     Raises:
         EnvironmentProblem: If the port is taken or the file cannot be used.
     """
-    results = Room(results_file, predictions=predictions)
+    results = Room(results_file, predictions=predictions, questions=questions)
     try:
         if relay is not None:
             open_folder(relay, results.token, results.relay_secret)

@@ -64,7 +64,10 @@ def doctor(
         typer.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
         told = load("labkit.doctor", "as_text")(findings)
-        typer.echo(re.sub(rf"^  ({'|'.join(_COLOURS)})\b", _coloured, told, flags=re.MULTILINE))
+        whole, _, verdict = told.rpartition("\n")
+        typer.echo(re.sub(rf"^  ({'|'.join(_COLOURS)})\b", _coloured, whole, flags=re.MULTILINE))
+        colour = "red" if "cannot" in verdict else "yellow" if "without" in verdict else "green"
+        typer.secho(verdict, fg=colour, bold=True)
     if any(finding.state == "essential" for finding in findings):
         raise typer.Exit(1)
 

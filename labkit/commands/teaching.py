@@ -152,7 +152,7 @@ def board(
 ) -> None:
     """Show a room's progress on a page: learners join with a link, and results of labkit.check appear."""
     exercises = load("labkit.lessons.course", "exercise_titles")(course)
-    predictions = load("labkit.lessons.course", "predictions")(course)
+    predictions, questions = (load("labkit.lessons.course", name)(course) for name in ("predictions", "questions"))
 
     def say(link: str, instructors: str) -> None:
         typer.echo(f"Class board: {link}")
@@ -170,7 +170,7 @@ def board(
         )
         return value
 
-    load("labkit.board.server", "serve")(results, exercises, host, port, say, score, relay, predictions)
+    load("labkit.board.server", "serve")(results, exercises, host, port, say, score, relay, predictions, questions)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit grade submissions/ --lesson 02 --out grades")

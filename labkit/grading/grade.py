@@ -40,6 +40,7 @@ NO_SANDBOX = (
     "or grade in a throw-away container."
 )
 
+_MOST_NAMED = 5
 DEVICES = ("cpu", "cuda")
 
 
@@ -243,8 +244,23 @@ def _conclude(console: Console, report: ClassReport) -> None:
     if count > 1 and scored:
         middle, full = median(entry.score for entry in scored), scored[0].max_score
         lines.append(f"  median {middle:g} of {full:g} points; the class on one page: {report.out / 'class.html'}")
+    if count > 1:
+        lines.append(f"  {_first_to_read(report)}")
     for line in lines:
         console.print(line, markup=False, soft_wrap=True, highlight=False)
+
+
+def _first_to_read(report: ClassReport) -> str:
+    """Return whose submissions need a look, and why; of a class in which none does, who has fewest points."""
+    why = {entry.name: "not graded" if entry.problem else "nothing works yet" for entry in report
+           if entry.problem or entry.exercises and not any(each.points or each.state in ("to_read", "read")
+                                                           for each in entry.exercises)}  # fmt: skip
+    if not why:
+        least = min(report, key=lambda entry: entry.score)
+        return f"all could be graded; fewest points: {shown(least.name)}, {least.score:g}"
+    told = [f"{shown(name)} ({reason})" for name, reason in list(why.items())[:_MOST_NAMED]]
+    more = f" and {len(why) - len(told)} more" if len(why) > len(told) else ""
+    return f"{len(why)} {'needs' if len(why) == 1 else 'need'} a look: {', '.join(told)}{more}"
 
 
 def _bar(console: Console, wanted: bool) -> AbstractContextManager[Progress | None]:

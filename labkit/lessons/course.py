@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from labkit.errors import LessonError
 from labkit.lessons.manifest import read
 from labkit.lessons.prediction_cell import read_prediction
 from labkit.slugs import names_lesson
+
+_LONGEST_QUESTION = 160
 
 
 def find_course(start: Path | None = None, *, sources: bool = False) -> Path:
@@ -59,13 +63,38 @@ def predictions(start: Path | None = None) -> dict[str, str]:
     Raises:
         LessonError: If no course is found.
     """
-    found: dict[str, str] = {}
+    return {name: unit for name, unit, _ in _guesses(start)}
+
+
+def questions(start: Path | None = None) -> dict[str, str]:
+    """Return what is asked before a guess, by its name: the last question of the text above; none where none is asked.
+
+    Raises:
+        LessonError: If no course is found.
+    """
+    return {name: asked for name, _, asked in _guesses(start) if asked}
+
+
+def _guesses(start: Path | None) -> Iterator[tuple[str, str, str]]:
+    """Give the name, the unit and the question of each guess."""
     for path in sorted((find_course(start) / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        prose = ""
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            if "predict" in cell["metadata"].get("tags", ()):
-                cells = map(read_prediction, ast.parse("".join(cell["source"])).body)
-                found |= {each.name: each.unit for each in cells if each is not None and each.is_call}
-    return found
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "markdown":
+                prose = source
+            elif "predict" in cell["metadata"].get("tags", ()):
+                read = [each for each in map(read_prediction, ast.parse(source).body) if each and each.is_call]
+                for each in read:
+                    yield each.name, each.unit, _last_question(prose)
+                prose = "" if read else prose  # one question, one guess
+
+
+def _last_question(prose: str) -> str:
+    """Return the last sentence of Markdown that is a question, without its marks; "" for none."""
+    plain = re.sub(r"[*`]", "", " ".join(prose.split()))
+    asked = [each for each in re.split(r"(?<=[.:;!?]) (?=[A-Z])", plain) if each.endswith("?")]
+    return asked[-1] if asked and len(asked[-1]) <= _LONGEST_QUESTION else ""
 
 
 def source_files(course: Path) -> list[Path]:

@@ -64,7 +64,8 @@ def test_who_has_passed_is_on_the_next_of_the_lesson_that_they_have_not(results:
 
 
 def test_what_came_out_is_shown_when_it_is_revealed_and_is_the_rooms_median(tmp_path: Path) -> None:
-    room = Room(tmp_path / "class.sqlite", predictions={"ring_speedup": "times"})
+    asked = {"ring_speedup": "How much faster?"}
+    room = Room(tmp_path / "class.sqlite", predictions={"ring_speedup": "times"}, questions=asked)
     own = {"nickname": "ada", "key": KEY, "guess": "ring_speedup"}
     room.guess({**own, "value": 4, "unit": ""})
     with pytest.raises(ConfigError, match="nobody's machine has measured it yet"):
@@ -79,6 +80,22 @@ def test_what_came_out_is_shown_when_it_is_revealed_and_is_the_rooms_median(tmp_
     assert room.standing(COURSE)["poll"]["came_out"] == 3.5
     with pytest.raises(ConfigError, match="does not ask for this guess"):
         room.measured({**own, "guess": "our_teacher_is_a_fool", "value": 1})
+    room.close()
+
+
+def test_who_is_long_at_one_exercise_and_does_not_ask_is_told_to_the_instructor(tmp_path: Path) -> None:
+    clock = [0.0]
+    room = Room(tmp_path / "class.sqlite", now=lambda: clock[0])
+    for name, at in (("ada", 0), ("bo", 60), ("cy", 100), ("di", 300)):
+        clock[0] = at
+        room.record(Reported(name, f"{KEY} of {name}", "naive_all_reduce", False, mistake="sends_nothing_back"))
+    room.say({"nickname": "bo", "key": f"{KEY} of bo", "what": "help"})
+    clock[0] = 720
+    view = room.instructors_view(COURSE)
+    assert [each[:2] for each in view["stuck"]] == [("ada", 720), ("cy", 620)]  # bo asks, di is not long there
+    assert view["stuck"][0][2:] == ("naive_all_reduce", "sends_nothing_back")
+    assert view["mistakes"] == {"naive_all_reduce": [("sends_nothing_back", ["ada", "bo", "cy", "di"])]}
+    assert room.standing(COURSE)["help_at"] == {"naive_all_reduce": 1}
     room.close()
 
 
@@ -144,7 +161,8 @@ def test_the_file_with_the_instructors_link_is_nobody_elses_to_read(tmp_path: Pa
 
 
 def test_only_what_the_course_asks_for_comes_onto_the_wall(tmp_path: Path) -> None:
-    room = Room(tmp_path / "class.sqlite", predictions={"ring_speedup": "times"})
+    asked = {"ring_speedup": "How much faster?"}
+    room = Room(tmp_path / "class.sqlite", predictions={"ring_speedup": "times"}, questions=asked)
     own = {"nickname": "ada", "key": KEY}
     room.guess({**own, "guess": "ring_speedup", "value": 4, "unit": "<b>x</b>"})
     for wrong in (
@@ -154,7 +172,8 @@ def test_only_what_the_course_asks_for_comes_onto_the_wall(tmp_path: Path) -> No
     ):
         with pytest.raises(ConfigError):
             room.guess({**own, **wrong})
-    assert room.standing(COURSE)["poll"] == {"guess": "ring_speedup", "unit": "times", "values": [4], "came_out": None}
+    poll = {"guess": "ring_speedup", "asked": "How much faster?", "unit": "times", "values": [4], "came_out": None}
+    assert room.standing(COURSE)["poll"] == poll
     room.close()
 
 

@@ -216,12 +216,15 @@ def test_help_guesses_and_mistakes_reach_the_instructor_and_the_wall_has_no_name
     reporting.wait()
     wall: Any = board.standing()
     assert (wall["help"], wall["done"]) == (1, 0)
-    assert wall["poll"] == {"guess": "tree_wins_below", "unit": "MB", "values": [12.5], "came_out": None}
+    assert wall["poll"] == {"guess": "tree_wins_below", "unit": "MB", "values": [12.5], "came_out": None} | {
+        "asked": "Up to how many MB is the tree faster than the ring?"
+    }
+    assert wall["help_at"] == {}  # nobody else is at her exercise
     assert "helped" not in wall and "mistakes" not in wall
     own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
     [[who, seconds, on, mistake]] = own["helped"]
     assert (who, on, mistake) == ("ada", "count_bytes", "forgot the root") and 0 <= seconds < 60
-    assert own["mistakes"] == {"count_bytes": [["forgot the root", 1]]}
+    assert own["mistakes"] == {"count_bytes": [["forgot the root", ["ada"]]]}
     labkit.i_am_done()
     own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
     assert own["helped"] == [] and own["finished"] == ["ada"]

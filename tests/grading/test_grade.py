@@ -26,11 +26,12 @@ from labkit.checks.rooms import exercises, own_package
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import Course
-from labkit.grading.grade import grade
+from labkit.grading.grade import _first_to_read, grade
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.rebuild import rebuild
 from labkit.grading.own_folders import own_prefix
 from labkit.grading.reports.class_report import ClassReport
+from labkit.grading.reports.results import GradedExercise, GradedSubmission
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.score import submission_secret
 from labkit.grading.submission import Submission, read_submission
@@ -245,6 +246,7 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
     assert 1 <= now <= 2 and f"{now} of 3 submissions graded in " in said
     full = report.entries[0].max_score
     assert f"median 10 of {full:g} points; the class on one page: {tmp_path}/out/class.html" in said
+    assert "  all could be graded; fewest points: a, 10" in said
     assert list(temporary.glob("lk-*")) == [in_use]
 
 
@@ -278,3 +280,20 @@ def test_where_no_sandbox_can_be_had_grading_refuses_and_says_what_to_do(
     with pytest.raises(EnvironmentProblem, match="apt install bubblewrap\n--sandbox none grades without a sandbox"):
         grade([submission], "90", tmp_path / "out", course=course.root)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_ends_with_whose_work_needs_a_look_and_why(tmp_path: Path) -> None:
+    def handed_in(name: str, state: str, points: float = 0, problem: str = "") -> GradedSubmission:
+        exercise = GradedExercise("e", points, 4, state, "T")
+        return GradedSubmission(name, "01_x", "s", "c", (exercise,), problem)
+
+    def said(*entries: GradedSubmission) -> str:
+        return _first_to_read(ClassReport(entries, (), 1.0, tmp_path))
+
+    good, fair, lost = handed_in("ada", "passed", 4), handed_in("bo", "passed", 2), handed_in("cy", "failed")
+    torn, written = handed_in("di", "not_graded", problem="cut off"), handed_in("eve", "to_read")
+    assert said(good, fair) == "all could be graded; fewest points: bo, 2"
+    assert said(good, lost, written) == "1 needs a look: cy (nothing works yet)"
+    assert said(good, torn, lost) == "2 need a look: di (not graded), cy (nothing works yet)"
+    many = said(*(handed_in(f"s{number}", "failed") for number in range(9)))
+    assert many.startswith("9 need a look: s0 (nothing") and many.endswith("s4 (nothing works yet) and 4 more")

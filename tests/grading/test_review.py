@@ -6,6 +6,7 @@ import http.client
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.roster_files import Entry
 from labkit.grading.reports.results import GradedExercise, GradedSubmission, read_results
 from labkit.grading.review.questions import questions, side_by_side
-from labkit.grading.review.readings import Readings
+from labkit.grading.review.readings import Reading, Readings
 from labkit.grading.review.server import Review
 from labkit.lessons.source import load
 from tests.grading.written_answers import SOURCE, served, write_answers
@@ -28,7 +29,7 @@ WROTE = {
     "ada": "The mean is too small, because each rank divides by the world size twice.",
     "bo": "No idea.",
     "cy": "The mean is too small because each rank divides by the world size twice, I think.",
-    "di": "No idea.",
+    "di": "no  idea",
     "eve": "<b>It is</b> wrong\n<script>document.title = 'eve was here'</script>",
 }
 
@@ -63,7 +64,7 @@ def test_answers_have_no_names_and_those_that_are_alike_stand_together(review: R
     assert not any(f'"{name}' in json.dumps(told) for name in WROTE)
     texts = [each["text"] for each in answers(review)]
     assert abs(texts.index(WROTE["ada"]) - texts.index(WROTE["cy"])) == 1
-    assert [each["count"] for each in answers(review) if each["text"] == "No idea."] == [2]
+    assert [each["count"] for each in answers(review) if each["text"] == "No idea."] == [2]  # bo's and di's, read once
 
 
 def test_three_hundred_answers_are_put_side_by_side_at_once() -> None:
@@ -92,6 +93,16 @@ def test_points_go_to_everybody_who_wrote_it_are_undone_and_come_back(out: Path,
         assert any("read by kim: [1] says the mean is too small; [2]" in words for _, words in told)
         assert book.record(read_results(out)).regraded == (), "recording the run again takes no points"
     assert points(out)["ada"] == 3
+
+
+def test_an_answer_is_read_again_when_somebody_wrote_it_later(out: Path, tmp_path: Path) -> None:
+    asked = questions(read_results(out), load(SOURCE), b"key")
+    with closing(Readings(f"sqlite:///{tmp_path / 'book.db'}")) as readings:
+        both = next(each for each in asked[0].answers if len(each.whose) == 2)
+        readings.give(asked[0], replace(both, whose=both.whose[:1]), Reading((0,), "kim"))
+        assert readings.of(asked[0]) == {}  # the other one has no points yet
+        readings.give(asked[0], both, Reading((0,), "kim"))
+        assert readings.of(asked[0]) == {both.id: Reading((0,), "kim")}
 
 
 def test_a_comment_and_an_item_added_while_reading_are_kept_with_the_points(out: Path, review: Review) -> None:
@@ -202,6 +213,8 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
             page.keyboard.press(key)
             card.locator(f'button[aria-pressed="true"]:has-text("{key} ")').first.wait_for()
         given[text] = len(keys)
+        worth = (0, 2, 3)[len(keys)]
+        assert card.locator(".give").inner_text() == f"Give {worth} of 3 points Enter"
         page.keyboard.press("Enter")
         page.get_by_text(f"{count} of 4 answers read, by kim.").wait_for()
     assert sorted(given.values()) == [0, 0, 1, 2]
@@ -214,7 +227,7 @@ def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link
     page.keyboard.press("n")
     page.keyboard.type("is short")
     page.keyboard.press("Enter")
-    card.get_by_role("button", name="3 is short (1)").wait_for()
+    card.get_by_role("button", name="3 is short 1 point").wait_for()
     page.keyboard.press("c")
     page.keyboard.type("Say 1 more.")
     held: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+import torch.distributed
 
 from labkit.deadlock import ANY_RANK, FINISHED, Standing, Waiting, circle
 
@@ -58,3 +59,22 @@ def test_a_rank_that_died_has_a_line_of_its_own() -> None:
         "rank 0 waits in recv from rank 1, which was killed by SIGKILL", "rank 1 was killed by SIGKILL",
         "Finished: rank 2.",
     ]  # fmt: skip
+
+
+def test_four_at_one_place_are_told_it_once_and_in_a_script_the_way_out() -> None:
+    def report(count: int, where: str) -> list[str]:
+        waits = [Waiting(rank, "send", ((rank + 1) % count,), (rank + 1) % count, where=where) for rank in range(count)]
+        return Standing(count, waits).report().splitlines()
+
+    script = "exchange.py, line 6: dist.send(x, right)"
+    *_, all_send, place, first, _, _, fourth, way_out = report(4, script)
+    assert all_send == "All of them are in a send, and none has got as far as a receive."
+    assert place == f"All of them are at {script}"
+    assert [first, fourth] == ["  rank 0 waits in send to rank 1", "  rank 3 waits in send to rank 0"]
+    assert "receive before it sends" in way_out and hasattr(
+        torch.distributed, way_out.rpartition(".")[0].split(".")[-1]
+    )
+    assert report(3, script)[3] == f"  rank 0 waits in send to rank 1 at {script}"  # few lines keep their place
+    assert report(4, "Cell In[5], line 3: dist.send(x, right)")[-1] == fourth  # a lesson asks for the way out
+    receiving = [Waiting(rank, "recv", (1 - rank,), 1 - rank, where=script) for rank in range(2)]
+    assert "batch_isend_irecv" not in Standing(2, receiving).report()

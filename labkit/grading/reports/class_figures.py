@@ -13,6 +13,14 @@ from labkit.grading.reports.results import GradedExercise, GradedSubmission
 
 _CAME_BACK = re.compile(r"^Came back: (.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\b\d[\d.,]*(?:e[+-]?\d+)?\b")
+_RAISED = re.compile(r"^(?:Rank \d+|It) raised (\w+)")
+_KINDS = {
+    "A deadlock": "a deadlock",
+    "It did not finish": "no end in time",
+    "It took more than": "no end in time",
+    "What came back cannot": "no answer that can be read",
+}
+"""What came back, by how it begins, as `labkit.checks.failures` says it; whatever else came back is a wrong result."""
 NUM_BINS = 10
 
 
@@ -24,11 +32,13 @@ class Fault:
         words: The mistake's name, or what came back, as the first of them reads it.
         count: How many students.
         named: Whether the check recognised it.
+        kind: Of what it did not: "a wrong result", "a deadlock", "raises TypeError"; else "".
     """
 
     words: str
     count: int
     named: bool
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,10 +144,19 @@ def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
             words, named = _fault(each)
             alike.setdefault((words if named else _NUMBER.sub("…", words), named), []).append(words)
     commonest = sorted(alike.items(), key=lambda found: -len(found[1]))[:3]
-    common = tuple(Fault(words[0], len(words), named) for (_, named), words in commonest)
+    common = tuple(
+        Fault(words[0], len(words), named, "" if named else _kind(words[0])) for (_, named), words in commonest
+    )
     states = {state: counts[state] for state in ("passed", "failed", "to_read", "read", "not_done", "not_graded")}
     worth = max(each.max_points for each in listed)  # of what could not be graded, a gradebook has none
     return ExerciseFigures(listed[0].id, listed[0].name, worth, states, common)
+
+
+def _kind(came_back: str) -> str:
+    """Return in words what kind of failure came back that no check has a name for."""
+    if raised := _RAISED.match(came_back):
+        return f"raises {raised[1]}"
+    return next((kind for begins, kind in _KINDS.items() if came_back.startswith(begins)), "a wrong result")
 
 
 def _fault(each: GradedExercise) -> tuple[str, bool]:

@@ -37,6 +37,7 @@ for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
   button.type = "button";
   button.append(...head.childNodes);
   head.append(button);
+  button.title = "Sort by this";
   button.addEventListener("click", () => {
     const down = head.getAttribute("aria-sort") === "ascending";
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");

@@ -60,6 +60,14 @@ class Line:
         return bool(self.is_unread or self.asks or self.is_lost)
 
     @property
+    def chip(self) -> str:
+        """What lateness did: "late: 20 % off 84", "late", or ""."""
+        if "off" not in self.late:
+            return self.late
+        earned = self.result.score if self.result else 0.0
+        return f"late: {self.late}" + (f" {earned:g}" if self.score < earned else "")
+
+    @property
     def is_unread(self) -> bool:
         """Whether it was handed in and could not be graded."""
         return bool(self.result and self.result.problem)
@@ -111,7 +119,9 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         bin_of={line.href: figures.bin_of(line.score) for line, result in handed_in if has_score(result, line.score)},
         cases=cases,
         shown={line.result.name: line for line, _ in handed_in if line.result},
-        students=sorted(students, key=lambda line: (not line.is_unread, not line.asks, not line.is_lost)),
+        students=sorted(students, key=_need),
+        looked_at=_looked_at(students),
+        ungraded=sum(not has_score(result, line.score) for line, result in handed_in),
         top=max(figures.max_score, *(line.score for line, _ in handed_in), 1e-9),
         unread=[line for line in students if line.is_unread],
         bonus_of=_bonus_of,
@@ -119,10 +129,29 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         exercises=[(each, names[each].partition(" ")[0]) for each in names],
         bonus=[each.name.partition(" ")[0] for each in figures.exercises if not each.max_points],
         state_of=_state_of,
+        unnamed_faults=any(not fault.named for each in figures.exercises for fault in each.faults),
         counted=_counted,
         script=Markup(script),
         policy=Markup(f"; frame-src 'self' file:; script-src 'sha256-{digest}'"),
     )
+
+
+def _need(line: Line) -> tuple[bool, bool, bool, bool, float]:
+    """Return what sorts students by need: those to look at first, then who handed in nothing, then fewest points."""
+    return not line.is_unread, not line.asks, not line.is_lost, line.result is not None, line.score
+
+
+def _looked_at(students: Sequence[Line]) -> str:
+    """Return who stands first and why: "1 could not be graded, 1 asks to look again, 2 have nothing that works yet"."""
+    unread = sum(line.is_unread for line in students)
+    asks = sum(bool(line.asks) and not line.is_unread for line in students)
+    lost = sum(line.is_lost and not line.asks for line in students)
+    said = [
+        f"{unread} could not be graded" if unread else "",
+        f"{asks} {'asks' if asks == 1 else 'ask'} to look again" if asks else "",
+        f"{lost} {'has' if lost == 1 else 'have'} nothing that works yet" if lost else "",
+    ]
+    return ", ".join(filter(None, said))
 
 
 def _state_of(line: Line) -> Mapping[str, GradedExercise]:
@@ -136,8 +165,8 @@ def _bonus_of(line: Line) -> float:
     return result.bonus if result and abs(line.score - result.score) < 1e-9 else 0.0
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _counted(number: int, what: str, more: str = "") -> str:
+    return f"{number} {what if number == 1 else more or what + 's'}"
 
 
 def _bars(bins: Sequence[int]) -> list[_Bar]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,8 +23,8 @@ class Answer:
 
     Attributes:
         id: Says nothing of whose it is.
-        text: As written.
-        whose: Name and file hash of each student who wrote exactly this.
+        text: As most of them wrote it.
+        whose: Name and file hash of each student who wrote this, capitals, spaces and stops at the end aside.
     """
 
     id: str
@@ -72,14 +73,15 @@ def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -
     Raises:
         ConfigError: If nobody has written anything, or the lesson has no rubric for it.
     """
-    found: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    found: dict[str, dict[str, list[tuple[str, tuple[str, str]]]]] = {}
     titles: dict[str, str] = {}
     for result in results:
         for each in result.exercises:
             if each.state == "to_read" and each.written.strip():
                 titles[each.id] = each.name
                 who = (result.name, result.submission_sha256)
-                found.setdefault(each.id, {}).setdefault(each.written.strip(), []).append(who)
+                text = each.written.strip()
+                found.setdefault(each.id, {}).setdefault(_plain(text), []).append((text, who))
     if not found:
         raise ConfigError("there is nothing to review: nobody has answered a `write` cell")
     if unknown := sorted(set(found) - set(lesson.rubrics)):
@@ -102,11 +104,24 @@ def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -
             asked.get(exercise, ""),
             lesson.rubrics[exercise],
             models.get(exercise, ""),
-            tuple(Answer(_id(key, exercise, text), text, tuple(by_text[text])) for text in side_by_side(list(by_text))),
+            _answers(key, exercise, list(alike.values())),
             sum(lesson.rubrics[exercise].values()),
         )
-        for exercise, by_text in found.items()
+        for exercise, alike in found.items()
     )
+
+
+def _answers(key: bytes, exercise: str, alike: Sequence[Sequence[tuple[str, tuple[str, str]]]]) -> tuple[Answer, ...]:
+    """Return what was written, those alike beside each other, from the texts that say the same and whose each is."""
+    by_text = {
+        Counter(text for text, _ in group).most_common(1)[0][0]: tuple(who for _, who in group) for group in alike
+    }
+    return tuple(Answer(_id(key, exercise, text), text, by_text[text]) for text in side_by_side(list(by_text)))
+
+
+def _plain(text: str) -> str:
+    """Return what two answers have in common that are to be read once: "No idea." and "no idea"."""
+    return " ".join(text.casefold().split()).rstrip(" .!") or text
 
 
 def _asked(prose: str) -> str:

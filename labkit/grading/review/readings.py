@@ -61,15 +61,18 @@ class Readings(Database):
         self._write(add)
 
     def of(self, question: Question) -> dict[str, Reading]:
-        """Return what answers have, by their ids."""
+        """Return what answers have, by their ids; an answer that not all who wrote it have points for is to be read."""
         names = list(question.rubric)
         found: dict[str, Reading] = {}
         with self.reading() as session:
             for answer in question.answers:
-                attempt = self._attempts(session, question.lesson, answer)[0]
-                marks = [mark for mark in attempt.marks if mark.exercise == question.exercise]
-                if marks and marks[-1].state == READ:
-                    found[answer.id] = _read(marks[-1].reason, names)
+                newest = [
+                    next((mark for mark in reversed(attempt.marks) if mark.exercise == question.exercise), None)
+                    for attempt in self._attempts(session, question.lesson, answer)
+                ]
+                reasons = {mark.reason if mark and mark.state == READ else "" for mark in newest}
+                if len(reasons) == 1 and (reason := reasons.pop()):
+                    found[answer.id] = _read(reason, names)
         return found
 
     def add_item(self, question: Question, words: str, points: int, who: str) -> Question:
