@@ -3,7 +3,9 @@
 Python keeps modules in ``sys.modules``. Exactly one rank runs at a time, so what stands there is changed with the rank:
 ``import`` in all its forms, ``importlib``, pickles that name a module and ``__main__`` find the rank's own. Modules of
 the standard library, of installed packages, of torch and of labkit stay one for all ranks; a rank that is the first to
-import one does so as if it were no rank, for the module outlives the run.
+import one does so as if it were no rank, for the module outlives the run. Installed is what lies in Python's own
+folders for packages, and what an installer wrote down where it lies: ``pip install --target`` leaves a record beside
+the package. A folder of sources on ``PYTHONPATH`` has none, and is the learner's.
 
 Ranks share the compiled code of a module. What each has of its own is what executing it makes.
 """
@@ -12,15 +14,18 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import itertools
 import os
 import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import _bootstrap
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -74,7 +79,28 @@ def is_own_spec(spec: ModuleSpec) -> bool:
 
 
 def _is_ours(paths: Sequence[str]) -> bool:
-    return bool(paths) and not any(path.startswith(_INSTALLED) or any(m in path for m in _OF_MANY) for path in paths)
+    return bool(paths) and not any(
+        path.startswith(_INSTALLED) or any(m in path for m in _OF_MANY) or _has_record(path) for path in paths
+    )
+
+
+def _has_record(path: str) -> bool:
+    """Return whether an installer wrote down, beside one of the folders that a file lies in, that it put it there."""
+    return any(
+        inner.name.removesuffix(".py") in _recorded(str(folder), folder.stat().st_mtime_ns)
+        for inner, folder in itertools.pairwise([Path(path), *Path(path).parents])
+        if folder.is_dir()
+    )
+
+
+@cache
+def _recorded(folder: str, changed_ns: int) -> frozenset[str]:
+    """Return the packages and modules that installers' records in this folder name, as it was when it last changed."""
+    names = set()
+    for record in Path(folder).glob("*.dist-info/RECORD"):
+        with record.open(encoding="utf-8", errors="replace") as lines:
+            names |= {line.split(",", 1)[0].split("/", 1)[0].removesuffix(".py") for line in lines}
+    return frozenset(names)
 
 
 class OwnModules(MetaPathFinder):

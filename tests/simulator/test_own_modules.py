@@ -125,6 +125,30 @@ def test_modules_first_imported_in_a_rank_are_gone_after_it(project: Any) -> Non
     assert "ours_meeting" not in sys.modules
 
 
+def test_what_an_installer_put_beside_its_record_is_one_for_all_ranks(project: Any, tmp_path: Path) -> None:
+    (tmp_path / "apart_package").mkdir()
+    (tmp_path / "apart_package" / "__init__.py").write_text("from . import inner\n")
+    (tmp_path / "apart_package" / "inner.py").write_text("")
+    (tmp_path / "apart_module.py").write_text("")
+    record = tmp_path / "apart-1.0.dist-info" / "RECORD"  # as pip install --target leaves it
+    record.parent.mkdir()
+    record.write_text("apart_module.py,sha256=x,0\napart_package/__init__.py,sha256=x,20\napart_package/inner.py,,\n")
+
+    def which() -> tuple[int, int, int]:
+        import apart_module  # type: ignore[import-not-found]
+        import apart_package.inner  # type: ignore[import-not-found]
+        import ours_helper  # type: ignore[import-not-found]
+
+        dist.barrier()
+        return id(apart_module), id(apart_package.inner), id(ours_helper)
+
+    modules, inner, sources = zip(*_run(which).results, strict=True)
+    assert len(set(modules)) == len(set(inner)) == 1
+    assert len(set(sources)) == 3  # lies in the same folder, and no record names it
+    for name in [name for name in sys.modules if name.startswith("apart_")]:
+        del sys.modules[name]
+
+
 def test_ranks_share_the_code_of_a_module_and_nothing_else(project: Any) -> None:
     codes, functions = zip(*_run(project.compiled).results, strict=True)
     assert len(set(codes)) == 1 and len(set(functions)) == 3
