@@ -41,8 +41,9 @@ preloaded._PROGRAM = f"{preloaded._PROGRAM.removesuffix('main()')}import {', '.j
 
 @pytest.fixture(scope="session", autouse=True)
 def a_class_key_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test makes a class key where it happens to run."""
+    """No test makes a class key where it happens to run, or waits for the turns of others that grade here."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_TURNS", str(tmp_path_factory.mktemp("turns")))
         patch.setenv("LABKIT_CLASS_KEY", str(tmp_path_factory.mktemp("key") / "gradebook.key"))
         yield
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,7 +18,7 @@ from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import find_course
 from labkit.grading.from_packs import read_packs
 from labkit.grading.limits import Limits
-from labkit.grading.own_folders import own_prefix, remove_left_behind
+from labkit.grading.own_folders import remove_left_behind
 from labkit.grading.plain_text import shown
 from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
 from labkit.grading.reports.results import GradedSubmission, find_result
@@ -29,6 +28,7 @@ from labkit.grading.sandbox.cgroup import remove_groups_left_behind
 from labkit.grading.sandbox.gpus import gpus_for_grading
 from labkit.grading.setting import Setting
 from labkit.grading.submission import Submission, find_submissions, submission_hash
+from labkit.grading.turns import folder_of_this_machine
 from labkit.grading.variants import Keys, keys_file, keys_for
 from labkit.grading.workers.local_class import LocalClass
 from labkit.grading.workers.worker_process import WorkerProcess
@@ -168,12 +168,14 @@ def _book() -> str:
 
 @contextmanager
 def _workplace() -> Iterator[Path]:
-    """A file to lock for a class; what killed graders and workers left behind is removed before and after."""
+    """A file to lock, beside the turns that all graders of this machine share.
+
+    What killed graders and workers left behind is removed before and after.
+    """
     remove_left_behind()
     remove_groups_left_behind()
-    with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared:
-        (alone := Path(shared) / "alone").touch()
-        yield alone
+    (alone := folder_of_this_machine() / "alone").touch()
+    yield alone
     remove_left_behind()
     remove_groups_left_behind()
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from labkit.errors import EnvironmentProblem
 
 KERNELS, CASES, SECOND_RUN = "kernels", "cases", "second run"
+TURNS = "LABKIT_TURNS"
+"""The environment variable that names the folder of the locks, where containers of one machine share one."""
 
 
 @contextmanager
@@ -40,16 +42,16 @@ def turn(folder: Path, of: str) -> Iterator[None]:
 
 
 def folder_of_this_machine() -> Path:
-    """Return a folder for the locks of all that one user grades on this machine; it stays there.
+    """Return a folder for the locks of all that one user grades on this machine, by any command; it stays there.
 
     Raises:
         EnvironmentProblem: If somebody else made what has its name.
     """
-    folder = Path(tempfile.gettempdir()) / f"labkit-turns-{os.getuid()}"
+    folder = Path(os.environ.get(TURNS) or Path(tempfile.gettempdir()) / f"labkit-turns-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise EnvironmentProblem(
-            f"{folder} is where Dask workers keep whose turn it is to grade, and it is not a folder of yours; remove it"
+            f"{folder} is where graders keep whose turn it is to grade, and it is not a folder of yours; remove it"
         )
     return folder

@@ -296,9 +296,9 @@ answers = {"unshare": asked("unshare", 0), "ptrace": asked("ptrace", 0, 0, 0, 0)
     "keyctl": asked("syscall", 250, 0, -3, 0),
     "io_uring": asked("syscall", 425, 1, None), "bpf": asked("syscall", 321, 0, None, 0),
     "clone": asked("syscall", 56, 0x10000000 | 17, 0, 0, 0, 0), "vsock": family(40), "packets": family(17),
-    "unix": family(1), "inet": family(2)}
+    "processors": asked("syscall", 203, 0, 8, ctypes.byref(ctypes.c_uint64(1))), "unix": family(1), "inet": family(2)}
 """
-CUT = dict.fromkeys(("unshare", "ptrace", "keyctl", "bpf", "clone"), "EPERM") | {
+CUT = dict.fromkeys(("unshare", "ptrace", "keyctl", "bpf", "clone", "processors"), "EPERM") | {
     "io_uring": "ENOSYS", "vsock": "EAFNOSUPPORT", "packets": "EAFNOSUPPORT", "unix": "allowed", "inet": "allowed"
 }  # fmt: skip
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from grading.conftest import SANDBOX
+from grading.small_lesson import RIGHT, write_submission
 from labkit.errors import EnvironmentProblem
 from labkit.grading.course import Course
 from labkit.grading.limits import Limits
@@ -81,10 +83,40 @@ def test_who_waits_is_not_overtaken_and_comes_when_the_last_of_the_others_has_en
 
 
 @pytest.mark.in_turn
+def test_two_commands_of_one_machine_share_the_turns(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a second run of one class would be alive beside the kernels of another, or of the same once more."""
+    monkeypatch.setenv("LABKIT_TURNS", str(tmp_path / "turns"))
+    path, out = write_submission(tmp_path / "in" / "ada.ipynb", RIGHT), tmp_path / "out"
+    program = "import sys; from labkit.cli import main; sys.argv[1:1] = ['grade']; main()"
+    words = [str(path), "--lesson", "90", "--course", str(course.root), "--out", str(out), "--jobs", "1"]
+    command = [sys.executable, "-c", program, *words, "--points-only", "--sandbox", SANDBOX]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as graded:
+        with turn(folder_of_this_machine(), KERNELS):
+            while not _waits_for_a_turn(graded.pid):
+                if graded.poll() is not None:
+                    pytest.fail(f"it ended beside a kernel of another class: {graded.communicate()[1]}")
+        said = graded.communicate()[1]
+    assert graded.returncode == 0 and len(list(out.rglob("result.json"))) == 1, said
+
+
+def _waits_for_a_turn(pid: int) -> bool:
+    """Return whether a process or one that it started waits for a lock."""
+    try:
+        pids = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return False
+    waits = re.compile(rf"-> FLOCK .* (?:{'|'.join(map(str, pids))}) ")
+    return bool(waits.search(Path("/proc/locks").read_text(encoding="ascii")))
+
+
+@pytest.mark.in_turn
 def test_dask_workers_of_one_machine_share_the_turns_and_other_folders_are_refused(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("LABKIT_TURNS")
     setting = Setting(course, tmp_path / "out", b"k" * 32, Limits(), tmp_path / "alone", sandbox=SANDBOX)
     opening, files = dask_class._opening(setting), dask_class._course_files(course)
     try:

@@ -22,8 +22,9 @@ _CUT = (
     "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie", "memfd_secret", "mincore", "mount", "mount_setattr",
     "move_mount", "name_to_handle_at", "nfsservctl", "open_by_handle_at", "open_tree", "perf_event_open",
     "pidfd_getfd", "pivot_root", "process_madvise", "ptrace", "query_module", "quotactl", "quotactl_fd", "reboot",
-    "request_key", "setdomainname", "sethostname", "setns", "settimeofday", "stime", "swapoff", "swapon", "sysfs",
-    "syslog", "umount", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup", "vm86", "vm86old",
+    "request_key", "sched_setaffinity", "setdomainname", "sethostname", "setns", "settimeofday", "stime", "swapoff",
+    "swapon", "sysfs", "syslog", "umount", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup", "vm86",
+    "vm86old",
 )  # fmt: skip
 _NOT_THERE = ("clone3", "io_setup", "io_uring_setup", "io_uring_enter", "io_uring_register", "pidfd_open")
 """They say ENOSYS, which makes a C library take the older call."""

@@ -17,6 +17,7 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.setting import Setting, fault_words, lost_words
 from labkit.grading.student import WAITING, unreadable, write_reports
 from labkit.grading.submission import Submission, submission_hash
+from labkit.grading.workers.processors import processors, share
 from labkit.grading.workers.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ TRIES = 2
 
 @dataclass(eq=False)
 class Busy:
-    """One worker, what it is doing, and the submissions whose cases it has still to try."""
+    """One worker, what it is doing, the submissions whose cases it has still to try, and which of the workers it is."""
 
     worker: WorkerProcess
     submission: Submission | None = None
@@ -39,6 +40,7 @@ class Busy:
     stage_since: float = 0.0
     op: str = ""
     begun: list[Submission] = field(default_factory=list)
+    place: int = 0
 
     def enter(self, stage: str) -> None:
         """Note what it does now; a wait for others is not of its own time."""
@@ -107,8 +109,9 @@ class LocalClass:
 
     def _start(self) -> Busy:
         worker, self.spare = self.spare or WorkerProcess(), None
-        worker.open(self.setting.opening())
-        busy = Busy(worker)
+        place = min(set(range(self.num_workers)) - {each.place for each in self._workers})
+        worker.open({**self.setting.opening(), "processors": share(place, self.num_workers, processors())})
+        busy = Busy(worker, place=place)
         self._selector.register(worker.channel, selectors.EVENT_READ, busy)
         self._workers.append(busy)
         return busy

@@ -22,6 +22,7 @@ from labkit.errors import LabkitError
 from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.sandbox.process_tree import become_subreaper, end_descendants
+from labkit.grading.workers.processors import keep_to
 
 if TYPE_CHECKING:
     from labkit.grading.student import Grader
@@ -59,6 +60,8 @@ def _work(sock: socket.socket, preloaded: Preloaded) -> None:
     opening = read_frame(sock)
     if opening is None:
         return
+    for pid in (os.getpid(), preloaded.pid):
+        keep_to(opening.header.get("processors", ()), pid)
     grader = Grader(setting_of(opening.header), preloaded)
     try:
         _serve(sock, grader)
