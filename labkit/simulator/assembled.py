@@ -84,6 +84,7 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
     streams = columns.table("stream", ("span", "stream"))
     if len(streams["span"]):
         tables["stream"] = streams
+        tables["held"] = _held(records)
     tables["wait"]["aside"] = tables["wait"]["aside"].astype(np.bool_)
     if answered:
         by = np.array([number_of[id(row.answered)] for _, row in answered], dtype=np.int64)
@@ -92,6 +93,19 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         **spans, tables=tables, num_ranks=len(records),
         problems=tuple(Problem(p.kind, p.rank, p.text, number_of[id(p.row)]) for p in noted),
     )  # fmt: skip
+
+
+def _held(records: Sequence[RankRecord]) -> Table:
+    """Return which spans began when a wait of their stream was over, for the end of which, and the time of the wait."""
+    found, first = [], 0
+    for record in records:
+        wanted = {id(row) for held in record.held for row in (held.row, held.of)}
+        place = {id(row): first + n for n, row in enumerate(record.rows) if id(row) in wanted} if wanted else {}
+        ends = [(place.get(id(one.row)), place.get(id(one.of)), one.start_ns, one.end_ns) for one in record.held]
+        found += [each for each in ends if None not in each]
+        first += len(record.rows)
+    columns = np.array(found, dtype=np.int64).reshape(-1, 4).T
+    return dict(zip(("span", "of", "start_ns", "end_ns"), columns, strict=True))
 
 
 def _ends(rows: Sequence[Row], rank_ends_ns: int) -> list[int]:

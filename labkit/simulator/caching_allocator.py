@@ -15,7 +15,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 
-from labkit.simulator.streams import StreamEvent, StreamQueue
+from labkit.simulator.stream_queue import StreamQueue
+from labkit.simulator.streams import StreamEvent
 
 MIB = 2**20
 ROUND, SMALL, SMALL_SEGMENT, LARGE_SEGMENT, LEAST_LARGE, ROUND_LARGE = 512, MIB, 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB

@@ -13,7 +13,8 @@ import torch
 
 from labkit.simulator.clock import Event
 from labkit.simulator.state import VirtualRank, current_rank
-from labkit.simulator.streams import StreamEvent, StreamQueue
+from labkit.simulator.stream_queue import StreamQueue
+from labkit.simulator.streams import StreamEvent
 
 POLL_NS = 1_000
 """What asking whether something has happened costs, so that a loop that asks again makes time pass."""

@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -80,12 +80,25 @@ class Noted:
     row: Row
 
 
+class HeldUp(NamedTuple):
+    """A stream that another one held up: the span it began then, the one whose end it waited for, from when to when."""
+
+    row: Row
+    of: Row
+    start_ns: int
+    end_ns: int
+
+
 @dataclass
 class RankRecord:
-    """The spans of one rank, in the order it began them, what its memory held, and how much it computed."""
+    """The spans of one rank, in the order it began them, what its memory held, and how much it computed.
+
+    ``held`` are the waits of the streams of its device for each other.
+    """
 
     rank: int
     rows: list[Row] = field(default_factory=list)
+    held: list[HeldUp] = field(default_factory=list)
     problems: list[Noted] = field(default_factory=list)
     memory: RankMemory | None = None
     work: WorkDone = field(default_factory=WorkDone)

@@ -169,7 +169,7 @@ class _Run:
         self._cuda, self._shapes = cuda, shapes
         if cluster.computes_beside(cuda=cuda):
             for rank in self._simulation.ranks:
-                rank.process.device = DeviceStreams(scheduler)
+                rank.process.device = DeviceStreams(scheduler, rank.record.held)
         if cuda:
             add_accelerators(self._simulation.ranks, cluster, self._notes, shapes=shapes)
         self._memories = add_memories(self._simulation, cuda=cuda)
@@ -387,6 +387,7 @@ class _Run:
         for rank in self._running:
             rank.record.work.mark(ends_ns[rank.rank])
             rank.record.rows.clear()
+            rank.record.held.clear()
         timeline.tables["work"] = work_table([rank.record.work for rank in simulation.ranks])
         if fold is not None:
             drop_absent_ranks(fold, timeline, self._packed)

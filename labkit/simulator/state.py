@@ -20,7 +20,8 @@ from labkit.simulator.fold import Fold
 from labkit.simulator.network import Network
 from labkit.simulator.observer import Observer
 from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
-from labkit.simulator.streams import DeviceStreams, HostCallback, StreamEvent, StreamQueue
+from labkit.simulator.stream_queue import StreamQueue
+from labkit.simulator.streams import DeviceStreams, HostCallback, StreamEvent
 from labkit.simulator.what_if import WhatIf
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import EndOfBackward, in_backward

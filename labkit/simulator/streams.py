@@ -13,12 +13,12 @@ nor is slowed down.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from labkit.simulator.clock import Event, Scheduler, Waits
-from labkit.simulator.record import JOINED, RankRecord, Row
+from labkit.simulator.record import JOINED, HeldUp, RankRecord, Row
+from labkit.simulator.stream_queue import StreamQueue
 
 TAKES = 0.189
 """How much longer kernels take beside communication: the mean over A100, H100, MI210 and MI250 of Lee et al. 2025,
@@ -27,28 +27,6 @@ TAKES = 0.189
 
 def _nothing() -> None:
     """Do nothing."""
-
-
-class StreamQueue:
-    """One stream: the tasks that the host has issued to it and the device has not begun.
-
-    Attributes:
-        name: What the timeline calls it, "" for the default stream.
-        tasks: In order.
-        at_work: The task that the device runs now, or waits at.
-        looked_at: Whether the device will look at it again when its first task has been issued.
-        last: The span of its last kernel.
-    """
-
-    __slots__ = ("at_work", "last", "looked_at", "name", "tasks")
-
-    def __init__(self, name: str = "") -> None:
-        """Begin empty."""
-        self.name = name
-        self.tasks: deque[Task] = deque()
-        self.at_work: Task | None = None
-        self.looked_at = False
-        self.last: Row | None = None
 
 
 class Task:
@@ -74,15 +52,17 @@ class StreamEvent(Event):
     Attributes:
         queue: The stream.
         blocked: Streams that wait for it.
+        cause: The span at whose end it happened.
     """
 
-    __slots__ = ("blocked", "queue")
+    __slots__ = ("blocked", "cause", "queue")
 
     def __init__(self, queue: StreamQueue) -> None:
         """Make an event that has not happened."""
         super().__init__()
         self.queue = queue
         self.blocked: list[StreamQueue] = []
+        self.cause: Row | None = None
 
 
 class RecordEvent(Task):
@@ -96,6 +76,7 @@ class RecordEvent(Task):
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
         """Let the event happen now."""
+        self.event.cause = queue.cause
         device.happened(self.event, now_ns)
         return True
 
@@ -118,11 +99,11 @@ class HostCallback(Task):
 class WaitEvent(Task):
     """Hold a stream until an event of another one has happened."""
 
-    __slots__ = ("event", "row")
+    __slots__ = ("event", "row", "since_ns")
 
     def __init__(self, issued_ns: int, event: StreamEvent, row: Row | None) -> None:
         super().__init__(issued_ns)
-        self.event, self.row = event, row
+        self.event, self.row, self.since_ns = event, row, issued_ns
 
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
         """Return whether the event has happened."""
@@ -132,13 +113,17 @@ class WaitEvent(Task):
             if happened:
                 self.row.end_ns = now_ns
         if not happened:
+            self.since_ns = now_ns
             self.event.blocked.append(queue)
         return happened
 
-    def over(self, now_ns: int) -> None:
+    def over(self, queue: StreamQueue, now_ns: int) -> None:
         """Note the end of a wait."""
         if self.row is not None:
             self.row.end_ns = now_ns
+        cause = self.event.cause
+        if cause is not None and now_ns > self.since_ns:
+            queue.cause, queue.held = cause, (cause, self.since_ns, now_ns)
 
 
 class Kernel(Task):
@@ -171,6 +156,7 @@ class Kernel(Task):
         else:
             row.start_ns, row.stream = now_ns, queue.name
             queue.last = self.record.add(row)
+        device.began(queue, self.row, now_ns)
         device.kernels.append(self)
         device.share(now_ns)
         return False
@@ -190,6 +176,7 @@ class Copy(Task):
         begins_ns = max(now_ns, device.engines.get(self.engine, 0))
         ends_ns = device.engines[self.engine] = begins_ns + self.duration_ns
         self.row.start_ns, self.row.end_ns, self.row.stream = begins_ns, ends_ns, queue.name
+        device.began(queue, self.row, now_ns)
         device.done(queue, ends_ns)
         return False
 
@@ -215,6 +202,7 @@ class Communication(Task):
     def begin(self, device: DeviceStreams, queue: StreamQueue, now_ns: int) -> bool:
         """Begin to wait for the others."""
         self.row.start_ns, self.row.stream = now_ns, queue.name
+        device.began(queue, self.row, now_ns)
         reached, self.reached = self.reached, _nothing  # which refers to this
         reached()
         return False
@@ -233,9 +221,9 @@ class DeviceStreams:
         ending: Called before anything more is issued: until then, further work may join the last task.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        """Begin with nothing to do."""
-        self._scheduler = scheduler
+    def __init__(self, scheduler: Scheduler, held: list[HeldUp]) -> None:
+        """Begin with nothing to do; ``held`` gets the waits of streams."""
+        self._scheduler, self._held = scheduler, held
         self.now_ns = 0
         self.default = StreamQueue()
         self.chosen = [self.default]
@@ -308,6 +296,12 @@ class DeviceStreams:
         self._scheduler.act(moves_ns, partial(self._move, moves_ns))
         self._scheduler.act(ends_ns, partial(self._finish, communication, ends_ns))
 
+    def began(self, queue: StreamQueue, row: Row, now_ns: int) -> None:
+        """Note what a stream does now, and that it could not sooner where it waited until now."""
+        if queue.held is not None and queue.held[2] == now_ns:
+            self._held.append(HeldUp(row, *queue.held))
+        queue.cause, queue.held = row, None
+
     def happened(self, event: StreamEvent, now_ns: int) -> None:
         """Let an event happen, and wake the streams that wait for it."""
         self._scheduler.fire(event, now_ns)
@@ -315,7 +309,7 @@ class DeviceStreams:
         for queue in blocked:
             task = queue.at_work
             assert isinstance(task, WaitEvent)
-            task.over(now_ns)
+            task.over(queue, now_ns)
             self._go_on(queue, now_ns)
 
     def share(self, now_ns: int) -> None:
@@ -354,7 +348,7 @@ class DeviceStreams:
         now_ns = max(now_ns, self.now_ns)
         self.num_moving -= 1
         self.share(now_ns)
-        queue = communication.event.queue
+        queue, communication.event.cause = communication.event.queue, communication.row
         self.happened(communication.event, now_ns)
         self._go_on(queue, now_ns)
 

@@ -35,7 +35,8 @@ class Timeline:
             (span, of: the call that was waited for; aside: by a callback or another thread), "reply" (span: what an
             answer came from, of: the remote call, where that is not its serving), "open" (span: never seen to end),
             "transfer" (labkit.timeline.transfers), "phase" (labkit.timeline.phases), "stream" (span, stream: of the
-            device, where that is not the one there is without a choice),
+            device, where that is not the one there is without a choice), "held" (span: begun when its stream had waited
+            for another one, of: at whose end, start_ns and end_ns of the wait),
             "clock" (rank, method, err_ns, host), "lifetime", "memory" and "memory_peak" (labkit.timeline.memory); later
             lessons add "stage", "version".
         problems: What is wrong in the record whatever the result was, such as a send nobody received.

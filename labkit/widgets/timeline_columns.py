@@ -23,6 +23,7 @@ from labkit.timeline.metrics import blocked_of_ranks, busbw_factor, lane_times
 from labkit.timeline.similar_ranks import similar_ranks
 from labkit.timeline.source_lines import shown_source
 from labkit.timeline.span import Lane
+from labkit.timeline.streams import streams
 from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
@@ -32,7 +33,7 @@ from labkit.widgets.palette import CATEGORIES, categories_of
 
 BYTES_PER_EVENT = 28
 """At most: start, duration and bytes as float64 (whole numbers to 2**53), label as uint32. Columns whose numbers are
-small travel as narrower ones."""
+small travel as narrower ones. Where streams were recorded, an event has one byte more for its own (two above 255)."""
 _NARROW = (np.uint8, np.uint16, np.uint32)
 
 
@@ -80,6 +81,9 @@ def pack(
     flows = _flows(timeline, place)
     blocked, counts = _blocked(timeline, shown if has_met or origin_ns is None else [], t0)
     columns |= {"label": codes} | flows | _cuts(timeline, place, t0) | blocked | _calls(timeline, place)
+    names, on_stream = streams(timeline)
+    if names and origin_ns is None:
+        columns |= {"stream": (on_stream[order] + 1).astype(np.uint32)} | _held(timeline, place, t0)
     data, layout = _joined(columns)
     choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""
     clock = timeline.tables.get("clock", {})
@@ -101,6 +105,7 @@ def pack(
         **({"hides": bool(lane_times(timeline).hidden_ns[shown].any())} if origin_ns is None else {}),
         "alike": similar_ranks(timeline, shown, even_few=is_beside) if origin_ns is None else [],
         "labels": labels,
+        **({"streams": names} if "stream" in columns else {}),
         "memory": memory,
         "clock": errors,
         "layout": layout,
@@ -210,6 +215,19 @@ def _cuts(timeline: Timeline, place: npt.NDArray[np.int64], t0: int) -> dict[str
         "cut_event": event[keep].astype(np.uint32),
         "cut_start": (table["start_ns"][keep] - t0).astype(np.float64),
         "cut_end": (table["end_ns"][keep] - t0).astype(np.float64),
+    }
+
+
+def _held(timeline: Timeline, place: npt.NDArray[np.int64], t0: int) -> dict[str, npt.NDArray[Any]]:
+    """Return for each wait of a stream the event it waited for, the one that began when it was over, and its times."""
+    table = timeline.tables.get("held") or dict.fromkeys(("span", "of", "start_ns", "end_ns"), np.empty(0, np.int64))
+    until, of = place[table["span"]], place[table["of"]]
+    keep = np.flatnonzero((until >= 0) & (of >= 0))
+    return {
+        "held_from": of[keep].astype(np.uint32),
+        "held_to": until[keep].astype(np.uint32),
+        "held_since": (table["start_ns"][keep] - t0).astype(np.float64),
+        "held_until": (table["end_ns"][keep] - t0).astype(np.float64),
     }
 
 

@@ -10,7 +10,8 @@ import torch
 
 import labkit
 from labkit.simulator.caching_allocator import MIB, CachingAllocator
-from labkit.simulator.streams import StreamEvent, StreamQueue
+from labkit.simulator.stream_queue import StreamQueue
+from labkit.simulator.streams import StreamEvent
 
 
 def _allocator(capacity: int = 1000 * MIB) -> tuple[CachingAllocator, list[StreamEvent]]:

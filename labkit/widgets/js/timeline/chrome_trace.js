@@ -1,6 +1,7 @@
 // The runs as a Chrome trace, laid out as labkit/timeline/chrome.py does.
 
-import { LANES } from "./paint.js";
+import { LANES } from "./row_names.js";
+import { unsplit } from "./unsplit.js";
 import { named } from "./words.js";
 
 const FIRST_PROCESS = 1000;
@@ -100,7 +101,7 @@ function threadFor(open, start, end) {
 export function toChrome({ runs, offset }) {
   const events = [];
   runs.forEach((run, number) => {
-    new Trace(events, run, number, Math.max(number ? offset : -offset, 0)).write();
+    new Trace(events, unsplit(run), number, Math.max(number ? offset : -offset, 0)).write();
   });
   return JSON.stringify({ traceEvents: events, displayTimeUnit: "ns" });
 }

@@ -4,7 +4,7 @@ import { bytesOf } from "./bytes.js";
 import { complete } from "./complete.js";
 
 const TYPES = { f8: Float64Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
-const WHOLE = /^label|^flow|^cut_event|^call_|_from|_to/; // columns of numbers of things
+const WHOLE = /^label|^stream|^flow|^cut_event|^call_|_from|_to/; // columns of numbers of things
 
 /** A column in the type that is computed with. */
 function columnOf(name, sent) {

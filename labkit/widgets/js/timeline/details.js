@@ -3,6 +3,7 @@
 import { rowOf } from "./complete.js";
 import { button, element } from "./element.js";
 import { kinOf } from "./kin.js";
+import { streamOf } from "./unsplit.js";
 import { bytesText, named, timeText } from "./words.js";
 
 const LIT_MS = 2500;
@@ -15,6 +16,14 @@ function messageWords(run, event) {
   });
 }
 
+/** What its stream waited for until it began, and how long. */
+function heldWords(run, event) {
+  const { held_to: to = [], held_from: from, held_since: since, held_until: until } = run;
+  const at = to.indexOf(event);
+  if (at < 0) return [];
+  return [`waited ${timeText(until[at] - since[at])} for ${run.labels[run.label[from[at]]][0]}`];
+}
+
 /** { text, source, code } of an event: rank, what, when, with whom, how much, how surely. */
 export function describe(run, event) {
   const [name, kind, , peer, source, code] = run.labels[run.label[event]];
@@ -24,9 +33,10 @@ export function describe(run, event) {
   const parts = [named(run, `rank ${row.rank}`), what, `${timeText(run.end[event] - begin)} from ${timeText(begin)}`];
   if (peer >= 0) parts.push(/recv|serve/.test(kind) ? `from rank ${peer}` : `to rank ${peer}`);
   if (run.bytes[event] && row.lane) parts.push(bytesText(run.bytes[event]));
+  if (streamOf(run, event)) parts.push(`on ${streamOf(run, event)}`);
   const error = run.errorOf(row.rank);
   if (error) parts.push(`clock ± ${timeText(error)}`);
-  return { text: [...parts, ...messageWords(run, event)].join(", "), source, code };
+  return { text: [...parts, ...messageWords(run, event), ...heldWords(run, event)].join(", "), source, code };
 }
 
 /** Its line, which is a button where it stands in a cell of this notebook. */

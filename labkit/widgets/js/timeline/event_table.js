@@ -2,6 +2,7 @@
 
 import { element, tableOf } from "./element.js";
 import { windowOf } from "./layout.js";
+import { streamOf } from "./unsplit.js";
 import { bytesText, countText, named, timeText } from "./words.js";
 
 const MOST = 200;
@@ -11,7 +12,8 @@ function cellsOf(run, { rank }, i) {
   const [name, kind, , peer, source] = run.labels[run.label[i]];
   const size = run.bytes[i] ? bytesText(run.bytes[i]) : "";
   const times = [timeText(run.start[i]), timeText(run.end[i] - run.start[i])];
-  return [named(run, rank), name, kind, ...times, size, peer >= 0 ? peer : "", source];
+  const where = [rank, streamOf(run, i)].filter((each) => each !== "").join(", ");
+  return [named(run, where), name, kind, ...times, size, peer >= 0 ? peer : "", source];
 }
 
 /** Rows of a run's events in view, at most one more than `most`. */

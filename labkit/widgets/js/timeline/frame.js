@@ -3,6 +3,7 @@
 import { isCluster } from "./cluster.js";
 import { button, choice, element } from "./element.js";
 import { asCluster } from "./layout.js";
+import { unsplit } from "./unsplit.js";
 
 const KEYS = [
   ["← →", "previous, next event in the row"],
@@ -17,6 +18,7 @@ const KEYS = [
   ["c", "critical path"],
   ["o", "outline"],
   ["r", "one row per rank, or all rows"],
+  ["s", "a row for each stream, or for each lane (or click a lane's name)"],
   ["y", "memory"],
   ["> <", "taller, shorter rows"],
   ["a", "arrows"],
@@ -32,10 +34,11 @@ const POINTER =
 const FORMATS = ["PNG", "SVG", "HTML", "Chrome trace"];
 
 /** Show or hide the keys, which are written when they are first asked for. */
-export function toggleHelp({ help }) {
+export function toggleHelp({ help, state }) {
   help.hidden = !help.hidden;
   if (help.firstChild) return;
-  const keys = KEYS.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)]);
+  const known = KEYS.filter(([key]) => key !== "s" || state.runs[0].streams);
+  const keys = known.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)]);
   help.append(element("dl", {}, ...keys), element("p", {}, POINTER));
 }
 
@@ -55,6 +58,7 @@ function switches(key) {
     outline: key("Outline", "o", "second run as an outline over the first, or below it"),
     arrows: key("Arrows", "a", "messages from send to receive"),
     cluster: key("Cluster", "r", "one row per rank: work, and thin beneath it communication"),
+    streams: key("Streams", "s", "a row for each stream of a device"),
     memory: key("Memory", "y", "what each rank held in memory over time"),
     table: key("Table", "t", "numbers and events in view as a table"),
   };
@@ -79,8 +83,8 @@ export function buildFrame(root, { press, save }) {
   const buttons = switches(key);
   const comparing = element("span", { class: "labkit-compare" });
   const zooms = [key("Fit", "Home", "whole run"), key("−", "-", "zoom out"), key("+", "+", "zoom in")];
-  const { path, outline, arrows, cluster, memory, table } = buttons;
-  const further = [arrows, cluster, memory, table, comparing, exportList(save), key("Keys", "?", "what the keys do")];
+  const { path, outline, ...others } = buttons;
+  const further = [...Object.values(others), comparing, exportList(save), key("Keys", "?", "what the keys do")];
   const more = element("div", { class: "labkit-head labkit-more", hidden: true }, ...further);
   const zoom = element("span", { class: "labkit-zoom", role: "group", "aria-label": "zoom" }, ...zooms);
   const numbers = element("table", { class: "labkit-numbers", tabindex: "0", "aria-label": "numbers", hidden: true });
@@ -121,6 +125,7 @@ const MARKS = [
   ["exposed", "!", "exposed: nothing hides it"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],
+  ["held", "↓", "a stream waited for another until then"],
   ["path", "▭", "critical path"],
   ["clock", "├┤", "how far clocks may be off"],
 ];
@@ -161,6 +166,7 @@ export function showButtons(buttons, state, isTableShown) {
   showSwitch(buttons.path, state.showPath, run.path);
   showSwitch(buttons.outline, state.overlay, other);
   showSwitch(buttons.cluster, asCluster(state), runs.length > 1 || isCluster(run.ranks.size));
+  showSwitch(buttons.streams, run !== unsplit(run), run.streams && !other);
   showSwitch(
     buttons.memory,
     state.memory,

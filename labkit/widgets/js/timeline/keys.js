@@ -3,6 +3,7 @@
 import { toggleHelp } from "./frame.js";
 import { asCluster } from "./layout.js";
 import { measureFrom, play, step, stepEdge, stepRow, zoomToMark } from "./moving.js";
+import { toggleStreams } from "./streams.js";
 import { named } from "./words.js";
 
 const FACTOR = 1.6; // of a step of zooming
@@ -28,6 +29,7 @@ const ACTS = {
   f: (view) => view.fold(),
   o: toggleOutline,
   r: toggleCluster,
+  s: toggleStreams,
   y: toggleMemory,
   ">": (view) => view.stretch(FACTOR),
   "<": (view) => view.stretch(1 / FACTOR),

@@ -29,6 +29,9 @@ function gapsOf(bar) {
   return bar >= 6 ? { lane: 1, rank: 5 } : { lane: 0, rank: 3 };
 }
 
+/** Pixels between the rows of two streams, for arrows from one to the other. */
+const ROOM_OF_ARROWS = 9;
+
 /** The ranks that are told by the first of those they are alike. */
 export const hiddenRanks = ({ alike = [] }) => new Set(alike.flatMap(([, ...others]) => others));
 
@@ -121,11 +124,11 @@ class Stack {
     out.forEach((rank) => hidden.add(rank));
     const shown = run.rows.filter(({ rank }) => !hidden.has(rank));
     const lanes = bareLanes(run);
-    const isBare = ({ lane }) => lanes.has(lane) && holdsNames(this.bar);
+    const isBare = ({ lane, stream }) => !stream && lanes.has(lane) && holdsNames(this.bar);
     shown.forEach((row, k) => {
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
       this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
-      this.y += this.gaps.lane;
+      this.y += row.stream && holdsNames(this.bar) ? ROOM_OF_ARROWS : this.gaps.lane;
       if (shown[k + 1]?.rank === row.rank) return;
       this.memory(run, row.rank, number, this.bar);
       this.y += this.gaps.rank;

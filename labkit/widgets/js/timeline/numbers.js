@@ -3,6 +3,7 @@
 import { COMPUTE } from "./kinds.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
+import { unsplit } from "./unsplit.js";
 
 const ROUNDING = 1e-3; // ns
 const seen = (time) => (time < ROUNDING ? 0 : time);
@@ -79,7 +80,8 @@ function whoWaits(waits, time) {
 }
 
 /** The numbers of the interval [from, to). */
-export function numbers(run, from, to) {
+export function numbers(shown, from, to) {
+  const run = unsplit(shown);
   const [t0, t1] = measuredPart(run, from, to);
   // Where nothing was recorded, or all at one instant, there is no time to have a share of.
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;

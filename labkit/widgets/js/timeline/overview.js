@@ -4,6 +4,7 @@ import { BLOCKED } from "./kinds.js";
 import { LEFT, RIGHT, STRIP, windowOf, wholeOf, xOf } from "./layout.js";
 import { begin } from "./paint.js";
 import { shareMatrix } from "./shares.js";
+import { unsplit } from "./unsplit.js";
 
 export function paintOverview(context, state) {
   const { theme, runs } = state;
@@ -44,7 +45,7 @@ function paintBusy(context, state) {
   if (state.overviewOf !== key) {
     state.overviewOf = key;
     const all = wholeOf(state);
-    state.overviewBusy = runs.map((run, number) => busyColumns(run, ...windowOf(all, number), columns));
+    state.overviewBusy = runs.map((run, number) => busyColumns(unsplit(run), ...windowOf(all, number), columns));
   }
   context.fillStyle = theme.quiet;
   state.overviewBusy.forEach((shares, number) => {

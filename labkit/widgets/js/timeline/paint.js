@@ -6,14 +6,15 @@ import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
 import { arrow, paintArrows } from "./paint_arrows.js";
 import { paintExposed } from "./paint_exposed.js";
+import { paintHeld } from "./paint_held.js";
 import { paintRegions } from "./paint_regions.js";
 import { paintClockErrors, paintMarks, paintNames, paintOutline, paintSeams } from "./paint_marks.js";
 import { paintPath } from "./paint_path.js";
 import { paintShares } from "./paint_shares.js";
+import { rowName } from "./row_names.js";
 import { memoryColumns, rowBusy } from "./shares.js";
 import { bytesText, tickStep, timeText, unitOf } from "./words.js";
 
-export const LANES = ["compute", "comm", "host", "spans"];
 const FONT = "11px system-ui, sans-serif";
 const HEAD_FONT = "700 13px system-ui, sans-serif";
 const END_FONT = "600 16px system-ui, sans-serif";
@@ -51,7 +52,10 @@ export function paint(context, state, shares = paintShares) {
   paintNames(context, state);
   paintRegions(context, state);
   if (state.overlay) paintOutline(context, state);
-  if (state.arrows) paintArrows(context, state);
+  if (state.arrows) {
+    paintHeld(context, state);
+    paintArrows(context, state);
+  }
   if (state.showPath) runs.forEach((run, number) => run.path && paintPath(context, state, number));
   if (state.showPath && runs.some((run) => run.path)) state.marks.add("path");
   paintClockErrors(context, state);
@@ -113,7 +117,7 @@ function paintRowNames(context, state) {
     if (!holdsWords(bar)) continue;
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
-    if (!row.of) context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
+    if (!row.of) context.fillText(rowName(context, state, place, nameOf(state, place)), LEFT - 5, y + bar / 2);
     if (row.lane !== REGION && !row.of && !state.few) context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }

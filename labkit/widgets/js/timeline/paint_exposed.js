@@ -1,8 +1,9 @@
 // Communication that nothing hides: a red edge with a sign, in runs that hide some of it.
 
-import { BLOCKED, COMMUNICATION } from "./kinds.js";
+import { BLOCKED, COMMUNICATION, COMPUTE } from "./kinds.js";
 import { LEFT, holdsNames, pixelOf, windowOf } from "./layout.js";
 import { lowerBound } from "./search.js";
+import { unsplit } from "./unsplit.js";
 
 const EDGE = 2; // pixels
 const SIGNED = 9; // pixels of an edge, at least, with a sign on it
@@ -24,11 +25,12 @@ function overlaps({ segmentStart, segmentEnd }, compute, s) {
   return at < compute.to && segmentStart[at] < segmentEnd[s];
 }
 
-/** Call `draw` with those stretches of a segment in which its rank does not compute. */
-function eachExposed({ segmentStart, segmentEnd }, compute, s, draw) {
-  let from = segmentStart[s];
-  const to = segmentEnd[s];
-  const { from: first, to: stop } = compute ?? { from: 0, to: 0 };
+/** Call `draw` with those stretches of a segment of a row in which its rank does not compute. */
+export function eachExposed(run, { rank }, s, draw) {
+  let from = run.segmentStart[s];
+  const to = run.segmentEnd[s];
+  const { segmentStart, segmentEnd } = unsplit(run); // on whatever stream
+  const { from: first, to: stop } = run.ranks.get(rank).lanes[COMPUTE] ?? { from: 0, to: 0 };
   for (let at = lowerBound(segmentEnd, first, stop, from + 1); at < stop && segmentStart[at] < to; at++) {
     if (segmentStart[at] > from) draw(from, segmentStart[at]);
     from = Math.max(from, segmentEnd[at]);
@@ -43,13 +45,12 @@ export function paintExposed(context, state) {
   context.textAlign = "left";
   for (const { run: number, row, y, bar } of state.layout.rows) {
     const run = state.runs[number];
-    if (row.lane !== COMMUNICATION || bar <= 2 * EDGE || !hidesSome(run)) continue;
+    if (row.lane !== COMMUNICATION || bar <= 2 * EDGE || !hidesSome(unsplit(run))) continue;
     const [t0, t1] = windowOf(state, number);
-    const [compute] = run.ranks.get(row.rank).lanes;
     const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
     for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {
       if (run.segmentCategory[s] === BLOCKED || (run.segmentEnd[s] - run.segmentStart[s]) / pixel < 1) continue;
-      eachExposed(run, compute, s, (from, to) => {
+      eachExposed(run, row, s, (from, to) => {
         const wide = (to - from) / pixel;
         if (wide < 1) return;
         const x = LEFT + (from - t0) / pixel;

@@ -65,6 +65,10 @@ function press(view, event) {
     view.fold(); // the names of ranks
     return;
   }
+  if (event.offsetX < LEFT && view.state.runs[0].streams) {
+    view.press("s"); // those of lanes
+    return;
+  }
   view.canvas.setPointerCapture(event.pointerId);
   view.drag = { x: event.offsetX, view: view.state.view, moves: event.shiftKey, began: false };
   const found = view.under(event);

@@ -46,9 +46,11 @@ function cutCalls(run, row, still, segments) {
       const begin = run.blocked_start[next];
       while (call + 1 < row.last && run.start[call + 1] <= begin) call++;
       if (row.first === row.last) continue; // it waits for calls that are not shown
+      const owner = callAt(run, row, call, begin);
+      if (run.lanesOf && !(run.start[owner] <= begin && begin < run.end[owner])) continue; // on another stream
       begins.push(begin);
       ends.push(run.blocked_end[next]);
-      owners.push(callAt(run, row, call, begin));
+      owners.push(owner);
       categories[begins.length - 1] = BLOCKED;
     }
   };

@@ -13,6 +13,7 @@ export const emptyState = () => ({
   overlay: false,
   folded: true, // ranks that are alike
   cluster: undefined, // one row a rank; where nobody chose, of more than eight
+  streams: undefined, // whether each has a row; where nobody chose, if there is room
   few: 0, // ranks that a slide shows of many, and no shares beside them; 0 for all
   tall: 1, // times as high as rows are at first
   memory: false, // whether it is shown

@@ -16,8 +16,10 @@ import { NumberTable } from "./number_table.js";
 import { eventUnder } from "./pointer.js";
 import { save } from "./saving.js";
 import { lowerBound } from "./search.js";
+import { foldedWords, settleStreams } from "./streams.js";
 import { addPath, emptyState, holdsUnequally, runOf } from "./state.js";
 import { dress } from "./theme.js";
+import { shownEvent, unsplit } from "./unsplit.js";
 import { Watch } from "./watch.js";
 import { unbroken } from "./element.js";
 import { named, titleOf } from "./words.js";
@@ -68,7 +70,7 @@ export class TimelineView {
   /** Take the critical paths of the runs that are shown, which come after these. */
   takePaths(paths) {
     this.packed = this.packed.map((run, k) => ({ ...run, path: paths[k] }));
-    this.state.runs.forEach((run, k) => addPath(run, paths[k]));
+    this.state.runs.forEach((run, k) => addPath(unsplit(run), paths[k]));
     this.invalidate();
   }
 
@@ -123,7 +125,7 @@ export class TimelineView {
     this.canvas.setAttribute("aria-label", `${this.state.summary} Press ? for keys.`);
     if (this.detail.textContent !== (this.said ?? "")) return; // it tells of an event
     const said = runs.filter(({ says }) => says).map((run) => named(run, run.says, ": "));
-    this.said = said.join(" ");
+    this.said = [...said, foldedWords(this.state)].filter(Boolean).join(" ");
     this.detail.textContent = this.said;
   }
 
@@ -131,6 +133,7 @@ export class TimelineView {
   reshape(runs) {
     const present = new Set(runs.flatMap(({ owned }) => [...owned]));
     const rows = runs.map((run) => run.rows.length);
+    settleStreams(this);
     const layout = layOut(this.state);
     const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0} ${layout.height}`;
     if (this.shape === shape) {
@@ -216,6 +219,7 @@ export class TimelineView {
     state.ratio = (window.devicePixelRatio || 1) * enlargedBy(this.root);
     state.room = roomOf(this.root);
     state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
+    settleStreams(this);
     state.layout = layOut(state);
     this.root.dataset.outline = String(state.overlay);
     for (const [canvas, height] of [
@@ -267,7 +271,7 @@ export class TimelineView {
   }
 
   openAt(run, event) {
-    openAt(this, run, event);
+    openAt(this, run, shownEvent(this.state.runs[run], event));
   }
 
   setCursor(time) {
