@@ -2,7 +2,9 @@
 
 import { isCluster } from "./cluster.js";
 import { button, choice, element } from "./element.js";
-import { asCluster } from "./layout.js";
+import { REGION } from "./kinds.js";
+import { areColoured, asCluster } from "./layout.js";
+import { rowBusy } from "./shares.js";
 
 const KEYS = [
   ["← →", "previous, next event in the row"],
@@ -17,6 +19,7 @@ const KEYS = [
   ["c", "critical path"],
   ["o", "outline"],
   ["r", "one row per rank, or all rows"],
+  ["s", "names that the colours tell, too"],
   ["y", "memory"],
   ["> <", "taller, shorter rows"],
   ["a", "arrows"],
@@ -55,6 +58,7 @@ function switches(key) {
     outline: key("Outline", "o", "second run as an outline over the first, or below it"),
     arrows: key("Arrows", "a", "messages from send to receive"),
     cluster: key("Cluster", "r", "one row per rank: work, and thin beneath it communication"),
+    spans: key("Spans", "s", "brackets of stretches of time whose names the colours tell, too"),
     memory: key("Memory", "y", "what each rank held in memory over time"),
     table: key("Table", "t", "numbers and events in view as a table"),
   };
@@ -79,8 +83,8 @@ export function buildFrame(root, { press, save }) {
   const buttons = switches(key);
   const comparing = element("span", { class: "labkit-compare" });
   const zooms = [key("Fit", "Home", "whole run"), key("−", "-", "zoom out"), key("+", "+", "zoom in")];
-  const { path, outline, arrows, cluster, memory, table } = buttons;
-  const further = [arrows, cluster, memory, table, comparing, exportList(save), key("Keys", "?", "what the keys do")];
+  const { path, outline, ...others } = buttons;
+  const further = [...Object.values(others), comparing, exportList(save), key("Keys", "?", "what the keys do")];
   const more = element("div", { class: "labkit-head labkit-more", hidden: true }, ...further);
   const zoom = element("span", { class: "labkit-zoom", role: "group", "aria-label": "zoom" }, ...zooms);
   const numbers = element("table", { class: "labkit-numbers", tabindex: "0", "aria-label": "numbers", hidden: true });
@@ -115,19 +119,36 @@ function categoryPatch([name, , , isHatched, isDotted], c) {
 /** Categories as they are read: what computes, what sends and receives, what stands still. */
 const ORDER = [0, 1, 2, 5, 8, 4, 7, 3, 6];
 const BACKWARD = 1;
+const MOSTLY = 0.9; // of the time: what is so for that is called by it
 
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
-  ["exposed", "!", "exposed: nothing hides it"],
+  ["exposed", "▁", "exposed: no computing hides it"],
+  ["late", "┆", "the last rank comes: the wait ends"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],
   ["path", "▭", "critical path"],
   ["clock", "├┤", "how far clocks may be off"],
 ];
 
+/** What is blue where backward is not: forward, where next to nothing else is. */
+function firstName(run) {
+  let [inside, all] = [0, 0];
+  for (const { lanes } of run.ranks.values()) {
+    const [work, , , names] = lanes;
+    for (let s = work?.from ?? 0; s < (work?.to ?? 0); s++) {
+      if (run.segmentCategory[s] === 0) all += run.segmentEnd[s] - run.segmentStart[s];
+    }
+    for (let i = names?.first ?? 0; i < (names?.last ?? 0); i++) {
+      if (run.labels[run.label[i]][0] === "forward") inside += rowBusy(run, work, run.start[i], run.end[i]);
+    }
+  }
+  return inside >= MOSTLY * all ? "forward" : "forward, other compute";
+}
+
 /** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
 export function legendOf([run, other], present) {
-  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? "forward, other compute" : run.categories[c][0]);
+  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? firstName(run) : run.categories[c][0]);
   const patches = ORDER.filter((c) => present.has(c)).map((c) =>
     categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),
   );
@@ -161,6 +182,11 @@ export function showButtons(buttons, state, isTableShown) {
   showSwitch(buttons.path, state.showPath, run.path);
   showSwitch(buttons.outline, state.overlay, other);
   showSwitch(buttons.cluster, asCluster(state), runs.length > 1 || isCluster(run.ranks.size));
+  showSwitch(
+    buttons.spans,
+    state.spans,
+    runs.some((each) => each.rows.some(({ lane }) => lane === REGION) && areColoured(each)),
+  );
   showSwitch(
     buttons.memory,
     state.memory,
