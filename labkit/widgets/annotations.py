@@ -22,7 +22,7 @@ from labkit.widgets.palette import BLOCKED, CATEGORIES, categories_of
 
 _IN_BARS = 11
 _LEAST_FRAME = 6
-_SIGNED = 9
+_EDGE = 3
 _SEAM = 6
 _MOST_NAMED = 20_000
 _MOST_ARROWS = 64
@@ -165,7 +165,7 @@ def draw_seams(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
 
 
 def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLayout) -> bool:
-    """Draw a red edge with a sign under communication that nothing hides, where some of a run's is hidden.
+    """Draw a red edge, set off from the bar, under communication that nothing hides, where some of a run's is hidden.
 
     Args:
         canvas: Where the rows are painted.
@@ -188,13 +188,12 @@ def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLay
     for call, hides in covered.items():
         bare = np.concatenate(([False], moves[call] & ~hides, [False])).astype(np.int8)
         begins, ends = np.flatnonzero(np.diff(bare) == 1), np.flatnonzero(np.diff(bare) == -1)
-        low = TOP + layout.tops[call] + layout.bar_height - 2
+        low = TOP + layout.tops[call] + layout.bar_height - _EDGE
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            canvas.box(LEFT + begin, low, end - begin, 2, edge=RED, fill=RED)
+            canvas.box(LEFT + begin, low, end - begin, _EDGE, edge=RED, fill=RED)
+            if layout.bar_height >= _LINE_OF_TEXT:
+                canvas.box(LEFT + begin, low - 1, end - begin, 1, edge=CLEAR, fill=CLEAR)
             drawn = True
-            if end - begin >= _SIGNED and layout.bar_height >= _LINE_OF_TEXT:
-                middle = TOP + layout.tops[call] + layout.bar_height / 2
-                canvas.words(LEFT + end + 1, middle, "!", SMALL, colour=RED, bold=True)
     return drawn
 
 

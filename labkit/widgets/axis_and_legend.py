@@ -51,7 +51,7 @@ def draw_legend(
         canvas.words(x, y, name, SMALL)
         x -= _PATCH + 5
         if name == "exposed":
-            canvas.words(x + _PATCH - 2, y, "!", SMALL, colour=RED, bold=True, across="right")
+            canvas.box(x, y + 1, _PATCH, 3, edge=RED, fill=RED)
         elif category is None:
             canvas.arrows([(x, y + 0.5, x + _PATCH, y + 0.5)], ARROW, 1.0)
         else:

@@ -34,6 +34,8 @@ _MOST = 0.5
 """Of the difference in length: what is more of it is the cause."""
 _AGAINST = 0.25
 """Of the same: where more goes the other way, no one thing is."""
+_ALONE = 2
+"""Times as long as the mean rank moves bytes who is the only way for them."""
 _CAUSES = (
     ("ranks compute less", "ranks compute longer"),
     ("less communication is exposed", "more communication is exposed"),
@@ -94,7 +96,8 @@ class Comparison:
         first, second = (timeline.makespan_ns for timeline in self.timelines)
         if not first or not second:
             return ""
-        name, other = self.names
+        name, other = (_quoted(each) for each in self.names)
+        other = other[:1].upper() + other[1:]
         if abs(second / first - 1) < _SAME:
             return f"{other} takes as long as {name}"
         if second < first:
@@ -103,6 +106,9 @@ class Comparison:
 
     def _cause(self) -> str:
         """Return what makes most of the difference in length, as the widget says it; "" where no one thing does."""
+        queue = _queue(*self.timelines)
+        if queue:
+            return queue
         before, after = (_mean_times(timeline) for timeline in self.timelines)
         change = self.timelines[1].makespan_ns - self.timelines[0].makespan_ns
         shares = (after - before) / change
@@ -127,6 +133,22 @@ class Comparison:
         shown: dict[str, Any] = {"image/png": self.to_png(), "text/plain": repr(self)}
         kept = metadata(self.timelines, names=self.names, ranks=self.ranks, overlay=self.how == "outline")
         return shown, size_on_page(shown["image/png"], WIDTH) | kept
+
+
+def _queue(first: Timeline, second: Timeline) -> str:
+    """Return at which rank bytes queue in the longer run alone, if that makes most of the difference; else ""."""
+    shorter, longer = sorted((first, second), key=lambda timeline: timeline.makespan_ns)
+    few, many = (lane_times(timeline).communication_ns for timeline in (shorter, longer))
+    is_narrow = many.max() >= _ALONE * many.mean() and few.max() < _ALONE * few.mean()
+    if not is_narrow or many.max() - few.max() <= _MOST * (longer.makespan_ns - shorter.makespan_ns):
+        return ""
+    verb = "no longer queue" if shorter is second else "queue"
+    return f", mostly because bytes {verb} at rank {int(many.argmax())}"
+
+
+def _quoted(name: str) -> str:
+    """Return a name in a sentence: of several words it stands in quotes."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{name}\N{RIGHT DOUBLE QUOTATION MARK}" if " " in name else name
 
 
 def _mean_times(timeline: Timeline) -> npt.NDArray[np.float64]:

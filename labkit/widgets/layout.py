@@ -20,6 +20,10 @@ LEFT, RIGHT, TOP, BOTTOM = 118, 62, 62, 44
 MOST_RANKS = 64
 _NOTHING = 0.005
 """Of the time: a lane in which no rank is for longer has no row."""
+_LISTED = 8
+"""Letters for which there is room beside the names of lanes."""
+_COLOURED = {"forward", "backward", "optimizer"}
+"""Names of regions that the colours of what runs in them say, too; as in js/timeline/layout.js."""
 _MOST_COMPARED = 50_000
 """Spans of which it is found out which ranks are alike; of more, all ranks have rows."""
 
@@ -97,6 +101,8 @@ def used_lanes(timeline: Timeline) -> list[Lane]:
 def _shown_lanes(timeline: Timeline) -> list[Lane]:
     """Return the lanes of a picture: those used, but for one in which next to nothing is; on a page that is thin."""
     used = used_lanes(timeline)
+    if Lane.COMPUTE in used and {*timeline.name[timeline.lane == Lane.REGION].tolist()} <= _COLOURED:
+        used = [lane for lane in used if lane != Lane.REGION]
     return [lane for lane in used if lane == Lane.REGION or _holds_something(timeline, lane)] or used
 
 
@@ -119,7 +125,7 @@ def row_layout(timeline: Timeline, needed: int = -1, *, is_beside: bool = False)
     told = folded(timeline, needed, is_beside=is_beside)
     used, ranks = _shown_lanes(timeline), len(told)
     rows = [(rank, lane) for rank, _ in told for lane in used]
-    names = {rank: f"{len(many)} alike" if len(many) > 2 else join(many) for rank, many in told if many[1:]}
+    names = {rank: _alike(many) for rank, many in told if many[1:]}
     lanes = max(len(rows) // max(ranks, 1), 1)
     bar = max(3, min(16, 760 // max(len(rows), 1) - 2))
     lane_gap, rank_gap = (2, 9) if bar >= 12 else (1, 5) if bar >= 6 else (0, 3)
@@ -130,6 +136,20 @@ def row_layout(timeline: Timeline, needed: int = -1, *, is_beside: bool = False)
     return RowLayout(
         tuple(rows), tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20), memory, names
     )
+
+
+def _alike(ranks: list[int]) -> str:
+    """Return the numbers of ranks that are alike, "0 and 2" or "0,1,3-7"; how many they are where that is long."""
+    if len(ranks) < 3:
+        return join(ranks)
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    words = ",".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ",".join(map(str, part)) for part in parts)
+    return words if len(words) <= _LISTED else f"{len(ranks)} alike"
 
 
 def window_of(timeline: Timeline) -> tuple[int, int]:

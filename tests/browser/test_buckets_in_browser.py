@@ -167,7 +167,7 @@ def test_what_is_exposed_is_said_beside_the_bar_where_it_has_room_and_marks_on_a
 
 
 AXIS = """(all) => { const words = all.map((each) => each.textContent);
-  return words.slice(words.findIndex((each) => each.startsWith("step time over"))); }"""
+  return words.slice(words.findIndex((each) => each.startsWith("step time by"))); }"""
 
 
 def test_the_best_cap_is_named_on_an_axis_with_marks_between_and_sliders_are_of_one_width(show: Open) -> None:

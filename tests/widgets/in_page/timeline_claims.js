@@ -6,6 +6,7 @@ import { decode } from "/js/timeline/columns.js";
 import { hit, nextEdge, snap } from "/js/timeline/edges.js";
 import { layOut } from "/js/timeline/layout.js";
 import { merge } from "/js/timeline/merge.js";
+import { lateRanks } from "/js/timeline/late.js";
 import { numbers } from "/js/timeline/numbers.js";
 import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
 import { stripOf, stripShares } from "/js/timeline/strips.js";
@@ -52,7 +53,8 @@ function runOf(rows, more = {}) {
     clock: [],
     rows: rows.map(([rank, lane, spans]) => [rank, lane, spans.length]),
     categories: ["a", "b", "c"],
-    labels: [
+    title: more.title ?? "",
+    labels: more.labels ?? [
       ["a", "span", 0, -1, "", ""],
       ["b", "isend", 1, 1, "", ""],
       ["c", "wait", 2, -1, "", ""],
@@ -177,18 +179,24 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
   const long = sending(4, 100);
   assert.deepEqual(told([long]), [
     ["length", "100 ns"],
-    ["waiting: 17 ns, mean of 4 ranks", "17 % of the time"],
-    ["exposed communication, mean of 4 ranks", "20 % of the time"],
+    ["waiting, each rank: 17 % of the time", "17 ns"],
+    ["exposed communication, each rank: 20 % of the time", "20 ns"],
   ]);
-  assert.deepEqual(told([long, sending(4, 80)]), [
-    ["length", "100 ns → 80 ns"],
-    ["waiting, mean of 4 ranks", "17 ns → 17 ns"],
-    ["exposed communication, mean of 4 ranks", "20 ns → 20 ns"],
-  ]);
-  assert.equal(told([long, sending(8, 80)], true)[1][0], "waiting in view, mean of 4 and 8 ranks");
-  assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 ns");
+  assert.deepEqual(told([long, sending(4, 80)]), [["length", "100 ns → 80 ns"]]); // what is the same in both is no reason for their lengths
+  const less = { ...sending(8, 80), blocked: 0, blockedShare: 0 };
+  assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → none"]);
+  const narrow = [
+    { ...long, busiest: 60 },
+    { ...sending(4, 80), busiest: 45 },
+  ];
+  assert.deepEqual(told(narrow)[1], ["moving bytes, the busiest rank", "60 ns → 45 ns"]);
+  assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);
+  assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
   const some = { ...long, waiting: [0, 1, 3], blockedShare: 0.285 }; // of those that wait, as the title says it
-  assert.deepEqual(told([some])[1], ["waiting: 22.7 ns, mean of ranks 0, 1, 3", "38 % of the time"]);
+  assert.deepEqual(told([some])[1], ["waiting, each of ranks 0, 1, 3: 23 % of the time", "22.7 ns"]);
+  const unlike = { ...some, areAlike: false, steps: 2 };
+  assert.equal(told([unlike])[0][0], "length: 2 steps, 50 ns each");
+  assert.equal(told([unlike])[1][0], "waiting, mean of ranks 0, 1, 3: 23 % of the time, 11.3 ns a step");
   const [[label, , length]] = tilesOf([long, sending(4, 80)], false, ["H100", "A100"]);
   assert.deepEqual([label, length], ["length: H100 → A100", "100 ns → 80 ns"]);
 });
@@ -196,7 +204,7 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
 test("of communication that takes next to no time no tile says that none of it is exposed", () => {
   const labels = (communication) => tilesOf([{ ...sending(4, 100), communication }], false).map(([label]) => label);
   assert.equal(labels(4 * 0.5).length, 3);
-  assert.deepEqual(labels(4 * 0.4), ["length", "waiting: 17 ns, mean of 4 ranks"]);
+  assert.deepEqual(labels(4 * 0.4), ["length", "waiting, each rank: 17 % of the time"]);
 });
 
 test("a lane in which no rank is for half a percent of the time is thin, and the rank's name beside the next", () => {
@@ -456,11 +464,51 @@ test("a run that grew part by part is the run that came at once", () => {
 test("of two runs the title says how much faster the second is, or how much longer it takes", () => {
   const of = (name, span) => ({ name, title: name, span });
   const said = (a, b) => titleOf([of("naive", a), of("ring", b)]);
-  assert.equal(said(797, 225), "ring is 3.5 times faster than naive");
-  assert.equal(said(100, 102), "ring takes 1.02 times as long as naive");
-  assert.equal(said(1000, 1001), "ring takes as long as naive");
+  assert.equal(said(797, 225), "Ring is 3.5 times faster than naive");
+  assert.equal(said(100, 102), "Ring takes 1.02 times as long as naive");
+  assert.equal(said(1000, 1001), "Ring takes as long as naive");
   const cause = ", mostly because ranks wait less";
-  assert.equal(titleOf([of("naive", 100), of("ring", 50)], cause), `ring is 2 times faster than naive${cause}`);
+  assert.equal(titleOf([of("naive", 100), of("ring", 50)], cause), `Ring is 2 times faster than naive${cause}`);
+  assert.equal(titleOf([of("through rank 0", 50), of("ring", 50)]), "Ring takes as long as “through rank 0”");
+});
+
+test("bytes that queue at one rank in the longer run alone are the cause", () => {
+  const run = (...moving) => runOf(moving.map((long, rank) => [rank, 1, [[0, long, 1]]]));
+  const [narrow, even] = [run(90, 20, 20, 20), run(30, 30, 30, 30)];
+  assert.equal(causeOf(narrow, even), ", mostly because bytes no longer queue at rank 0");
+  assert.equal(causeOf(even, narrow), ", mostly because bytes queue at rank 0");
+  assert.equal(causeOf(narrow, run(60, 20, 20, 20)), ""); // at one rank in both
+});
+
+test("a headline that says who comes last marks them, and why where they compute longer", () => {
+  assert.deepEqual(lateRanks({ title: "Ranks 4, 5 and 7 come last; the others wait" }), [4, 5, 7]);
+  assert.deepEqual(lateRanks({ title: "Rank 2 comes last; rank 0 waits" }), [2]);
+  assert.deepEqual(lateRanks({ title: "Rank 0 works; the others wait" }), []);
+  const rows = [20, 20, 50].map((long, rank) => [rank, 0, [[0, long, 0]]]);
+  const run = runOf(rows, { span: 60, title: "Rank 2 comes last; the others wait 50 % of the time for it" });
+  const found = numbers(run, 0, 60);
+  assert.deepEqual(found.slower, { ranks: [2], compute: 50, others: 20 });
+  const [, , [label, , value]] = tilesOf([{ ...found, blocked: 60, blockedShare: 1 / 3, waiting: [0, 1] }], false);
+  assert.deepEqual([label, value], ["computing, rank 2: 50 ns, the others 20 ns", "2.5 times as long"]);
+  assert.equal(numbers(runOf(rows, { span: 60, title: "" }), 0, 60).slower, undefined);
+});
+
+test("brackets that say no more than colours are left out until they are asked for", () => {
+  const lanes = (name, isAsked) => {
+    const labels = [
+      ["op", "op", 0, -1, "", ""],
+      [name, "span", 0, -1, "", ""],
+    ];
+    const rows = [
+      [0, 0, [[0, 90, 0]]],
+      [0, 3, [[0, 90, 1]]],
+    ];
+    const state = { runs: [runOf(rows, { labels })], tall: 1, memory: false, folded: true, spans: isAsked };
+    return layOut(state).rows.map(({ row }) => row.lane);
+  };
+  assert.deepEqual(lanes("backward", false), [0]);
+  assert.deepEqual(lanes("backward", true), [0, 3]);
+  assert.deepEqual(lanes("block 1", false), [0, 3]);
 });
 
 test("the cause of a difference is more than half of it; of processes nobody knows when they compute", () => {

@@ -10,6 +10,7 @@ import { stepOf } from "./step.js";
 
 const FIRSTS = [0, 2 ** 17, 2 ** 20];
 const ONE_BUCKET = 1e18;
+const WORTH = 0.005; // of a step: what saves less saves nothing in words
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 function mib(size) {
@@ -93,10 +94,14 @@ function numbersOf({ data, now, stacked }) {
   ];
 }
 
-/** How much of the communication backward hides. */
-function claim({ plan, comm, exposed }) {
+/** How much of the communication backward hides, and what another cap would save. */
+function claim({ data, values, now: { plan, comm, exposed, whole }, curve }) {
   const many = plan.length === 1 ? "1 bucket: backward" : `${plan.length} buckets: backward`;
-  return `${many} hides ${percent(comm && 1 - exposed / comm)} of the communication`;
+  const hidden = `${many} hides ${percent(comm && 1 - exposed / comm)} of ${seconds(comm)} of communication`;
+  const best = curve.indexOf(least(curve));
+  const saved = whole - curve[best];
+  if (values.room || data.caps.indexOf(values.cap) < 0 || saved < WORTH * whole) return hidden;
+  return `${hidden}; the best cap, ${mib(data.caps[best])}, saves ${seconds(saved)} a step`;
 }
 
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */
@@ -144,6 +149,7 @@ function followed(data, values, k, seen) {
 
 /** What is drawn for these values. */
 function sceneOf(data, stacks, values, isFaded) {
+  const caps = data.caps.map((cap) => stepOf(data, { ...values, cap }));
   return {
     data,
     values,
@@ -151,7 +157,8 @@ function sceneOf(data, stacks, values, isFaded) {
     sizes: data.sizes,
     run: data.run ?? [],
     stacked: stacks[values.compare].map(([change, name]) => [name, stepOf(data, { ...values, ...change })]),
-    curve: data.caps.map((cap) => stepOf(data, { ...values, cap }).whole),
+    curve: caps.map(({ whole }) => whole),
+    counts: caps.map(({ plan }) => plan.length),
     isFaded,
   };
 }
@@ -166,6 +173,7 @@ export function bucketExplorer(data) {
     source: data.source,
     begin: 1e9,
     stepLabel: "bucket",
+    told: 0, // the picture and its title say what matters
     main: ["cap", "bandwidth", "late"],
     sliders: slidersOf(data, stacks),
     steps: (values) => stepOf(data, values).plan.length,
@@ -180,15 +188,14 @@ export function bucketExplorer(data) {
       return edge && followed(data, values, Number(edge.dataset.edge), () => seen);
     },
     draw(values, step, width) {
-      const scene = sceneOf(data, stacks, values, (k, link, isMain) => {
-        return (isMain && k >= step) || (lit && lit !== link + k);
-      });
+      const isFaded = (k, link, isMain) => (isMain && k >= step) || (lit && lit !== link + k);
+      const scene = sceneOf(data, stacks, values, isFaded);
       seen = picture(scene, width);
       return {
         svg: seen.svg,
         height: seen.height,
         numbers: numbersOf(scene),
-        title: claim(scene.now),
+        title: claim(scene),
         say: sentence(scene, step),
         isNews: step < scene.now.plan.length || Boolean(data.faults?.[data.caps.indexOf(values.cap)]),
         table: tableOf(scene),

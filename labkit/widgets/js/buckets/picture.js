@@ -1,17 +1,17 @@
 // The bucket explorer's picture, from top to bottom.
 
 import { hue, strokeOf } from "../figure/colours.js";
-import { bar, stripes, tag, text } from "../figure/markup.js";
-import { least, most } from "../figure/numbers.js";
+import { bar, holds, stripes, text } from "../figure/markup.js";
+import { most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
+import { capPlot } from "./caps.js";
 import { lost } from "./plan.js";
 import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 
 const LEFT = 74;
-const MIB = 2 ** 20;
-const AT_LEAST_ACTUAL_ALONE = ["host", "optimizer", "line"].map(hue);
-const mib = (cap) => `${Number(cap.toPrecision(3))} MiB`;
+const TALL = 120; // pixels of the plot over the caps
+const GREYS = ["line", "quiet", "line"].map(hue); // no colour of a phase or of a bucket
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 /** When the last of everything that is shown ends. */
@@ -30,7 +30,7 @@ class Sheet {
     this.y = 20;
     this.svg =
       stripes(1) +
-      text(0, 12, "in backward order; width: bytes; colour: bucket", "small grey") +
+      text(0, 12, "gradients in the order backward makes them; width: bytes, colour: their bucket", "small grey") +
       text(0, 35, "gradients");
   }
 
@@ -84,12 +84,15 @@ class Sheet {
     this.y += 28;
   }
 
-  /** Between what times of [name, time] this step lies. */
+  /** Between what times of [name, time, why] this step lies. */
   bounds(times) {
-    times.forEach(([name, time], k) => {
+    this.svg += text(0, this.y + 6, "step time", "small grey");
+    this.y += 12;
+    times.forEach(([name, time, why], k) => {
       const width = this.scene.x(time) - LEFT;
+      const words = holds(width, `${seconds(time)}: ${why}`) ? `${seconds(time)}: ${why}` : seconds(time);
       this.svg += text(0, this.y + 11, name);
-      this.svg += bar(LEFT, this.y, width, 14, AT_LEAST_ACTUAL_ALONE[k], seconds(time), { "data-bar": name });
+      this.svg += bar(LEFT, this.y, width, 14, GREYS[k], words, { "data-bar": name });
       this.y += 16;
     });
     this.y += 30;
@@ -111,34 +114,11 @@ class Sheet {
     this.y += 112;
   }
 
-  /** Step time over the cap; a dot is a cap that can be chosen, and the best says so. */
-  caps(caps, curve, at) {
-    const points = curve.map((time, k) => [caps[k] / MIB, time]);
-    const [from, to] = [points[0][0], points.at(-1)[0]];
-    const scales = [
-      [from, to, (cap) => String(Number(cap.toPrecision(2))), true],
-      [0, most(curve), seconds],
-    ];
-    const line = [points, strokeOf(0), {}, points[at]];
-    this.svg += plot(
-      LEFT,
-      this.y,
-      this.wide,
-      90,
-      "step time over the bucket cap in MiB; ◯ the cap above",
-      [line],
-      ...scales,
-    );
-    const best = curve.indexOf(least(curve));
-    for (const [k, [cap, time]] of points.entries()) {
-      const cx = LEFT + this.wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
-      const cy = this.y + 90 * (1 - time / most(curve));
-      const told = { "data-cap": caps[k], "data-tip": `${mib(cap)}: ${seconds(time)}` };
-      const side = cx > LEFT + this.wide / 2 ? "small end" : "small";
-      if (k === at && k !== best) this.svg += text(cx, cy - 9, `this cap: ${mib(cap)}, ${seconds(time)}`, side);
-      if (k !== at) this.svg += tag("circle", { cx, cy, r: 2.5, fill: "currentColor", ...told });
-      if (k === best) this.svg += text(cx, cy + 18, `best: ${mib(cap)}, ${seconds(time)}`, "small middle bold");
-    }
+  /** Step time over the cap, in its own frame. */
+  caps(scene) {
+    this.y += 16;
+    this.svg += capPlot(scene, { x: LEFT, y: this.y, wide: this.wide, tall: TALL });
+    this.y += TALL;
   }
 }
 
@@ -147,7 +127,7 @@ class Sheet {
  * { data, values, now, stacked, run, curve, sizes, isFaded }.
  */
 export function picture(scene, width) {
-  const { data, values, now, stacked, run, curve } = scene;
+  const { data, values, now, stacked, run } = scene;
   const sheet = new Sheet(scene, width);
   const at = data.caps.indexOf(values.cap);
   const shareAt = (x) => (((x - LEFT) / sheet.wide) * sheet.end - now.begin) / now.backward;
@@ -157,16 +137,16 @@ export function picture(scene, width) {
   sheet.axis();
   if (values.room) return { shareAt, svg: sheet.svg, height: sheet.y + 4 };
   sheet.bounds([
-    ["at least", most([now.compute, now.comm])],
-    ["actual", now.whole],
-    ["no overlap", now.alone],
+    ["at least", most([now.compute, now.comm]), now.compute < now.comm ? "only sending" : "only computing"],
+    ["actual", now.whole, "these buckets"],
+    ["no overlap", now.alone, "first computing, then sending"],
   ]);
   if (data.norms && now.hook.errors) sheet.errors(scene);
-  sheet.caps(data.caps, curve, at);
+  sheet.caps(scene);
   const wrong = data.faults?.[at];
   return {
     shareAt,
-    svg: sheet.svg + (wrong ? text(0, sheet.y + 128, wrong, "bad") : ""),
-    height: sheet.y + (wrong ? 136 : 116),
+    svg: sheet.svg + (wrong ? text(0, sheet.y + 38, wrong, "bad") : ""),
+    height: sheet.y + (wrong ? 46 : 26),
   };
 }

@@ -91,7 +91,7 @@ function computeBars(compute, kind, y, x) {
         width,
         21,
         fill,
-        width > 70 ? name : letter,
+        holds(width, name) ? name : letter,
         { "data-compute": `${kind}:${letter}` },
         title,
       );

@@ -16,9 +16,11 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {(values: object) => number} steps The last step.
  * @property {number} [begin] The step it opens at.
  * @property {string} [stepLabel]
+ * @property {number} [told] How many numbers of a row are seen before "More" is opened; the first six.
  * @property {(values: object, step: number) => string} [stepName]
  * @property {(values: object, step: number, width: number) => Drawn} draw
  * @property {Record<string, string>} [buttons] Further buttons, as { act: words }.
+ * @property {string} [hint] What can be done in the picture itself.
  * @property {Record<string, string>} [keys] Further keys, as { key: act }.
  * @property {Record<string, (values: object, step: number) => number | void>} [acts] What they do; the step to go to.
  * @property {string} [help] What is said of them.
@@ -39,6 +41,7 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {string} [compared] The markup of a table in place of `numbers`.
  * @property {string} say What is said aloud.
  * @property {boolean} [isNews] False: title and numbers say it too, so that it is said and not seen.
+ * @property {string[]} [without] Acts of the view's buttons for which there is nothing to do.
  * @property {Array<Array>} table
  * @property {object} data For the root's data attributes.
  */
@@ -88,13 +91,16 @@ export class Explorer {
     const width = Math.max(Math.min(this.stage.clientWidth || 760, most), 300);
     const drawn = this.view.draw(this.values, this.step, width);
     this.stage.innerHTML = pictureMarkup(drawn, width, this.own);
-    [this.part("numbers").innerHTML, this.part("further").innerHTML] = numbersMarkup(drawn.numbers);
+    [this.part("numbers").innerHTML, this.part("further").innerHTML] = numbersMarkup(drawn.numbers, this.view.told);
     if (drawn.compared) this.part("numbers").innerHTML = drawn.compared;
     this.part("table").innerHTML = tableMarkup(drawn.table);
     this.heading.textContent = drawn.title ?? this.view.title;
     this.say(drawn.say);
     this.part("say").classList.toggle("aside", drawn.isNews === false);
     this.showStep();
+    for (const act of Object.keys(this.view.buttons ?? {})) {
+      this.root.querySelector(`[data-act="${act}"]`).hidden = Boolean(drawn.without?.includes(act));
+    }
     Object.assign(this.root.dataset, { step: this.step, ...drawn.data });
   }
 

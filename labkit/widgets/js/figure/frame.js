@@ -31,7 +31,7 @@ function playerMarkup(view) {
   const saving = FORMATS.map((format) => [format, `↓ ${format}`, `save as ${format}`]);
   const bar = `<div class="bar step" data-part="player">${buttons(ICONS)}
 <label>${escaped(label)} ${step} <output></output></label>
-${buttons(Object.entries(view.buttons ?? {}))}</div>`;
+${buttons(Object.entries(view.buttons ?? {}))}${view.hint ? tag("span", { class: "hint" }, escaped(view.hint)) : ""}</div>`;
   const more = `<div class="bar">${LATER}<label>speed <select>${speeds}</select></label>${buttons(saving)}${ASK}</div>`;
   return [bar, more];
 }
@@ -90,8 +90,8 @@ function rowsOf(numbers) {
 const listOf = (numbers) => (numbers.length ? tag("dl", {}, numbers.map(numberMarkup).join("")) : "");
 
 /** The numbers that are seen at once, and those under "More". */
-export function numbersMarkup(numbers) {
-  const isTold = ([, , bad], k) => k < TOLD || bad;
+export function numbersMarkup(numbers, first = TOLD) {
+  const isTold = ([, , bad], k) => k < first || bad;
   const rows = rowsOf(numbers);
   const told = rows.map((row) => listOf(row.filter(isTold)));
   const further = rows.map((row) => listOf(row.filter((each, k) => !isTold(each, k))));

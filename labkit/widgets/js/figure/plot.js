@@ -33,12 +33,19 @@ function shareOn([from, to, , logarithmic], value) {
   return share || 0; // a scale without a length has no shares
 }
 
+/** Round numbers between two, at most six. */
+function between(from, to) {
+  const [, step = to] = ticks(to - from, 5);
+  const first = Math.ceil(from / step - 1e-9);
+  return range(Math.floor(to / step + 1e-9) - first + 1).map((k) => (first + k) * step);
+}
+
 /** The round numbers of a scale; on a logarithmic one powers of ten, 2 and 5 times too where `room` pixels hold one. */
 function marksOn([from, to, , logarithmic], length, room) {
   const apart = logarithmic ? length / Math.log10(to / from) : 0; // pixels of a power of ten
   const times = apart * Math.log10(2) > room ? [1, 2, 5] : [1];
   const powers = () => range(40).flatMap((k) => times.map((digit) => digit * 10 ** (k - 20)));
-  const round = logarithmic ? powers().filter((_, k) => apart > room || k % 2) : ticks(to, 5);
+  const round = logarithmic ? powers().filter((_, k) => apart > room || k % 2) : between(from, to);
   return round.filter((value) => value >= from * 0.999 && value <= to * 1.001);
 }
 

@@ -55,7 +55,7 @@ function segments({ key, label, options, show }, value) {
     return tag("button", told, escaped(show(option)));
   });
   const named = { class: "segments", role: "group", "aria-label": label };
-  return tag("span", named, `${escaped(label)} ${buttons.join("")}`);
+  return tag("span", named, `${tag("span", { class: "hint" }, escaped(label))}${tag("span", {}, buttons.join(""))}`);
 }
 
 /** A control with its name and what it stands at: buttons for words, a slider for numbers. */

@@ -96,6 +96,10 @@ export class Editor {
     this.edits[this.keyOf(schedule, values)] = lists;
   }
 
+  get isEdited() {
+    return Object.keys(this.edits).length > 0;
+  }
+
   undo() {
     this.edits = {};
   }

@@ -31,7 +31,7 @@ function slidersOf(data, forms, isFree) {
       slider("tf", "forward", 1, 0.25, 4, String, 0.25),
       slider("tb", "backward", 2, 0.25, 6, String, 0.25),
       slider("tw", "of which W", 0.5, 0, 1, percent, 0.05),
-      slider("tm", "message", 0, 0, 2, String, 0.25),
+      slider("tm", "a message takes", 0, 0, 2, (time) => (time ? `${time} forward` : "no time"), 0.25),
     );
   }
   const any = (limit) => limit || "any";
@@ -68,8 +68,11 @@ function draw(editor, values, step, width) {
   const { limit } = values;
   const all = shown.map((schedule, which) => layOut(schedule, which, scene));
   editor.seen = all;
+  all.forEach((laid, k) => {
+    laid.isTold = k > 0 && laid.parts === all[0].parts && laid.formula === all[0].formula;
+  });
   scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
-  const [legend, below] = values.room ? ["", 0] : legendOf(all, limit, width);
+  const [legend, below] = values.room ? ["", 0] : legendOf(all, values, width);
   let y = below;
   let svg = ARROW + DOTS + range(3).map(stripes).join("") + legend;
   const compared = [];
@@ -93,6 +96,7 @@ function draw(editor, values, step, width) {
     compared: comparedMarkup(compared, width),
     title: headline(all),
     say: said.join(" "),
+    without: editor.isEdited ? [] : ["undo"],
     isNews: Boolean(picked ?? scene.lit) || all.some(({ faults, edited }) => faults.length || edited),
     table: [["schedule", "stage", "order", "peak held"], ...all.flatMap(tableRows)],
     data: { faults: shown.flatMap(({ faults }) => faults).length, chosen: editor.chosen ?? "" },
@@ -111,6 +115,7 @@ export function scheduleExplorer(data) {
     main: hasSizes(data) ? ["p", "m", "and", "tm"] : ["tf", "tb", "tm"],
     sliders: slidersOf(data, editor.forms, isFree),
     buttons: { path: "Critical path", ...(isFree && { undo: "Undo edits" }) },
+    hint: isFree ? "Drag a block to try another order." : "",
     keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
     help: `c: critical path; , . choose an operation. ${isFree ? "Drag it, or move it with < >; u undoes." : ""}`,
     acts: {

@@ -3,7 +3,6 @@
 import { hue } from "../figure/colours.js";
 import { line, rect, tag } from "../figure/markup.js";
 import { key } from "../figure/plot.js";
-import { IDLE } from "./facts.js";
 
 const KINDS = [
   ["F", "F forward", "forward"],
@@ -23,23 +22,22 @@ const limited = (x, y, wide) => line(x, y + 6, x + wide, y + 6, "", { style: "st
 function held(x, y, wide, tall) {
   const d = `M${x} ${y + tall}h4v-4h4v-4h6v8z`;
   const dot = { cx: x + wide - 6, cy: y + tall - 8, r: 2.5, fill: "currentColor" };
-  return tag("path", { class: "rule", style: "fill:var(--edge)", d }) + tag("circle", dot);
+  return tag("path", { class: "rule", style: "fill:var(--soft)", d }) + tag("circle", dot);
 }
 
 /** [markup, height] of the legend of schedules that are laid out. */
-export function legendOf(all, limit, width) {
+export function legendOf(all, { limit, tf, tb }, width) {
   const operations = all.flatMap(({ stages }) => stages.flat().map(([operation]) => operation));
+  const isPlanned = !all.some(({ placed }) => placed);
+  const takes = { F: tf, B: tb }; // what the axis counts
   const kinds = new Set(operations.map(([kind]) => kind));
-  const parts = new Set(all.flatMap(({ idle }) => idle.map(([, , , part]) => part)));
   const entries = [
     ...KINDS.filter(([kind]) => kinds.has(kind)).map(([kind, words, meaning]) => [
-      words,
+      isPlanned && takes[kind] ? `${words}, takes ${takes[kind]}` : words,
       kind === "W" ? dotted : block(hue(meaning)),
     ]),
-    ...IDLE.flatMap((name, part) =>
-      parts.has(part) ? [[`bubble (idle): ${name}`, block(`url(#lk-idle${part})`)]] : [],
-    ),
-    ["microbatches held; dot: most", held],
+    ...(all.some(({ idle }) => idle.length) ? [["bubble: the stage is idle", block("url(#lk-idle0)")]] : []),
+    ["held: microbatches whose activations wait for their backward; dot: most", held],
   ];
   if (limit) entries.push(["memory limit", limited]);
   if (operations.some(([, , chunk]) => chunk % 2)) entries.push(["odd chunk", footed]);

@@ -58,13 +58,30 @@ export function layOut(schedule, which, scene) {
   };
 }
 
+/** The formula's letters and numbers, and whether the schedule's bubble is what it says. */
+function closedForm({ bubble, formula, parts, p, m }) {
+  const closed = `(P−1)/(${parts > 1 ? parts : ""}M+P−1) = ${p - 1}/${parts * m + p - 1}`;
+  return [closed, percent(bubble - formula) === percent(0)];
+}
+
+/** What the formula says, where no table says what the bubble is. */
+function formulaOnSlide(laid) {
+  const [closed, isAsFormula] = closedForm(laid);
+  const measured = isAsFormula ? "bubble " : `bubble ${percent(laid.bubble)}, formula `;
+  return `${measured}${closed} = ${percent(laid.formula)}`;
+}
+
+/** What the formula says: as a part of the time where the bubble is that, else in percent, too; once if it says it twice. */
+function formulaOf(laid) {
+  const [closed, isAsFormula] = closedForm(laid);
+  if (!isAsFormula) return `formula ${closed} = ${percent(laid.formula)}`;
+  return laid.isTold ? "" : `bubble = ${closed} of the time`;
+}
+
 /** Name and formula with its numbers; where the bubble is another, the table below says it. */
 function heading(laid, y, { width, values }) {
-  const { bubble, formula, isStuck, parts, p, m } = laid;
-  const closed = `(P−1)/(${parts > 1 ? parts : ""}M+P−1) = ${p - 1}/${parts * m + p - 1} = ${percent(formula)}`;
-  const isAsFormula = percent(bubble - formula) === percent(0);
-  const measured = isAsFormula ? "bubble " : `bubble ${percent(bubble)}, formula `;
-  const planned = (isAsFormula || values.room ? measured : "formula ") + closed;
+  const { bubble, isStuck } = laid;
+  const planned = values.room ? formulaOnSlide(laid) : formulaOf(laid);
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =
     text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +
@@ -130,7 +147,7 @@ export function drawSchedule(laid, top, scene) {
   svg += arrows(laid, rows.spots, scene.follow);
   let y = first + laid.p * tall;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
-  svg += text(0, y + 18, laid.placed ? "time" : "turns", "small grey");
+  svg += text(0, y + 18, "time", "small grey");
   svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;
   const faults = faultLines(laid.faults, y, width);

@@ -56,7 +56,7 @@ export class StageRows {
     const { x, idle } = this.laid;
     return IDLE.map((name, part) => {
       const own = idle.filter(([stage, , , each]) => stage === s && each === part);
-      const looks = { fill: `url(#lk-idle${part})`, "data-idle": `${s}:${name}`, "data-tip": `${name} bubble` };
+      const looks = { fill: "url(#lk-idle0)", "data-idle": `${s}:${name}`, "data-tip": "bubble: the stage is idle" };
       return own.length
         ? tag("path", {
             ...looks,
@@ -203,8 +203,8 @@ export class StageRows {
     const first = held.find(([, now]) => now === peak)?.[0] ?? 0;
     const dot = { cx: x(first), cy: level(peak), r: 2.5, fill: "currentColor", "data-most": s };
     let svg = text(0, y + STRIP - 4, "held", "small grey");
-    svg += tag("path", { class: "rule", style: "fill:var(--edge)", d });
-    svg += text(width, y + STRIP - 4, `${isOver ? "✗ " : ""}peak ${peak}`, `small end${isOver ? " bad" : ""}`, {
+    svg += tag("path", { class: "rule", style: "fill:var(--soft)", d });
+    svg += text(width, y + STRIP - 4, `${isOver ? "✗ " : ""}most ${peak}`, `small end${isOver ? " bad" : ""}`, {
       "data-peak": `${s}:${peak}`,
     });
     svg += tag("circle", dot);

@@ -2,7 +2,6 @@
 
 import { most, sum } from "../figure/numbers.js";
 import { percent } from "../figure/units.js";
-import { IDLE } from "./facts.js";
 import { ended, nameOf } from "./operations.js";
 
 /** Whether every schedule idles as long as its formula says. */
@@ -11,10 +10,10 @@ export const areAsFormula = (all) =>
 
 /** A schedule's row of numbers; `first` is the schedule that the others are held against. */
 export function numbersOf(laid, over, { limit, first, asFormula }) {
-  const { name, isStuck, bubble, formula, stages, path, model, unit } = laid;
+  const { name, isStuck, bubble, formula, stages, path, model, unit, peaks } = laid;
   const whole = ended(stages);
   const numbers = [["bubble", isStuck ? "–" : percent(bubble), isStuck]];
-  if (!isStuck) numbers.push(...parts(laid, whole));
+  numbers.push(["most held", plural(most(peaks), "microbatch")]);
   if (!asFormula) numbers.push(["off the formula", isStuck ? "–" : percent(bubble - formula)]);
   if (!isStuck) numbers.push(["time", unit(whole)], ...beside(laid, whole, first));
   if (path.length) {
@@ -29,13 +28,7 @@ export function numbersOf(laid, over, { limit, first, asFormula }) {
   return [name, numbers];
 }
 
-/** Shares of the idle time's parts in all stages' time. */
-function parts({ idle, p }, whole) {
-  return IDLE.map((name, part) => {
-    const spent = sum(idle.filter((each) => each[3] === part).map(([, from, to]) => to - from));
-    return [name, percent(spent / (p * whole))];
-  });
-}
+const plural = (many, thing) => `${many} ${thing}${many === 1 ? "" : "es"}`;
 
 /** How long a schedule takes beside the first one, where both are measured or both planned. */
 function beside({ which, placed }, whole, first) {
@@ -56,7 +49,7 @@ export function headline(all) {
   const [few, many] = [most(less.peaks), most(more.peaks)];
   if (few === many) return `Same bubble, and both hold ${many} microbatches`;
   const share = 2 * few === many ? ", half the memory" : "";
-  return `Same bubble${share}: ${less.name} holds ${few} microbatches, ${more.name} ${many}`;
+  return `Same bubble${share}: ${less.name} holds at most ${plural(few, "microbatch")}, ${more.name} ${many}`;
 }
 
 /** What a schedule costs, in a few words. */

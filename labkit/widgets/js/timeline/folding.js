@@ -1,7 +1,8 @@
 // Ranks that are alike: one row for all of them, or one for each; and how high rows are.
 
 import { rowOf } from "./complete.js";
-import { hiddenRanks, ranksText } from "./layout.js";
+import { REGION } from "./kinds.js";
+import { hiddenRanks, placeOf, ranksText } from "./layout.js";
 
 const TALLEST = 8; // times as high as rows are at first
 
@@ -30,6 +31,10 @@ export function fold(view) {
 /** Unfold where an event's rank is not shown. */
 export function unfoldFor(view, run, event) {
   const { runs, folded, focus } = view.state;
+  if (rowOf(runs[run], event)?.lane === REGION && !placeOf(view.state, run, event)) {
+    view.state.spans = true;
+    view.resize();
+  }
   if (!folded || !hiddenRanks(runs[run]).has(rowOf(runs[run], event)?.rank)) return;
   fold(view);
   view.state.focus = focus;

@@ -2,8 +2,10 @@
 
 import { isCluster } from "./cluster.js";
 import { button, choice, element } from "./element.js";
-import { asCluster } from "./layout.js";
 import { unsplit } from "./unsplit.js";
+import { REGION } from "./kinds.js";
+import { areColoured, asCluster } from "./layout.js";
+import { rowBusy } from "./shares.js";
 
 const KEYS = [
   ["← →", "previous, next event in the row"],
@@ -19,6 +21,7 @@ const KEYS = [
   ["o", "outline"],
   ["r", "one row per rank, or all rows"],
   ["s", "a row for each stream, or for each lane (or click a lane's name)"],
+  ["n", "names that the colours tell, too"],
   ["y", "memory"],
   ["> <", "taller, shorter rows"],
   ["a", "arrows"],
@@ -59,6 +62,7 @@ function switches(key) {
     arrows: key("Arrows", "a", "messages from send to receive"),
     cluster: key("Cluster", "r", "one row per rank: work, and thin beneath it communication"),
     streams: key("Streams", "s", "a row for each stream of a device"),
+    spans: key("Spans", "n", "brackets of stretches of time whose names the colours tell, too"),
     memory: key("Memory", "y", "what each rank held in memory over time"),
     table: key("Table", "t", "numbers and events in view as a table"),
   };
@@ -119,10 +123,12 @@ function categoryPatch([name, , , isHatched, isDotted], c) {
 /** Categories as they are read: what computes, what sends and receives, what stands still. */
 const ORDER = [0, 1, 2, 5, 8, 4, 7, 3, 6];
 const BACKWARD = 1;
+const MOSTLY = 0.9; // of the time: what is so for that is called by it
 
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
-  ["exposed", "!", "exposed: nothing hides it"],
+  ["exposed", "▁", "exposed: no computing hides it"],
+  ["late", "┆", "the last rank comes: the wait ends"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],
   ["held", "↓", "a stream waited for another until then"],
@@ -130,9 +136,24 @@ const MARKS = [
   ["clock", "├┤", "how far clocks may be off"],
 ];
 
+/** What is blue where backward is not: forward, where next to nothing else is. */
+function firstName(run) {
+  let [inside, all] = [0, 0];
+  for (const { lanes } of run.ranks.values()) {
+    const [work, , , names] = lanes;
+    for (let s = work?.from ?? 0; s < (work?.to ?? 0); s++) {
+      if (run.segmentCategory[s] === 0) all += run.segmentEnd[s] - run.segmentStart[s];
+    }
+    for (let i = names?.first ?? 0; i < (names?.last ?? 0); i++) {
+      if (run.labels[run.label[i]][0] === "forward") inside += rowBusy(run, work, run.start[i], run.end[i]);
+    }
+  }
+  return inside >= MOSTLY * all ? "forward" : "forward, other compute";
+}
+
 /** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
 export function legendOf([run, other], present) {
-  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? "forward, other compute" : run.categories[c][0]);
+  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? firstName(run) : run.categories[c][0]);
   const patches = ORDER.filter((c) => present.has(c)).map((c) =>
     categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),
   );
@@ -167,6 +188,11 @@ export function showButtons(buttons, state, isTableShown) {
   showSwitch(buttons.outline, state.overlay, other);
   showSwitch(buttons.cluster, asCluster(state), runs.length > 1 || isCluster(run.ranks.size));
   showSwitch(buttons.streams, run !== unsplit(run), run.streams && !other);
+  showSwitch(
+    buttons.spans,
+    state.spans,
+    runs.some((each) => each.rows.some(({ lane }) => lane === REGION) && areColoured(each)),
+  );
   showSwitch(
     buttons.memory,
     state.memory,

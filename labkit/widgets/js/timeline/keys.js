@@ -30,6 +30,7 @@ const ACTS = {
   o: toggleOutline,
   r: toggleCluster,
   s: toggleStreams,
+  n: toggleSpans,
   y: toggleMemory,
   ">": (view) => view.stretch(FACTOR),
   "<": (view) => view.stretch(1 / FACTOR),
@@ -91,6 +92,13 @@ function toggleCluster(view) {
   state.strips = false;
   if (asCluster(state) === before) return;
   state.focus = null;
+  view.resize();
+}
+
+/** Show the brackets that say no more than colours do, or hide them. */
+function toggleSpans(view) {
+  view.state.spans = !view.state.spans;
+  view.state.focus = null;
   view.resize();
 }
 

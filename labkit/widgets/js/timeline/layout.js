@@ -2,7 +2,7 @@
 
 import { isCluster, standouts } from "./cluster.js";
 import { leftOut } from "./few.js";
-import { COMMUNICATION, COMPUTE, HOST } from "./kinds.js";
+import { COMMUNICATION, COMPUTE, HOST, REGION } from "./kinds.js";
 import { rowBusy } from "./shares.js";
 import { stripOf } from "./strips.js";
 
@@ -32,8 +32,8 @@ function gapsOf(bar) {
 /** Pixels between the rows of two streams, for arrows from one to the other. */
 const ROOM_OF_ARROWS = 9;
 
-/** The ranks that are told by the first of those they are alike. */
-export const hiddenRanks = ({ alike = [] }) => new Set(alike.flatMap(([, ...others]) => others));
+/** The ranks that are told by the first of those they are alike, or by as many of these as have rows. */
+export const hiddenRanks = ({ alike = [], each = 1 }) => new Set(alike.flatMap((ranks) => ranks.slice(each)));
 
 /** The rank whose rows tell of a rank where those alike are folded. */
 export const shownFor = ({ alike = [] }, rank) => alike.find((group) => group.includes(rank))?.[0] ?? rank;
@@ -52,6 +52,7 @@ export function ranksText(ranks) {
 /** Pixels of a row in which next to nothing is, and what part of the time that is. */
 const BARE = 3;
 const NOTHING = 0.005;
+const LITTLE = 0.02;
 
 const bare = new WeakMap(); // lanes by run
 
@@ -71,6 +72,27 @@ function timeIn(run, row) {
   return rowBusy(run, row, 0, run.span) + (row.lane === COMMUNICATION ? sums.at(-1) : 0);
 }
 
+/** Names of regions that the colours of what runs in them say, too; labkit/widgets/layout.py has the same. */
+const COLOURED = new Set(["forward", "backward", "optimizer"]);
+
+const coloured = new WeakMap(); // by run
+
+/** Whether a run's brackets say no more than its colours. */
+export function areColoured(run) {
+  if (!coloured.has(run)) {
+    const rows = run.rows.filter(({ lane }) => lane === REGION);
+    const isColoured = ({ first, last }) => {
+      for (let i = first; i < last; i++) if (!COLOURED.has(run.labels[run.label[i]][0])) return false;
+      return true;
+    };
+    coloured.set(run, run.rows.some(({ lane }) => lane === COMPUTE) && rows.every(isColoured));
+  }
+  return coloured.get(run);
+}
+
+/** Whether a rank computes for next to no time in a lane that others fill. */
+const isNearlyBare = (run, row) => row.lane === COMPUTE && timeIn(run, row) < LITTLE * run.span;
+
 /** Pixels of the row that stands for a run. */
 const STRIP_BAR = 72;
 
@@ -80,8 +102,10 @@ const ROOM = 575;
 
 /** Puts rows under each other. */
 class Stack {
-  constructor(bar, hasMemory) {
+  constructor(bar, { memory: hasMemory, spans, runs }) {
     this.bar = bar;
+    this.isBeside = runs.length > 1;
+    this.hasNames = spans;
     this.hasMemory = hasMemory;
     this.gaps = gapsOf(bar);
     this.y = TOP;
@@ -97,6 +121,14 @@ class Stack {
     if (!out.includes(rank + 1)) return;
     this.gapsIn.push({ y: this.y, text: `⋮ ${after.length > 1 ? "ranks" : "rank"} ${ranksText(after)}` });
     this.y += NAMED + this.gaps.rank;
+  }
+
+  /** Words in place of the others that are alike, where several of these have rows, under the last of them. */
+  tellAlike({ alike = [], each = 1 }, rank) {
+    const group = each > 1 && alike.find((ranks) => ranks[each - 1] === rank);
+    if (!group || group.length <= each) return;
+    this.gapsIn.push({ y: this.y - this.gaps.rank / 2, text: `▸ ranks ${ranksText(group.slice(each))} alike` });
+    this.y += NAMED;
   }
 
   head(text) {
@@ -122,9 +154,11 @@ class Stack {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const out = leftOut(run, few, hidden);
     out.forEach((rank) => hidden.add(rank));
-    const shown = run.rows.filter(({ rank }) => !hidden.has(rank));
+    const hasNames = this.hasNames || !areColoured(run);
+    const shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
-    const isBare = ({ lane, stream }) => !stream && lanes.has(lane) && holdsNames(this.bar);
+    const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
+    const isBare = (row) => !row.stream && holdsNames(this.bar) && isNear(row);
     shown.forEach((row, k) => {
       const isFirst = shown.slice(0, k).every((other) => other.rank !== row.rank || isBare(other));
       this.put(number, row, isBare(row) ? BARE : this.bar, isFirst && !isBare(row));
@@ -133,6 +167,7 @@ class Stack {
       this.memory(run, row.rank, number, this.bar);
       this.y += this.gaps.rank;
       this.skip(row.rank, out);
+      if (isFolded) this.tellAlike(run, row.rank);
     });
   }
 
@@ -194,30 +229,40 @@ export const asCluster = ({ runs, cluster }) =>
   runs.length === 1 ? isCluster(runs[0].ranks.size) && (cluster ?? true) : Boolean(cluster);
 
 /** Rows of a cluster, high enough for all ranks to be seen at once. */
-function ofCluster({ runs, folded, memory, few }, high) {
+function ofCluster(state, high) {
+  const { runs, folded, few } = state;
   const apart = standouts(runs[0]);
   const room = ROOM - 24 * apart.length - 24 * apart.flatMap(([, ranks]) => ranks).length;
   const count = countOf(runs[0], folded);
   const each = room / Math.min(count, few || count) - 2;
-  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor((each * 3) / 4)))), memory);
+  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor((each * 3) / 4)))), state);
   stack.cluster(runs[0], 0, folded, few);
   return stack;
 }
 
 /** Rows of a run, lane under lane. */
-function ofLanes({ runs, folded, memory, few }, high) {
+function ofLanes(state, high) {
+  const { runs, folded, few } = state;
   const hidden = folded ? hiddenRanks(runs[0]) : new Set();
   leftOut(runs[0], few, hidden).forEach((rank) => hidden.add(rank));
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
-  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), memory);
+  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), state);
   stack.run(runs[0], 0, folded, few);
   return stack;
 }
 
+/** Ranks that are alike and have rows, where they exchange messages with each other: so one sees how. */
+const SEVERAL = 3;
+
+/** Whether more ranks than that are alike and exchange messages. */
+const exchangeAlike = ({ alike = [], flow_from: flows }) =>
+  flows.length > 0 && alike.some((group) => group.length > SEVERAL);
+
 /** Two runs, one under the other: as high as both have room, in lanes, else one row a rank, else one row a run. */
-function ofTwo({ runs, folded, memory, cluster, strips, room, few }, high) {
+function ofTwo(state, high) {
+  const { runs, folded, cluster, strips, room, few } = state;
   const stackOf = (bar, put) => {
-    const stack = new Stack(high(bar), memory);
+    const stack = new Stack(high(bar), state);
     runs.forEach((run, number) => {
       stack.head(run.name);
       put(stack, run, number);
@@ -227,9 +272,11 @@ function ofTwo({ runs, folded, memory, cluster, strips, room, few }, high) {
   const lanes = (stack, run, number) => stack.run(run, number, folded, few);
   const ranks = (stack, run, number) => stack.plain(run, number, folded, few);
   if (strips) return stackOf(PLAIN, (stack, run, number) => stack.strip(run, number));
-  const ways = [...(cluster ? [] : [lanes]), ...((cluster ?? true) ? [ranks] : [])];
+  const several = runs.some(exchangeAlike) ? [SEVERAL, 1] : [1];
+  const ways = [...(cluster ? [] : several.map((each) => [lanes, each])), ...((cluster ?? true) ? [[ranks, 1]] : [])];
   let stack;
-  for (const way of ways) {
+  for (const [way, each] of ways) {
+    for (const run of runs) run.each = exchangeAlike(run) ? each : 1;
     for (let bar = PLAIN; bar >= (way === lanes ? NAMED : BESIDE); bar--) {
       stack = stackOf(bar, way);
       if (stack.y <= room) return stack;
@@ -241,6 +288,7 @@ function ofTwo({ runs, folded, memory, cluster, strips, room, few }, high) {
 /** Where every row lies; `tall` times as high as they are at first. */
 export function layOut(state) {
   const { runs, overlay, tall } = state;
+  for (const run of runs) run.each = 1;
   const high = (bar) => Math.round(Math.min(bar * tall, TALLEST));
   let way = ofLanes;
   if (runs.length > 1 && !overlay) way = ofTwo;

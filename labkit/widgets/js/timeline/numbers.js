@@ -1,6 +1,7 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
-import { COMPUTE } from "./kinds.js";
+import { COMPUTE, REGION } from "./kinds.js";
+import { lateRanks } from "./late.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
 import { unsplit } from "./unsplit.js";
@@ -27,11 +28,15 @@ export function meanTimes(run) {
   const [t0, t1] = measuredPart(run, 0, run.span);
   const all = [...run.ranks.values()].map((rank) => timesOf(run, rank, t0, t1));
   const mean = (of) => all.reduce((sum, times) => sum + of(times), 0) / all.length;
+  const busiest = Math.max(...all.map(({ communication }) => communication));
   const isKnown = run.rows.some(({ lane }) => lane === COMPUTE); // of real processes it is not
   return {
     compute: isKnown ? mean(({ compute }) => compute) : Number.NaN,
     exposed: isKnown ? mean(({ compute, either }) => either - compute) : Number.NaN,
     blocked: mean(({ blocked }) => blocked),
+    moving: mean(({ communication }) => communication),
+    busiest,
+    where: [...run.ranks.keys()][all.findIndex(({ communication }) => communication === busiest)],
   };
 }
 
@@ -79,6 +84,40 @@ function whoWaits(waits, time) {
   return waits.filter(([, blocked]) => blocked >= least && blocked).map(([rank]) => rank);
 }
 
+const ALIKE = 0.02; // of the time: what differs by less is alike in words
+const areAlike = (times, time) => Math.max(...times) - Math.min(...times) < ALIKE * time;
+
+/** Which ranks wait, and whether they wait equally long. */
+function waiters(waits, time) {
+  const waiting = whoWaits(waits, time);
+  const theirs = waits.filter(([rank]) => waiting.includes(rank)).map(([, blocked]) => blocked);
+  return { waiting, areAlike: areAlike(theirs, time) };
+}
+
+/** How many steps end in [t0, t1): regions called optimizer on the first rank that has any. */
+function stepsIn(run, t0, t1) {
+  const isStep = (i) => run.labels[run.label[i]][0] === "optimizer" && run.end[i] > t0 && run.end[i] <= t1;
+  for (const { lanes } of run.ranks.values()) {
+    const { first = 0, last = 0 } = lanes[REGION] ?? {};
+    let steps = 0;
+    for (let i = first; i < last; i++) steps += isStep(i);
+    if (steps) return steps;
+  }
+  return 0;
+}
+
+const SLOWER = 1.1; // times the others' computing: less is no reason to come last
+
+/** { ranks, compute, others } of the ranks that come last, where it is because they compute longer: means, ns. */
+function slowerOf(run, computed) {
+  const ranks = lateRanks(run);
+  const meanOf = (which) => which.reduce((sum, [, compute]) => sum + compute, 0) / which.length;
+  const [compute, others] = [true, false].map((isLate) =>
+    meanOf([...computed].filter(([rank]) => ranks.includes(rank) === isLate)),
+  );
+  return compute >= SLOWER * others && others > 0 ? { ranks, compute, others } : undefined;
+}
+
 /** The numbers of the interval [from, to). */
 export function numbers(shown, from, to) {
   const run = unsplit(shown);
@@ -87,7 +126,7 @@ export function numbers(shown, from, to) {
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
   const names = ["busy", "blocked", "compute", "communication", "exposed", "sent", "messages", "payload", "calls"];
   const sums = Object.fromEntries(names.map((name) => [name, 0]));
-  const waits = [];
+  const [waits, exposures, computed, moved] = [[], [], new Map(), []];
   for (const rank of run.ranks.values()) {
     const { compute, communication, either, blocked } = timesOf(run, rank, t0, t1);
     sums.compute += compute;
@@ -95,6 +134,9 @@ export function numbers(shown, from, to) {
     sums.busy += either;
     sums.blocked += blocked;
     waits.push([rank.rank, blocked]);
+    moved.push(communication);
+    exposures.push(either - compute);
+    computed.set(rank.rank, compute);
     sums.exposed += either - compute;
     for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
   }
@@ -105,7 +147,11 @@ export function numbers(shown, from, to) {
     window: run.span && t1 - t0,
     numRanks: run.ranks.size,
     ...sums,
-    waiting: whoWaits(waits, t1 - t0),
+    ...waiters(waits, t1 - t0),
+    areExposedAlike: areAlike(exposures, t1 - t0),
+    busiest: Math.max(...moved),
+    steps: stepsIn(run, t0, t1),
+    slower: isKnown ? slowerOf(run, computed) : undefined,
     blockedShare: sums.blocked / all,
     busyShare: sums.busy / all,
     // Of real processes it is not recorded when they compute.

@@ -4,9 +4,11 @@
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
+import { lateRanks, paintLate } from "./late.js";
 import { arrow, paintArrows } from "./paint_arrows.js";
 import { paintExposed } from "./paint_exposed.js";
 import { paintHeld } from "./paint_held.js";
+import { paintNotes } from "./notes.js";
 import { paintRegions } from "./paint_regions.js";
 import { paintClockErrors, paintMarks, paintNames, paintOutline, paintSeams } from "./paint_marks.js";
 import { paintPath } from "./paint_path.js";
@@ -16,6 +18,7 @@ import { memoryColumns, rowBusy } from "./shares.js";
 import { bytesText, tickStep, timeText, unitOf } from "./words.js";
 
 const FONT = "11px system-ui, sans-serif";
+const LATE_FONT = "700 12px system-ui, sans-serif";
 const HEAD_FONT = "700 13px system-ui, sans-serif";
 const END_FONT = "600 16px system-ui, sans-serif";
 const PUNCHLINE_FONT = "700 22px system-ui, sans-serif"; // 40 pixels on a slide
@@ -51,6 +54,8 @@ export function paint(context, state, shares = paintShares) {
   paintExposed(context, state);
   paintNames(context, state);
   paintRegions(context, state);
+  paintLate(context, state);
+  paintNotes(context, state);
   if (state.overlay) paintOutline(context, state);
   if (state.arrows) {
     paintHeld(context, state);
@@ -110,8 +115,7 @@ function paintRowNames(context, state) {
     const { row, y, bar } = place;
     context.textAlign = "left";
     if (place.first && y - last >= NAME) {
-      context.fillStyle = theme.ink;
-      context.fillText(nameOf(state, place), 4, y + bar / 2, NAME_ROOM);
+      paintName(context, state, place);
       last = y;
     }
     if (!holdsWords(bar)) continue;
@@ -120,6 +124,16 @@ function paintRowNames(context, state) {
     if (!row.of) context.fillText(rowName(context, state, place, nameOf(state, place)), LEFT - 5, y + bar / 2);
     if (row.lane !== REGION && !row.of && !state.few) context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
+}
+
+/** A rank's name; of one that comes last it stands out. */
+function paintName(context, state, place) {
+  const { row, y, bar, run } = place;
+  const isLate = lateRanks(state.runs[run]).includes(row.rank);
+  context.fillStyle = state.theme.ink;
+  if (isLate) context.font = LATE_FONT;
+  context.fillText(nameOf(state, place), 4, y + bar / 2, NAME_ROOM);
+  context.font = FONT;
 }
 
 /** Where each of two runs ends, a line with its length. */
@@ -148,7 +162,8 @@ const [SHORT, LONG] = [5, 8];
 /** The name of a rank, or of those it stands for. */
 function nameOf({ runs, folded }, { row: { rank, of }, run }) {
   if (of) return `all ${runs[run].ranks.size} ranks`;
-  const group = folded && (runs[run].alike ?? []).find(([first]) => first === rank);
+  const { alike = [], each = 1 } = runs[run];
+  const group = folded && each === 1 && alike.find(([first]) => first === rank);
   if (!group) return `rank ${rank}`;
   const words = ranksText(group);
   if (words.length <= SHORT) return `▸ ${words} alike`;

@@ -1,12 +1,11 @@
-// Communication that nothing hides: a red edge with a sign, in runs that hide some of it.
+// Communication that nothing hides: a red edge set off by a line of ground, in runs that hide some of it.
 
 import { BLOCKED, COMMUNICATION, COMPUTE } from "./kinds.js";
 import { LEFT, holdsNames, pixelOf, windowOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { unsplit } from "./unsplit.js";
 
-const EDGE = 2; // pixels
-const SIGNED = 9; // pixels of an edge, at least, with a sign on it
+const EDGE = 3; // pixels
 
 /** Whether some of a run's communication is hidden: Python says so of a run that has ended. */
 export function hidesSome(run) {
@@ -41,8 +40,6 @@ export function eachExposed(run, { rank }, s, draw) {
 /** Mark the exposed stretches in view. */
 export function paintExposed(context, state) {
   const pixel = pixelOf(state);
-  context.fillStyle = state.theme.alarm;
-  context.textAlign = "left";
   for (const { run: number, row, y, bar } of state.layout.rows) {
     const run = state.runs[number];
     if (row.lane !== COMMUNICATION || bar <= 2 * EDGE || !hidesSome(unsplit(run))) continue;
@@ -54,9 +51,11 @@ export function paintExposed(context, state) {
         const wide = (to - from) / pixel;
         if (wide < 1) return;
         const x = LEFT + (from - t0) / pixel;
+        context.fillStyle = state.theme.paper;
+        if (holdsNames(bar)) context.fillRect(x, y + bar - EDGE - 1, wide, 1);
+        context.fillStyle = state.theme.alarm;
         context.fillRect(x, y + bar - EDGE, wide, EDGE);
         state.marks.add("exposed");
-        if (wide >= SIGNED && holdsNames(bar)) context.fillText("!", x + wide + 1, y + bar / 2);
       });
     }
   }

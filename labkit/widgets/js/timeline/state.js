@@ -17,6 +17,7 @@ export const emptyState = () => ({
   few: 0, // ranks that a slide shows of many, and no shares beside them; 0 for all
   tall: 1, // times as high as rows are at first
   memory: false, // whether it is shown
+  spans: false, // whether brackets are shown that say no more than colours do
   lit: new Set(), // events that are one thing with the one under the pointer, or in focus
   arrows: true,
   showPath: false,

@@ -1,71 +1,110 @@
-// What is read first under the sentence: how long, how much of it ranks wait, how much communication nothing hides.
+// What is read first under the sentence: how long, how long ranks wait, how much communication nothing hides.
 
 import { element, unbroken } from "./element.js";
+import { ranksText } from "./layout.js";
 import { NOTED } from "./numbers.js";
 import { timeText } from "./words.js";
 
-const share = (part) => (Number.isFinite(part) ? `${Math.round(100 * part)} % of the time` : "–");
-
-/** Of one run a share of its time; of two, whose lengths differ, each run's time, as the ranks' mean. */
-const part = (ofTime, sum, numRanks, isBeside) => (isBeside ? plainTime(sum / numRanks) : share(ofTime));
-
 /** A time in words; nothing has no unit. */
-const plainTime = (ns) => (ns ? timeText(ns) : "0");
+const plainTime = (ns) => (ns ? timeText(ns) : "none");
 
-/** Label, what a rank does in that time, and how it is read off a run's numbers; undefined where nobody knows. */
+const MOST = 0.5; // of a difference: what is more of it is a reason for it
+
+const ofTime = (share) => `${Math.round(100 * share)} % of the time`;
+
+/** How many ranks wait, where some do and others do not; else all. */
+const countOf = ({ waiting, numRanks }) => (waiting.length && waiting.length < numRanks ? waiting.length : numRanks);
+
+/** Label, title, its part of all ranks' time (undefined where nobody knows), of how many ranks, and whether alike. */
 const PARTS = [
   [
     "waiting",
     "a rank stands in a call or in wait() and nothing moves",
-    ({ blockedShare, blocked, calls, messages, numRanks, waiting }, isBeside) => {
-      if (!calls && !messages && !blockedShare) return undefined;
-      const ofSome = !isBeside && isSome({ waiting, numRanks });
-      return part(blockedShare * (ofSome ? numRanks / waiting.length : 1), blocked, numRanks, isBeside);
-    },
+    ({ blocked, blockedShare, calls, messages }) => (calls || messages || blockedShare ? blocked : undefined),
+    countOf,
+    ({ areAlike }) => areAlike,
   ],
   [
     "exposed communication",
     "bytes move and a rank does not compute",
-    ({ exposedOfTime, exposed, communication, bubble, numRanks, window }, isBeside) => {
-      const isSome = communication >= NOTED * window * numRanks && Number.isFinite(bubble);
-      return isSome ? part(exposedOfTime, exposed, numRanks, isBeside) : undefined;
-    },
+    ({ exposed, communication, bubble, numRanks, window }) =>
+      communication >= NOTED * window * numRanks && Number.isFinite(bubble) ? exposed : undefined,
+    ({ numRanks }) => numRanks,
+    ({ areExposedAlike }) => areExposedAlike,
   ],
 ];
 
-/** Whether some ranks wait and others do not. */
-const isSome = ({ waiting, numRanks }) => waiting.length > 0 && waiting.length < numRanks;
-
-/** Whose waiting is told: of one run that of the ranks that wait, as its title does; else all ranks' mean. */
-function whose(label, numbers) {
+/** Whose time it is: ", mean of 4 ranks", of one run "each of ranks 1, 2" where they do alike; "" of one rank. */
+function whose(numbers, count, areAlike) {
   const [{ waiting, numRanks }] = numbers;
-  if (label !== "waiting" || numbers.length > 1) return meanOf(numbers);
-  const took = numbers[0].blocked ? `: ${timeText(numbers[0].blocked / (waiting.length || numRanks))}` : "";
-  if (!isSome(numbers[0])) return took + meanOf(numbers);
-  if (waiting.length > 4) return `${took}, mean of the ${waiting.length} of ${numRanks} ranks that wait`;
-  return took + (waiting.length > 1 ? `, mean of ranks ${waiting.join(", ")}` : `, rank ${waiting[0]}`);
+  const counts = [...new Set(numbers.map((each) => each.numRanks))];
+  if (Math.max(...counts) === 1) return "";
+  if (numbers.length > 1) return `, mean of ${counts.join(" and ")} ranks`;
+  if (count === numRanks) return areAlike ? ", each rank" : `, mean of ${count} ranks`;
+  if (count === 1) return `, rank ${waiting[0]}`;
+  return `, ${areAlike ? "each" : "mean"} of ranks ${ranksText(waiting)}`;
 }
 
-/** Whose mean it is: ", mean of 4 ranks", of runs that differ in them ", mean of 4 and 8 ranks"; "" of one rank. */
-function meanOf(numbers) {
-  const counts = [...new Set(numbers.map(({ numRanks }) => numRanks))];
-  return Math.max(...counts) > 1 ? `, mean of ${counts.join(" and ")} ranks` : "";
+/** Label, title and value of a part of the time. */
+function partTile(numbers, isZoomed, [label, title, read, countIn, isAlike]) {
+  const values = numbers.map(read);
+  if (values.every((value) => value === undefined)) return [];
+  if (numbers.length > 1 && !explains(numbers, values)) return [];
+  const [one] = numbers;
+  const counts = numbers.map((each) => (numbers.length > 1 ? each.numRanks : countIn(each)));
+  const value = values.map((time, k) => (time === undefined ? "–" : plainTime(time / counts[k]))).join(" → ");
+  const each = values[0] / counts[0];
+  const share = numbers.length > 1 || !values[0] ? "" : `: ${ofTime(each / one.window)}`;
+  const aStep =
+    share && label === "waiting" && !isZoomed && one.steps > 1 ? `, ${timeText(each / one.steps)} a step` : "";
+  const who = whose(numbers, counts[0], isAlike(one));
+  return [
+    [
+      `${label}${isZoomed ? " in view" : ""}${who}${share}${aStep}`,
+      `mean over the ranks: time in which ${title}`,
+      value,
+    ],
+  ];
+}
+
+/** Whether a part of two runs' times changes as their lengths do: else it is no reason for these. */
+function explains([run, other], [before, after]) {
+  const change = other.window - run.window;
+  return (after / other.numRanks - before / run.numRanks) * change > 0;
+}
+
+/** How long the busiest rank of each run moves bytes, where that makes most of the difference. */
+function busiestTile(numbers) {
+  const [run, other] = numbers;
+  if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
+  const value = numbers.map(({ busiest }) => timeText(busiest)).join(" → ");
+  return [["moving bytes, the busiest rank", "time in which bytes of one rank's calls move, at most", value]];
+}
+
+/** Why some come last, where they compute longer than the others do. */
+function slowerTile([{ slower }, other]) {
+  if (other || !slower) return [];
+  const { ranks, compute, others } = slower;
+  const who = `${ranks.length > 1 ? "ranks" : "rank"} ${ranksText(ranks)}`;
+  const label = `computing, ${who}: ${timeText(compute)}, the others ${timeText(others)}`;
+  return [[label, "mean time in which operators run", `${Number((compute / others).toPrecision(2))} times as long`]];
 }
 
 /** Label, title and value of each tile: of one run a value each, of two "797 µs → 225 µs". */
 export function tilesOf(numbers, isZoomed, names = []) {
-  const isBeside = numbers.length > 1;
   const inView = isZoomed ? " in view" : "";
-  const measure = isBeside ? "time" : "share of the time";
-  const parts = PARTS.flatMap(([label, title, read]) => {
-    const values = numbers.map((each) => read(each, isBeside));
-    if (values.every((value) => value === undefined)) return [];
-    const value = values.map((each) => each ?? "–").join(" → ");
-    return [[`${label}${inView}${whose(label, numbers)}`, `mean over the ranks: ${measure} in which ${title}`, value]];
-  });
-  const length = numbers.map(({ window }) => timeText(window)).join(" → ");
-  const runs = isBeside && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
-  return [[`length${inView}${runs}`, "time in view", length], ...parts];
+  const [waiting, exposed] = PARTS.map((part) => partTile(numbers, isZoomed, part));
+  const length = numbers.map((each) => timeText(each.window)).join(" → ");
+  const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
+  const [{ steps, window }] = numbers;
+  const aStep = steps > 1 && !numbers[1] && !isZoomed ? `: ${steps} steps, ${timeText(window / steps)} each` : "";
+  return [
+    [`length${inView}${runs}${aStep}`, "time in view", length],
+    ...waiting,
+    ...busiestTile(numbers),
+    ...slowerTile(numbers),
+    ...exposed,
+  ];
 }
 
 /** Write the tiles of what is in view. */

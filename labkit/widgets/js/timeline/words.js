@@ -59,14 +59,20 @@ export const lasted = ({ measured, span }) => (measured ? measured[1] - measured
 /** A ratio as it is said: 3.5, or 1.08 where a tenth would hide it. */
 const timesText = (ratio) => String(Number(ratio.toPrecision(ratio < 1.95 ? 3 : 2)));
 
+/** A name in a sentence: of several words it stands in quotes. */
+const quoted = (name) => (name.includes(" ") ? `“${name}”` : name);
+
+const raised = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
+
 /** What one run shows; of two how long they take beside each other, and the cause of that. */
 export function titleOf([run, other], cause = "") {
   if (!other) return named(run, run.title, ": ");
   const ratio = lasted(other) / lasted(run);
   if (!Number.isFinite(ratio) || !ratio) return [run, other].map((each) => named(each, each.title, ": ")).join("; ");
-  if (Math.abs(ratio - 1) < 0.005) return `${other.name} takes as long as ${run.name}`;
-  if (ratio < 1) return `${other.name} is ${timesText(1 / ratio)} times faster than ${run.name}${cause}`;
-  return `${other.name} takes ${timesText(ratio)} times as long as ${run.name}${cause}`;
+  const [one, theOther] = [quoted(run.name), raised(quoted(other.name))];
+  if (Math.abs(ratio - 1) < 0.005) return `${theOther} takes as long as ${one}`;
+  if (ratio < 1) return `${theOther} is ${timesText(1 / ratio)} times faster than ${one}${cause}`;
+  return `${theOther} takes ${timesText(ratio)} times as long as ${one}${cause}`;
 }
 
 /** The 1-2-5 step that puts at most `most` ticks on a length. */

@@ -1,0 +1,115 @@
+// Step time over the bucket cap: from what computing alone takes to what a step without overlap takes.
+
+import { strokeOf } from "../figure/colours.js";
+import { line, tag, text } from "../figure/markup.js";
+import { least, most } from "../figure/numbers.js";
+import { plot } from "../figure/plot.js";
+import { seconds } from "../figure/units.js";
+
+const MIB = 2 ** 20;
+const BELOW = 0.2; // of the plot's height, under the lower bound, for words
+const ROOM = 130; // from the picture's edge to the middle of words
+const ROOMY = 600; // pixels of a plot with words at its ends
+const mib = (cap) => `${Number(cap.toPrecision(3))} MiB`;
+
+/** From where to where the plot reaches: the step that only computes, and the one without overlap or the slowest. */
+function reachOf({ now, curve }) {
+  const low = now.compute;
+  const high = most([least([most(curve), now.alone]), least(curve), now.whole, low * 1.01]);
+  return [low - BELOW * (high - low), high];
+}
+
+/** Why a curve is flat at either end, where it is. */
+function endWords({ sizes, curve, counts }, { x, y, wide }, at) {
+  if (wide < ROOMY) return "";
+  const isFlat = (one, other) => Math.abs(curve.at(one) / curve.at(other) - 1) < 1e-9;
+  let svg = "";
+  if (counts[0] === sizes.length && isFlat(0, 1)) {
+    svg += text(x + 10, y + 30, `${seconds(curve[0])}: a bucket for each tensor, each with its latency`, "small grey");
+  }
+  if (counts.at(-1) === 1) {
+    svg += text(
+      x + wide,
+      at(curve.at(-1)) + 16,
+      `${seconds(curve.at(-1))}: one bucket, sent after backward`,
+      "small grey end",
+    );
+  }
+  return svg;
+}
+
+/** A dot where a cap can be chosen; above the plot's end a head that points there. */
+function dot([cx, cy], isAbove, isBest, told) {
+  const looks = { fill: "currentColor", style: "fill:currentColor", ...told };
+  if (isAbove) return tag("path", { d: `M${cx - 4} ${cy + 6}h8l-4 -7z`, ...looks });
+  return tag("circle", { cx, cy, r: isBest ? 5 : 2.5, ...looks });
+}
+
+/** The points: those that can be chosen, this one hollow, the best full, and both named off the curve. */
+function points({ data, curve }, at, place, { high, bound }) {
+  const best = curve.indexOf(least(curve));
+  const named = (k) => `${mib(data.caps[k] / MIB)}, ${seconds(curve[k])}`;
+  return data.caps.map((cap, k) => {
+    const [cx, cy] = place(k);
+    const told = { "data-cap": cap, "data-tip": named(k) };
+    const isAbove = curve[k] > high;
+    let svg = k === at && !isAbove ? "" : dot([cx, cy], isAbove, k === best, told);
+    if (k === at && k !== best) {
+      svg += text(cx, isAbove ? cy + 18 : cy - 10, `this cap: ${named(k)}`, k > best ? "small end" : "small");
+    }
+    if (k !== best) return svg;
+    const under = cy + 17 > bound - 3 ? bound + 14 : cy + 17; // not across the dashed line
+    return svg + text(Math.max(cx, ROOM), under, `best: ${named(k)}`, "small middle bold");
+  });
+}
+
+/** The pieces of the curve that are seen whole, and of one that leaves the plot the part up to there. */
+function pieces(all, high) {
+  return all.slice(1).flatMap(([u, v], k) => {
+    const [before, was] = all[k];
+    if (v > high && was > high) return [];
+    const cut = (one, level, other, to) => [
+      Math.exp(Math.log(one) + ((high - level) / (to - level)) * Math.log(other / one)),
+      high,
+    ];
+    const ends = [was > high ? cut(before, was, u, v) : [before, was], v > high ? cut(u, v, before, was) : [u, v]];
+    return [ends];
+  });
+}
+
+/** The plot in a frame { x, y, wide, tall } of a scene of the picture. */
+export function capPlot(scene, frame) {
+  const { data, values, now, curve } = scene;
+  const { x, y, wide, tall } = frame;
+  const at = data.caps.indexOf(values.cap);
+  const caps = data.caps.map((cap) => cap / MIB);
+  const [from, to] = [caps[0], caps.at(-1)];
+  const [low, high] = reachOf(scene);
+  const up = (time) => y + tall * (1 - Math.min((time - low) / (high - low), 1));
+  const across = (cap) => x + wide * (from < to ? Math.log(cap / from) / Math.log(to / from) : 0);
+  const seen = pieces(
+    curve.map((time, k) => [caps[k], time]),
+    high,
+  );
+  const mark = curve[at] <= high ? [[[], strokeOf(0), {}, [caps[at], curve[at]]]] : [];
+  const curves = [...seen.map((piece) => [piece, strokeOf(0)]), ...mark];
+  const isRight = across(caps[curve.indexOf(least(curve))]) > x + wide / 2;
+  const scales = [
+    [from, to, (cap) => String(Number(cap.toPrecision(2))), true],
+    [low, high, seconds],
+  ];
+  const bound = up(now.compute);
+  return (
+    line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
+    text(
+      isRight ? x + 6 : x + wide,
+      bound + 14,
+      `only computing: ${seconds(now.compute)}`,
+      isRight ? "small grey" : "small grey end",
+    ) +
+    plot(x, y, wide, tall, "step time by bucket cap; ● best, ◯ this cap", curves, ...scales) +
+    text(0, y + tall + 16, "cap, MiB", "small grey") +
+    endWords(scene, frame, up) +
+    points(scene, at, (k) => [across(caps[k]), up(curve[k])], { high, bound }).join("")
+  );
+}
