@@ -255,8 +255,8 @@ def _conclude(console: Console, report: ClassReport) -> None:
 def _first_to_read(report: ClassReport) -> str:
     """Return whose submissions need a look, and why; of a class in which none does, who has fewest points."""
     why = {entry.name: "not graded" if entry.problem else "nothing works yet" for entry in report
-           if entry.problem or entry.exercises and not any(each.points or each.state in ("to_read", "read")
-                                                           for each in entry.exercises)}  # fmt: skip
+           if entry.problem or (entry.exercises and not any(each.points or each.state in ("to_read", "read")
+                                                           for each in entry.exercises))}  # fmt: skip
     if not why:
         least = min(report, key=lambda entry: entry.score)
         return f"all could be graded; fewest points: {shown(least.name)}, {least.score:g}"
