@@ -157,3 +157,7 @@ overlapped(
     "divides the first alone", "not all divided",
     ("parameter.grad /= dist.get_world_size()", "parameter.grad /= 1 if self.handles else dist.get_world_size()"),
 )  # fmt: skip
+overlapped(
+    "one hook alone", "some are left out",
+    ("(self.on_gradient)\n", "(self.on_gradient)\n                break\n"),
+)  # fmt: skip
