@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from labkit.checks.case import Failure
-from labkit.checks.hanging import waits_in
+from labkit.checks.case import Case, Failure, Wait
+from labkit.checks.hanging import never_comes, waits_in
+from labkit.checks.wire import Message, Wire
 from labkit.launch.reports import IN_NO_CALL
 
 _WAITING = "rank 1 waits in recv from rank 0\nrank 2 waits in recv from rank 1"
@@ -14,3 +15,13 @@ def test_ranks_that_all_wait_in_a_receive_are_told_from_those_that_wait_for_one_
     asleep = Failure("timeout", 1, "It did not finish in time.", f"{_WAITING}\nrank 0: rank 0 is {IN_NO_CALL}")
     assert waits_in(stuck, "recv") and not waits_in(stuck, "send")
     assert not waits_in(asleep, "recv")
+
+
+def test_who_has_finished_without_a_message_is_told_from_one_who_has_sent() -> None:
+    case = Case("two ranks", 2, ({}, {}))
+    stuck = Failure("deadlock", None, "", waits=(Wait(0, "recv", 1),))
+    sent = Wire(messages=(Message(src=1, dst=0, bytes=8, sent=0),))
+    assert never_comes(case, stuck, Wire()) == (
+        "Rank 1 has finished and has sent nothing, so what rank 0 waits for never comes."
+    )
+    assert never_comes(case, stuck, sent) == "Rank 1 has finished, so what rank 0 waits for never comes."

@@ -135,6 +135,8 @@ def test_wrong_numbers_of_plans_say_what_their_plans_have_in_common() -> None:
     pairs = in_common([[1.0, 5.0], [2.0, 5.0], [1.0, 3.0]], [[1.0, 2.0], [2.0, 3.0], [1.0, 1.0]], [0, 1, 2], plans)
     assert pairs == " Every wrong number is too large. Only the last entry is wrong."
     assert in_common([1.0, 9.0], [3.0, 2.0], [0, 1], plans[:2]) == ""
+    more = in_common([[1.0, 3.0], [2.0, 4.0]], [[1.0, 2.0], [2.0, 3.0]], [0, 1], plans[:2], shown=lambda by: f"{by} s")
+    assert more == " Each wrong number is 1.0 s too large. Only the last entry is wrong."
     moved = in_common([[3.0, 5.0, 6.0, 2.0]], [[2.0, 4.0, 6.0, 3.0]], [0], plans[:1])
     assert moved == " It is too large in entries 0 and 1 and too small in entry 3, each time by as much."
     assert in_common([[3.0, 5.0, 6.0, 2.5]], [[2.0, 4.0, 6.0, 3.0]], [0], plans[:1]) == ""

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
+from contextlib import contextmanager
+from typing import Any
+
+from labkit.checks.case import Case
+from labkit.checks.failures import failure_of_traceback
 from labkit.checks.on_ranks.raised import line_in, raised
+from labkit.checks.rooms import find
+from labkit.checks.structure import said_of_call
 from tests.checks.lesson_cells import run_cell
 
 
@@ -28,3 +36,34 @@ def test_a_traceback_s_text_has_that_line_too() -> None:
     )
     assert line_in(report) == ', in line 7, return state["step"]'
     assert line_in("KeyError: 1") == ""
+
+
+def test_an_error_outside_the_learner_s_lines_has_the_line_that_met_it() -> None:
+    """A context manager without a yield: contextlib's own line raises, and no line of the learner's runs."""
+    manager: Any = contextmanager(lambda: None)  # type: ignore[arg-type, return-value]
+    try:
+        manager().__enter__()
+    except TypeError:
+        report = _without_this_file(traceback.format_exc())
+    failure = failure_of_traceback(report, 1, find("ring_sum"), {})
+    assert failure.detail == (
+        "None of your lines was running then. What they returned or left met this line of contextlib.py, in "
+        "__enter__:  return next(self.gen)"
+    )
+
+
+def _without_this_file(report: str) -> str:
+    lines = report.splitlines()
+    own = {at + more for at, line in enumerate(lines) if "test_raised.py" in line for more in (0, 1)}
+    return "\n".join(line for at, line in enumerate(lines) if at not in own)
+
+
+def test_what_has_another_form_is_told_by_the_call_that_returned_it() -> None:
+    calls = Case("calls", 1, ({"calls": [{"function": "chunk_bounds", "args": [12, 3]}]},))
+    said = "values[0] is 12 (int), expected a list."
+    assert (
+        said_of_call(("chunk_bounds",), calls, said)
+        == "What chunk_bounds returned in call 1 is 12 (int), expected a list."
+    )
+    assert said_of_call(("a", "b"), Case("no calls", 1, ({},)), said) == said
+    assert said_of_call(("a",), calls, "values[0][1] is 3.") == "values[0][1] is 3."

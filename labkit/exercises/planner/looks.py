@@ -139,11 +139,10 @@ def in_common(
 
 
 def _by_as_much(apart: Sequence[float]) -> float:
-    """Return by how much all numbers are off, 0 where they differ in it or a single one is off by no whole number."""
+    """Return by how much all numbers are off, 0 where they differ in it; a single one tells only where it is 1."""
     first = apart[0]
     alike = all(math.isclose(each, first, rel_tol=1e-6) for each in apart)
-    whole = abs(first) >= 1 and math.isclose(first, round(first), rel_tol=1e-6)
-    return first if alike and (len(apart) > 1 or whole) else 0.0
+    return first if alike and (len(apart) > 1 or math.isclose(abs(first), 1, rel_tol=1e-6)) else 0.0
 
 
 def _apart(came: Sequence[float], wanted: Sequence[float]) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case
-from labkit.checks.declared import declared
+from labkit.checks.declared import Mistake, declared
 from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.training import wrong_training
-from labkit.exercises.averaging.wrappers import COMMON, DIVIDED_ON_ITS_WAY
+from labkit.exercises.averaging.wrappers import COMMON, DIVIDED_ON_ITS_WAY, left_behind
 from labkit.exercises.ddp.overlapped_ddp.driver import drive
 
 
@@ -25,6 +25,12 @@ MISTAKES = (
     marks.TWO_HOOKS,
     DIVIDED_ON_ITS_WAY,
     *COMMON,
+    Mistake(
+        "some are left out",
+        "Some gradients are averaged and others are still each rank's own: every parameter that needs a gradient "
+        "needs a hook, and every hook its all_reduce.",
+        seen=left_behind,
+    ),
     marks.NO_HANDLE,
     marks.TOO_EARLY,
     marks.AFTER_BACKWARD,

@@ -149,3 +149,15 @@ WRONG.changed(
 DIVIDES = "        parameter.grad.div_(dist.get_world_size())\n"
 STARTS = "        self.handles.append(dist.all_reduce(parameter.grad, async_op=True))\n"
 WRONG.changed("divides once it is on its way", "divided on its way", (DIVIDES + STARTS, STARTS + DIVIDES))
+overlapped(
+    "multiplies", "multiplied, not divided",
+    ("parameter.grad /= dist.get_world_size()", "parameter.grad *= dist.get_world_size()"),
+)  # fmt: skip
+overlapped(
+    "divides the first alone", "not all divided",
+    ("parameter.grad /= dist.get_world_size()", "parameter.grad /= 1 if self.handles else dist.get_world_size()"),
+)  # fmt: skip
+overlapped(
+    "one hook alone", "some are left out",
+    ("(self.on_gradient)\n", "(self.on_gradient)\n                break\n"),
+)  # fmt: skip

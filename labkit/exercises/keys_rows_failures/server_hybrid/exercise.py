@@ -179,6 +179,16 @@ def _as_if(trained: Callable[[Case], list[Values]]) -> Seen:
     return seen
 
 
+def _stood_still(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether no layer has moved."""
+    begin = cast(dict[str, Tensor], record(case.inputs[0], "dense"))
+    members = [got[rank].get("dense") for rank in group_of(case)] if isinstance(got, tuple) else []
+    return bool(members) and all(
+        isinstance(each, dict) and not any(_apart(each[name], wanted) for name, wanted in begin.items())
+        for each in members
+    )
+
+
 def _alone(case: Case) -> list[Values]:
     """Return what each rank has if it trains alone."""
     ranks, count = group_of(case), float(len(group_of(case)))
@@ -277,6 +287,9 @@ EXERCISE = declared(
         Mistake("the layers' gradients divided twice",
                 "The layers took a step as many times too small as there are workers: divide the sum of the gradients "
                 "once.", seen=_as_if(lambda case: _train(case, factor=1 / len(group_of(case))))),
+        Mistake("no layer has moved",
+                "The layers are where they began: optimizer.step() found no gradients. Clear those of the step before "
+                "with zero_grad() before backward, not after it, and call step() last.", seen=_stood_still),
         Mistake("the layers' gradients multiplied",
                 "The sum of the workers' gradients was multiplied by their number: divide by it.",
                 seen=_as_if(lambda case: _train(case, factor=float(len(group_of(case)) ** 2)))),

@@ -59,3 +59,5 @@ changed(
     "multiplies", "the layers' gradients multiplied", ("parameter.grad /= num_workers", "parameter.grad *= num_workers")
 )
 changed("the first layer alone", "not all layers averaged", (AVERAGED, AVERAGED + "        break\n"))
+changed("clears after backward", "no layer has moved",
+        ("    optimizer.zero_grad()\n    loss.backward()\n", "    loss.backward()\n    optimizer.zero_grad()\n"))  # fmt: skip

@@ -15,7 +15,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.declared import Mistake, Result, declared
 from labkit.checks.finding import Finding
 from labkit.checks.par import Par, Score
-from labkit.checks.structure import ANYTHING
+from labkit.checks.structure import ANYTHING, WRONG_TYPE
 from labkit.checks.values import listed, number, tensor, tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.keys_rows_failures.sparse_rows.driver import NotingServer, drive
@@ -248,6 +248,7 @@ EXERCISE = declared(
         Mistake("rows of the different keys only",
                 "There is one row for each distinct key, but the caller wants one for each "
                 "position in keys: rows[where].", {"rows": _of_different}),
+        Mistake(WRONG_TYPE, "pull_rows must return the rows, a tensor with one row for each position in keys."),
         Mistake("rows in the order of the servers",
                 "The rows are in the order in which the servers answered. Put each one where its key was requested.",
                 {"rows": (_by_server, _by_server_once, _by_server_spread)}),

@@ -48,3 +48,4 @@ changed(
 )  # fmt: skip
 changed("places the last answer", "rows of some servers alone",
         ("        rows[home == number] = answer\n", "        pass\n    rows[home == number] = answer\n"))  # fmt: skip
+changed("returns no rows", "wrong type", ("    return rows[where]\n", ""))

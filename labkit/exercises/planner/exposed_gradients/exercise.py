@@ -64,8 +64,19 @@ def _negative(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(came, list) and any(isinstance(each, float) and each < 0 for each in came)
 
 
+def _one_subtracted(computing: Sequence[float], takes: Sequence[float]) -> float:
+    now = done = 0.0
+    for computed, travels in zip(computing, takes, strict=True):
+        now += computed
+        done = max(now, done) + travels
+    return done - computing[-1]
+
+
 MISTAKES = (
     NO_NUMBER,
+    Mistake("the last backward alone subtracted",
+            "You subtract the last backward alone. What is exposed comes after all of them: subtract their sum.",
+            {"buckets": _way(_one_subtracted)}),
     Mistake("nothing hidden", "A bucket travels while the next layer is computed; only the rest is exposed.",
             {"buckets": _way(lambda computing, takes: sum(takes))}),
     Mistake("hidden before it is ready",

@@ -58,3 +58,4 @@ changed("looks at one list", "lists swapped", ("zip(computing, takes,", "zip(com
 changed("forgets what was computed before", "computing not added up", ("now += computed", "now = computed"))
 changed("returns the wrong end", "how long is computed", (REST, "    return now\n"))
 WRONG.changed("returns in the loop", "the first bucket alone", ("    return done - now", "        return done - now"))
+changed("subtracts one backward", "the last backward alone subtracted", ("done - now", "done - computed"))
