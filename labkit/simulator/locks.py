@@ -3,15 +3,14 @@
 Python's events, conditions, semaphores, barriers, queues, futures of executors and re-entrant locks are written in
 Python around this one primitive, so they wait in virtual time too once it does. A lock made in a rank outlives the run
 where a module that was first imported there keeps it; to threads that are no rank's it is the lock it would have been.
-A library keeps locks for its whole process, and ranks share the library: those of a module that a rank is the first to
-import wait in virtual time, too. Other locks made before a run stay real: a rank that waits for one while it is held by
-a rank that waits for it would hang.
+What libraries keep for their whole process is in labkit.simulator.library_locks.
 """
 
 from __future__ import annotations
 
 import concurrent.futures.thread
 import importlib
+import multiprocessing.synchronize
 import queue
 import sys
 import threading
@@ -20,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from labkit.simulator.clock import Abandoned, Event, Waiting
@@ -39,7 +38,10 @@ _real_flock: Any = getattr(_files, "flock", None)
 _python: Any = threading
 _executors: Any = concurrent.futures.thread
 _queues: Any = queue
-_AROUND = (threading.__file__, queue.__file__, *(str(Path(path).parent) for path in (__file__, _executors.__file__)))
+_AROUND = (
+    *(threading.__file__, queue.__file__, multiprocessing.synchronize.__file__),
+    *(str(Path(path).parent) for path in (__file__, _executors.__file__)),
+)
 
 NEEDED: dict[str, Any] = {
     "threading._allocate_lock": lambda: _python._allocate_lock,
@@ -56,8 +58,16 @@ NEEDED: dict[str, Any] = {
 class RankLock:
     """A lock in virtual time; who waits longest gets it next."""
 
-    def __init__(self) -> None:
-        self._real = _real_lock()
+    _passes_on = True
+    """Whether who gives it back gives it to who waits longest; else that one asks again."""
+
+    def __init__(self, real: Any = None) -> None:
+        """Be free, or what a lock that is there already is.
+
+        Args:
+            real: That lock; whoever is no rank may go on using it.
+        """
+        self._real: Any = _real_lock() if real is None else real
         self._waiting: deque[Event] = deque()
         self._holder: VirtualRank | None = None
         self._line = ""
@@ -66,7 +76,7 @@ class RankLock:
         """Return whether the lock is now held by the caller; see threading.Lock."""
         rank = current_rank()
         if rank is None:
-            return self._real.acquire(blocking, timeout)
+            return bool(self._real.acquire(blocking, timeout))
         if not blocking and timeout != -1:
             raise ValueError("can't specify a timeout for a non-blocking call")
         ended = rank.simulation.scheduler.has_ended
@@ -81,7 +91,7 @@ class RankLock:
             rank.spend(POLL_NS)
             return False
         if self._holder is None:  # by a thread that is no rank's, and needs none to go on
-            return self._real.acquire(blocking, timeout)
+            return bool(self._real.acquire(blocking, timeout))
         return self._wait(rank, timeout)
 
     def release(self) -> None:
@@ -95,7 +105,7 @@ class RankLock:
 
     def locked(self) -> bool:
         """Return whether somebody holds it."""
-        return self._real.locked()
+        return bool(self._real.locked())
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -107,7 +117,7 @@ class RankLock:
         raise TypeError("cannot pickle '_thread.lock' object")
 
     def _is_owned(self) -> bool:
-        return self._real.locked()
+        return bool(self._real.locked())
 
     def _at_fork_reinit(self) -> None:
         self._real = _real_lock()
@@ -133,12 +143,13 @@ class RankLock:
         except Abandoned:
             if event in self._waiting:
                 self._waiting.remove(event)
-            elif not given_up:
+            elif self._passes_on and not given_up:
                 self._real.release()  # it was given to this thread, which ends
             raise
         if given_up:
             return False
-        self._now_held_by(rank)
+        if self._passes_on:
+            self._now_held_by(rank)
         return True
 
     def _now_held_by(self, rank: VirtualRank) -> None:
@@ -177,17 +188,6 @@ def make_lock() -> Any:
 
 def _make_rlock(*args: Any, **kwargs: Any) -> Any:
     return _real_rlock(*args, **kwargs) if current_rank() is None else _python._PyRLock(*args, **kwargs)
-
-
-def share_locks(module: ModuleType) -> None:
-    """Let ranks wait in virtual time for the locks that a library's module, just executed, keeps for its process."""
-    for name, value in list(vars(module).items()):
-        if isinstance(value, type(_real_lock())):
-            setattr(module, name, RankLock())
-        elif isinstance(value, type(_real_rlock())):
-            lock = _python._PyRLock()
-            lock._block = RankLock()
-            setattr(module, name, lock)
 
 
 class _LockOfEachRank:

@@ -30,11 +30,12 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from labkit.simulator.garbage import swept
-from labkit.simulator.locks import share_locks
+from labkit.simulator.library_locks import share_locks
 from labkit.simulator.state import current_rank, outside
 from labkit.torch_port.operators import uncounted
 
 _SHARED = frozenset({"labkit", "torch", "torchgen", "functorch", "numpy"})
+_NO_LIBRARIES = _SHARED | sys.stdlib_module_names | {"__main__"}
 _OF_MANY = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _MAIN = "__main__"
 _imports: Any = _bootstrap
@@ -137,6 +138,9 @@ class OwnModules(MetaPathFinder):
         self._names[-1] = {name for name, module in list(sys.modules.items()) if _counts(name, module)}
         self.before = {name: sys.modules[name] for name in self._names[-1]}
         self._note()
+        for name in filter(_is_librarys, self._seen):
+            if isinstance(module := sys.modules.get(name), ModuleType):
+                share_locks(name, module)
         sys.meta_path.insert(0, self)
         try:
             yield
@@ -224,6 +228,11 @@ def _counts(name: str, module: Any) -> bool:
     return counts
 
 
+def _is_librarys(name: str) -> bool:
+    """Return whether a shared module of this name comes with neither Python, nor torch, numpy or labkit."""
+    return name.partition(".")[0] not in _NO_LIBRARIES
+
+
 class _Passing(Loader):
     """Loads as another loader does, which is the module's own afterwards."""
 
@@ -258,8 +267,8 @@ class _Outside(_Passing):
             self._exec(module)
         for name in sys.modules.keys() - before | {module.__name__}:
             came = sys.modules.get(name, module)
-            if isinstance(came, ModuleType) and name.partition(".")[0] not in _SHARED | sys.stdlib_module_names:
-                share_locks(came)
+            if isinstance(came, ModuleType) and _is_librarys(name):
+                share_locks(name, came)
         self._loaded()
 
 

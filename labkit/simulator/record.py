@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import multiprocessing.synchronize
 import os
 import queue
 import threading
@@ -33,7 +34,7 @@ AUDITED = _LABKIT + "wrong_runs.py"
 """A program that lessons audit: its lines are a learner's, wherever labkit is installed."""
 _FOREIGN = (
     _LABKIT, str(Path(torch.__file__).parent) + os.sep, str(Path(concurrent.futures.__file__).parent) + os.sep,
-    "<frozen", contextlib.__file__, threading.__file__, queue.__file__,
+    "<frozen", contextlib.__file__, threading.__file__, queue.__file__, multiprocessing.synchronize.__file__,
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from labkit.simulator import (
     cuda_functions,
     cuda_libraries,
     fused_kernels,
+    library_locks,
     local_pieces,
     locks,
     own_warnings,
@@ -228,7 +229,7 @@ class _Run:
             devices = (cuda_functions, cuda_libraries, local_pieces) if self._cuda else ()
             if self._shapes:
                 stack.enter_context(shapes_mode.installed())
-            for part in (fused_kernels, stated_kernels, *devices, locks, own_warnings, threads, rpc):
+            for part in (fused_kernels, stated_kernels, *devices, locks, library_locks, own_warnings, threads, rpc):
                 stack.enter_context(part.installed())
             stack.enter_context(memory_watched(self._memory))
             stack.enter_context(
