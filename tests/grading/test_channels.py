@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,59 +54,6 @@ for name in names:
     os.path.exists(name)
     took.append(time.perf_counter_ns() - begin)
 print(json.dumps(took))
-"""
-TELLS_BY_LOAD = """
-import os, time
-begin, slot, means, bits = names
-if means == "processors":
-    for _ in range(os.cpu_count() - 1): os.fork()
-block = bytearray(32 << 20)
-for number, bit in enumerate(bits):
-    while time.monotonic() < begin + number * slot: time.sleep(0.0002)
-    while bit and time.monotonic() < begin + (number + 1) * slot:
-        if means == "memory": block[:] = bytes(block)
-print("[]")
-"""
-SEES_LOAD = """
-import time
-begin, slot, means, count = names
-block, seen = bytearray((8 << 20) if means == "memory" else 4096), []
-for number in range(count):
-    while time.monotonic() < begin + number * slot: time.sleep(0.0002)
-    done = 0
-    while time.monotonic() < begin + (number + 0.9) * slot:
-        if means == "memory": block[:] = bytes(block)
-        else: sum(range(500))
-        done += 1
-    seen.append(1 / (done + 1))
-print(json.dumps(seen))
-"""
-TELLS_BY_PIPES = """
-import os, time
-begin, slot, bits = names
-for number, bit in enumerate(bits):
-    while time.monotonic() < begin + number * slot: time.sleep(0.0002)
-    while bit and time.monotonic() < begin + (number + 1) * slot:
-        for end in os.pipe(): os.close(end)
-print("[]")
-"""
-SEES_PIPES = """
-import os, time
-begin, slot, count = names
-def inode():  # processors take inodes by the thousand; so many pipes show where they are now
-    last = 0
-    for _ in range(1100):
-        ends = os.pipe()
-        last = max(last, os.fstat(ends[0]).st_ino)
-        for end in ends: os.close(end)
-    return last
-seen = []
-for number in range(count):
-    while time.monotonic() < begin + number * slot: time.sleep(0.0002)
-    first = inode()
-    while time.monotonic() < begin + (number + 0.8) * slot: time.sleep(0.0002)
-    seen.append(first - inode())
-print(json.dumps(seen))
 """
 IN_PROCESSES = """
 import json, os, sys
@@ -175,42 +121,6 @@ def test_a_sandbox_sees_which_names_an_earlier_one_looked_for_until_they_are_for
     assert (bits < 20) if forgets else (bits > 100)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("means", ["processors", "memory"])
-def test_sandboxes_that_run_at_the_same_time_see_each_others_load(means: str) -> None:
-    """Nothing prevents that on one machine, and docs/attacks.md says what follows from it."""
-    if (load := os.getloadavg()[0]) > (os.cpu_count() or 1) / 4:
-        pytest.skip(f"other work (load {load:.1f}) is louder than what is told")
-    bits = random.Random(3).choices([False, True], k=200)
-    found = {}
-    for slot in (0.05, 0.1):
-        begin = time.monotonic() + 2
-        with ThreadPoolExecutor(1) as other:
-            told = other.submit(in_a_sandbox, TELLS_BY_LOAD, [begin, slot, means, bits])
-            took = json.loads(in_a_sandbox(SEES_LOAD, [begin, slot, means, len(bits)]))
-            told.result()
-        by_slot = {str(at): bit for at, bit in enumerate(bits)}
-        busy = {at: -each for at, each in zip(by_slot, took, strict=True)}  # who is told 1 gets less done
-        found[slot] = bits_told(by_slot, busy) / (len(bits) * slot)
-    print(f"{means}: {max(found.values()):.1f} bits a second")
-    assert max(found.values()) > 1
-
-
-@pytest.mark.long
-def test_sandboxes_that_run_at_the_same_time_see_how_many_pipes_the_machine_has_made() -> None:
-    """No namespace counts inodes apart, so this is left, as load is."""
-    bits, slot = random.Random(3).choices([False, True], k=40), 0.25
-    begin = time.monotonic() + 5
-    with ThreadPoolExecutor(1) as other:
-        told = other.submit(in_a_sandbox, TELLS_BY_PIPES, [begin, slot, bits])
-        more = json.loads(in_a_sandbox(SEES_PIPES, [begin, slot, len(bits)]))
-        told.result()
-    by_slot = {str(at): bit for at, bit in enumerate(bits)}
-    found = bits_told(by_slot, dict(zip(by_slot, more, strict=True))) / (len(bits) * slot)
-    print(f"{found:.1f} bits a second")
-    assert found > 1
-
-
 def test_submissions_that_are_tried_side_by_side_have_inputs_of_their_own(oracle: Oracle) -> None:
     """So what their ranks could tell each other is of no use, but for the same answers, whose inputs are the same."""
     secrets = [submission_secret([("double", source)], b"k" * 32) for source in ("a", "b", "b")]
@@ -249,11 +159,13 @@ def test_a_kernels_proc_says_what_was_true_of_the_machine_before(tmp_path: Path)
     assert ran.stdout.removeprefix(copies).split() in (["/proc/pressure:", "/proc/sys/fs:"], ["/proc/sys/fs:"])
 
 
-def in_a_sandbox(program: str, names: list[Any]) -> str:
+def in_a_sandbox(program: str, names: list[Any], kept_to: Sequence[int] = ()) -> str:
     links = [part for name in ("lib", "lib64", "bin") for part in ("--symlink", f"usr/{name}", f"/{name}")]
     box = ["bwrap", "--ro-bind", "/usr", "/usr", *links, "--proc", "/proc", "--dev", "/dev", "--unshare-all"]
     whole = f"import json, sys\nnames = json.load(sys.stdin)\n{program}\n"
     run = [*box, "/usr/bin/python3", "-c", whole]
+    if kept_to:
+        run = ["taskset", "--cpu-list", ",".join(map(str, kept_to)), *run]
     return subprocess.run(run, input=json.dumps(names), capture_output=True, text=True, check=True).stdout
 
 

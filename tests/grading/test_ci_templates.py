@@ -133,6 +133,13 @@ def test_the_gitlab_job_grades_and_its_junit_file_is_where_it_says(pushed: Path,
     assert not (ended.course / ".git").exists()  # it held the token
 
 
+def test_a_students_own_job_has_no_second_run() -> None:
+    """It starts as often as its student likes, on machines that others' jobs share."""
+    for file in ("github_classroom.yml", "gitlab_ci.yml"):
+        commands = (TEMPLATES / file).read_text().split("labkit grade ")[1:]
+        assert commands and all("--no-second-run" in command.split("--out")[0] for command in commands)
+
+
 def test_the_templates_name_a_lesson_that_is_there() -> None:
     for file, key in (("github_classroom.yml", "env"), ("gitlab_ci.yml", "variables")):
         settings = yaml.safe_load((TEMPLATES / file).read_text())[key]
