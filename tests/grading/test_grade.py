@@ -294,6 +294,8 @@ def test_a_run_ends_with_whose_work_needs_a_look_and_why(tmp_path: Path) -> None
     torn, written = handed_in("di", "not_graded", problem="cut off"), handed_in("eve", "to_read")
     assert said(good, fair) == "all could be graded; fewest points: bo, 2"
     assert said(good, lost, written) == "1 needs a look: cy (nothing works yet)"
+    named = ClassReport((good, lost), (), 1.0, tmp_path, people={"cy": "Yu, Cy"})
+    assert _first_to_read(named) == "1 needs a look: Yu, Cy (nothing works yet)"
     assert said(good, torn, lost) == "2 need a look: di (not graded), cy (nothing works yet)"
     many = said(*(handed_in(f"s{number}", "failed") for number in range(9)))
     assert many.startswith("9 need a look: s0 (nothing") and many.endswith("s4 (nothing works yet) and 4 more")
