@@ -267,7 +267,7 @@ def _first_to_read(report: ClassReport) -> str:
     lost = [entry for entry in report if entry.problem or not works(entry)]
     if not lost:
         least = min(report, key=lambda entry: entry.score)
-        return f"all could be graded; fewest points: {called(least)}, {least.score:g}"
+        return f"all could be graded; fewest points: {called(least)}, {least.score:g} of {least.max_score:g}"
     told = [f"{called(entry)} ({'not graded' if entry.problem else 'nothing works yet'})" for entry in lost]
     more = f" and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
     return f"{len(told)} {'needs' if len(told) == 1 else 'need'} a look: {', '.join(told[:_MOST_NAMED])}{more}"
