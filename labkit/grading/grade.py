@@ -119,8 +119,10 @@ def grade(
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:
                 _dask_class(setting, todo, len(kept), bar, dask)
-    graded, handed_in = _written(submissions, kept, setting), {each.name: each.path for each in submissions}
-    report = ClassReport(graded, tuple(notes), time.monotonic() - started, setting.out, handed_in)
+    people = called_in(_book(), [each.name for each in submissions])
+    graded = _written(submissions, kept, setting, people)
+    handed_in = {each.name: each.path for each in submissions}
+    report = ClassReport(graded, tuple(notes), time.monotonic() - started, setting.out, handed_in, people)
     _conclude(console, report)
     return report
 
@@ -210,14 +212,16 @@ def _told(console: Console, setting: Setting, notes: list[str], num_kept: int, c
 
 
 def _written(
-    submissions: Sequence[Submission], kept: Mapping[str, GradedSubmission], setting: Setting
+    submissions: Sequence[Submission],
+    kept: Mapping[str, GradedSubmission],
+    setting: Setting,
+    people: Mapping[str, str],
 ) -> tuple[GradedSubmission, ...]:
     """Write the class's pages, and return everybody's result; raises EnvironmentProblem where one is missing."""
     entries = [kept.get(each.name) or find_result(setting.out / each.name / "result.json") for each in submissions]
     if missing := [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]:
         raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
     graded = tuple(entry for entry in entries if entry is not None)
-    people = called_in(_book(), [each.name for each in submissions])
     write_class(setting.out, graded, submissions, setting.course, [pack.answers for pack in setting.packs], people)
     return graded
 
@@ -241,11 +245,12 @@ def _conclude(console: Console, report: ClassReport) -> None:
     words = f"{share}{count} submission{'s' if count != 1 else ''} graded in {report.seconds:.1f} s"
     if unread:
         words += f", {unread} of them could not be read or finished"
-    lines = [f"{words}: {report.out}"]
+    lines = [f"{words}: {_from_here(report.out)}"]
     scored = [entry for entry in report if not entry.problem]
     if count > 1 and scored:
         middle, full = median(entry.score for entry in scored), scored[0].max_score
-        lines.append(f"  median {middle:g} of {full:g} points; the class on one page: {report.out / 'class.html'}")
+        page = _from_here(report.out / "class.html")
+        lines.append(f"  median {middle:g} of {full:g} points; the class on one page: {page}")
     if count > 1:
         lines.append(f"  {_first_to_read(report)}")
     for line in lines:
@@ -254,15 +259,25 @@ def _conclude(console: Console, report: ClassReport) -> None:
 
 def _first_to_read(report: ClassReport) -> str:
     """Return whose submissions need a look, and why; of a class in which none does, who has fewest points."""
-    why = {entry.name: "not graded" if entry.problem else "nothing works yet" for entry in report
-           if entry.problem or (entry.exercises and not any(each.points or each.state in ("to_read", "read")
-                                                           for each in entry.exercises))}  # fmt: skip
-    if not why:
+
+    def called(entry: GradedSubmission) -> str:
+        return shown(report.people.get(entry.name, entry.name))
+
+    def works(entry: GradedSubmission) -> bool:
+        return any(each.points or each.state in ("passed", "to_read", "read") for each in entry.exercises)
+
+    lost = [entry for entry in report if entry.problem or not works(entry)]
+    if not lost:
         least = min(report, key=lambda entry: entry.score)
-        return f"all could be graded; fewest points: {shown(least.name)}, {least.score:g}"
-    told = [f"{shown(name)} ({reason})" for name, reason in list(why.items())[:_MOST_NAMED]]
-    more = f" and {len(why) - len(told)} more" if len(why) > len(told) else ""
-    return f"{len(why)} {'needs' if len(why) == 1 else 'need'} a look: {', '.join(told)}{more}"
+        return f"all could be graded; fewest points: {called(least)}, {least.score:g} of {least.max_score:g}"
+    told = [f"{called(entry)} ({'not graded' if entry.problem else 'nothing works yet'})" for entry in lost]
+    more = f" and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
+    return f"{len(told)} {'needs' if len(told) == 1 else 'need'} a look: {', '.join(told[:_MOST_NAMED])}{more}"
+
+
+def _from_here(path: Path) -> Path:
+    """Return a path as it is written from the working directory, where it lies below that."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _bar(console: Console, wanted: bool) -> AbstractContextManager[Progress | None]:

@@ -92,8 +92,9 @@ def _guesses(start: Path | None) -> Iterator[tuple[str, str, str]]:
 
 def _last_question(prose: str) -> str:
     """Return the last sentence of Markdown that is a question, without its marks; "" for none."""
-    plain = re.sub(r"[*`]", "", " ".join(prose.split()))
-    asked = [each for each in re.split(r"(?<=[.:;!?]) (?=[A-Z])", plain) if each.endswith("?")]
+    text = " ".join(line for line in prose.splitlines() if not line.startswith("#"))
+    plain = re.sub(r"[*`]", "", " ".join(text.split()))
+    asked = [each for each in re.split(r"(?<=[.:;!?)]) (?=[A-Z(])", plain) if each.endswith("?")]
     return asked[-1] if asked and len(asked[-1]) <= _LONGEST_QUESTION else ""
 
 

@@ -21,7 +21,7 @@ from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.roster_files import Entry
 from labkit.grading.course import Course
 from labkit.grading.reports.copies import Copies, Work, copies
-from labkit.grading.reports.copies_page import copies_page
+from labkit.grading.reports.copies_page import _lines, copies_page
 from labkit.lessons.manifest import Exercise, Manifest
 
 
@@ -144,6 +144,13 @@ def test_the_page_shows_both_sides_of_each_exercise_and_escapes_them() -> None:
     assert "<script>" not in text and "<b>copy" not in text and "Closed.</b> spoke to both" in text
     line = made["student 001"]["1.3"].splitlines()[5]
     assert line in unescape(text) and renamed(made["student 001"])["1.3"].splitlines()[5] in unescape(text)
+
+
+def test_a_line_with_other_names_is_marked_on_both_sides_as_one_that_is_the_same_to_the_letter() -> None:
+    mine = "def f(x, n):\n    total = x + n  # add\n    y = 3\n    return total"
+    theirs = "def f(x, n):\n    # so\n    acc = x + n\n    z.y(4)\n    return acc"
+    assert [mark for _, mark in _lines(mine, theirs)] == ["same", "alike", "", "alike"]
+    assert [mark for _, mark in _lines(theirs, mine)] == ["same", "", "alike", "", "alike"]
 
 
 @pytest.mark.in_turn

@@ -246,7 +246,7 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
     assert 1 <= now <= 2 and f"{now} of 3 submissions graded in " in said
     full = report.entries[0].max_score
     assert f"median 10 of {full:g} points; the class on one page: {tmp_path}/out/class.html" in said
-    assert "  all could be graded; fewest points: a, 10" in said
+    assert f"  all could be graded; fewest points: a, 10 of {full:g}" in said
     assert list(temporary.glob("lk-*")) == [in_use]
 
 
@@ -292,8 +292,10 @@ def test_a_run_ends_with_whose_work_needs_a_look_and_why(tmp_path: Path) -> None
 
     good, fair, lost = handed_in("ada", "passed", 4), handed_in("bo", "passed", 2), handed_in("cy", "failed")
     torn, written = handed_in("di", "not_graded", problem="cut off"), handed_in("eve", "to_read")
-    assert said(good, fair) == "all could be graded; fewest points: bo, 2"
+    assert said(good, fair) == "all could be graded; fewest points: bo, 2 of 4"
     assert said(good, lost, written) == "1 needs a look: cy (nothing works yet)"
+    named = ClassReport((good, lost), (), 1.0, tmp_path, people={"cy": "Yu, Cy"})
+    assert _first_to_read(named) == "1 needs a look: Yu, Cy (nothing works yet)"
     assert said(good, torn, lost) == "2 need a look: di (not graded), cy (nothing works yet)"
     many = said(*(handed_in(f"s{number}", "failed") for number in range(9)))
     assert many.startswith("9 need a look: s0 (nothing") and many.endswith("s4 (nothing works yet) and 4 more")

@@ -15,8 +15,8 @@ import pytest
 from labkit.errors import EnvironmentProblem
 from labkit.grading.guesses import Guess
 from labkit.grading.plain_text import plain_text
-from labkit.grading.reports.feedback import feedback_html
-from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
+from labkit.grading.reports.feedback import feedback_html, student_page
+from labkit.grading.reports.student_report import as_json, details, junit_xml, result_json, write_whole
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.lessons.manifest import Exercise
 
@@ -156,3 +156,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         write_whole(tmp_path / "file" / "result.json", b"x")
+
+
+def test_points_add_up_in_words_what_failed_says_why_it_earns_nothing_and_what_works_has_a_heading() -> None:
+    text = re.sub(r"<[^>]+>", "", feedback_html(result(), "Lesson").decode())
+    assert "9 of 13 points" not in text and "9 of 18 points, 4 of them bonus" in text  # 5 and 4, of 5 + 8 + 5
+    assert "0 of 8 points: its hidden cases earn them all together, or none" in text
+    assert text.count("all together") == 1  # what works has its points
+    assert text.index("Task count_bytes") < text.index("\nWhat works\n") < text.index("Task naive_all_reduce")
+    cut = student_page(details(result()), "Lesson", "ann", 4.5, 18).decode()  # a mark of which half is off
+    assert "of them bonus" not in cut

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from labkit.errors import LessonError
+from labkit.lessons.course import predictions, questions
 from labkit.lessons.manifest import Exercise
 from labkit.lessons.prediction_cell import without_guess
 from labkit.lessons.source import Lesson, load, parse
@@ -272,3 +273,11 @@ def test_references_reach_the_lessons_beside_and_no_key_stands_twice(tmp_path: P
     other.write_text(f"# %% [markdown]\n# # Thirds\n\n{exercise_cell()}", encoding="utf-8")
     with pytest.raises(LessonError, match="03_halves and 12_thirds both use the key 'halve'"):
         load(other)
+
+
+def test_the_question_before_each_guess_is_found_for_the_board() -> None:
+    asked = questions(Path(__file__).parents[2])
+    assert asked["all_reduce_ms"] == "An all_reduce of 100 MB on eight H100s: how many milliseconds?"
+    assert asked["sum_each_sees"] == "What sum does each of them get?"  # a remark in brackets stands behind it
+    assert set(predictions(Path(__file__).parents[2])) - set(asked) == {"ddp_memory"}  # two guesses at one question
+    assert all(each.endswith("?") and not set("*`#") & set(each) for each in asked.values())

@@ -30,7 +30,7 @@ def called_in(url: str, names: Iterable[str]) -> dict[str, str]:
     except ConfigError:
         known = {}
     told = {name: of_system(name) for name in listed if name not in known}
-    return {name: named.name for name, named in told.items() if named and named.name} | known
+    return {name: named.name.replace("_", " ") for name, named in told.items() if named and named.name} | known
 
 
 def people_in(url: str) -> list[str]:

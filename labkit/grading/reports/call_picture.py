@@ -116,8 +116,9 @@ class _Places:
     ) -> None:
         self._columns = columns
         right = max(24.0, 12 + self._letter * letters_beside)
-        self._step = (self.all_width - self.left - right) / max(num_columns, 6)
-        self.bar_width = max(3.0, min(self._step * 0.82, 96.0))
+        self._step = (self.all_width - self.left - right) / max(num_columns, 4)
+        self.bar_width = max(3.0, min(self._step * 0.82, 124.0))
+        self.right = self.left + self._step * num_columns
         self.all_height = self._top + self._row * num_ranks + 4
 
     def x(self, call: Call) -> float:

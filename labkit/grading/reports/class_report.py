@@ -37,6 +37,7 @@ class ClassReport:
         seconds: How long it took.
         out: Where the reports are.
         paths: What was handed in, by name.
+        people: What people call whoever handed it in, by name, where that is known.
     """
 
     entries: tuple[GradedSubmission, ...]
@@ -44,6 +45,7 @@ class ClassReport:
     seconds: float
     out: Path
     paths: Mapping[str, Path] = field(default_factory=dict)
+    people: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[GradedSubmission]:
         return iter(self.entries)

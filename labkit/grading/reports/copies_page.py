@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from labkit.grading.reports.copies import Case, Copies, Work
 from labkit.grading.reports.page import page
+from labkit.grading.reports.similarity import tokens
 from labkit.lessons.manifest import Manifest
 
 _MOST_CASES = 100
@@ -22,11 +23,12 @@ class _Side:
 
     Attributes:
         names: Who handed it in so, to the letter.
-        lines: Its lines, each with whether the first side has it too.
+        lines: Its lines, each with "same" where the other side has it too, "alike" where it has it but for names,
+            spaces and comments, and else "".
     """
 
     names: tuple[str, ...]
-    lines: tuple[tuple[str, bool], ...]
+    lines: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -95,17 +97,22 @@ def _compared(
             if exercise in works[name].answers:
                 texts.setdefault(works[name].answers[exercise].strip(), []).append(name)
         listed = sorted(texts.items(), key=lambda each: -len(each[1]))
-        first = listed[0][0] if listed else ""
-        sides = tuple(_Side(tuple(_called(whose, people)), _lines(text, first)) for text, whose in listed[:_MOST_SIDES])
+        first, second = (listed[at][0] if len(listed) > at else "" for at in range(2))
+        sides = tuple(
+            _Side(tuple(_called(whose, people)), _lines(text, first if at else second))
+            for at, (text, whose) in enumerate(listed[:_MOST_SIDES])
+        )
         compared.append(_Compared(names.get(exercise, exercise), sides, max(0, len(listed) - _MOST_SIDES)))
     return compared
 
 
-def _lines(text: str, first: str) -> tuple[tuple[str, bool], ...]:
-    """Return the lines of a text, each with whether the first text has it at the same place of the order."""
-    own, other = (each.splitlines()[:_MOST_LINES] for each in (text, first))
-    matcher = difflib.SequenceMatcher(
-        None, [" ".join(line.split()) for line in own], [" ".join(line.split()) for line in other], False
-    )  # fmt: skip
-    same = {at + step for at, _, size in matcher.get_matching_blocks() for step in range(size)}
-    return tuple((line, at in same and bool(line.strip())) for at, line in enumerate(own))
+def _lines(text: str, other: str) -> tuple[tuple[str, str], ...]:
+    """Return the lines of a text, each with what the other has of it at the same place, in the words of `_Side`."""
+    own, there = (each.splitlines()[:_MOST_LINES] for each in (text, other))
+    mine, theirs = ([(at, line) for at, line in enumerate(each) if tokens(line)] for each in (own, there))
+    marks: dict[int, str] = {}
+    bare = [[" ".join(tokens(line)) for _, line in each] for each in (mine, theirs)]
+    for here, at, size in difflib.SequenceMatcher(None, bare[0], bare[1], autojunk=False).get_matching_blocks():
+        for (number, line), (_, opposite) in zip(mine[here : here + size], theirs[at : at + size], strict=True):
+            marks[number] = "same" if line.split() == opposite.split() else "alike"
+    return tuple((line, marks.get(at, "")) for at, line in enumerate(own))

@@ -83,10 +83,17 @@ def student_page(
         heading=heading,
         opening=_opening([each["state"] for each in listed], found["problem"]),
         score=score,
+        bonus=_bonus(listed, score),
         max_score=max_score,
         mark=mark,
         desk=desk,
     )
+
+
+def _bonus(exercises: Sequence[Mapping[str, Any]], score: float) -> float:
+    """Return the points of bonus exercises in a score; 0 where the score is not the sum of what was earned."""
+    earned = sum(each["points"] for each in exercises)
+    return sum(each["points"] for each in exercises if each["bonus"]) if abs(score - earned) < 1e-9 else 0.0
 
 
 def _opening(states: Sequence[str], problem: str) -> str:
