@@ -73,7 +73,7 @@ def test_the_legend_holds_what_is_drawn_and_nothing_else(show: Open) -> None:
         "F forward, takes 1",
         "B backward, takes 2",
         "bubble: the stage is idle",
-        "held: microbatches whose activations wait for their backward; dot: most",
+        "held: activations waiting for B; dot: most",
     ]
     assert page.eval_on_selector_all("[data-part=stage] text", LEGEND) == drawn
     page.click("text=ZB-H1")
