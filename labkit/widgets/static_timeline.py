@@ -223,13 +223,13 @@ def draw(
         canvas.words(12, 34, fitting(says, SMALL, canvas.width - 24), SMALL, colour=RED if note else GREY, down="top")
     if event >= 0:
         frame_event(canvas, timeline, layout, event)
-    present = [_in_words(timeline, number) for number in IN_LEGEND if shares[:, number].any()]
+    present = [category_in_words(timeline, number) for number in IN_LEGEND if shares[:, number].any()]
     is_idle = bool((shares.sum(1) < 1 - 1 / layout.bar_height).any())
     draw_legend(canvas, present, has_arrows=has_arrows, is_exposed=is_exposed, is_idle=is_idle)
     return canvas.finished()
 
 
-def _in_words(timeline: Timeline, number: int) -> Category:
+def category_in_words(timeline: Timeline, number: int) -> Category:
     """Return a category as the legend names it: computing beside a backward pass is forward, as on the page."""
     category = CATEGORIES[number]
     if number or not (categories_of(timeline) == 1).any():
