@@ -73,9 +73,8 @@ def ring(num_ranks: int, chunk_ms: int) -> Timeline:
     """Return ranks that send to the next and receive from the one before, all at once, twice."""
     spans = [(rank, kind, turn) for rank in range(num_ranks) for turn in range(2) for kind in ("isend", "irecv")]
     peer = [(rank + (1 if kind == "isend" else -1)) % num_ranks for rank, kind, _ in spans]
-    flow = [
-        turn * num_ranks + (rank if kind == "isend" else at) for (rank, kind, turn), at in zip(spans, peer, strict=True)
-    ]
+    sender = [rank if kind == "isend" else at for (rank, kind, _), at in zip(spans, peer, strict=True)]
+    flow = [turn * num_ranks + rank for (_, _, turn), rank in zip(spans, sender, strict=True)]
     kinds = [kind for _, kind, _ in spans]
     starts = [turn * chunk_ms * MS for _, _, turn in spans]
     return Timeline(
@@ -85,6 +84,7 @@ def ring(num_ranks: int, chunk_ms: int) -> Timeline:
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_of_ranks_that_are_alike_and_exchange_messages_three_are_seen_and_with_whom(
     opened: Any, tmp_path: Path
 ) -> None:

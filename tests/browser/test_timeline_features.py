@@ -351,6 +351,7 @@ def late() -> Timeline:
     return Timeline(rank, lane, start * MS, end * MS, kind, kind, bytes=[0, 8] * 3, tables=tables)
 
 
+@pytest.mark.in_turn
 def test_who_comes_last_is_tied_to_the_ends_of_the_waits_and_each_says_how_long_it_is(opened: Any) -> None:
     page = opened(late())
     assert page.inner_text(".labkit-title") == "Rank 2 comes last; the others wait 25 % of the time for it"
