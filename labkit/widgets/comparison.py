@@ -76,7 +76,8 @@ class Comparison:
         widest = max(part.width for part in parts)  # one of them may have a pixel for one, the other two
         parts = [part.resize((widest, part.height * widest // part.width), Image.Resampling.NEAREST) for part in parts]
         head = Canvas(WIDTH, _HEAD if self._claim() else 0, widest // WIDTH)
-        head.words(12, 10, self._claim(), CLAIM, bold=True, down="top")
+        claim = self._claim()
+        head.words(12, 10, claim[:1].upper() + claim[1:], CLAIM, bold=True, down="top")
         parts = [head.finished(), *parts] if self._claim() else parts
         both = Image.new("RGBA", (widest, sum(part.height for part in parts)))
         top = 0
@@ -96,8 +97,7 @@ class Comparison:
         first, second = (timeline.makespan_ns for timeline in self.timelines)
         if not first or not second:
             return ""
-        name, other = (_quoted(each) for each in self.names)
-        other = other[:1].upper() + other[1:]
+        name, other = _quoted(self.names[0]), self.names[1]
         if abs(second / first - 1) < _SAME:
             return f"{other} takes as long as {name}"
         if second < first:
@@ -147,7 +147,7 @@ def _queue(first: Timeline, second: Timeline) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return a name in a sentence: of several words it stands in quotes."""
+    """Return a name within a sentence: of several words it stands in quotes."""
     return f"\N{LEFT DOUBLE QUOTATION MARK}{name}\N{RIGHT DOUBLE QUOTATION MARK}" if " " in name else name
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from PIL import Image
 from labkit.timeline.columns import COLUMNS
 from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
 from labkit.timeline.metrics import blocked_of_ranks
+from labkit.timeline.phases import FORWARD, PHASES, phase_codes
 from labkit.timeline.span import Lane
 from labkit.timeline.summary import headline, summary
 from labkit.timeline.timeline import Timeline
@@ -51,7 +53,7 @@ from labkit.widgets.layout import (
     window_of,
 )
 from labkit.widgets.memory_rows import draw_memory
-from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, IN_LEGEND, PALE, categories_of
+from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, IN_LEGEND, PALE, Category, categories_of
 from labkit.widgets.pixel_shares import share_matrix, snap_edges
 
 MAX_BYTES = 60_000
@@ -59,6 +61,8 @@ WIDTH = LEFT + NUM_COLUMNS + RIGHT
 """Pixels of the picture on a page."""
 _MOST_SHARP = 2000
 """Spans of which a sharp picture is tried: that of more has more than MAX_BYTES."""
+_MOSTLY = 0.9
+"""Of the time: what is so for that is called by it, as in js/timeline/frame.js."""
 _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
 
 
@@ -219,10 +223,22 @@ def draw(
         canvas.words(12, 34, fitting(says, SMALL, canvas.width - 24), SMALL, colour=RED if note else GREY, down="top")
     if event >= 0:
         frame_event(canvas, timeline, layout, event)
-    present = [CATEGORIES[number] for number in IN_LEGEND if shares[:, number].any()]
+    present = [category_in_words(timeline, number) for number in IN_LEGEND if shares[:, number].any()]
     is_idle = bool((shares.sum(1) < 1 - 1 / layout.bar_height).any())
     draw_legend(canvas, present, has_arrows=has_arrows, is_exposed=is_exposed, is_idle=is_idle)
     return canvas.finished()
+
+
+def category_in_words(timeline: Timeline, number: int) -> Category:
+    """Return a category as the legend names it: computing beside a backward pass is forward, as on the page."""
+    category = CATEGORIES[number]
+    if number or not (categories_of(timeline) == 1).any():
+        return category
+    codes, time = phase_codes(timeline), timeline.end_ns - timeline.start_ns
+    mine = (timeline.lane == Lane.COMPUTE) & (categories_of(timeline) == number)
+    is_forward = mine & (codes == PHASES.index(FORWARD))
+    is_all = bool(time[is_forward].sum() >= _MOSTLY * time[mine].sum())
+    return replace(category, name="forward" if is_all else "forward, other compute")
 
 
 def numbers_under(title: str, sentence: str) -> str:

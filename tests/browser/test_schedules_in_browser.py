@@ -41,9 +41,9 @@ PLACES = "(all) => all.map((row) => [...row.children].map((cell) => Math.round(c
 def test_schedules_numbers_stand_in_one_table_and_the_bubble_beside_its_formula(show: Open, width: int) -> None:
     page = show(schedule_explorer(), width=width)
     rows = [
-        ["", "bubble", "most held", "time"],
-        ["GPipe", "27.3 %", "8 microbatches", "33"],
-        ["1F1B", "27.3 %", "4 microbatches", "33"],
+        ["", "bubble", "microbatches held at most", "time"],
+        ["GPipe", "27.3 %", "8", "33"],
+        ["1F1B", "27.3 %", "4", "33"],
     ]  # and no column of nothing but 0 % or 100 %
     found = page.eval_on_selector_all(".compared tr", TABLE)
     assert found == (rows if width > 560 else [list(column) for column in zip(*rows, strict=True)])
@@ -73,7 +73,7 @@ def test_the_legend_holds_what_is_drawn_and_nothing_else(show: Open) -> None:
         "F forward, takes 1",
         "B backward, takes 2",
         "bubble: the stage is idle",
-        "held: microbatches whose activations wait for their backward; dot: most",
+        "held: activations waiting for B; dot: most",
     ]
     assert page.eval_on_selector_all("[data-part=stage] text", LEGEND) == drawn
     page.click("text=ZB-H1")
@@ -240,7 +240,7 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
     page.mouse.move(1, 1)
     set_slider(page, "and", 3)  # ZB-V: the second chunk comes back, so the last stage hands it to itself
     assert number(page, "ZB-V: bubble") == "5.9 %" and number(page, "ZB-V: time") == "25.5"
-    assert page.text_content('[data-bubble="0.058824"]') == "bubble (P−1)/(6M+P−1) = 3/51 = 5.9 %"
+    assert page.text_content('[data-bubble="0.058824"]') == "bubble = (P−1)/(6M+P−1) = 3/51 of the time"
     assert page.locator("circle[data-most]").count() == 12  # where each stage holds most
     set_slider(page, "follow", 0)
     ways = page.eval_on_selector_all("[data-message]", "(all) => all.map((each) => each.dataset.message)")

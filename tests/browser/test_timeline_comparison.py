@@ -36,8 +36,8 @@ def step(compute_ms: int, reduce_ms: int, wait_ms: int) -> Timeline:
 def opened(open_timeline: Open, tmp_path: Path) -> Open:
     """Return a function that opens timelines in one view, on a page of its own."""
 
-    def opened(*timelines: Timeline, names: tuple[str, ...] = ("",), overlay: bool = False) -> Any:
-        runs = [for_page(run, name) | {"overlay": overlay} for run, name in zip(timelines, names, strict=True)]
+    def opened(*timelines: Timeline, names: tuple[str, ...] = ("",), overlay: bool = False, **more: bool) -> Any:
+        runs = [for_page(run, name, **more) | {"overlay": overlay} for run, name in zip(timelines, names, strict=True)]
         (tmp_path / "page.html").write_text(view(runs))
         return open_timeline(tmp_path / "page.html", viewport={"width": 1000, "height": 800}, accept_downloads=True)
 
@@ -62,11 +62,40 @@ def test_the_title_names_the_cause_as_the_picture_does_and_the_strip_waits_for_a
     before, after, names = step(4, 4, 2), step(10, 4, 2), ("before", "after")
     page = opened(before, after, names=names)
     said = "after takes 1.75 times as long as before, mostly because ranks compute longer"
-    assert page.inner_text(".labkit-title") == said
+    assert page.inner_text(".labkit-title") == said[:1].upper() + said[1:]
     assert repr(labkit.compare(before, after, names=names)).splitlines()[-1] == f"{said}."
     assert page.locator("canvas.labkit-strip").is_hidden()  # the picture shows both runs whole
     page.evaluate(f"() => {VIEW}.show({2 * MS}, {4 * MS})")
     page.wait_for_selector("canvas.labkit-strip", state="visible")
+
+
+def ring(num_ranks: int, chunk_ms: int) -> Timeline:
+    """Return ranks that send to the next and receive from the one before, all at once, twice."""
+    spans = [(rank, kind, turn) for rank in range(num_ranks) for turn in range(2) for kind in ("isend", "irecv")]
+    peer = [(rank + (1 if kind == "isend" else -1)) % num_ranks for rank, kind, _ in spans]
+    sender = [rank if kind == "isend" else at for (rank, kind, _), at in zip(spans, peer, strict=True)]
+    flow = [turn * num_ranks + rank for (_, _, turn), rank in zip(spans, sender, strict=True)]
+    kinds = [kind for _, kind, _ in spans]
+    starts = [turn * chunk_ms * MS for _, _, turn in spans]
+    return Timeline(
+        [rank for rank, _, _ in spans], [COMMUNICATION] * len(spans), starts,
+        [start + chunk_ms * MS for start in starts], kinds, kinds,
+        bytes=[2_000_000] * len(spans), peer=peer, flow=flow,
+    )  # fmt: skip
+
+
+@pytest.mark.in_turn
+def test_of_ranks_that_are_alike_and_exchange_messages_three_are_seen_and_with_whom(
+    opened: Any, tmp_path: Path
+) -> None:
+    page = opened(ring(8, 3), ring(8, 1), names=("slow", "quick"), is_beside=True)
+    rows = "v.state.layout.rows.map(({ run, row }) => [run, row.rank])"
+    assert page.evaluate(f"() => {{ const v = {VIEW}; return {rows}; }}") == [[r, k] for r in (0, 1) for k in range(3)]
+    words = _words(page, tmp_path / "view.svg")
+    assert words.count("▸ ranks 3-7 alike") == 2
+    assert "2 × 2 MB to rank 1, 2 × 2 MB from rank 7" in words  # beside the end of the shorter run
+    page.press("canvas", "f")
+    page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 16")
 
 
 @pytest.mark.in_turn

@@ -18,6 +18,7 @@ import labkit
 from labkit.timeline import COMMUNICATION, COMPUTE, REGION, Timeline
 from labkit.timeline.memory import memory_curve
 from labkit.timeline.metrics import busy_share
+from labkit.timeline.transfers import transfer_table
 from tests.browser.figure_pages import Open, open_more
 
 pytestmark = [pytest.mark.browser]
@@ -322,7 +323,7 @@ def test_the_collective_under_the_pointer_lights_up_on_every_rank_and_is_told_be
 @pytest.mark.long
 def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: Any) -> None:
     page = opened(alike(1))
-    assert "exposed" in page.inner_text(".labkit-legend") and "!" in page.inner_text(".labkit-legend")
+    assert "exposed" in page.inner_text(".labkit-legend")
     (place,) = [each for each in _of(page, "v.state.layout.rows.map(({ row, y, bar }) => [row.lane, y, bar])")
                 if each[0] == COMMUNICATION]  # fmt: skip
     _, y, bar = place
@@ -332,6 +333,48 @@ def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: 
     assert red[: int(0.79 * columns)].max() == 0 and red[int(0.81 * columns) : int(0.99 * columns)].min() > 0
     numbers = json.loads(_of(page, "v.root.dataset.numbers"))
     assert (numbers["compute"], numbers["communication"], numbers["exposed"]) == (8 * MS, 6 * MS, 2 * MS)
+
+
+def late() -> Timeline:
+    """Return three ranks that compute 4 ms, the last one 6 ms, and then all-reduce for 2 ms once all are there."""
+    work = [4, 4, 6]
+    both = [(rank, lane, begin, end) for rank, long in enumerate(work)
+            for lane, begin, end in ((COMPUTE, 0, long), (COMMUNICATION, long, 8))]  # fmt: skip
+    rank, lane, start, end = np.array(both).T
+    kind = np.array(["operator", "all_reduce"])[lane]
+    calls = np.flatnonzero(lane == COMMUNICATION)
+    call = {"span": calls, "group": np.array(["world"] * 3), "number": np.zeros(3, dtype=np.int64)}
+    tables = {
+        "call": call | {"blocking": np.ones(3, dtype=bool)},
+        "transfer": transfer_table([(int(span), 6 * MS, 8 * MS) for span in calls]),
+    }
+    return Timeline(rank, lane, start * MS, end * MS, kind, kind, bytes=[0, 8] * 3, tables=tables)
+
+
+@pytest.mark.in_turn
+def test_who_comes_last_is_tied_to_the_ends_of_the_waits_and_each_says_how_long_it_is(opened: Any) -> None:
+    page = opened(late())
+    assert page.inner_text(".labkit-title") == "Rank 2 comes last; the others wait 25 % of the time for it"
+    tiles = page.locator(".labkit-tiles div").all_inner_texts()
+    assert tiles[1].split("\n") == ["2 ms", "waiting, each of ranks 0, 1: 25 % of the time"]
+    assert tiles[2].split("\n") == ["1.5 times as long", "computing, rank 2: 6 ms, the others 4 ms"]
+    assert "late" in _of(page, "[...v.state.marks]")
+    assert "the last rank comes: the wait ends" in page.inner_text(".labkit-legend")
+    words = _exported(page)
+    assert words.count("2 ms") == 2  # over the waits of ranks 0 and 1
+    tie = _pixels(page, "v.canvas", "v.state.theme.ink", "[124, 60, v.canvas.width - 178, 30]")
+    at = int(np.argmax(tie)) / (len(tie) - 1)
+    assert max(tie) >= 10 and at == pytest.approx(0.75, abs=0.01)  # where rank 2 begins to reduce
+    other = opened(steps())
+    assert "late" not in _of(other, "[...v.state.marks]")
+
+
+def _exported(page: Any) -> list[str]:
+    """Return all words of the picture as an SVG document."""
+    open_more(page)
+    with page.expect_download() as download:
+        page.select_option("select[aria-label=Export]", "SVG")
+    return [each.text or "" for each in ElementTree.parse(download.value.path()).iter(f"{SVG}text")]
 
 
 # What JupyterLab says of every list in an output.

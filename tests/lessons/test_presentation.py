@@ -110,7 +110,8 @@ def test_a_picture_is_titled_by_what_it_shows_and_the_last_comparison_has_a_slid
     assert not [title for title in titles if re.match(r"Exercise \d", title)]
     (at,) = (at for at, slide in enumerate(ring[1]) if slide.folded)
     assert len(json.loads(ring[1][at - 1].runs)) == 2 and ring[1][at].runs == ring[1][at - 1].runs
-    assert ring[1][at].title == "Ring is 3.5 times faster than through rank 0, mostly because ranks wait less"
+    cause = "mostly because bytes no longer queue at rank 0"
+    assert ring[1][at].title == f"Ring is 3.5 times faster than “through rank 0”, {cause}"
     assert re.search(r'"timeline-\d+"\), .*, true\);', deck_html(ring[1], "Ring"))
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from labkit.widgets import layout
 from tests.vectors import PYTHON, RULES, as_text
 from tests.widgets.in_page import Evaluate
 
@@ -64,3 +67,9 @@ def test_javascript_holds_the_rule(evaluate: Evaluate, rule: str) -> None:
     found = evaluate(folder, f"cases.map(([given]) => ({function})(...given))", cases=CASES[rule])
     wrong = [[*case, seen] for case, seen in zip(CASES[rule], found, strict=True) if not _near(seen, case[1])]
     assert not wrong
+
+
+def test_the_names_that_colours_tell_are_one_list() -> None:
+    source = (Path(layout.__file__).parent / "js" / "timeline" / "bare.js").read_text(encoding="utf-8")
+    (names,) = re.findall(r"COLOURED = new Set\(\[(.*)\]\)", source)
+    assert {*re.findall(r'"(\w+)"', names)} == layout._COLOURED

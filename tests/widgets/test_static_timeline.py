@@ -11,12 +11,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
+from labkit.timeline import COMMUNICATION, COMPUTE, HOST, REGION, Timeline
 from labkit.timeline.transfers import transfer_table
 from labkit.widgets.canvas import size_on_page
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, picture_rows, row_layout, shown_ranks, time_unit
 from labkit.widgets.palette import CATEGORIES, categories_of, category_of
-from labkit.widgets.static_timeline import MAX_BYTES, WIDTH, picture_shares, title_of, to_png
+from labkit.widgets.static_timeline import (
+    MAX_BYTES,
+    WIDTH,
+    category_in_words,
+    picture_shares,
+    title_of,
+    to_png,
+)
 from tests.widgets.still_pixels import on_ground
 
 WHITE = (255, 255, 255)
@@ -119,7 +126,9 @@ def test_ranks_that_are_alike_have_one_row_with_their_number_and_the_one_that_is
     ends = [100] * 5 + [60]
     timeline = Timeline(range(6), [COMPUTE] * 6, [0] * 6, ends, ["x"] * 6, ["span"] * 6)
     assert picture_rows(timeline) == [(0, COMPUTE), (5, COMPUTE)]
-    assert row_layout(timeline).names == {0: "5 alike"}
+    assert row_layout(timeline).names == {0: "0-4"}
+    apart = Timeline(range(9), [COMPUTE] * 9, [0] * 9, [60, 100] * 4 + [60], ["x"] * 9, ["span"] * 9)
+    assert row_layout(apart).names == {0: "5 alike", 1: "1,3,5,7"}  # of those that have no room how many they are
     assert [rank for rank, _ in picture_rows(timeline, needed=3)] == [0, 3, 5]
 
 
@@ -184,3 +193,14 @@ def test_a_lane_in_which_no_rank_is_for_half_a_percent_of_the_time_has_no_row_in
         return {lane for _, lane in row_layout(timeline).rows}
 
     assert rows_of(4) == {HOST} and rows_of(6) == {COMPUTE, HOST}
+
+
+def test_brackets_that_say_no_more_than_colours_have_no_rows_and_blue_is_called_forward() -> None:
+    def of(name: str) -> Timeline:
+        lanes, begins, ends = [COMPUTE, COMPUTE, REGION, REGION], [0, 50, 0, 50], [50, 100, 50, 100]
+        return Timeline([0] * 4, lanes, begins, ends, ["add", "mul", "forward", name], ["add", "mul", "span", "span"])
+
+    assert picture_rows(of("backward")) == [(0, COMPUTE)]
+    assert picture_rows(of("block 1")) == [(0, REGION), (0, COMPUTE)]
+    assert category_in_words(of("backward"), 0).name == "forward"
+    assert category_in_words(of("block 1"), 0).name == "compute"  # nothing is backward

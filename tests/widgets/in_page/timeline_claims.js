@@ -182,7 +182,7 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
     ["waiting, each rank: 17 % of the time", "17 ns"],
     ["exposed communication, each rank: 20 % of the time", "20 ns"],
   ]);
-  assert.deepEqual(told([long, sending(4, 80)]), [["length", "100 ns → 80 ns"]]); // what is the same in both is no reason for their lengths
+  assert.deepEqual(told([long, sending(4, 80)]), [["length", "100 ns → 80 ns"]]); // the same in both is no reason
   const less = { ...sending(8, 80), blocked: 0, blockedShare: 0 };
   assert.deepEqual(told([long, less], true)[1], ["waiting in view, mean of 4 and 8 ranks", "17 ns → none"]);
   const narrow = [

@@ -8,6 +8,7 @@ import { seconds } from "../figure/units.js";
 
 const MIB = 2 ** 20;
 const BELOW = 0.2; // of the plot's height, under the lower bound, for words
+const LETTER = 6; // pixels
 const ROOM = 130; // from the picture's edge to the middle of words
 const ROOMY = 600; // pixels of a plot with words at its ends
 const mib = (cap) => `${Number(cap.toPrecision(3))} MiB`;
@@ -45,6 +46,13 @@ function dot([cx, cy], isAbove, isBest, told) {
   return tag("circle", { cx, cy, r: isBest ? 5 : 2.5, ...looks });
 }
 
+/** What this cap costs, on the side of the best one, where the curve is lower; less of it where that is near. */
+function ownWords(x, y, long, short, away) {
+  const words = `this cap: ${long}`;
+  if (Math.abs(away) < LETTER * words.length) return text(x, y, short, "small middle");
+  return text(x, y, words, away > 0 ? "small end" : "small");
+}
+
 /** The points: those that can be chosen, this one hollow, the best full, and both named off the curve. */
 function points({ data, curve }, at, place, { high, bound }) {
   const best = curve.indexOf(least(curve));
@@ -54,9 +62,7 @@ function points({ data, curve }, at, place, { high, bound }) {
     const told = { "data-cap": cap, "data-tip": named(k) };
     const isAbove = curve[k] > high;
     let svg = k === at && !isAbove ? "" : dot([cx, cy], isAbove, k === best, told);
-    if (k === at && k !== best) {
-      svg += text(cx, isAbove ? cy + 18 : cy - 10, `this cap: ${named(k)}`, k > best ? "small end" : "small");
-    }
+    if (k === at && k !== best) svg += ownWords(cx, cy - 10, named(k), seconds(curve[k]), cx - place(best)[0]);
     if (k !== best) return svg;
     const under = cy + 17 > bound - 3 ? bound + 14 : cy + 17; // not across the dashed line
     return svg + text(Math.max(cx, ROOM), under, `best: ${named(k)}`, "small middle bold");
@@ -75,6 +81,12 @@ function pieces(all, high) {
     const ends = [was > high ? cut(before, was, u, v) : [before, was], v > high ? cut(u, v, before, was) : [u, v]];
     return [ends];
   });
+}
+
+/** What the dashed line is, at the end where the best cap is not. */
+function boundWords({ x, wide }, y, time, isRight) {
+  if (wide < ROOMY) return "";
+  return text(isRight ? x + 6 : x + wide, y + 14, `only computing: ${time}`, isRight ? "small grey" : "small grey end");
 }
 
 /** The plot in a frame { x, y, wide, tall } of a scene of the picture. */
@@ -101,12 +113,7 @@ export function capPlot(scene, frame) {
   const bound = up(now.compute);
   return (
     line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
-    text(
-      isRight ? x + 6 : x + wide,
-      bound + 14,
-      `only computing: ${seconds(now.compute)}`,
-      isRight ? "small grey" : "small grey end",
-    ) +
+    boundWords(frame, bound, seconds(now.compute), isRight) +
     plot(x, y, wide, tall, "step time by bucket cap; ● best, ◯ this cap", curves, ...scales) +
     text(0, y + tall + 16, "cap, MiB", "small grey") +
     endWords(scene, frame, up) +

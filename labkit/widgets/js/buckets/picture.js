@@ -30,7 +30,7 @@ class Sheet {
     this.y = 20;
     this.svg =
       stripes(1) +
-      text(0, 12, "gradients in the order backward makes them; width: bytes, colour: their bucket", "small grey") +
+      text(0, 12, "in backward order; width: bytes; colour: its bucket", "small grey") +
       text(0, 35, "gradients");
   }
 

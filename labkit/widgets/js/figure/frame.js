@@ -29,9 +29,10 @@ function playerMarkup(view) {
   const label = view.stepLabel ?? "step";
   const step = tag("input", { type: "range", min: 0, value: 0, "data-key": "step", "aria-label": label || "step" });
   const saving = FORMATS.map((format) => [format, `↓ ${format}`, `save as ${format}`]);
+  const hint = view.hint ? tag("span", { class: "hint" }, escaped(view.hint)) : "";
   const bar = `<div class="bar step" data-part="player">${buttons(ICONS)}
 <label>${escaped(label)} ${step} <output></output></label>
-${buttons(Object.entries(view.buttons ?? {}))}${view.hint ? tag("span", { class: "hint" }, escaped(view.hint)) : ""}</div>`;
+${buttons(Object.entries(view.buttons ?? {}))}${hint}</div>`;
   const more = `<div class="bar">${LATER}<label>speed <select>${speeds}</select></label>${buttons(saving)}${ASK}</div>`;
   return [bar, more];
 }

@@ -1,7 +1,7 @@
 // The schedule explorer: pipeline schedules under each other, placed, edited and compared.
 
 import { ARROW, DOTS, stripes } from "../figure/markup.js";
-import { most, range } from "../figure/numbers.js";
+import { most } from "../figure/numbers.js";
 import { choice, slider } from "../figure/sliders.js";
 import { percent } from "../figure/units.js";
 import { Editor } from "./editor.js";
@@ -74,7 +74,7 @@ function draw(editor, values, step, width) {
   scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
   const [legend, below] = values.room ? ["", 0] : legendOf(all, values, width);
   let y = below;
-  let svg = ARROW + DOTS + range(3).map(stripes).join("") + legend;
+  let svg = ARROW + DOTS + stripes(0) + legend;
   const compared = [];
   const asFormula = areAsFormula(all);
   const said = [];

@@ -71,7 +71,7 @@ function formulaOnSlide(laid) {
   return `${measured}${closed} = ${percent(laid.formula)}`;
 }
 
-/** What the formula says: as a part of the time where the bubble is that, else in percent, too; once if it says it twice. */
+/** What the formula says, once: a part of the time where the bubble is that, else in percent, too. */
 function formulaOf(laid) {
   const [closed, isAsFormula] = closedForm(laid);
   if (!isAsFormula) return `formula ${closed} = ${percent(laid.formula)}`;

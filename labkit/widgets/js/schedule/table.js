@@ -9,7 +9,7 @@ const STYLE = `<style>
   border: 0; padding: 3px 0 3px 22px; text-align: right; vertical-align: bottom; font-variant-numeric: tabular-nums
 }
 .lk .compared .heading { color: var(--grey); font-size: 12px; font-weight: 400 }
-.lk .compared .heading[scope="col"] { max-width: 6em }
+.lk .compared .heading[scope="col"] { max-width: 7.5em }
 .lk .compared tr + tr > * { border-top: 1px solid var(--soft) }
 .lk .compared tr > :first-child { padding-left: 0; text-align: left }
 .lk .compared td:not(.bad) { font-weight: 600; white-space: nowrap }

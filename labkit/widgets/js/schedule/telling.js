@@ -13,7 +13,7 @@ export function numbersOf(laid, over, { limit, first, asFormula }) {
   const { name, isStuck, bubble, formula, stages, path, model, unit, peaks } = laid;
   const whole = ended(stages);
   const numbers = [["bubble", isStuck ? "–" : percent(bubble), isStuck]];
-  numbers.push(["most held", plural(most(peaks), "microbatch")]);
+  numbers.push(["microbatches held at most", most(peaks)]);
   if (!asFormula) numbers.push(["off the formula", isStuck ? "–" : percent(bubble - formula)]);
   if (!isStuck) numbers.push(["time", unit(whole)], ...beside(laid, whole, first));
   if (path.length) {

@@ -1,10 +1,11 @@
 // What stands around the canvas: buttons, legend, strip, detail, numbers, help, table.
 
+import { areColoured } from "./bare.js";
 import { isCluster } from "./cluster.js";
 import { button, choice, element } from "./element.js";
 import { unsplit } from "./unsplit.js";
 import { REGION } from "./kinds.js";
-import { areColoured, asCluster } from "./layout.js";
+import { asCluster } from "./layout.js";
 import { rowBusy } from "./shares.js";
 
 const KEYS = [

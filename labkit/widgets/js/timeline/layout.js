@@ -1,9 +1,9 @@
 // Where everything lies, in CSS pixels: rows from top to bottom, time from left to right.
 
+import { areColoured, bareLanes, isNearlyBare } from "./bare.js";
 import { isCluster, standouts } from "./cluster.js";
 import { leftOut } from "./few.js";
-import { COMMUNICATION, COMPUTE, HOST, REGION } from "./kinds.js";
-import { rowBusy } from "./shares.js";
+import { COMMUNICATION, COMPUTE, REGION } from "./kinds.js";
 import { stripOf } from "./strips.js";
 
 export const LEFT = 124;
@@ -49,49 +49,8 @@ export function ranksText(ranks) {
   return parts.length > 4 ? `${parts.slice(0, 3).join(", ")}, ...` : parts.join(", ");
 }
 
-/** Pixels of a row in which next to nothing is, and what part of the time that is. */
+/** Pixels of a row in which next to nothing is. */
 const BARE = 3;
-const NOTHING = 0.005;
-const LITTLE = 0.02;
-
-const bare = new WeakMap(); // lanes by run
-
-/** The lanes in which no rank of a run works or stands still for longer than that, where others hold more. */
-function bareLanes(run) {
-  if (!bare.has(run)) {
-    const isBare = (lane) => run.rows.every((row) => row.lane !== lane || timeIn(run, row) < NOTHING * run.span);
-    const used = [COMPUTE, COMMUNICATION, HOST].filter((lane) => run.rows.some((row) => row.lane === lane));
-    const found = used.filter(isBare);
-    bare.set(run, new Set(found.length < used.length ? found : []));
-  }
-  return bare.get(run);
-}
-
-function timeIn(run, row) {
-  const { sums } = run.ranks.get(row.rank).blocked;
-  return rowBusy(run, row, 0, run.span) + (row.lane === COMMUNICATION ? sums.at(-1) : 0);
-}
-
-/** Names of regions that the colours of what runs in them say, too; labkit/widgets/layout.py has the same. */
-const COLOURED = new Set(["forward", "backward", "optimizer"]);
-
-const coloured = new WeakMap(); // by run
-
-/** Whether a run's brackets say no more than its colours. */
-export function areColoured(run) {
-  if (!coloured.has(run)) {
-    const rows = run.rows.filter(({ lane }) => lane === REGION);
-    const isColoured = ({ first, last }) => {
-      for (let i = first; i < last; i++) if (!COLOURED.has(run.labels[run.label[i]][0])) return false;
-      return true;
-    };
-    coloured.set(run, run.rows.some(({ lane }) => lane === COMPUTE) && rows.every(isColoured));
-  }
-  return coloured.get(run);
-}
-
-/** Whether a rank computes for next to no time in a lane that others fill. */
-const isNearlyBare = (run, row) => row.lane === COMPUTE && timeIn(run, row) < LITTLE * run.span;
 
 /** Pixels of the row that stands for a run. */
 const STRIP_BAR = 72;

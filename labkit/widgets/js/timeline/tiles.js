@@ -46,12 +46,12 @@ function whose(numbers, count, areAlike) {
 }
 
 /** Label, title and value of a part of the time. */
-function partTile(numbers, isZoomed, [label, title, read, countIn, isAlike]) {
+function partTile(numbers, isZoomed, [label, title, read, howMany, isAlike]) {
   const values = numbers.map(read);
   if (values.every((value) => value === undefined)) return [];
   if (numbers.length > 1 && !explains(numbers, values)) return [];
   const [one] = numbers;
-  const counts = numbers.map((each) => (numbers.length > 1 ? each.numRanks : countIn(each)));
+  const counts = numbers.map((each) => (numbers.length > 1 ? each.numRanks : howMany(each)));
   const value = values.map((time, k) => (time === undefined ? "–" : plainTime(time / counts[k]))).join(" → ");
   const each = values[0] / counts[0];
   const share = numbers.length > 1 || !values[0] ? "" : `: ${ofTime(each / one.window)}`;

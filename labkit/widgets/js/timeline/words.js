@@ -59,7 +59,7 @@ export const lasted = ({ measured, span }) => (measured ? measured[1] - measured
 /** A ratio as it is said: 3.5, or 1.08 where a tenth would hide it. */
 const timesText = (ratio) => String(Number(ratio.toPrecision(ratio < 1.95 ? 3 : 2)));
 
-/** A name in a sentence: of several words it stands in quotes. */
+/** A name within a sentence: of several words it stands in quotes. */
 const quoted = (name) => (name.includes(" ") ? `“${name}”` : name);
 
 const raised = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
@@ -69,7 +69,7 @@ export function titleOf([run, other], cause = "") {
   if (!other) return named(run, run.title, ": ");
   const ratio = lasted(other) / lasted(run);
   if (!Number.isFinite(ratio) || !ratio) return [run, other].map((each) => named(each, each.title, ": ")).join("; ");
-  const [one, theOther] = [quoted(run.name), raised(quoted(other.name))];
+  const [one, theOther] = [quoted(run.name), raised(other.name)];
   if (Math.abs(ratio - 1) < 0.005) return `${theOther} takes as long as ${one}`;
   if (ratio < 1) return `${theOther} is ${timesText(1 / ratio)} times faster than ${one}${cause}`;
   return `${theOther} takes ${timesText(ratio)} times as long as ${one}${cause}`;
