@@ -12,11 +12,14 @@ import pytest
 from PIL import Image
 
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
+from labkit.timeline.streams import streams
 from labkit.timeline.transfers import transfer_table
+from labkit.widgets.annotations import lanes_in_words
 from labkit.widgets.canvas import size_on_page
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, picture_rows, row_layout, shown_ranks, time_unit
 from labkit.widgets.palette import CATEGORIES, categories_of, category_of
 from labkit.widgets.static_timeline import MAX_BYTES, WIDTH, picture_shares, title_of, to_png
+from tests.widgets.sharded_run import sharded_run
 from tests.widgets.still_pixels import on_ground
 
 WHITE = (255, 255, 255)
@@ -184,3 +187,12 @@ def test_a_lane_in_which_no_rank_is_for_half_a_percent_of_the_time_has_no_row_in
         return {lane for _, lane in row_layout(timeline).rows}
 
     assert rows_of(4) == {HOST} and rows_of(6) == {COMPUTE, HOST}
+
+
+@pytest.mark.in_turn
+def test_a_still_says_how_many_streams_lie_in_its_rows() -> None:
+    timeline = sharded_run(2)
+    layout = row_layout(timeline)
+    assert lanes_in_words(timeline, layout) == ", 4 streams folded"
+    alone = timeline.select(streams(timeline)[1] != 2)  # then each lane holds one, and copies are the host's
+    assert len(streams(alone)[0]) == 3 and lanes_in_words(alone, row_layout(alone)) == ""
