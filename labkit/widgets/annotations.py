@@ -11,6 +11,7 @@ from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import busy_ns
 from labkit.timeline.span import Lane
+from labkit.timeline.streams import streams
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
 from labkit.widgets.axis_and_legend import SMALL, TEXT
@@ -76,9 +77,23 @@ def label_rows(
 
 
 def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
-    """Return what a rank's unlabelled rows are, "" where each has its label or there is one only."""
+    """Return what a rank's unlabelled rows are, where there are several, and how many streams its rows hold, if any."""
     lanes = list(dict.fromkeys(_LANES[lane] for _, lane in layout.rows))
-    return "" if layout.bar_height >= _LINE_OF_TEXT or len(lanes) < 2 else f", rows of a rank: {', '.join(lanes)}"
+    told = "" if layout.bar_height >= _LINE_OF_TEXT or len(lanes) < 2 else f", rows of a rank: {', '.join(lanes)}"
+    return told + _folded_streams(timeline)
+
+
+def _folded_streams(timeline: Timeline) -> str:
+    """Return how many streams a rank has, where rows of its lanes hold more than one; else ""."""
+    names, number = streams(timeline)
+    if not names:
+        return ""
+    ran = np.flatnonzero(number >= 0)
+    rank = timeline.rank[ran].astype(np.int64)
+    most = int(np.bincount(np.unique(rank * len(names) + number[ran]) // len(names)).max())
+    row = rank * len(Lane) + timeline.lane[ran]
+    in_a_row = int(np.bincount(np.unique(row * len(names) + number[ran]) // len(names)).max())
+    return f", {most} streams folded" if in_a_row > 1 else ""
 
 
 def bars_of(timeline: Timeline) -> dict[int, tuple[int, int]]:

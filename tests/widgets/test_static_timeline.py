@@ -12,7 +12,9 @@ import pytest
 from PIL import Image
 
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, REGION, Timeline
+from labkit.timeline.streams import streams
 from labkit.timeline.transfers import transfer_table
+from labkit.widgets.annotations import lanes_in_words
 from labkit.widgets.canvas import size_on_page
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, picture_rows, row_layout, shown_ranks, time_unit
 from labkit.widgets.palette import CATEGORIES, categories_of, category_of
@@ -24,6 +26,7 @@ from labkit.widgets.static_timeline import (
     title_of,
     to_png,
 )
+from tests.widgets.sharded_run import sharded_run
 from tests.widgets.still_pixels import on_ground
 
 WHITE = (255, 255, 255)
@@ -204,3 +207,12 @@ def test_brackets_that_say_no_more_than_colours_have_no_rows_and_blue_is_called_
     assert picture_rows(of("block 1")) == [(0, REGION), (0, COMPUTE)]
     assert category_in_words(of("backward"), 0).name == "forward"
     assert category_in_words(of("block 1"), 0).name == "compute"  # nothing is backward
+
+
+@pytest.mark.in_turn
+def test_a_still_says_how_many_streams_lie_in_its_rows() -> None:
+    timeline = sharded_run(2)
+    layout = row_layout(timeline)
+    assert lanes_in_words(timeline, layout) == ", 4 streams folded"
+    alone = timeline.select(streams(timeline)[1] != 2)  # then each lane holds one, and copies are the host's
+    assert len(streams(alone)[0]) == 3 and lanes_in_words(alone, row_layout(alone)) == ""

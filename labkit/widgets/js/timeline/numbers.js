@@ -118,6 +118,16 @@ function slowerOf(run, computed) {
   return compute >= SLOWER * others && others > 0 ? { ranks, compute, others } : undefined;
 }
 
+/** Parts of the time of all ranks; of real processes it is not recorded when they compute. */
+const sharesOf = (sums, all, isKnown) => ({
+  blockedShare: sums.blocked / all,
+  busyShare: sums.busy / all,
+  computeShare: isKnown ? sums.compute / all : Number.NaN,
+  bubble: isKnown ? seen(all - sums.compute) / all : Number.NaN,
+  exposedShare: sums.exposed / sums.communication,
+  exposedOfTime: sums.exposed / all,
+});
+
 /** The numbers of the interval [from, to). */
 export function numbers(shown, from, to) {
   const run = unsplit(shown);
@@ -152,13 +162,7 @@ export function numbers(shown, from, to) {
     busiest: Math.max(...moved),
     steps: stepsIn(run, t0, t1),
     slower: isKnown ? slowerOf(run, computed) : undefined,
-    blockedShare: sums.blocked / all,
-    busyShare: sums.busy / all,
-    // Of real processes it is not recorded when they compute.
-    computeShare: isKnown ? sums.compute / all : Number.NaN,
-    bubble: isKnown ? seen(all - sums.compute) / all : Number.NaN,
-    exposedShare: sums.exposed / sums.communication,
-    exposedOfTime: sums.exposed / all,
+    ...sharesOf(sums, all, isKnown),
     busbw: busBandwidth(run, t0, t1),
   };
 }

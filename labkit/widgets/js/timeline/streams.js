@@ -119,7 +119,10 @@ export function settleStreams(view) {
 const FOLDED = "Streams are folded into the rows of their lanes (▸); press s, or click a lane's name, to open them.";
 
 /** What is said of a run whose streams are folded; "" of any other. */
-export const foldedWords = (state) => (state.runs[0].streams && !isSplit(state) ? FOLDED : "");
+export function foldedWords(state) {
+  const [run] = state.runs;
+  return run.streams && !isSplit(state) && countStreams(unsplit(run)).several.size ? FOLDED : "";
+}
 
 /** Give streams rows of their own, or fold them. */
 export function toggleStreams(view) {
