@@ -2,7 +2,7 @@
 
 import { isCluster, standouts } from "./cluster.js";
 import { leftOut } from "./few.js";
-import { COMMUNICATION, COMPUTE, HOST } from "./kinds.js";
+import { COMMUNICATION, COMPUTE, HOST, REGION } from "./kinds.js";
 import { rowBusy } from "./shares.js";
 import { stripOf } from "./strips.js";
 
@@ -119,7 +119,8 @@ class Stack {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const out = leftOut(run, few, hidden);
     out.forEach((rank) => hidden.add(rank));
-    const shown = run.rows.filter(({ rank }) => !hidden.has(rank));
+    const isNamed = (lane) => few && few < 99 && lane === REGION; // what a slide gives up: bars have colours, too
+    const shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && !isNamed(lane));
     const lanes = bareLanes(run);
     const isBare = ({ lane }) => lanes.has(lane) && holdsNames(this.bar);
     shown.forEach((row, k) => {
@@ -202,11 +203,14 @@ function ofCluster({ runs, folded, memory, few }, high) {
 }
 
 /** Rows of a run, lane under lane. */
-function ofLanes({ runs, folded, memory, few }, high) {
+function ofLanes({ runs, folded, memory, few, low }, high) {
   const hidden = folded ? hiddenRanks(runs[0]) : new Set();
   leftOut(runs[0], few, hidden).forEach((rank) => hidden.add(rank));
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
-  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), memory);
+  const stack = new Stack(
+    high(Math.max(3, Math.min(low ? NAMED + 1 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))),
+    memory,
+  );
   stack.run(runs[0], 0, folded, few);
   return stack;
 }
