@@ -70,12 +70,12 @@ def _run_it(name: str) -> str:
 
 
 def _face(notebook: Any) -> str:
-    """Return the first figure that explains something, as a picture; what is recorded is a question for later."""
-    cells = (cell for cell in notebook.cells if "figure" in cell.metadata.get("tags", ()))
-    for cell in cells:
-        pictures = [each for each in cell.outputs if "image/png" in each.get("data", {})]
-        if pictures and "recorded(" not in cell.source:
-            return f'<div class="face">{_picture(pictures[0])}</div>'
+    """Return as a picture the first figure that explains something, else the first recorded run; "" without any."""
+    cells = [cell for cell in notebook.cells if "figure" in cell.metadata.get("tags", ())]
+    for cell in sorted(cells, key=lambda cell: "recorded(" in cell.source):
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                return f'<div class="face">{_picture(output)}</div>'
     return ""
 
 

@@ -16,7 +16,7 @@ from labkit.words import plural
 _FORMS = {"gpipe": gpipe, "1f1b": one_f_one_b}
 _TOP, _TALL, _CHIP, _LINE = 22, 42, 18, 24
 _GRID = _TOP + _TALL + 68
-_LEFT = 64
+_LEFT = 78
 
 
 def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: str = "gpipe") -> Story:
@@ -65,7 +65,7 @@ def _frame(placed: Schedule, time: int, turns: int) -> Frame:
             words = f"{'forward' if forward else 'backward'} {now.op.microbatch}"
             key = f"m{now.op.microbatch}"
             shapes.append(Box(key, left + 6, _TOP + 6, pitch - 36, 30, "forward" if forward else "backward", words))
-        shapes.append(Words(left, _TOP + _TALL + 18, "activations kept:", 12, fill="quiet"))
+        shapes.append(Words(left, _TOP + _TALL + 18, "activations held:", 12, fill="quiet"))
         chip = min(_CHIP, (pitch - 24) / 8)
         for at, microbatch in enumerate(_held(placed, stage, time)):
             key, x = f"a{stage}.{microbatch}", left + at * chip
@@ -89,8 +89,7 @@ def _whole(placed: Schedule, turns: int) -> Frame:
         shapes.append(Words(left, _TOP - 8, f"stage {stage}", bold=True))
         empty = f"{format_percent(1 - work / turns)} empty"
         shapes.append(Box("", left, _TOP, pitch - 24, _TALL, edge="line", words=empty))
-        most = plural(round(placed.peak(stage)), "activation")
-        shapes.append(Words(left, _TOP + _TALL + 18, f"kept up to {most}", 12, fill="quiet"))
+        shapes.append(Words(left, _TOP + _TALL + 18, f"held up to {placed.peak(stage):g}", 12, fill="quiet"))
         shapes += _row(placed, stage, turns, turns)
     says = f"The whole step, {turns} turns: a forward takes one, a backward two. Striped is empty."
     return Frame(says, tuple(shapes))

@@ -208,7 +208,7 @@ function ofLanes({ runs, folded, memory, few, low }, high) {
   leftOut(runs[0], few, hidden).forEach((rank) => hidden.add(rank));
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
   const stack = new Stack(
-    high(Math.max(3, Math.min(low ? NAMED + 1 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))),
+    high(Math.max(3, Math.min(low ? NAMED + 2 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))),
     memory,
   );
   stack.run(runs[0], 0, folded, few);
