@@ -74,6 +74,7 @@ def _with_pictures(app: Sphinx, error: Exception | None) -> None:
         first_page.write_preview(Path(app.outdir) / "_static" / "preview.png")
         first_page.write_timelines(Path(app.outdir) / "made" / "timelines")
         lesson_pages.write_timelines(Path(app.outdir) / "made")
+        lesson_pages.write_notebooks(Path(app.outdir) / "made" / "notebooks")
         gpu_pages.write(Path(app.outdir) / "made" / "gpu")
         write_played(HERE.parent, Path(app.outdir) / "made" / "played")
 

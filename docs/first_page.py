@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import labkit
 from labkit.lessons.played import LESSONS
 from labkit.widgets import timeline_page
+from labkit.widgets.timeline_columns import for_page
 
 ROOT = Path(__file__).parents[1]
 _ROW = re.compile(r"^\| \[(.+?)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| (.+?) \|$", re.MULTILINE)
@@ -44,7 +45,11 @@ def write_timelines(folder: Path) -> None:
     """Write a page for each timeline that is shown: a step of DDP, and the gallery's."""
     timelines = {shown.program.__name__: gallery_runs.run(shown)[0] for shown in gallery_runs.RUNS}
     for door in (late, mended):
-        timelines[door.__name__] = labkit.run(door, on=labkit.virtual(4, gpu="h100"), echo=False).timeline
+        opening = labkit.run(door, on=labkit.virtual(4, gpu="h100"), echo=False).timeline
+        assert opening is not None  # it was recorded
+        run = for_page(opening) | {"alike": []}  # as many rows as the text names ranks
+        still = f"<p>{escape(opening.summary())}</p>"
+        frames.write_page(folder / f"{door.__name__}.html", timeline_page.whole([run], still), is_poster=True)
     timelines["step"] = labkit.run(_a_step, on=labkit.virtual(8, gpu="h100"), echo=False).timeline
     for name, timeline in timelines.items():
         frames.write_page(folder / f"{name}.html", timeline_page.page(timeline))
@@ -52,7 +57,7 @@ def write_timelines(folder: Path) -> None:
 
 def late() -> None:
     """Run three steps; rank 2 has twice as much to compute as the others."""
-    weight, gradients = torch.ones(512, 512), torch.ones(1_000_000)
+    weight, gradients = torch.empty(512, 512), torch.empty(1_000_000)
     for _ in range(3):
         for _ in range(8 if dist.get_rank() == 2 else 4):
             weight @ weight
@@ -61,7 +66,7 @@ def late() -> None:
 
 def mended() -> None:
     """Run the same, each rank with its share."""
-    weight, gradients = torch.ones(512, 512), torch.ones(1_000_000)
+    weight, gradients = torch.empty(512, 512), torch.empty(1_000_000)
     for _ in range(3):
         for _ in range(5):
             weight @ weight
@@ -74,9 +79,10 @@ def _door() -> str:
         frames.frame(f"made/timelines/{door.__name__}.html", f"Timeline: {title}", 420, door.__name__)
         for door, title in ((late, "one of four ranks is late"), (mended, "each of four ranks has its share"))
     )
+    named = (("late", "Rank 2 is late", " checked"), ("mended", "The same work, shared evenly", ""))
     choices = "".join(
         f'<label><input type="radio" name="door" value="{value}"{checked}> {words}</label>'
-        for value, words, checked in (("late", "Rank 2 is late", " checked"), ("mended", "Everybody on time", ""))
+        for value, words, checked in named
     )
     body = inspect.getsource(late).replace(
         '    """Run three steps; rank 2 has twice as much to compute as the others."""\n', ""
@@ -87,9 +93,8 @@ def _door() -> str:
             f'<div class="door"><p class="switch">{choices}</p>{runs}</div>',
             "```",
             "",
-            "These lines made it, on four virtual H100s. Rank 2 computes eight products where the others compute "
-            "four, and `all_reduce` ends when the last rank has come. With everybody on time, each computes five. "
-            "The first two bars of a rank fill its tensors.",
+            "These lines made it, on four virtual H100s: rank 2 computes eight products where the others compute four, "
+            "and `all_reduce` ends only when the last rank has come.",
             "",
             "```python",
             "import torch, torch.distributed as dist, labkit",

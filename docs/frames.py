@@ -27,11 +27,26 @@ addEventListener("message", ({ data }) => {
 </script>
 """
 
+# A first visit meets the picture and its title, in rows twice as high, and no tools.
+_POSTER = """<style>
+.labkit-timeline :is(.labkit-tiles, .labkit-main) { display: none; }
+body { margin: 0; }
+.labkit-timeline .labkit-detail { min-height: 1.4em; margin-bottom: 0; }
+</style>
+<script>
+addEventListener("load", () => {
+  const { labkit } = document.querySelector(".labkit-timeline");
+  labkit.state.tall = 1.4;
+  labkit.resize();
+});
+</script>
+"""
 
-def write_page(path: Path, html: str) -> None:
-    """Write a timeline's page so that it can stand in a frame."""
+
+def write_page(path: Path, html: str, is_poster: bool = False) -> None:
+    """Write a timeline's page so that it can stand in a frame; a poster has the title and the picture alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html + _SPEAKS_WITH_THE_SITE, encoding="utf-8")
+    path.write_text(html + _SPEAKS_WITH_THE_SITE + (_POSTER if is_poster else ""), encoding="utf-8")
 
 
 def frame(page: str, title: str, height: int, run: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import frames
 
 from labkit.lessons.notebook import as_text
+from labkit.lessons.played import LESSONS
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load
 from labkit.widgets import deck_data, timeline_page
@@ -27,12 +29,15 @@ def pages() -> dict[str, str]:
     found = {}
     for source, notebook in _lessons():
         titles = {each.number: each.title for each in load(source).manifest.exercises}
+        _open(notebook, source.stem)
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 # Lessons name each other's notebooks; here each is a page.
                 cell.source = re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1)", cell.source)
                 cell.source = _headed(cell.source, titles)
-            elif _only_imports(cell.source):
+                continue
+            cell.source = re.sub(r"\n{3,}", "\n\n", cell.source)  # two empty lines part functions of a file
+            if _only_imports(cell.source):
                 cell.metadata["tags"] = [*cell.metadata.get("tags", ()), "hide-input"]
                 cell.metadata["mystnb"] = {"code_prompt_show": "Imports", "code_prompt_hide": "Imports"}
         for output in (each for cell in notebook.cells for each in cell.get("outputs", ())):
@@ -45,13 +50,50 @@ def pages() -> dict[str, str]:
     return found
 
 
+def _open(notebook: Any, name: str) -> None:
+    """Let a lesson open with how it is run and with its first picture; hints are told of at the first exercise."""
+    first, *others = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    heading, _, prose = first.source.partition("\n")
+    prose, stuck, hints = prose.partition("\n**Stuck?**")
+    first.source = f"{heading}\n{prose.rstrip()}\n\n{_run_it(name)}\n\n{_face(notebook)}\n"
+    if stuck:
+        exercise = next(cell for cell in others if "### Exercise" in cell.source)
+        exercise.source += f"\n{stuck}{hints}"
+
+
+def _run_it(name: str) -> str:
+    play = f'<a href="../played/{name}.html">Play it in this page</a>, or run' if name[:2] in LESSONS else "Run"
+    return (
+        f'<p class="run-it">{play} it: <code>make lab</code> in your copy of labkit, then open '
+        f'<code>{name}.ipynb</code> (<a href="../notebooks/{name}.ipynb" download>download</a>)</p>'
+    )
+
+
+def _face(notebook: Any) -> str:
+    """Return as a picture the first figure that explains something, else the first recorded run; "" without any."""
+    cells = [cell for cell in notebook.cells if "figure" in cell.metadata.get("tags", ())]
+    for cell in sorted(cells, key=lambda cell: "recorded(" in cell.source):
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                return f'<div class="face">{_picture(output)}</div>'
+    return ""
+
+
+def write_notebooks(folder: Path) -> None:
+    """Copy the notebook that a learner opens of each lesson into a folder of the site."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        shutil.copyfile(path, folder / path.name)
+
+
 def _headed(prose: str, titles: Mapping[str, str]) -> str:
     """Return prose in which a short question, whose number is bold, has a heading, and sources are a section."""
 
     def heading(found: re.Match[str]) -> str:
         return f"### Exercise {found[1]} {titles[found[1]]}\n\n" if found[1] in titles else found[0]
 
-    return re.sub(r"^\*\*(\d+\.\d+)\.\*\* ", heading, prose, flags=re.M).replace("### Sources", "## Sources")
+    prose = re.sub(r"^\*\*(\d+\.\d+)\.\*\* ", heading, prose, flags=re.M).replace("### Sources", "## Sources")
+    return re.sub(r"^(### Exercise .+) \(bonus\)$", r"\1", prose, flags=re.M)  # the section says so
 
 
 def _only_imports(code: str) -> bool:

@@ -121,6 +121,15 @@ def naive_all_reduce(tensor: torch.Tensor) -> None:
 labkit.check("naive_all_reduce", naive_all_reduce)
 
 
+# %% [markdown] tags=["slide-only"]
+# ## One port serves everybody
+#
+# Eight H100s, 16 MB each, and everything passes through rank 0.
+#
+# **To the room:** which rank works all the time, and what do the others do?
+#
+# <!-- notes: Then show the timeline. Seven ports of 450 GB/s stand in a queue for rank 0's. The time grows with N-1: four against eight ranks come next. -->
+
 # %% [markdown]
 # Now watch it: eight H100s with 16 MB each. `labkit.virtual(8)` runs your function unmodified, on eight simulated GPUs.
 # The sums are real, and the clock is a model: each message and each operator takes as long as it would on that
@@ -160,7 +169,8 @@ labkit.predict("four_to_eight", 1.0, unit="times")
 
 # %%
 on_four = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.virtual(4))
-labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timeline.makespan_ns, on_four.timeline)
+fewer_and_more = labkit.compare(on_four, through_root, names=("four ranks", "eight ranks"))
+labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timeline.makespan_ns, fewer_and_more)
 
 # %% [markdown]
 # With four ranks, rank 0 serves three others; with eight, seven. So the time grows with N-1. 64 ranks would take 63
@@ -170,15 +180,6 @@ labkit.reveal("four_to_eight", through_root.timeline.makespan_ns / on_four.timel
 # bytes. Every rank needs the sum, so every rank must receive at least B bytes. If every rank moved only a fixed
 # multiple of B, and all worked at the same time, **the time would not grow with N**. The ring needs less than 2B each
 # way; section 6 says why not B.
-
-# %% [markdown] tags=["slide-only"]
-# ## One port serves everybody
-#
-# The time grows with N - 1.
-#
-# **To the room:** which rank works all the time, and what do the others do?
-#
-# <!-- notes: Show the timeline of eight H100s. Seven ports of 450 GB/s stand in a queue for rank 0's. Then four against eight ranks. -->
 
 # %% [markdown]
 # ## 3 Share the work
@@ -218,6 +219,16 @@ def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
 
 # %% tags=["check"]
 labkit.check("chunk_bounds", chunk_bounds)
+
+# %% [markdown] tags=["slide-only"]
+# ## A chunk goes round twice
+#
+# 1. **reduce-scatter**: it collects, and what arrives is added
+# 2. **all-gather**: it is handed on, and what arrives replaces
+#
+# **To the room:** follow chunk A of rank 0. Where is it complete?
+#
+# <!-- notes: Play the figure step by step. N-1 steps each way, and in every step every link carries one chunk of B/N bytes. -->
 
 # %% [markdown]
 # ## 4 The ring
@@ -269,16 +280,6 @@ class Reduce:
     step: int
     chunk: int
 
-
-# %% [markdown] tags=["slide-only"]
-# ## A chunk goes round twice
-#
-# 1. **reduce-scatter**: it collects, and what arrives is added
-# 2. **all-gather**: it is handed on, and what arrives replaces
-#
-# **To the room:** follow chunk 0. Where is it complete?
-#
-# <!-- notes: Play the figure step by step. N-1 steps each way, and in every step every link carries one chunk of B/N bytes. -->
 
 # %% [markdown] tags=["slide-only"]
 # ## Write down what happens, then run it
@@ -565,6 +566,15 @@ labkit.answer("twice_the_ranks", "about as long")
 # A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes
 # about twice the 204 µs of the ring above:
 
+# %% [markdown] tags=["slide-only"]
+# ## Right, and twice as slow
+#
+# A ring needs 204 µs, or 225 with the barrier before it. This one takes about twice as long.
+#
+# **To the room:** how many links carry bytes at once?
+#
+# <!-- notes: The recorded run of section 7 comes next. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
+
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")
 
@@ -582,15 +592,6 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 # Checking the sums would never have found this. So `labkit.check` also looks at the messages. Look at a timeline even
 # when the numbers are right.
 
-# %% [markdown] tags=["slide-only"]
-# ## Right, and twice as slow
-#
-# About twice the 204 µs that a ring needs.
-#
-# **To the room:** open section 7. How many links carry bytes at once?
-#
-# <!-- notes: The recorded run of section 7. It never hangs, and the sums are right. What does every rank send in the first two steps? -->
-
 # %% [markdown]
 # ## 8 What to remember
 #
@@ -607,8 +608,7 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 def main() -> dict[str, float]:
     """Sum 16 MiB with ring_sum and with dist.all_reduce; return their largest difference and their milliseconds."""
     mine = torch.full((2**22,), dist.get_rank() + 0.5, device=message_device())
-    library = mine.clone()
-    milliseconds = {}
+    library, milliseconds = mine.clone(), {}
     for name, all_reduce, tensor in (("ring", ring_sum, mine), ("library", dist.all_reduce, library)):
         all_reduce(torch.ones_like(tensor))  # opens connections
         dist.barrier()
@@ -713,9 +713,7 @@ def changes_it_too_early():
 
 
 early = labkit.run(changes_it_too_early, on=labkit.virtual(2))
-print(early.results)
-for problem in early.timeline.problems:
-    print(problem.text)
+print(early.results, *(problem.text for problem in early.timeline.problems), sep="\n")
 
 # %% [markdown]
 # There is no exception. But the record of the run names the problem and both source lines, the `isend` and the write,

@@ -634,7 +634,17 @@ labkit.challenge("staleness_policy", staleness_policy)
 #
 # A table of two billion rows does not fit on your GPU, and the machine with popular rows may die. Where does each
 # row live, and what survives? **Next:** lesson 07, `07_keys_rows_failures`.
+
+# %% [markdown] tags=["slide-only"]
+# ## What to remember
 #
+# * a call that must wait returns a **future**
+# * **one lock** from the read to the write
+# * synchronous waits for the slowest, asynchronous pays in staleness
+#
+# Next: a table of two billion rows, and the machine with popular rows dies.
+
+# %% [markdown]
 # ### Sources
 #
 # * Y. Jiang et al., "A Unified Architecture for Accelerating Distributed DNN Training in Heterogeneous GPU/CPU

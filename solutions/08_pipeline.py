@@ -56,6 +56,19 @@ from labkit.models import loss_of_logits, stage_of_gpt, train_stage, train_with_
 # %% tags=["figure"]
 labkit.figure("factory", num_stages=3, num_microbatches=1)
 
+# %% [markdown] tags=["slide-only"]
+# ## Backward across a cut
+#
+# ```
+# left = module(x)     -- left -->  x.requires_grad_()
+#                                   loss.backward()
+# left.backward(grad)  <- grad --   x.grad
+# ```
+#
+# Autograd stops at the cable. **You** carry the gradient. (`x` is what entered a stage.)
+#
+# <!-- notes: The chain rule with a cable in the middle. Without requires_grad_ the received tensor has no gradient. -->
+
 # %% [markdown]
 # Forward is easy: receive, compute, send. Backward takes some thought, because autograd stops where the message begins.
 # All that stage 1 knows of its input is a tensor that came out of a cable. So *you* carry the gradient across. (`left`
@@ -137,17 +150,11 @@ def run_stage(
 labkit.check("one_batch", run_stage)
 
 # %% [markdown] tags=["slide-only"]
-# ## Backward across a cut
+# ## Four GPUs, the work of one
 #
-# ```
-# left = module(x)        -- left ---->  entered.requires_grad_()
-#                                        loss.backward()
-# left.backward(grad)     <-- grad ----  entered.grad
-# ```
+# **To the room:** what share of the time does a GPU wait?
 #
-# Autograd stops at the cable. **You** carry the gradient.
-#
-# <!-- notes: The chain rule with a cable in the middle. Without requires_grad_ the received tensor has no gradient. -->
+# <!-- notes: Collect guesses, then show the timeline of section 1: a staircase up, a staircase down. -->
 
 # %% [markdown]
 # Now four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. What fraction of the
@@ -178,13 +185,6 @@ one_batch.timeline
 # A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time. Otherwise it
 # waits: *blocked* in a call, or idle, because its work is done. You bought memory, but no speed. This waiting is the
 # **bubble**.
-
-# %% [markdown] tags=["slide-only"]
-# ## Four GPUs, the work of one
-#
-# **To the room:** what share of the time does a GPU wait?
-#
-# <!-- notes: Collect guesses, then show the timeline of section 1: a staircase up, a staircase down. -->
 
 # %% [markdown]
 # ## 2 Microbatches
@@ -276,6 +276,20 @@ class Forward(Work): ...
 class Backward(Work): ...
 
 
+# %% [markdown] tags=["slide-only"]
+# ## Invent a schedule
+#
+# * forward 1 turn, backward 2, messages 0
+# * a stage holds at most **L** microbatches
+# * 4 stages, 8 microbatches: how few turns?
+#
+# | | L = 8 | L = 4 | L = 2 |
+# |---|---:|---:|---:|
+# | GPipe in groups | 33 | 42 | 60 |
+# | best | 33 | 33 | 51 |
+#
+# <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
+
 # %% [markdown]
 # The rules of the game:
 #
@@ -348,20 +362,6 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # **GPipe** with memory for everything runs all forwards, then all backwards, and holds all M microbatches. Yours held
 # at most four. A bonus asks how many are enough to be as fast.
 
-# %% [markdown] tags=["slide-only"]
-# ## Invent a schedule
-#
-# * forward 1 turn, backward 2, messages 0
-# * a stage holds at most **L** microbatches
-# * 4 stages, 8 microbatches: how few turns?
-#
-# | | L = 8 | L = 4 | L = 2 |
-# |---|---:|---:|---:|
-# | GPipe in groups | 33 | 42 | 60 |
-# | best | 33 | 33 | 51 |
-#
-# <!-- notes: Twelve minutes, then the board. L = 4 is enough: who runs backward as soon as it can never holds more. -->
-
 # %% [markdown]
 # ## 4 Run it
 #
@@ -415,6 +415,16 @@ def with_messages(orders: list[list[Work]]) -> list[list[Record]]:
             raise ValueError(f"Nobody can go on: {[order[0] for order in waiting if order]} come too early.")
     return programs
 
+
+# %% [markdown] tags=["slide-only"]
+# ## An executor
+#
+# * receive early, wait **when it is needed**
+# * send, and go on
+# * scale each loss by its share of the samples
+# * free a microbatch after its backward
+#
+# <!-- notes: Show the run of section 4 beside the schedule on paper. On NCCL both sides must post in one order. -->
 
 # %% [markdown]
 # Now the executor. Four things make it right:
@@ -535,16 +545,6 @@ labkit.schedule_explorer(**runs)
 # large, and Adam hides it, because it divides by the size of the gradient. You notice only when you change M, or when
 # clipping starts to cut gradients that were never too large.
 
-# %% [markdown] tags=["slide-only"]
-# ## An executor
-#
-# * receive early, wait **when it is needed**
-# * send, and go on
-# * scale each loss by its share of the samples
-# * free a microbatch after its backward
-#
-# <!-- notes: Show the run of section 4 beside the schedule on paper. On NCCL both sides must post in one order. -->
-
 # %% [markdown]
 # ## 5 The GPT
 #
@@ -584,8 +584,6 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # The same GPT in two stages, the same loss.
 #
-# Next: can the bubble go away?
-#
 # <!-- notes: Run the last cell together. torch.distributed.pipelining takes a mean of means, so microbatches must be equal. -->
 
 # %% [markdown]
@@ -610,6 +608,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * backward soon, memory small
 # * a schedule is data
 #
+# Next: can the bubble go away?
+#
 # <!-- notes: The slowest stage sets the pace; embeddings make the ends heavy. -->
 
 # %% [markdown]
@@ -622,6 +622,16 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 
 # %% tags=["why"] exercise="held_enough" bonus=true title="Memory enough"
 labkit.answer("held_enough", 8)
+
+# %% [markdown] tags=["slide-only"]
+# ## Never drain?
+#
+# PipeDream: no bubble, old weights
+#
+# * one version of the weights for each minibatch in flight: **weight stashing**
+# * staleness, as with parameter servers
+#
+# <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 
 # %% [markdown]
 # ## Bonus: Old weights, again
@@ -645,18 +655,6 @@ labkit.answer("stashed_versions", 4)
 # %% [markdown]
 # One price is memory for the copies. The other is that the number of stages changes the training: with more stages,
 # gradients belong to older weights. GPipe and 1F1B drain instead; their price is the bubble.
-
-# %% [markdown] tags=["slide-only"]
-# ## Never drain?
-#
-# PipeDream: no bubble, old weights
-#
-# * one version of the weights for each minibatch in flight: **weight stashing**
-# * staleness, as with parameter servers
-#
-# **To the room:** how many versions on stage 0 of 4?
-#
-# <!-- notes: Count the minibatches between a forward on stage 0 and its backward. The gradients are right, for weights that are old. -->
 
 # %% [markdown]
 # ## Bonus: How many microbatches?

@@ -80,13 +80,22 @@ class CheckResult:
         hues = {"pass": "#1a7f37", "fail": "#b3261e", "hint": "#6f42c1"}
         styles = {kind: f"color:color-mix(in srgb, {hue} 65%, currentColor)" for kind, hue in hues.items()}
         styles["head"] = "color:inherit;font-weight:bold"
-        rows = "\n".join(
-            f'<span style="{styles.get(kind, "color:inherit")}">{escape(text)}</span>' for kind, text in self._lines()
-        )
-        return {
-            "text/plain": repr(self),
-            "text/html": f'<pre style="white-space:pre-wrap;line-height:1.35;margin:0">{rows}</pre>',
-        }
+        rows = [
+            (kind, f'<span style="{styles.get(kind, "color:inherit")}">{escape(text)}</span>')
+            for kind, text in self._lines()
+        ]
+        html = f'<pre style="white-space:pre-wrap;line-height:1.35;margin:0">{self._laid_out(rows)}</pre>'
+        return {"text/plain": repr(self), "text/html": html}
+
+    def _laid_out(self, rows: list[tuple[str, str]]) -> str:
+        """Return lines as HTML; where all cases passed and have no score, those that say so unfold under the first."""
+        said = any(outcome.verdict and outcome.verdict.message for outcome in self.outcomes)
+        cases = [row for kind, row in rows if kind == "pass"]
+        if not self.passed or said or len(cases) < 2:
+            return "\n".join(row for _, row in rows)
+        rest = "\n".join(row for kind, row in rows[1:] if kind != "pass")
+        listed = "\n".join(cases)
+        return f'<details><summary style="cursor:pointer">{rows[0][1]}</summary>{listed}</details>{rest}'
 
     def _lines(self) -> list[tuple[str, str]]:
         on_gpus = next((outcome.on_gpus for outcome in self.outcomes if outcome.on_gpus), "") if self.passed else ""

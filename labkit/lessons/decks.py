@@ -10,7 +10,7 @@ from typing import Any
 from labkit.lessons.class_course import class_course
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.lesson import Lesson
-from labkit.lessons.presentation import Slide, lesson_slides, read_workshop, workshop_slides
+from labkit.lessons.presentation import Slide, closing_last, lesson_slides, read_workshop, workshop_slides
 from labkit.lessons.reveal import write_deck, write_pdf
 from labkit.lessons.room_guesses import guesses_on
 from labkit.lessons.shown import shown_notebook
@@ -56,7 +56,7 @@ def write_decks(
         for source in chosen:
             told(source.stem, len(decks), total)
             lesson, slides = _read(source, seen, guesses)
-            decks.append(write_deck(slides, lesson.title, lesson.name, folder))
+            decks.append(write_deck(closing_last(slides), lesson.title, lesson.name, folder))
         for plan in plans:
             told(plan.name, len(decks), total)
             parts = [_read(select(sources, part.lesson), seen, guesses) for part in plan.parts if part.lesson]

@@ -26,6 +26,7 @@ from labkit.widgets import deck_data
 from labkit.words import plainly
 
 DRAWN = "labkit-figure"
+CLOSING = ("## What to remember", "## What stays")
 _NUMBER = re.compile(r"^(Exercise \d+\.\d+:?|\d+) +")
 _SIZE = re.compile(r"\d+ (of \d+ )?ranks?\b")
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
@@ -49,7 +50,6 @@ class Slide:
         room: What a room guessed, as an SVG shown with the answer, or "".
         minutes: What its countdown begins with, of an exercise or a break; 0 for none.
         runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.deck_data), else "".
-        folded: Whether each of two runs is one row, with its length in large type.
         notes: Markdown for the speaker.
     """
 
@@ -61,7 +61,6 @@ class Slide:
     answer: str = ""
     room: str = ""
     runs: str = ""
-    folded: bool = False
     minutes: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -96,24 +95,13 @@ def lesson_slides(lesson: Lesson, shown: Any, guesses: Mapping[str, Sequence[Any
         elif cell.role not in ("check", "solution") and "no-slide" not in cell.tags:
             drawn = (_drawn(output, heading, asked, guesses or {}) for output in outputs.get(cell.id, ()))
             slides += filter(None, drawn)
-    return _with_punchline(slides)
+    return slides
 
 
-def _with_punchline(slides: list[Slide]) -> list[Slide]:
-    """Return the slides, and after the last comparison of two runs one that shows how long each takes and no more."""
-    last = max((at for at, slide in enumerate(slides) if len(_runs(slide)) > 1), default=None)
-    if last is None:
-        return slides
-    both = slides[last]
-    claim = _claim(both.runs, both.notes[0]) if both.notes else both.title
-    punchline = Slide("figure", both.body, title=claim, room=both.room, runs=both.runs, folded=True)
-    punchline.notes.append(f"{claim}.")
-    return [*slides[: last + 1], punchline, *slides[last + 1 :]]
-
-
-def _runs(slide: Slide) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(slide.runs) if slide.runs else []
-    return found
+def closing_last(slides: Sequence[Slide]) -> list[Slide]:
+    """Return a lesson's slides so that it ends with what to remember, and not with a bonus that few come to."""
+    closing = [slide for slide in slides if slide.kind == "prose" and slide.body.startswith(CLOSING)]
+    return [*(slide for slide in slides if slide not in closing), *closing]
 
 
 def _question(prose: str) -> str:
@@ -125,16 +113,20 @@ def _question(prose: str) -> str:
 def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
     """Return the slide of an exercise: what each function does, or the question that stands above an answer."""
     exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
-    bonus = ", a bonus" if exercise.bonus else ""
-    points = f" · {exercise.points} points{bonus}" if exercise.points else bonus
+    points = f" · {exercise.points} points" if exercise.points else ""
     said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
     functions = "\n".join(f"* `{name}`: {said.get(name, '')}".rstrip(": ") for name in exercise.provides)
-    asked = functions or prose.strip().rpartition("\n\n")[2]
+    asked = functions or _listed(prose.strip().rpartition("\n\n")[2])
     minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
     return (
-        f"### Your turn: {exercise.number} {exercise.title}\n\n{asked}\n\n"
+        f"### {'Bonus' if exercise.bonus else 'Your turn'}: {exercise.number} {exercise.title}\n\n{asked}\n\n"
         f"**{minutes}**{points} · difficulty {exercise.difficulty} of 5"
     )
+
+
+def _listed(question: str) -> str:
+    """Return a question without its number, which the title has, and what it asks for by name as a list."""
+    return re.sub(r"\s(`\w+`: )", r"\n* \1", re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", question))
 
 
 def _told(cell: Cell) -> list[str]:

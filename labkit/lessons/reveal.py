@@ -96,7 +96,7 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
 def deck_html(slides: Iterable[Slide], title: str) -> str:
     """Return the deck as a page; the engine's files lie beside it."""
     shown = list(slides)
-    runs = {number: (slide.runs, slide.folded) for number, slide in enumerate(shown, 1) if slide.runs}
+    runs = {number: slide.runs for number, slide in enumerate(shown, 1) if slide.runs}
     beside = FileSystemLoader(Path(__file__).parent)
     templates = Environment(
         loader=beside, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -162,7 +162,7 @@ def _engine() -> Path:
         ) from error
 
 
-def _timelines(runs: dict[int, tuple[str, bool]]) -> str:
+def _timelines(runs: dict[int, str]) -> str:
     """Return style and program of timelines, once for all in the deck, and the runs that each shows.
 
     They are the first style and the first module of the page, for that is what a timeline takes along that a reader
@@ -171,8 +171,7 @@ def _timelines(runs: dict[int, tuple[str, bool]]) -> str:
     if not runs:
         return ""
     calls = "\n".join(
-        f'labkit.showPage(document.getElementById("timeline-{at}"), {data}, {str(is_folded).lower()});'
-        for at, (data, is_folded) in runs.items()
+        f'labkit.showPage(document.getElementById("timeline-{at}"), {data});' for at, data in runs.items()
     )
     return f'<style>{style()}</style>\n<script type="module">{program()}\n{calls}\n</script>'
 

@@ -4,6 +4,7 @@ const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
 const SMALL = 11; // pixels of the smallest letters in a figure
 const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
 const LARGER = 2.4; // times as large as on a page are a timeline's letters where its rows leave them room
+const STORY = 27; // pixels of the letters in a story's boxes, which have room for words that are larger than on a page
 /** Times as high as a timeline's rows are at first: where they do not fit, and where there is room left. */
 const HIGHER = [1.25, 1.5, 1.75, 2];
 const LOWER = [0.75, 0.56, 0.48, 0.4, 0.34, 0.29, 0.25, 0.2, 0.16, 0.12];
@@ -39,18 +40,21 @@ async function raise(live, timeline, room, least) {
   await drawn();
 }
 
+/** Whether a slide speaks of memory; of all others it takes the room. */
+const isOfMemory = (live) => /memory|hold|GB/i.test(live.closest("section").querySelector("h3")?.textContent);
+
 /** What a timeline may give up for its letters, a little more each time: height, ranks like others, memory, lanes. */
-function waysOf({ runs, strips, cluster, memory }) {
-  if (strips) return [1, ...LOWER.slice(0, 2)].map((tall) => ({ few: 99, tall }));
+function waysOf(live, { runs, cluster, memory: had }) {
+  const memory = had && isOfMemory(live);
   const ways = [99, 4, 3].flatMap((few) =>
-    [1, LOWER[0]].map((tall) => ({ few, tall, cluster, memory: memory && few > 4 })),
+    [1, LOWER[0]].map((tall) => ({ few, tall, cluster, memory: memory && few > 4, folded: few > 4 })),
   );
   return runs.length < 2 ? ways : [...ways, ...ways.slice(-2).map((way) => ({ ...way, cluster: true }))];
 }
 
 /** Give a timeline the largest letters and the highest rows that it has room for; return its scale. */
 async function enlarge(live, timeline, { width, height }, scale) {
-  const ways = waysOf(timeline.state);
+  const ways = waysOf(live, timeline.state);
   for (const larger of [LARGER, scale]) {
     live.style.width = `${width / larger}px`;
     for (const way of ways) {
@@ -112,7 +116,6 @@ async function fit(live) {
   const picture = live.parentElement;
   const timeline = live.querySelector(".labkit-timeline")?.labkit;
   const isStory = !timeline && !live.querySelector("svg[role=img] text:not(.plain)");
-  if (isStory) picture.dataset.story = ""; // also where its drawing is printed as a picture
   const [width, height] = [picture.clientWidth, BOTTOM - picture.offsetTop];
   picture.style.height = `${height}px`;
   if (!width) {
@@ -125,6 +128,11 @@ async function fit(live) {
   let scale = LEAST / (isStory ? PLAIN : SMALL);
   live.style.width = `${width / scale}px`;
   await drawn();
+  if (isStory) {
+    const drawing = live.querySelector("svg[role=img] > g"); // as large as its width lets it be
+    const enlarged = scale * Number(drawing?.getAttribute("transform")?.match(/scale\(([\d.]+)/)?.[1] ?? 1);
+    live.style.setProperty("--story-letters", Math.max(1, STORY / (PLAIN * enlarged)).toFixed(3));
+  }
   if (timeline) scale = await enlarge(live, timeline, { width, height }, scale);
   else scale = await shrink(live, isStory, { width, height }, scale);
   if (live.scrollHeight > height / scale) {
@@ -169,7 +177,7 @@ function grow(section) {
   // A long word goes past its line's end; in print it is the code itself that is cut, and not its frame.
   const wide = [...codes, ...section.querySelectorAll("pre code, h1, h2, h3, p, li")];
   const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
-  for (let size = section.matches(".exercise") ? 64 : 84; size >= 30; size -= 2) {
+  for (let size = codes.length || section.matches(".exercise") ? 52 : 60; size >= 30; size -= 2) {
     section.style.fontSize = `${size}px`;
     if (down() <= LOWEST && !cut()) break;
   }

@@ -38,7 +38,7 @@ def schedule_explorer(
         num_stages: P, to begin with, 1 to 16.
         num_microbatches: M, to begin with, 1 to 64.
         memory_limit: Microbatches whose activations a stage has memory for; 0: any number.
-        **named: The same, by the names to show.
+        **named: The same, by the names to show; an underscore is shown as a space.
 
     Raises:
         ConfigError: If one is none of these.
@@ -48,7 +48,8 @@ def schedule_explorer(
             f"{num_stages} stages and {num_microbatches} microbatches were asked for; 1 to 16 stages and 1 to 64 "
             "microbatches are shown."
         )
-    given = {str(getattr(each, "__name__", f"schedule {at}")): each for at, each in enumerate(schedules)} | named
+    given = {str(getattr(each, "__name__", f"schedule {at}")): each for at, each in enumerate(schedules)}
+    given |= {name.replace("_", " "): each for name, each in named.items()}
     given = given or {"GPipe": FORMS["gpipe"], "1F1B": FORMS["one_f_one_b"]}
     sizes = sorted({*_STAGES, num_stages}), sorted({*_MICROBATCHES, num_microbatches})
     shown, entries = [], []

@@ -33,6 +33,7 @@ class Box:
         height: Pixels.
         fill: A meaning, a tint, or "none".
         words: In its middle.
+        size: Of the words' letters, pixels.
         edge: A meaning, or "none".
         dashed: Whether its edge is: a model, or a place that is empty.
         faint: Whether it steps back.
@@ -46,6 +47,7 @@ class Box:
     height: float
     fill: str = "none"
     words: str = ""
+    size: float = TEXT
     edge: str = "ink"
     dashed: bool = False
     faint: bool = False
@@ -186,7 +188,7 @@ def _marks(shape: Shape, below: Sequence[Mark]) -> list[Mark]:
     if shape.words:
         across, down = x + wide / 2, y + tall / 2
         on = _fill_at(across, down, [*below, *marks])
-        marks.append(Text(across, down + 4.5, shape.words, TEXT, "middle", on=on))
+        marks.append(Text(across, down + 0.35 * shape.size, shape.words, shape.size, "middle", on=on))
     return marks
 
 

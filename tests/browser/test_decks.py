@@ -18,6 +18,7 @@ from tests.sampling import one_in
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
+TITLE, STORY = 52, 25  # pixels of every title, and of what a story's boxes say, on a slide of 1280
 WORKSHOPS = sorted(path.stem for path in (ROOT / "docs" / "workshops").glob("*.toml"))
 
 pytestmark = [pytest.mark.browser]
@@ -44,7 +45,13 @@ REACH = """() => {
   const drawn = Math.max(0, ...ink.map((each) => each.bottom - frame.top)) / scale;
   const says = slide.querySelector(".asked") ? null : slide.querySelector(".lk header > :first-child");
   const titled = !says || says.textContent === slide.querySelector("h3").textContent;
-  return {titled, drawn: slide.matches(".figure") ? drawn : slide.clientHeight,
+  const heading = slide.querySelector(":scope > :is(h2, h3)");
+  const stage = slide.querySelector(".live .lk [data-part=stage] svg");
+  const isStory = stage && !stage.querySelector("text:not(.plain)") && stage.querySelector("text.plain");
+  const told = [...(isStory ? stage.querySelectorAll("text") : [])].filter((each) => each.textContent.trim());
+  return {titled, title: heading ? parseFloat(getComputedStyle(heading).fontSize) : null,
+    story: told.length && Math.max(...told.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
+    drawn: slide.matches(".figure") ? drawn : slide.clientHeight,
     letters: Math.min(...letters.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
     spilt: Boolean(past || (figure && figure.height < 60)), prose: slide.matches(".prose, .exercise"),
     least: Math.min(...texts.map((each) => parseFloat(getComputedStyle(each).fontSize))),
@@ -97,6 +104,8 @@ def test_every_slide_fits_in_type_for_the_last_row_and_none_is_half_empty(opened
         reach = opened.evaluate(REACH)
         if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"] or reach["spilt"]:
             too_large.append((number + 1, reach))
+        if reach["title"] not in (None, TITLE) or (reach["story"] or STORY) < STORY:
+            poor.append((number + 1, reach))
         empty = reach["drawn"] < 0.6 * HEIGHT or (reach["prose"] and reach["down"] < 0.6 * HEIGHT)
         if empty or not reach["titled"] or reach["least"] < 20 or (reach["letters"] or 20) < 20:
             poor.append((number + 1, reach))

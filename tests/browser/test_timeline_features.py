@@ -398,3 +398,15 @@ def test_tiles_stand_beside_each_other_with_labels_beneath_in_a_host_that_styles
     tiles = page.evaluate(TILES)
     assert len(tiles) == 3 and len({top for top, _, _ in tiles}) == 1
     assert all(aside == 0 and is_beneath for _, aside, is_beneath in tiles)
+
+
+def test_in_a_low_notebook_the_numbers_stand_on_a_line_and_rows_are_low(opened: Open) -> None:
+    page = opened(steps())
+    page.set_viewport_size({"width": 1000, "height": 1200})
+    page.evaluate("document.body.classList.add('jp-Notebook', 'jp-OutputArea')")
+    bars = "[...new Set(v.state.layout.rows.map(({ bar }) => bar))]"
+    _of(page, "v.resize()")
+    assert all(is_beneath for *_, is_beneath in page.evaluate(TILES)) and _of(page, bars) == [16]
+    page.set_viewport_size({"width": 1000, "height": 900})
+    _of(page, "v.resize()")
+    assert not any(is_beneath for *_, is_beneath in page.evaluate(TILES)) and _of(page, bars) == [14]

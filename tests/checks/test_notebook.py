@@ -71,6 +71,17 @@ def test_what_is_shown_is_the_same_every_time_and_holds_no_address() -> None:
     assert wrong[0] == wrong[1]
 
 
+def test_cases_that_all_passed_unfold_under_the_line_that_says_so_and_others_are_seen() -> None:
+    names = namespace()
+    passed = labkit.check("count_bytes", names["root_bytes"], names["ring_bytes"])
+    html = passed._repr_mimebundle_()["text/html"]
+    folded = html[html.index("<details>") : html.index("</details>")]
+    assert passed.passed and folded.index("passed, all") < folded.index("</summary>") < folded.index("  pass  ")
+    assert repr(passed).count("  pass  ") == html.count("  pass  ") > 1
+    failed = labkit.check("count_bytes", lambda num_bytes, world_size: 0, names["ring_bytes"])
+    assert not failed.passed and "<details" not in failed._repr_mimebundle_()["text/html"]
+
+
 def test_html_is_escaped() -> None:
     result = labkit.check("chunk_bounds", lambda numel, num_chunks: "<script>alert(1)</script>")
     bundle = result._repr_mimebundle_()

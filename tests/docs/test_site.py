@@ -125,6 +125,40 @@ def test_a_lesson_lists_every_exercise_and_opens_with_no_wall_of_imports(pages: 
     assert imports < first and "Imports" in text[imports:first]
 
 
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lesson_opens_with_a_picture_and_how_to_run_it(pages: dict[Path, Page], site: Path, lesson: str) -> None:
+    path = site / "made" / "lessons" / f"{lesson}.html"
+    text = path.read_text(encoding="utf-8")
+    opening = text[text.index("<h1>") : text.index("<h2>")]
+    assert '<div class="face"><img' in opening and f"<code>{lesson}.ipynb</code>" in opening
+    assert f"../notebooks/{lesson}.ipynb" in pages[path].links  # and it is there, as every link is
+    assert "labkit.hint(" not in opening and "labkit.hint(" in re.sub(r"<[^>]+>", "", text)
+
+
+@pytest.mark.browser
+def test_prose_and_code_of_a_lesson_have_one_left_and_one_right_edge(site: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto((site / "made" / "lessons" / "02_ring_all_reduce.html").as_uri())
+    edges = """(what) => [...document.querySelectorAll(what)].map((each) => each.getBoundingClientRect())
+        .map((box) => [Math.round(box.left), Math.round(box.right)])"""
+    (prose,) = {tuple(each) for each in page.evaluate(edges, "article section > p")}
+    code = {tuple(each) for each in page.evaluate(edges, "article section > div.cell > div.cell_input")}
+    page.close()
+    assert code == {prose}
+
+
+@pytest.mark.browser
+def test_the_first_pages_run_shows_as_many_ranks_as_are_told_and_its_number_once(site: Path, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1000, "height": 600})
+    page.goto((site / "made" / "timelines" / "late.html").as_uri())
+    page.wait_for_function("document.querySelector('.labkit-timeline')?.labkit.state.tall > 1")
+    view = page.locator(".labkit-timeline")
+    ranks = view.evaluate("({ labkit }) => [...new Set(labkit.state.layout.rows.map(({ row }) => row.rank))]")
+    assert ranks == [0, 1, 2, 3]
+    assert view.inner_text().count("%") == 1 and not page.locator("button:visible").count()
+    page.close()
+
+
 def test_the_reference_names_all_that_a_notebook_may_use(pages: dict[Path, Page], site: Path) -> None:
     anchors = pages[site / "made" / "reference.html"].anchors
     assert {f"labkit.{name}" for name in labkit.__all__} <= anchors
@@ -155,6 +189,8 @@ def test_the_first_page_plays_shows_a_timeline_and_names_every_lesson(pages: dic
     before, after = (unescape(re.sub(r"<[^>]+>", "", part)) for part in text.split('class="door"', 1))
     assert "git clone YOUR-COPY-OF-LABKIT labkit && cd labkit\nmake lab" in after
     assert "git clone" not in before  # which nobody can paste as it stands
+    assert f"All {len(LESSONS)} lessons" in before and "Run your own script" in before
+    assert text.index('class="door"') < text.index('class="switch"') < text.index("made/timelines/late.html")
 
 
 def test_the_list_of_pages_is_in_letters_that_every_font_has(site: Path) -> None:

@@ -49,6 +49,17 @@ def test_the_factory_s_title_is_its_schedule_s_bubble() -> None:
     assert figure.numbers["bubble"] == f"{100 * place('gpipe', orders).bubble():.1f} %"
 
 
+def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() -> None:
+    story = _MAKERS["factory"](num_stages=4, num_microbatches=6)
+    last = story.frames[-1]
+    assert story.telling == len(story.frames) - 1 and last.says.startswith("The whole step, 27 turns")
+    rows = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
+    width = max(each.x + each.width for each in rows) - min(each.x for each in rows)
+    empty = 1 - sum(each.width for each in rows) / (4 * width)
+    assert f"{100 * empty:.0f} % of the time" in story.title
+    assert sum(getattr(each, "words", "") == f"{100 * empty:.0f} % empty" for each in last.shapes) == 4
+
+
 def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> None:
     story = _MAKERS["ring"](num_ranks=5)
     counts = [

@@ -14,11 +14,13 @@ from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
 from labkit.words import plural
 
 _FORMS = {"gpipe": gpipe, "1f1b": one_f_one_b}
-_TOP, _TALL, _PILE = 40, 54, 14
+_TOP, _TALL, _CHIP, _LINE = 22, 42, 18, 24
+_GRID = _TOP + _TALL + 68
+_LEFT = 78
 
 
 def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: str = "gpipe") -> Story:
-    """Return the figure of a pipeline at work: each frame is the time of one forward.
+    """Return the figure of a pipeline at work: each frame is the time of one forward, the last one the whole step.
 
     Args:
         num_stages: 2 to 6.
@@ -32,29 +34,28 @@ def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: s
     orders = [ops_of(_FORMS[schedule](stage, num_stages, num_microbatches), stage) for stage in range(num_stages)]
     placed = place(schedule, orders)
     peak = max(placed.peak(stage) for stage in range(num_stages))
-    height = _TOP + _TALL + 46 + peak * _PILE + 8
-    times = range(round(placed.makespan))
-    frames = [_frame(placed, time, height) for time in times]
-    idle = [sum(_running(placed, stage, time) is None for stage in range(num_stages)) for time in times]
+    turns = round(placed.makespan)
+    frames = [_frame(placed, time, turns) for time in range(turns)]
     name = "GPipe" if schedule == "gpipe" else "1F1B"
     held, empty = plural(round(peak), "activation"), format_percent(placed.bubble())
+    frames.append(_whole(placed, turns))
     title = f"{name}: stages stand empty {empty} of the time and hold up to {held}"
     numbers = {"bubble": format_percent(placed.bubble(), 1), "most held": f"{peak:g}"}
-    return Story(title, frames, height, numbers, telling=next((t for t in times if t >= 2 and idle[t]), 0))
+    return Story(title, frames, _GRID + num_stages * _LINE + 4, numbers, telling=turns)
 
 
 def _running(placed: Schedule, stage: int, time: float) -> Placed | None:
     return next((each for each in placed.stages[stage] if each.start <= time + 1e-9 < each.end), None)
 
 
-def _frame(placed: Schedule, time: int, height: float) -> Frame:
+def _frame(placed: Schedule, time: int, turns: int) -> Frame:
     stages = len(placed.stages)
     pitch = WIDTH / stages
     shapes: list[Shape] = []
     idle = 0
     for stage in range(stages):
         left, now = stage * pitch + 12, _running(placed, stage, time)
-        shapes.append(Words(left, _TOP - 10, f"stage {stage}", bold=True))
+        shapes.append(Words(left, _TOP - 8, f"stage {stage}", bold=True))
         idle += now is None
         shapes.append(
             Box("", left, _TOP, pitch - 24, _TALL, edge="line", hatched=now is None, words="" if now else "empty")
@@ -63,17 +64,49 @@ def _frame(placed: Schedule, time: int, height: float) -> Frame:
             forward = now.op.kind == "F"
             words = f"{'forward' if forward else 'backward'} {now.op.microbatch}"
             key = f"m{now.op.microbatch}"
-            shapes.append(Box(key, left + 8, _TOP + 9, pitch - 40, 36, "forward" if forward else "backward", words))
-        shapes.append(Words(left, _TOP + _TALL + 18, "keeps activations of", 12, fill="quiet"))
-        for row, microbatch in enumerate(_held(placed, stage, time)):
-            y = height - 10 - (row + 1) * _PILE
-            shapes.append(Box(f"a{stage}.{microbatch}", left, y, pitch - 24, _PILE - 2, tint(microbatch), edge="none"))
-            shapes.append(Words(left + 4, y + 10, str(microbatch), 11, fill="#000000"))
+            shapes.append(Box(key, left + 6, _TOP + 6, pitch - 36, 30, "forward" if forward else "backward", words))
+        shapes.append(Words(left, _TOP + _TALL + 18, "activations held:", 12, fill="quiet"))
+        chip = min(_CHIP, (pitch - 24) / 8)
+        for at, microbatch in enumerate(_held(placed, stage, time)):
+            key, x = f"a{stage}.{microbatch}", left + at * chip
+            fill = tint(microbatch)
+            shapes.append(Box(key, x, _TOP + _TALL + 25, chip - 2, _CHIP, fill, str(microbatch), 11, edge="none"))
+        shapes += _row(placed, stage, time + 1, turns)
     stand = "stands" if idle == 1 else "stand"
-    says = f"Time {time}: {idle} of {stages} stages {stand} empty." if idle else f"Time {time}: every stage works."
+    says = f"{idle} of {stages} stages {stand} empty." if idle else "every stage works."
+    says = f"Turn {time + 1} of {turns}: {says}"
     if not time:
-        says = f"Microbatch 0 enters the first stage; {idle} of {stages} {stand} empty."
+        says = f"Turn 1 of {turns}: microbatch 0 enters the first stage; {idle} of {stages} {stand} empty."
     return Frame(says, tuple(shapes))
+
+
+def _whole(placed: Schedule, turns: int) -> Frame:
+    """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept."""
+    pitch = WIDTH / len(placed.stages)
+    shapes: list[Shape] = []
+    for stage in range(len(placed.stages)):
+        left, work = stage * pitch + 12, sum(each.end - each.start for each in placed.stages[stage])
+        shapes.append(Words(left, _TOP - 8, f"stage {stage}", bold=True))
+        empty = f"{format_percent(1 - work / turns)} empty"
+        shapes.append(Box("", left, _TOP, pitch - 24, _TALL, edge="line", words=empty))
+        shapes.append(Words(left, _TOP + _TALL + 18, f"held up to {placed.peak(stage):g}", 12, fill="quiet"))
+        shapes += _row(placed, stage, turns, turns)
+    says = f"The whole step, {turns} turns: a forward takes one, a backward two. Striped is empty."
+    return Frame(says, tuple(shapes))
+
+
+def _row(placed: Schedule, stage: int, until: int, turns: int) -> list[Shape]:
+    """Return what a stage has done in each turn so far, a square a turn, on the stripes of those in which it stood."""
+    y, wide = _GRID + stage * _LINE, (WIDTH - _LEFT - 12) / turns
+    words = Words(12, y + 16, f"stage {stage}", 12, fill="quiet")
+    shapes: list[Shape] = [words, Box("", _LEFT, y, until * wide, _LINE - 3, edge="line", hatched=True)]
+    for each in placed.stages[stage]:
+        end = min(each.end, until)
+        if each.start < until:
+            fill = "forward" if each.op.kind == "F" else "backward"
+            x, long = _LEFT + each.start * wide, (end - each.start) * wide
+            shapes.append(Box("", x, y, long, _LINE - 3, fill, str(each.op.microbatch), 12, edge="ground"))
+    return shapes
 
 
 def _held(placed: Schedule, stage: int, time: float) -> list[int]:

@@ -12,8 +12,8 @@ from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import letter, tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
 
-_HEIGHT, _FAR, _CELL = 330, 118, 26
-_MIDDLE = (WIDTH / 2, 170)
+_HEIGHT, _FAR, _CELL = 290, 104, 32
+_MIDDLE = (WIDTH / 2, 150)
 
 
 def ring_round(num_ranks: int = 4) -> Story:
@@ -47,7 +47,7 @@ def ring_round(num_ranks: int = 4) -> Story:
 
 def _corner(rank: int, num_ranks: int) -> tuple[float, float]:
     angle = 2 * math.pi * rank / num_ranks - math.pi / 2
-    return _MIDDLE[0] + 1.6 * _FAR * math.cos(angle), _MIDDLE[1] + _FAR * math.sin(angle)
+    return _MIDDLE[0] + 2.2 * _FAR * math.cos(angle), _MIDDLE[1] + _FAR * math.sin(angle)
 
 
 def _state(
@@ -58,6 +58,7 @@ def _state(
 ) -> tuple[Shape, ...]:
     """Return the ring while chunk A stands at a rank, or with all chunks lit where `at` is None."""
     size = len(corners)
+    cell = _CELL if size <= 4 else _CELL * 4 / size if size > 6 else 26
     shapes: list[Shape] = []
     for rank, (x, y) in enumerate(corners):
         end = corners[(rank + 1) % size]
@@ -65,17 +66,18 @@ def _state(
         near, far = _between((x, y), end, 0.3), _between((x, y), end, 0.7)
         shapes.append(Path((near, far), "send" if hot else "line", 3 if hot else 2, arrow=True))
     for rank, (x, y) in enumerate(corners):
-        left = x - size * _CELL / 2
-        shapes.append(Words(x, y - 18, f"rank {rank}", anchor="middle", bold=rank == at))
+        left = x - size * cell / 2
+        shapes.append(Words(x, y - 20, f"rank {rank}", 14, "middle", bold=rank == at))
         for chunk in range(size):
             count = held[rank][chunk].mask.bit_count()
             lit = at is None or chunk == 0
-            x0, side = left + chunk * _CELL, _CELL - 2
+            x0, side = left + chunk * cell, cell - 2
             key = "token" if chunk == 0 and rank == at else ""
             edge, words = "ink" if lit else "none", f"{letter(chunk)}{count}"
-            shapes.append(Box(key, x0, y - 12, side, side, tint(chunk), words, edge, faint=not lit))
-    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 4, "A3: chunk A,", anchor="middle", fill="quiet"))
-    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] + 14, "sum of 3 ranks", anchor="middle", fill="quiet"))
+            box = Box(key, x0, y - 14, side, side, tint(chunk), words, round(cell / 2), edge, faint=not lit)
+            shapes.append(box)
+    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 4, "A3: chunk A,", 14, "middle", "quiet"))
+    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] + 15, "sum of 3 ranks", 14, "middle", "quiet"))
     return tuple(shapes)
 
 

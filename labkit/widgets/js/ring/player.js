@@ -12,6 +12,9 @@ import { sendGrid } from "./send_grid.js";
 import { count, isComplete, ringSeconds, ringSteps, stateBefore, transferTimes } from "./steps.js";
 import { wheel } from "./wheel.js";
 
+const HALL = 320; // pixels of a slide's wheel, before the slide enlarges it
+const FEW = 5; // ranks whose chunks have room for large letters there
+
 /** A plan with what every rank holds before each step, and the first step in which a complete chunk is sent. */
 function withStates({ steps, faults }, n, chunks) {
   const own = steps.map((step, s) => ({ ...step, before: stateBefore(steps, n, s, chunks) }));
@@ -64,20 +67,23 @@ function planOf(data, { n, chunks }) {
 
 /** The wheel, and beside it, or below where that is too narrow, the grid and the links. */
 function picture({ n, state, now, step, steps, split, model, real, values, width }) {
-  const side = Math.min(Math.max(0.4 * width, 270), 400, width);
   const beside = width >= 560;
+  const isAsked = values.links === "shown";
+  const isLarge = values.room && beside && n <= FEW && !isAsked; // a slide: as large as it lets them be
+  const side = isLarge ? HALL : Math.min(Math.max(0.4 * width, 270), 400, width);
   const room = beside ? width - side - 20 : width;
   const blamed = blame(steps);
-  const grid = sendGrid(steps, n, step, room, { split, blamed });
-  const isAsked = values.links === "shown";
+  const high = isLarge ? Math.min((side - 60) / n, 64) : undefined;
+  const grid = sendGrid(steps, n, step, room, { split, blamed, high });
   const lanes = isAsked
     ? links(real.length ? real : model, real.length ? model : [], n, step, room, values.latency)
     : { svg: "", height: 0 };
   const [x, y] = beside ? [side + 20, 0] : [0, side + 10];
   const below = tag("g", { transform: `translate(0 ${grid.height + 10})` }, lanes.svg);
   const right = tag("g", { transform: `translate(${x} ${y})` }, grid.svg + below);
+  const round = wheel(state, now, n, side, step, { came: steps[step - 1]?.sends ?? [], blamed });
   return {
-    svg: wheel(state, now, n, side, step, { came: steps[step - 1]?.sends ?? [], blamed }) + right,
+    svg: isLarge ? tag("g", { class: "large" }, round + right) : round + right,
     height: beside ? Math.max(side, grid.height + lanes.height + 12) : side + grid.height + lanes.height + 20,
   };
 }

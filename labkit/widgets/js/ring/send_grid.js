@@ -38,12 +38,12 @@ function stepName(s, now, wide) {
   return hidden ? "" : s;
 }
 
-/** { svg, height }; `split` is the first step of the second half, now the current one, `blamed` what went wrong. */
-export function sendGrid(steps, n, now, width, { split, blamed }) {
+/** { svg, height }; `split` is the first step of the second half, now the current one, `blamed` what went wrong, `high` rows' pixels. */
+export function sendGrid(steps, n, now, width, { split, blamed, high }) {
   const parted = split > 0 && split < steps.length;
   const gap = parted ? 8 : 0;
   const wide = Math.min((width - LEFT - gap) / Math.max(steps.length, 1), 64);
-  const tall = n > 8 ? 17 : 25;
+  const tall = high ?? (n > 8 ? 17 : 25);
   const x = (s) => LEFT + s * wide + (s >= split ? gap : 0);
   const names = range(n).map((rank) => text(0, 30 + rank * tall + tall / 2, `rank ${rank}`));
   const columns = steps.map((step, s) => {

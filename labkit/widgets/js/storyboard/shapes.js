@@ -4,11 +4,15 @@ import { hue, ink } from "../figure/colours.js";
 import { rect, tag, text } from "../figure/markup.js";
 
 const FAINT = 0.3;
+const TEXT = 13; // pixels of letters where nothing else is said
+
+/** As large as it was drawn; a slide says by how much larger (labkit/lessons/slides.js). */
+const lettersOf = (size) => `font-size:calc(${size}px * var(--story-letters, 1))`;
 
 /** A meaning of the language as a colour; tints stand for themselves. */
 const colour = (meaning) => (meaning.startsWith("#") || meaning === "none" ? meaning : hue(meaning));
 
-function box({ key, x, y, width, height, fill = "none", words, edge = "ink", dashed, faint, hatched }) {
+function box({ key, x, y, width, height, fill = "none", words, size = TEXT, edge = "ink", dashed, faint, hatched }) {
   const stroke = edge === "none" ? "none" : colour(faint ? "line" : edge);
   const looks = {
     fill: colour(fill),
@@ -20,14 +24,16 @@ function box({ key, x, y, width, height, fill = "none", words, edge = "ink", das
   let inner = rect(x, y, width, height, looks);
   if (hatched) inner += rect(x, y, width, height, { fill: "url(#lk-idle2)", "pointer-events": "none" });
   if (words) {
-    const read = fill === "none" || faint ? {} : ink(colour(fill));
-    inner += text(x + width / 2, y + height / 2 + 4.5, words, "plain middle", read);
+    const read = fill === "none" || faint ? "" : ink(colour(fill)).style;
+    inner += text(x + width / 2, y + height / 2 + 0.35 * size, words, "plain middle", {
+      style: `${lettersOf(size)};${read}`,
+    });
   }
   return key ? tag("g", { "data-key": key }, inner) : inner;
 }
 
-function line({ x, y, words: said, size = 13, anchor = "start", fill = "ink", bold }) {
-  const style = `font-size:${size}px;text-anchor:${anchor};fill:${colour(fill)}${bold ? ";font-weight:600" : ""}`;
+function line({ x, y, words: said, size = TEXT, anchor = "start", fill = "ink", bold }) {
+  const style = `${lettersOf(size)};text-anchor:${anchor};fill:${colour(fill)}${bold ? ";font-weight:600" : ""}`;
   return text(x, y, said, "plain", { style });
 }
 

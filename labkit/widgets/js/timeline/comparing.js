@@ -28,6 +28,11 @@ export function roomOf(root) {
   return Math.min(Math.max(height - AROUND, ROOM[0]), ROOM[1]);
 }
 
+const LOW = 1000; // pixels of a window in which a notebook leaves a picture little more than half
+
+/** Whether rows are to be low, so that a notebook's window holds all ranks beside the text that speaks of them. */
+export const isLow = (root) => root.closest(PANELS) !== null && window.innerHeight < LOW;
+
 /** Say where the rows of two runs have no room, and offer one row for each run. */
 export function tellRoom(view) {
   const { state, notice } = view;

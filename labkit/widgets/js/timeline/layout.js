@@ -113,7 +113,7 @@ class Stack {
     const hidden = isFolded ? hiddenRanks(run) : new Set();
     const out = leftOut(run, few, hidden);
     out.forEach((rank) => hidden.add(rank));
-    const hasNames = this.hasNames || !areColoured(run);
+    const hasNames = (this.hasNames || !areColoured(run)) && !(few && few < 99); // slides give them up
     const shown = run.rows.filter(({ rank, lane }) => !hidden.has(rank) && (lane !== REGION || hasNames));
     const lanes = bareLanes(run);
     const isNear = (row) => lanes.has(row.lane) || (this.isBeside && isNearlyBare(run, row));
@@ -201,11 +201,12 @@ function ofCluster(state, high) {
 
 /** Rows of a run, lane under lane. */
 function ofLanes(state, high) {
-  const { runs, folded, few } = state;
+  const { runs, folded, few, low } = state;
   const hidden = folded ? hiddenRanks(runs[0]) : new Set();
   leftOut(runs[0], few, hidden).forEach((rank) => hidden.add(rank));
   const count = runs[0].rows.filter(({ rank }) => !hidden.has(rank)).length;
-  const stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), state);
+  const bar = Math.min(low ? NAMED + 2 : PLAIN, Math.floor(700 / Math.max(count, 1)) - 2);
+  const stack = new Stack(high(Math.max(3, bar)), state);
   stack.run(runs[0], 0, folded, few);
   return stack;
 }

@@ -4,8 +4,8 @@ import { fromBase64 } from "./bytes.js";
 import { withoutCall } from "./page_text.js";
 import { TimelineView } from "./view.js";
 
-/** Show what the page carries (labkit/widgets/timeline_page.py): runs whose bytes are base64; folded, a row each. */
-export function showPage(root, runs, isFolded = false) {
+/** Show what the page carries (labkit/widgets/timeline_page.py): runs whose bytes are base64. */
+export function showPage(root, runs) {
   const read = (part) => part && { ...part, columns: fromBase64(part.columns) };
   const program = document.querySelector("script[type=module]").textContent;
   const view = new TimelineView(root, {
@@ -13,7 +13,5 @@ export function showPage(root, runs, isFolded = false) {
     source: withoutCall(program),
     style: document.querySelector("style").textContent,
   });
-  view.state.strips = isFolded;
-  view.resize();
   return view;
 }

@@ -23,6 +23,8 @@ const HEAD_FONT = "700 13px system-ui, sans-serif";
 const END_FONT = "600 16px system-ui, sans-serif";
 const PUNCHLINE_FONT = "700 22px system-ui, sans-serif"; // 40 pixels on a slide
 const TICK = 90; // pixels between two ticks, at least
+const CLOSE = 55; // of a slide, whose picture is narrow and enlarged
+const PEAK = 7; // pixels of a peak of memory, at least
 const NAME_ROOM = 63; // pixels left of the names of lanes
 const NAME = 12; // pixels from one rank's name to the next, at least
 
@@ -77,13 +79,14 @@ function paintTick(context, state, time, words) {
   context.fillRect(Math.round(x), TOP - 5, 1, layout.height - TOP + 1);
   context.fillStyle = theme.quiet;
   const half = context.measureText(words).width / 2;
-  if (x - half > LEFT - 14 && x + half < width - RIGHT + 20) context.fillText(words, x, 8);
+  const last = state.few ? width - RIGHT - 12 : width - RIGHT + 20; // a slide says there where the run is from
+  if (x - half > LEFT - 14 && x + half < last) context.fillText(words, x, 8);
 }
 
 function paintAxis(context, state) {
   const { view, theme, width, layout, overlay } = state;
   if (!state.runs.some(({ span }) => span)) return;
-  const step = tickStep(TICK * pixelOf(state), 1);
+  const step = tickStep((state.few ? CLOSE : TICK) * pixelOf(state), 1);
   const [unit, size] = unitOf(Math.min(view[1], step * 1e4));
   const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
   context.fillStyle = theme.quiet;
@@ -94,7 +97,8 @@ function paintAxis(context, state) {
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
   const hasShares = layout.rows.some(({ bar, row }) => holdsWords(bar) && !row.of);
-  if (hasShares && !state.few) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  if (state.few) context.fillText([...new Set(state.runs.map(({ source }) => source))].join(", "), width - 2, 8);
+  else if (hasShares) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
@@ -207,7 +211,11 @@ function paintMemory(context, state, { y, height, rank, run }) {
   context.strokeStyle = theme.ink;
   context.fillStyle = theme.ink;
   const peak = xOf(state, memory.peak + shiftOf(state, run));
-  if (peak >= from && peak <= from + columns) arrow(context, peak, base, peak, base - memory.most * scale, 1);
+  const isSeen = peak >= from && peak <= from + columns;
+  context.fillStyle = theme.memory; // a peak of a moment is wider than the arrow that points to it
+  if (isSeen) context.fillRect(peak - PEAK / 2, base - memory.most * scale, PEAK, memory.most * scale);
+  context.fillStyle = theme.ink;
+  if (isSeen) arrow(context, peak, base, peak, base - memory.most * scale, 1);
   context.fillStyle = theme.quiet;
   context.textAlign = "right";
   context.fillText("memory, ↑ peak", LEFT - 5, y + height / 2);

@@ -30,6 +30,7 @@ export const emptyState = () => ({
   dotted: [],
   marks: new Set(), // names of what was drawn last: categories, and what lies over the bars
   strips: false, // whether each of two runs is one row
+  low: false, // whether rows have only the height that names need
   room: 640, // pixels that rows may take without being scrolled
 });
 

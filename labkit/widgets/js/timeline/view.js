@@ -2,7 +2,7 @@
 
 import { causeOf } from "./cause.js";
 import { decode } from "./columns.js";
-import { align, buildComparing, roomOf, setOffset, tellRoom } from "./comparing.js";
+import { align, buildComparing, isLow, roomOf, setOffset, tellRoom } from "./comparing.js";
 import { rowOf, twinOf } from "./complete.js";
 import { describe, hover, showDetail } from "./details.js";
 import { draw } from "./drawing.js";
@@ -218,6 +218,7 @@ export class TimelineView {
     const { state, plot } = this;
     state.ratio = (window.devicePixelRatio || 1) * enlargedBy(this.root);
     state.room = roomOf(this.root);
+    state.low = isLow(this.root);
     state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
     settleStreams(this);
     state.layout = layOut(state);
