@@ -805,9 +805,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
-# microbatch that fits and recomputes everything. A faster plan earns half of the points. Megatron-LM
-# (`--recompute-method block`) recomputes some layers and saves all activations of the others. A plan as fast as its
-# best setting earns the other half. The best known plan is faster still.
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for a plan
+# as fast as the best setting of two published methods together: block recomputation (Korthikanti and others, 2022)
+# and FSDP's `reshard_after_forward` (Zhao and others, 2023), each set layer by layer.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -1028,8 +1028,9 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 # *10 points, about 25 minutes; difficulty 3 of 5, importance 3 of 5*
 #
 # Find the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` list the fields. The naive plan moves everything
-# to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points, reaching its
-# successor (ZeRO-Offload++, 2023) the other half.
+# to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points. The other
+# half is for a plan as fast as the best setting of its successor, Twin-Flow (ZeRO-Offload++, 2023), which keeps no
+# layer whole. The best known plan is slightly faster.
 
 
 # %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=25 title="What the host can hold" provides=["offload_plan"] bonus=true
