@@ -13,8 +13,10 @@
 # %% [markdown]
 # # 00 Start here
 #
-# A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. **Who is
-# waiting?**
+# A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. The first
+# suspect is the network. But even a network that takes no time at all would shorten this run by **less than 3 %**:
+# that is how long data moves. The GPUs compute for less than half of the time. Otherwise they wait for a message that
+# nobody has sent yet, and no faster link helps against that. **Who is waiting, and for whom?**
 #
 # After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before
 # that, you will run one function on many processes, read a picture of the run, and then make a run fail.

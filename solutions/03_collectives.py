@@ -13,9 +13,9 @@
 # %% [markdown]
 # # 03 Collectives at scale
 #
-# Your ring is right, and no algorithm with messages between pairs of ranks sends fewer bytes. Then come gradients in
-# bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, two machines with a slow card between them.
-# **Which algorithm is fastest, and how would you know before you rent the machines?**
+# Your ring is right, and no algorithm with messages between pairs of ranks sends fewer bytes. Real jobs have
+# gradients in bfloat16, non-contiguous tensors, sub-groups, tiny tensors on many ranks, and machines with a slow card
+# between them. **Which algorithm is fastest, and how would you know before you rent the machines?**
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
 #
@@ -110,9 +110,9 @@ for _ in range(1000):
 labkit.reveal("bfloat16_total", total)
 
 # %% [markdown]
-# After 256, the next number that bfloat16 can hold is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one
-# after the other too, and rounds on **every hop**: the more ranks, the larger the error. So send partial sums as
-# float32, and round to 16 bits once, at the end. PyTorch's `fully_shard` calls this `reduce_dtype`.
+# After 256, the next number that bfloat16 can hold is 258. So 256 + 1 rounds back to 256. A ring also adds
+# one value after another, and rounds on **every hop**: the error grows with the number of ranks. So send partial sums
+# as float32, and round to 16 bits only at the end. PyTorch's `fully_shard` calls this `reduce_dtype`.
 #
 # **Average.** For 16-bit tensors, add in float32, divide, round once.
 #
@@ -292,8 +292,8 @@ labkit.reveal("tree_wins_below", border, figure)
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 
 # %% [markdown]
-# (Both directions together: two links of the ring cross, with 7/4 of a tensor each; one link of the tree, with one
-# tensor up and one down.)
+# (Both directions together. Two links of the ring cross, with 7/4 of a tensor each; one of the tree, with one tensor
+# up and one down.)
 #
 # Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one
 # card for all four**. A card carries both directions at once. How many times longer does the second run take?
@@ -318,9 +318,9 @@ own_card, one_card = (
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# 1.0 times: it takes no longer. Of four cards, the ring uses one to leave a machine and one to come back. But 7/4 of
-# the tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.** Messages of several
-# GPUs queue for the card they share.
+# 1.0 times: it takes no longer. Of four cards, the ring used one to send and one to receive; one card can do both.
+# But 7/4 of the tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.**
+# Messages of several GPUs queue for the card they share.
 #
 # ### Exercise [[unequal_links]]
 #
@@ -334,8 +334,8 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # a's n-th `Send` to b.
 #
 # Your score is the time until the last rank is done; additions cost nothing. Half of the points are for beating the
-# ring in rank order (`naive`), half for being as fast as a published design, BlueConnect (Cho and others, 2019), with
-# its rings laid around slow links.
+# ring in rank order (`naive`). The other half are for reaching a published design, BlueConnect (Cho and others,
+# 2019), whose rings avoid slow links here.
 
 
 # %% tags=["given"]

@@ -116,7 +116,7 @@ def place_on_circle(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
 labkit.check("place_keys", place_by_range, place_by_hash, place_on_circle)
 
 # %% [markdown]
-# Now a server joins. Play it: on the circle it takes the keys just before its points, and no other key moves.
+# Now a server joins; play the figure. On the circle it takes the keys just before its points, and no other key moves.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.figure("joining", num_servers=3, num_keys=14)
@@ -143,12 +143,12 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 
 # %% [markdown]
 # The new server must get about a fifth. On the circle only its keys move; how many they are depends on where its points
-# fell. By range and by hash, servers 0 to 3 ended at 1/4, 2/4, 3/4 and 1, and now end at 1/5, 2/5, 3/5 and 4/5. Keys
-# between an old and a new end move: 1/20 + 2/20 + 3/20 + 4/20 = 1/2. With `key % S`, a key stays only if key % 4 equals
-# key % 5: the first four of every twenty.
+# fell. By range and by hash, the parts of servers 0 to 3 used to end at 1/4, 2/4, 3/4 and 1 of the scale. Now they
+# end at 1/5, 2/5, 3/5 and 4/5. Every key between an old end and the new one moves: 1/20 + 2/20 + 3/20 + 4/20 = 1/2.
+# With `key % S`, a key stays only if key % 4 equals key % 5: the first four of every twenty.
 #
-# The price of the circle is balance: its stretches differ. More points per server even them out, and spread a dead
-# server's keys over all the others.
+# The price of the circle is balance: its stretches have different lengths, so servers get different shares. More
+# points for each server even the shares out. They also spread a dead server's keys over all the others.
 
 # %% [markdown] tags=["slide-only"]
 # ## A fifth server joins four. How many keys move?
@@ -286,9 +286,9 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
 # Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 +
-# ... + 1/10000). But a batch sends a key once, however often it occurs. That removes mostly requests for popular keys,
-# and the share drops to 73 %. Ids often follow age or popularity, so a range puts all popular keys in one place. A hash
-# spreads them.
+# ... + 1/10000). But a batch sends each key only once, however often it occurs in it. Mostly popular keys occur more
+# than once, so mostly their requests go away, and the share drops to 73 %. Ids often follow age or popularity, so a
+# range puts all popular keys in one place. A hash spreads them.
 #
 # Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty
 # keys. Here key k lives on rank k % 3. A span on a server's row is one call: the verb, the asking rank, the keys.
@@ -328,9 +328,10 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # ## 4 Rows from servers, layers by all-reduce
 #
 # A recommender also has a small dense network, all of which changes in each step: work for all-reduce. One step uses
-# both. *After it, layers and rows must have the values that one process with all samples would have computed.*
+# both. *After the step, layers and rows must have the values that one process with all samples would have computed.*
 #
-# Pulled rows come without a graph, and the servers *add* what all workers push. What follows from each?
+# Two facts matter here. Pulled rows come without an autograd graph. And the servers *add* what all workers push. What
+# must your step do because of each?
 #
 # ### Exercise [[server_hybrid]]
 #
@@ -403,8 +404,8 @@ print(
 )
 
 # %% [markdown]
-# With two billion rows and the same batches, a trainer's step sends as many bytes as here, while the table grows to 128
-# GB (without optimizer state).
+# With two billion rows, the table would grow to 128 GB (without optimizer state). A trainer's step would still send
+# as many bytes as here, because its batches are the same.
 #
 # **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. The state begins at 0. Adagrad
 # adds each gradient's *square* to it, then moves the row by lr x gradient / √state. One push of a row's first gradient
@@ -559,9 +560,9 @@ print(
 
 # %% [markdown]
 # The promise costs one more round trip for every push, and the worker waits for it. Redis and MySQL, by default, answer
-# first and tell the backup later: asynchronous replication. A hasty primary answers each push at once. It forwards
-# gradients only when five have come, from whichever workers. **Killed at the same ten moments, how many of the 1,200
-# acknowledged gradients are lost?**
+# first and tell the backup later: asynchronous replication. Take such a primary, which answers each push at once. It
+# forwards gradients in batches: only when five have come, from whichever workers. **Killed at the same ten moments,
+# how many of the 1,200 acknowledged gradients are lost?**
 
 # %% tags=["predict"]
 labkit.predict("lost_by_the_hasty", 100)

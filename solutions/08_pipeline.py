@@ -310,7 +310,7 @@ class Backward(Work): ...
 #   are for beating it wherever that is possible.
 # * `1F1B` (Narayanan and others, 2021) also ends each step with nothing in flight. With little memory it begins with at
 #   most `most_held` forwards. The other half are for a step as short as 1F1B's.
-# * `best known` is only a lower bound here: no schedule is shorter, and perhaps none is as short.
+# * No schedule is shorter than the `lower bound`, and perhaps none is as short.
 
 
 # %% tags=["design"] exercise="fill_stages" points=30 difficulty=3 importance=5 minutes=25 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="Keep the stages at work" provides=["fill_stages"]

@@ -361,20 +361,20 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 #
 # ### Exercise [[shortest_step]]
 #
-# *30 points, about 30 minutes; difficulty 4 of 5, importance 4 of 5*
+# *30 points, about 30 minutes; difficulty 5 of 5, importance 4 of 5*
 #
 # A plan is data: a placement, and for each stage a list of words. `"F0"` is the forward of microbatch 0 through chunk 0, and
 # `"F0.1"` through chunk 1.
 #
 # * Half of the points: fewer turns than 1F1B (`naive`) in every case.
-# * All of the points: no more turns than `ZB-H1` (Qi and others, 2023) in every case. Its plan always fits, because
-#   `most_held` is P or more.
+# * All of the points: no more turns than `ZB-V` (Qi and others, 2023) in every case. ZB-V holds at most P microbatches,
+#   so it always fits.
 #
-# `best known` is a lower bound here, (P-1)/2 + 3M turns: with two chunks, the last stage gets its first work after
-# (P-1)/2 turns at the earliest, and then has 3M turns of work.
+# No plan is shorter than the `lower bound`, (P-1)/2 + 3M turns: with two chunks, the last stage gets its first work after
+# (P-1)/2 turns at the earliest, and then has 3M turns of work. ZB-V reaches it in every case.
 
 
-# %% tags=["design"] exercise="shortest_step" points=30 difficulty=4 importance=4 minutes=30 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
+# %% tags=["design"] exercise="shortest_step" points=30 difficulty=5 importance=4 minutes=30 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="The shortest step" provides=["shortest_step"]
 def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tuple[str, list[list[str]]]:
     """Return a placement, "one" (a chunk on each stage), "round" or "v", and the list of every stage's work.
 
@@ -386,38 +386,19 @@ def shortest_step(num_stages: int, num_microbatches: int, most_held: int) -> tup
         most_held: How many microbatches each stage has memory for, P or more.
     """
     # BEGIN SOLUTION shortest_step
-    orders = [[] for _ in range(num_stages)]
-    counts = [dict.fromkeys(("F0", "F1", "I0", "I1", "W0", "W1"), 0) for _ in range(num_stages)]
-    ends: dict[tuple[str, int, int], int] = {}  # when F or I of a part and a microbatch is done, in half turns
-
-    def can(kind: str, chunk: int, stage: int, now: int) -> bool:
-        count, part = counts[stage], 2 * num_stages - 1 - stage if chunk else stage
-        microbatch = count[f"{kind}{chunk}"]
-        if microbatch == num_microbatches:
-            return False
-        if kind == "W":
-            return microbatch < count[f"I{chunk}"]
-        if (kind, chunk) == ("F", 0):
-            halves = count["F0"] - count["W0"] + count["F1"] - count["W1"] + count["F0"] - count["F1"]
-            if halves + 2 > 2 * most_held:  # room for its second chunk, too, and for those that still wait for theirs
-                return False
-        if kind == "I" and ends.get(("F", part, microbatch), now + 1) > now:
-            return False
-        needed = part - 1 if kind == "F" else part + 1
-        return not 0 <= needed < 2 * num_stages or ends.get((kind, needed, microbatch), now + 1) <= now
-
-    now = 0
-    while any(len(order) < 6 * num_microbatches for order in orders):
-        for stage, count in enumerate(counts):
-            ready = (word for word in ("I1", "I0", "F1", "F0", "W1", "W0") if can(word[0], int(word[1]), stage, now))
-            word = next(ready, None)
-            if word:
-                kind, chunk = word[0], int(word[1])
-                part = 2 * num_stages - 1 - stage if chunk else stage
-                orders[stage].append(f"{kind}{count[word]}.{chunk}")
-                ends[kind, part, count[word]] = now + 1
-                count[word] += 1
-        now += 1
+    orders = []
+    for stage in range(num_stages):
+        behind, steady = num_stages - stage, max(num_microbatches - num_stages, num_stages - 1)
+        phases = [  # ZB-V, which needs memory for num_stages
+            ("F0", 2 * behind - 1), ("F1 F0", stage), ("F1 I1 W1", behind), ("F0 I0 W0 F1 I1 W1", steady),
+            ("I0 I1", stage), ("I0 W0", behind), ("W1", stage), ("W0", stage),
+        ]  # fmt: skip
+        order, done = [], dict.fromkeys(("F0", "F1", "I0", "I1", "W0", "W1"), 0)
+        for work in (word for words, times in phases for word in words.split() * times):
+            if done[work] < num_microbatches:
+                order.append(f"{work[0]}{done[work]}.{work[1]}")
+                done[work] += 1
+        orders.append(order)
     return "v", orders
     # END SOLUTION
 

@@ -13,15 +13,15 @@
 # %% [markdown]
 # # 10 Gradient compression
 #
-# Four machines train a small GPT over ordinary Ethernet, and mostly they wait for gradients. A blog post says: send one per
-# cent of the entries and train a hundred times faster. Is that so?
+# Four machines train a small GPT over ordinary Ethernet, and mostly they wait for gradients. A blog post says: send
+# one per cent of the entries and train a hundred times faster. Is that so?
 #
 # You will build compressors, the memory that makes them work, and a hook for DDP.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and DDP's buckets (lesson 04).
 #
-# **Stuck?** `labkit.hint("fewer_bits")` gives up to three hints. `labkit.lend("fewer_bits")` puts a working version into
-# the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("fewer_bits")` gives up to three hints. `labkit.lend("fewer_bits")` puts a working version
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 10 Gradient compression
@@ -66,8 +66,8 @@ class Packet:
 
 # %% [markdown]
 # **Fewer bits** is the most obvious idea. 16 bits is a cast, but float16 ends at 65504, and one infinite entry ruins
-# the model. int8 has 256 codes. A **scale**, one float32 for all entries, travels along. You choose which numbers the
-# codes stand for.
+# the model. int8 has 256 codes. You choose which numbers they stand for: a **scale**, one float32 for all entries,
+# travels along.
 #
 # ### Exercise [[fewer_bits]]
 #
@@ -77,9 +77,9 @@ class Packet:
 #
 # * A gradient is finite, float32 or float64, of any shape. It may be all zero, tiny (1e-9), or not contiguous.
 #   `compress` must not change it.
-# * The packet has no more bytes than the docstring says, and what comes back is as near as it says.
-# * `decompress` runs on *another* rank. It gets the packet, and a compressor made with the same arguments. What `compress`
-#   stored in `self` is not there. (`addable` is for later.)
+# * Packets have no more bytes than the docstring says, and entries come back as close as it says.
+# * `decompress` runs on *another* rank. It gets the packet, and a compressor made with the same arguments. What
+#   `compress` stored in `self` is not there. (`addable` is for later.)
 
 
 # %% tags=["exercise"] exercise="fewer_bits" points=14 difficulty=2 importance=4 minutes=10 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
@@ -164,8 +164,8 @@ labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 # *16 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. A RandomK counts its calls from
-# 0, over gradients of any shape. Call n draws from the seed `seed + n`, so different indices. This seed is the packet's
-# second part. Draw with a CPU generator of your own: dropout and shuffling use torch's.
+# 0, over gradients of any shape. Call n draws with the seed `seed + n`, so each call draws other indices. This seed
+# is the packet's second part. Draw with a CPU generator of your own, because dropout and shuffling use torch's.
 
 
 # %% tags=["given"]
@@ -249,7 +249,7 @@ class RandomK:
 labkit.check("few_entries", TopK, RandomK)
 
 # %% [markdown]
-# Here is a gradient of the GPT, after 20 steps of training.
+# Here is the GPT's gradient after 20 steps.
 # **Keep the top 1 % of its entries: what fraction of the gradient's norm is lost?**
 
 # %% tags=["predict"]
@@ -282,9 +282,9 @@ labkit.reveal("lost_by_top_1", round(lost["top 1 %"], 2), rows)
 # %% [markdown]
 # ## 3 What was not sent
 #
-# Does that do harm? A small example (Beznosikov and others, 2020): three ranks, three weights, top-1. Each rank's loss is
-# $(a_i \cdot x)^2 + \|x\|^2/4$ with $a_1 = (-3, 2, 2)$ and its rotations, so the best x is 0. Start at (1, 1, 1), 1.7 away from it.
-# **How far from 0 is x after 100 steps?**
+# Does leaving out entries harm? A small example (Beznosikov and others, 2020): three ranks, three weights,
+# top-1. Each rank's loss is $(a_i \cdot x)^2 + \|x\|^2/4$ with $a_1 = (-3, 2, 2)$ and its rotations, so the best x is
+# 0. Start at (1, 1, 1), 1.7 away from it. **How far from 0 is x after 100 steps?**
 
 # %% tags=["predict"]
 labkit.predict("top_k_distance", 0.1)
@@ -378,11 +378,11 @@ labkit.check("error_feedback", ErrorFeedback)
 # <!-- notes: Without memory it runs away; with it, it arrives. It costs one more gradient of memory on every rank. -->
 
 # %% [markdown]
-# With the memory, top-1 ends nearly as close to 0 as whole gradients do (top 3 of 3). With top-k, what is sent and what stays
-# share no entry, so their norms obey Pythagoras: $\|\text{sent}\|^2 + \|\text{new } e\|^2 = \|g + e\|^2$.
+# With the memory, top-1 ends nearly as close to 0 as whole gradients do (top 3 of 3). With top-k, what is sent and
+# what stays share no entry, so their norms obey Pythagoras: $\|\text{sent}\|^2 + \|\text{new } e\|^2 = \|g + e\|^2$.
 #
-# Here is a run of four ranks with two buckets each, momentum SGD and top 10 % with a memory. In each step every rank logs for
-# each bucket the norms of its gradient g, of what it compressed (g + e), of what it sent, and of the new residual.
+# Here is a run of four ranks with two buckets each, momentum SGD and top 10 % with a memory. In each step every rank
+# logs for each bucket the norms of g, of what it compressed (g + e), of what it sent, and of the new e.
 
 # %% [markdown] tags=["slide-only"]
 # ## The loss climbs. Whose memory broke?
@@ -434,7 +434,7 @@ labkit.answer(
 
 # %% [markdown]
 # The next program has a broken memory, too, although its norms obey Pythagoras. **Which line loses the residual?** Read
-# it (`forgets_residuals??`) before you run `labkit.audit`, which watches what is kept, and under which key:
+# it (`forgets_residuals??`) before you run `labkit.audit`, which watches what is kept:
 
 # %%
 from labkit.wrong_runs import forgets_residuals
@@ -446,7 +446,7 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # ## 4 A hook
 #
 # How do four packets become one mean? `all_reduce` would add top-k values that belong to different entries, and int8
-# codes that have different scales. It raises no error; the gradient is wrong. Such packets must travel **to
+# codes that have different scales. There is no error; the gradient is wrong. Such packets must travel **to
 # everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. Packets of `Cast` and `RandomK` *can*
 # be added: sum their first parts; the seed is the same on all ranks. `addable` says so.
 #
@@ -458,8 +458,8 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 #   became ready. A residual of the old bucket 0 may not fit the new one, so a residual's key is the number
 #   *and* the size: `(bucket.index(), bucket.buffer().numel())`.
 #
-# DDP calls the hook in the middle of backward. If it waits there, nothing overlaps. So start with `async_op=True`, and say what
-# to do *afterwards*:
+# DDP calls the hook in the middle of backward. If it waits there, nothing overlaps. So start with `async_op=True`,
+# and say what to do *afterwards*:
 #
 # ```python
 # work = dist.all_reduce(tensor, async_op=True)
@@ -467,8 +467,7 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # torch.futures.collect_all([future, other])      # a future of several
 # ```
 #
-# A `.then` function may compute, but must start no collective: ranks may run their `.then` functions in different
-# orders.
+# A `.then` function may compute, but must start no collective: ranks may run theirs in different orders.
 
 
 # %% tags=["given"]
@@ -484,8 +483,8 @@ class HookState:
 #
 # *35 points, about 25 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# * Divide first: compress `buffer / N` through `state.feedback`, with that key. N is the size of `state.group`. Then *add* what
-#   the ranks send. (In float16, a sum of eight gradients overflows sooner than their mean.)
+# * Divide first: compress `buffer / N` through `state.feedback`, with that key. N is the size of `state.group`. Then
+#   *add* what the ranks send. (In float16, a sum of eight gradients overflows sooner than their mean.)
 # * If `state.feedback.compressor.addable`, all-reduce the first part; otherwise all-gather every part. Send
 #   nothing else.
 # * Add each packet's `wire_bytes`, seeds included, to `state.sent_bytes`. Do not change the bucket's buffer.
@@ -564,7 +563,7 @@ for (name, optimizer), rate in RATES.items():
     print(f"{name:10} {optimizer:5} at {rate:3g} x its rate, mean loss of steps 191-200: {sum(losses[-10:]) / 10:.2f}")
 
 # %% [markdown]
-# Yours is seed 0. On one machine (another processor rounds differently) three seeds ended at:
+# Yours is seed 0. On one machine (processors round differently) three seeds ended at:
 #
 # | seed | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -578,10 +577,10 @@ for (name, optimizer), rate in RATES.items():
 # Look at **several seeds**: AdamW's own loss varies by 0.13, and bfloat16 costs 0.05 at most. 16 and 8 bits ended
 # higher on all three, but three are few.
 #
-# AdamW with top 1 % hardly learns here. An entry leaves a rank once in 100 steps, on average, but AdamW's mean of
+# AdamW with top 1 % hardly learns here. On average, an entry leaves a rank once in 100 steps. But AdamW's mean of
 # gradients forgets in about ten. **Deep gradient compression** (Lin and others, 2018; a bonus) puts momentum before
-# top-k. Plain SGD adds up whatever comes, however late. With top 1 % it even ended lower, at twice the rate of SGD
-# without a hook.
+# top-k. Plain SGD adds up whatever comes, however late. With top 1 % it even ended lower, at twice the learning rate
+# of SGD without a hook.
 #
 # And the time? Four machines with an A100 each train this GPT under torch's DDP, virtually, with your hook.
 # **At 10 Gbit/s, by what factor is a step with top 1 % faster than one without a hook?**
@@ -606,12 +605,13 @@ for name, make in {"no hook": None, **COMPRESSORS}.items():
 labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 10], 2), rows)
 
 # %% [markdown]
-# Not a hundred times, but 2.1. Three packets of 2 % of B cross each link, where an all-reduce sends 2 x 3/4 of B: 25
-# times fewer bytes. Even a step that sends next to nothing (random 1 %) takes 0.81 ms, nearly all of it computing.
+# Not a hundred times, but 2.1. Let B be the bytes of all gradients. Three packets of 2 % of B cross each link; an
+# all-reduce sends 2 x 3/4 of B. So 25 times fewer bytes travel. Even a step that sends next to nothing (random 1 %)
+# takes 0.81 ms, nearly all of it computing.
 #
-# **bfloat16** beats no hook on every link: half of the bytes, and still an all-reduce. int8 has half of bfloat16's
-# bytes and is no faster. On four ranks its all-gather sends 3 packets of B/4 over each link, and bfloat16's all-reduce
-# 2 x 3/4 of B/2: both are 0.75 B.
+# **bfloat16** is faster than no hook on every link: half of the bytes, and still an all-reduce. int8 has half of
+# bfloat16's bytes and is no faster. On four ranks, its all-gather sends 3 packets of B/4 over each link, and
+# bfloat16's all-reduce 2 x 3/4 of B/2: both are 0.75 B.
 #
 # But how long does it take until the loss is down?
 
@@ -623,11 +623,11 @@ for (name, optimizer), losses in curves.items():
     print(f"{name:12} {optimizer:22} {steps or '-':>6} {round(steps * step_bytes[name] / 1e6, 1) or '-':>9}", *times)
 
 # %% [markdown]
-# Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast link there
-# is little to gain: DDP hides much behind backward, and compressing costs computing time.
+# Measured in **bytes**, compression looks great. Measured in **seconds**, it depends on the link. On a fast one there
+# is little to gain: DDP hides much behind backward, and compressing takes time.
 #
-# **[[gather_grows]].** An int8 packet is a quarter of a float32 one. On how many ranks does its `all_gather` send as much as the
-# plain `all_reduce` of float32?
+# **[[gather_grows]].** An int8 packet is a quarter of a float32 one. On how many ranks does its `all_gather` send as
+# much as the plain `all_reduce` of float32?
 
 # %% tags=["why"] exercise="gather_grows" title="The all-gather grows"
 labkit.answer("gather_grows", 8)
@@ -896,9 +896,9 @@ labkit.check("quantised_all_reduce", quantised_all_reduce)
 # %% [markdown]
 # ## Bonus: PowerSGD
 #
-# A gradient of a linear layer is a matrix M of n x m numbers. **PowerSGD** (Vogels, Karimireddy and Jaggi, 2019) bets that M is
-# nearly of low rank: it sends two thin matrices, P of n x r and Q of m x r, with $M \approx P Q^T$. It finds them
-# by one step of the power method, which starts from the result of the last call:
+# A gradient of a linear layer is a matrix M of n x m numbers. **PowerSGD** (Vogels, Karimireddy and Jaggi, 2019) bets
+# that M is nearly of low rank: it sends two thin matrices, P of n x r and Q of m x r, with $M \approx P Q^T$. It
+# finds them by one step of the power method, which starts from the result of the last call:
 #
 # 1. $P = M Q$ with the Q of the last call (at first drawn at random, with one seed for all ranks);
 # 2. average P over the ranks, and make its columns orthonormal;
@@ -977,7 +977,8 @@ for call in range(3):
 # This matrix has rank 3, plus noise. The first call, from a random Q, is a guess; the second starts from the first
 # one's Q and is nearly there.
 #
-# The hook: your `ErrorFeedback` remembers the bucket as a whole, and a small class cuts a flat bucket into its gradients.
+# The hook: your `ErrorFeedback` remembers the bucket as a whole, and a small class cuts a flat bucket into its
+# gradients.
 
 
 # %% tags=["given"]
@@ -1066,8 +1067,8 @@ labkit.compression_explorer(
 #
 # * F. Seide and others, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training of
 #   Speech DNNs", Interspeech 2014: one bit, and error feedback.
-# * D. Alistarh and others, "QSGD", NeurIPS 2017, and A. Aji and K. Heafield, "Sparse Communication for Distributed Gradient
-#   Descent", EMNLP 2017: quantisation and top-k.
+# * D. Alistarh and others, "QSGD", NeurIPS 2017, and A. Aji and K. Heafield, "Sparse Communication for Distributed
+#   Gradient Descent", EMNLP 2017: quantisation and top-k.
 # * Y. Lin and others, "Deep Gradient Compression: Reducing the Communication Bandwidth for Distributed Training", ICLR
 #   2018: momentum correction, local clipping, warm-up.
 # * S. Stich, J.-B. Cordonnier and M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018; S. P. Karimireddy and others,

@@ -233,22 +233,22 @@ labkit.answer("faster_device", 6)
 # ## 3 Mixed precision
 #
 # Tensor cores run 16-bit matmuls many times faster than ordinary cores run float32 ones. But not everything should have
-# 16 bits. **Add 1 a thousand times in bfloat16: what comes out?**
+# 16 bits. An optimizer adds 0.003 to a weight of 1, a thousand times. In float32 the weight becomes 4. **What does it
+# become in bfloat16?**
 
 # %% tags=["predict"]
-labkit.predict("ones_in_bfloat16", 1000)
+labkit.predict("weight_in_bfloat16", 3.9)
 
 # %%
-total = torch.tensor(0.0, dtype=torch.bfloat16)
+weight = torch.tensor(1.0, dtype=torch.bfloat16)
 for _ in range(1000):
-    total += 1
-labkit.reveal("ones_in_bfloat16", total.item())
+    weight += 0.003
+labkit.reveal("weight_in_bfloat16", weight.item())
 
 # %% [markdown]
-# bfloat16 has 8 significant bits. After 256 comes 258, and 257 is rounded back to 256. So sums of many numbers stay in
-# **float32**. Exponentials stay in float32, too: bfloat16 rounds an x near 20 by up to 0.06, and then exp(x) is off by
-# 6 %. Parameters stay in float32 as well: a step of 0.0001 added to a weight of 1 vanishes in bfloat16, where the next
-# number after 1 is 1.0078.
+# It stays 1. bfloat16 has 8 significant bits, so the next number after 1 is 1.0078, and 1.003 rounds back to 1. That is
+# why **parameters stay in float32**, and only copies of them are cast. Sums of many numbers stay in float32 for the same
+# reason. Exponentials do, too: bfloat16 rounds an x near 20 by up to 0.06, so exp(x) is off by up to 6 %.
 #
 # **Before you read the lists below:** which precision would you give to `linear`, `softmax`, `layer_norm`, `cross_entropy`,
 # `matmul` and `gelu`?
@@ -408,7 +408,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # | us to compute | 46 | 1042 | 415 | 737 | 415 | 347 | 46 | 1389 | 184 | 1389 |
 #
 # **Which would you drop first, and which last?** The attention scores are large, and quick to recompute. `up` takes
-# longer and is a quarter of the size. So **choose** for each tensor whether to keep it.
+# longer and is a quarter of the size. But what dropping a tensor saves depends on its neighbours, and on where the
+# peak is. **Choose** for each tensor whether to keep it.
 #
 # The rules:
 #
@@ -437,9 +438,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # *35 points, about 33 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # * Half of the points: recompute less than with a checkpoint around every block, which keeps each block's last tensor.
-# * The other half: recompute no longer than selective recomputation does (after Korthikanti and others, 2022). Here it
-#   drops tensors one after another, most MB per us first, and stops as soon as the plan fits. The check prints its
-#   time.
+# * The other half: recompute as little as any plan under these rules can. Checkmate (Jain and others, 2020) looks for
+#   that optimum; the check prints its time.
 
 
 # %% tags=["design"] exercise="recompute_plan" points=35 difficulty=4 importance=4 minutes=33 weights=[1, 1, 1, 1, 1, 1, 1, 1] title="A recompute plan" provides=["recompute_plan"]
@@ -739,6 +739,7 @@ for computes in (False, True):
 # * T. Chen and others, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174 (2016): checkpointing.
 # * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models", arXiv:2205.05198 (2022):
 #   selective recomputation.
+# * P. Jain and others, "Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization", MLSys 2020.
 # * S. Agarwal and others, "On the Utility of Gradient Compression in Distributed Training Systems", MLSys 2022: where
 #   compression does not pay.
 # * PyTorch documentation: `torch.autocast`, `torch.amp.GradScaler`, `torch.overrides`, `torch.utils.checkpoint`,

@@ -19,11 +19,11 @@
 # By the end, every block of your GPT is spread over several ranks and trains to the same loss, and you know why such a
 # block stays inside one machine.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
-# attention works; no GPU.
+# **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`,
+# and how attention works; no GPU.
 #
-# **Stuck?** `labkit.hint("two_operators")` gives up to three hints. `labkit.lend("two_operators")` puts a working version
-# into the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("two_operators")` gives up to three hints. `labkit.lend("two_operators")` puts a working
+# version into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 12 Tensor parallelism
@@ -63,20 +63,20 @@ labkit.matrix_cuts()
 
 # %% [markdown]
 # * With columns, each rank reads all of `x` and computes some columns of the result. In forward nothing travels.
-# * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An all-reduce adds
-#   the partial sums up.
+# * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An
+#   all-reduce adds the partial sums up.
 #
 # (`nn.Linear` stores its weight transposed: columns of `A` are *rows of* `weight`.)
 #
-# **[[gelu_of_parts]].** An MLP computes `gelu(x @ A) @ B`. `x` is whole on every rank, and the result must be, too. How do you
-# cut `A` and `B` so that forward communicates least? Choose `"columns, columns"`, `"columns, rows"`, `"rows, columns"` or
-# `"rows, rows"`.
+# **[[gelu_of_parts]].** An MLP computes `gelu(x @ A) @ B`. `x` is whole on every rank, and the result must be, too.
+# How do you cut `A` and `B` so that forward communicates least? Choose `"columns, columns"`, `"columns, rows"`,
+# `"rows, columns"` or `"rows, rows"`.
 
 # %% tags=["why"] exercise="gelu_of_parts" title="Two cuts"
 labkit.answer("gelu_of_parts", "columns, rows")
 
 # %% [markdown]
-# So an MLP is cut by columns first, by rows second.
+# So you cut an MLP's first matrix by columns and its second by rows.
 
 # %% [markdown] tags=["slide-only"]
 # ## Columns first, rows second
@@ -115,7 +115,8 @@ labkit.answer("gelu_of_parts", "columns, rows")
 # y = Twice.apply(x, group)
 # ```
 #
-# A `group` is the ranks that share one copy of the model; `None` is all of them. Other groups may work on other batches.
+# A `group` is the ranks that share one copy of the model; `None` is all of them. Other groups may work on other
+# batches.
 #
 # ### Exercise [[two_operators]]
 #
@@ -182,8 +183,8 @@ labkit.check("two_operators", enter, leave)
 # <!-- notes: The gradient of x is a partial sum on each rank, because each rank knows only its own columns. -->
 
 # %% [markdown]
-# In forward, only `leave` adds up; in backward, only `enter` does. They are **conjugate**; Megatron-LM calls them *f*
-# and *g*.
+# In forward, only `leave` adds up; in backward, only `enter` does. Such a pair of operators is called **conjugate**.
+# Megatron-LM calls `enter` *f* and `leave` *g*.
 #
 # `leave` needs no Function: copy `x`, then all-reduce the copy under `torch.no_grad()`. Autograd sees only the copy,
 # which passes its gradient on unchanged. But `enter` must change what backward does.
@@ -192,9 +193,9 @@ labkit.check("two_operators", enter, leave)
 #
 # **The bias of the second layer** counts once. If every rank adds it before the all-reduce, it counts N times.
 #
-# **Heads.** Attention is cut by heads: each computes alone until `out` mixes them. But `qkv.weight` is three matrices on
-# top of each other: all of q, all of k, all of v, each with one head after another. The first half of its rows is *not*
-# the first half of the heads: it is all of q and half of k. Shapes still fit. (See `Block.attention??`.)
+# **Heads.** Attention is cut by heads: each computes alone until `out` mixes them. But `qkv.weight` is three matrices
+# on top of each other: all of q, all of k, all of v, each with one head after another. The first half of its rows is
+# *not* the first half of the heads: it is all of q and half of k. Shapes still fit. (See `Block.attention??`.)
 #
 # Heads need not divide evenly: of 5 heads, `my_part` gives two ranks 3 and 2.
 #
@@ -267,7 +268,7 @@ class ParallelAttention(nn.Module):
 labkit.check("parallel_block", ParallelMLP, ParallelAttention)
 
 # %% [markdown]
-# A whole block. The norms are on every rank, each with all tokens:
+# Here is a whole block. Every rank has the norms, and applies them to all tokens:
 
 
 # %% tags=["given"]
@@ -383,8 +384,8 @@ def parallel_loss(model: ParallelGPT, tokens: Tensor, targets: Tensor) -> Tensor
 
 
 # %% [markdown]
-# This GPT has two blocks. Each `enter` and `leave` makes one all-reduce of a whole activation (batch x tokens x width), in
-# forward or in backward. A run on two virtual ranks counts them:
+# This GPT has two blocks. Each `enter` and `leave` makes one all-reduce of a whole activation (batch x tokens x
+# width), in forward or in backward. A run on two virtual ranks counts them:
 
 
 # %%
@@ -398,9 +399,9 @@ large = [call for call in run.timeline.collectives() if call.rank == 0 and call.
 print(f"{len(large)} all-reduces of a whole activation in one step")
 
 # %% [markdown]
-# Four for each block (two `leave`s in forward, two `enter`s in backward), one for the embedding in forward, one in
-# backward for the `enter` before the logits. DDP hides its all-reduces behind backward. Nothing hides yours: the next
-# layer waits for them.
+# Each block makes four: two `leave`s in forward, two `enter`s in backward. The embedding makes one in forward, and
+# the `enter` before the logits makes one in backward. DDP hides its all-reduces behind backward. Nothing hides yours:
+# the next layer waits for them.
 
 # %% [markdown] tags=["slide-only"]
 # ## Logits need not be gathered
@@ -428,8 +429,8 @@ print(f"{len(large)} all-reduces of a whole activation in one step")
 # Between the cut regions all ranks do the same: norms, residuals, dropout, on all tokens. Worse, each keeps *all* these
 # activations for backward. **Sequence parallelism** gives each rank some of the tokens there.
 #
-# Then `leave` gives each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
-# **all-gather**. In backward each does what the other does in forward.
+# Then `leave` gives each rank only *its tokens* of the sum, so it is a **reduce-scatter**. And `enter` has to collect
+# all tokens, so it is an **all-gather**. In backward, each does what the other does in forward.
 #
 # **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism
 # there are four all-gathers and four reduce-scatters instead. By what factor do the bytes change that a rank of a ring
@@ -477,8 +478,8 @@ labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on 
 # ## 6 Why stay inside one machine?
 #
 # One block of width 8192 with 2048 tokens, in bfloat16, on H100s: eight in a machine, connected by NVLink; machines
-# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward. Eight take 2.8: 2.1 ms of computing and 0.7 ms of
-# all-reduces. **How many ms do sixteen take?**
+# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward. Eight take 2.8: 2.1 ms of computing and 0.7
+# ms of all-reduces. **How many ms do sixteen take?**
 
 # %% tags=["predict"]
 labkit.predict("sixteen_gpus_ms", 1.4, unit="ms")
@@ -506,10 +507,11 @@ for size in (1, 2, 4, 8, 16):
 labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
-# Computing takes 1.3 ms, more than half of 2.1, because norms and residuals (0.4 ms) are not cut at all. And the
-# all-reduces, which now cross the network, grow to 1.0 ms. (Not more, because each GPU has a network card of its own.)
-# So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In the second column, the
-# operators are so small that launching takes longer than computing: the host needs 4 µs for each.
+# Computing takes 1.3 ms. Half of 2.1 ms would be less, but norms and residuals (0.4 ms) are not cut at all. The
+# all-reduces now cross the network, and grow from 0.7 to 1.0 ms. (They do not grow more, because each GPU has a
+# network card of its own.) So twice the GPUs are 1.2 times as fast, and the efficiency falls from 62 % to 38 %. In
+# the second column, the operators are so small that launching takes longer than computing: the host needs 4 µs for
+# each.
 #
 # So cut a copy inside one machine, and give other machines other copies: two axes of a **mesh**.
 
@@ -560,8 +562,8 @@ for step in (0, 49, 99):
 # A cut block costs four all-reduces, and the next layer waits for each. So keep its ranks inside one machine. The
 # norms, and the optimizer state of whatever is not cut, are still on every rank.
 #
-# **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only 1/N
-# of all of it, and asked for the rest when it is needed?
+# **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only
+# 1/N of all of it, and asked for the rest when it is needed?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -798,10 +800,10 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 # %% [markdown]
 # ## Bonus: A ring of tokens
 #
-# What if the *text* is too long? **Context parallelism** gives each rank some tokens in attention, too. Every query needs
-# all keys and values before it, so these go round a ring, as chunks did in lesson 02: N - 1 times, each rank sends what it
-# has to the next. Softmax need not see all scores at once: keep the largest score, the sum of exponentials, and the
-# weighted sum of values; rescale them whenever the largest grows.
+# What if the *text* is too long? **Context parallelism** gives each rank some tokens in attention, too. Every query
+# needs all keys and values before it, so these go round a ring, as chunks did in lesson 02: N - 1 times, each rank
+# sends what it has to the next. Softmax need not see all scores at once: keep the largest score, the sum of
+# exponentials, and the weighted sum of values; rescale them whenever the largest grows.
 #
 # **Causal** attention is unbalanced. If rank 0 holds the first tokens and the last rank the last ones, rank 0 has the
 # least to do and the last rank the most. Cut the text into 2N pieces and give each rank two. Which two?
@@ -872,14 +874,14 @@ labkit.check("ring_attention", balanced_places, ring_attention)
 # %% [markdown]
 # ### Sources
 #
-# * M. Shoeybi and others, "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism" (2019):
-#   columns, rows, *f* and *g*, the cut vocabulary.
+# * M. Shoeybi and others, "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism"
+#   (2019): columns, rows, *f* and *g*, the cut vocabulary.
 # * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): sequence
 #   parallelism.
 # * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); W.
 #   Brandon and others, "Striped Attention" (2023), on causal balance. Two pieces for each rank, one from either end, is
 #   what Llama 3 was trained with ("The Llama 3 Herd of Models", 2024).
-# * L. Zheng and others, "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning" (2022): the
-#   split of every operator as an optimum.
+# * L. Zheng and others, "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning"
+#   (2022): the split of every operator as an optimum.
 # * PyTorch documentation: `torch.distributed.tensor.parallel`, with `ColwiseParallel`, `RowwiseParallel`,
 #   `SequenceParallel` and `loss_parallel`. This lesson's GPT and theirs train to the same losses.

@@ -13,17 +13,18 @@
 # %% [markdown]
 # # 13 Sharded training
 #
-# A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training, and the
-# first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the same things?
+# A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training,
+# and the first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the
+# same things?
 #
-# You build the answer, **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson. Stage 3, which PyTorch calls
-# FSDP, is the bonus. Core and bonus each train the course's GPT: your version and torch's reach the same loss.
+# You build the answer, **ZeRO**, in three stages. Stages 1 and 2 are the core of this lesson. Stage 3, which PyTorch
+# calls FSDP, is the bonus. Core and bonus each train the course's GPT: your version and torch's reach the same loss.
 #
-# **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of) and autograd hooks, which
-# lesson 04 uses; no GPU.
+# **Time:** [[minutes]] minutes, and a bonus that takes longer. **You need** lesson 02 (what all-reduce is made of)
+# and autograd hooks, which lesson 04 uses; no GPU.
 #
-# **Stuck?** `labkit.hint("flat_shards")` gives up to three hints. `labkit.lend("flat_shards")` puts a working version into
-# the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("flat_shards")` gives up to three hints. `labkit.lend("flat_shards")` puts a working version
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 13 Sharded training
@@ -70,12 +71,12 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 # | Llama 2 7B | 7 billion | 14 GB | 112 GB |
 # | GPT-3 | 175 billion | 350 GB | 2.8 TB |
 #
-# At 16 bytes a parameter, 24 GB hold 1.5 billion parameters, and nothing is left for activations. So about 1 billion is the
-# limit. Under data parallelism (DDP, lesson 04) each of your eight GPUs would hold all 112 GB of Llama 2 7B: the same numbers,
-# eight times.
+# At 16 bytes a parameter, 24 GB hold 1.5 billion parameters, and nothing is left for activations. So about 1 billion
+# is the limit. Under data parallelism (DDP, lesson 04) each of your eight GPUs would hold all 112 GB of Llama 2 7B:
+# the same numbers, eight times.
 #
-# ZeRO (Rajbhandari and others, 2020) replaces N copies by one that is cut into N **shards**, one for each rank. Its
-# three stages do so with more and more of the 16 bytes:
+# ZeRO (Rajbhandari and others, 2020) keeps one copy instead of N, cut into N **shards**, one for each rank. Its three
+# stages shard more and more of the 16 bytes:
 #
 # * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
 # * **ZeRO-2** also shards the gradients.
@@ -105,8 +106,8 @@ labkit.answer("most_saved", 1)
 labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 
 # %% [markdown]
-# The figure begins with DDP; the buttons choose a stage. It starts at a moment between two steps, when there are no
-# gradients, so the bars show 14 of the 16 bytes. The caption counts all 16.
+# The figure begins with DDP; the buttons choose a stage. Between two steps there are no gradients. The figure starts
+# at such a moment, so its bars show 14 of the 16 bytes. The caption counts all 16.
 
 # %% [markdown] tags=["slide-only"]
 # ## Every number once
@@ -123,17 +124,17 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # %% [markdown]
 # ## 2 Flat shards
 #
-# A tensor of 5 x 7 has 35 elements; four ranks cannot share them equally along a dimension. So forget the shape: lay the
-# elements out **flat**, and cut them into four pieces of 9. The last piece is short, so it is **padded** with a zero.
-# All shards have the same size, as collectives require.
+# A tensor of 5 x 7 has 35 elements; four ranks cannot share them equally along a dimension. So forget the shape: lay
+# the elements out **flat**, and cut them into four pieces of 9. The last piece is short, so it is **padded** with a
+# zero. All shards have the same size, as collectives require.
 #
 # ```
 # rank 0            rank 1            rank 2            rank 3
 # 0 1 2 ... 8       9 10 ... 17       18 ... 26         27 ... 34 [0]
 # ```
 #
-# An all-reduce is a reduce-scatter followed by an all-gather (lesson 02). Sharding uses the halves separately: **all-gather**
-# turns shards into whole tensors, **reduce-scatter** turns whole gradients into shards of their sum.
+# An all-reduce is a reduce-scatter followed by an all-gather (lesson 02). Sharding uses the halves separately:
+# **all-gather** turns shards into whole tensors, **reduce-scatter** turns whole gradients into shards of their sum.
 #
 # One collective for each tensor would waste latency, so both take a *list* of tensors. Both should also run while you
 # compute. So each starts its collective at once, and returns a function that waits for it:
@@ -144,8 +145,9 @@ labkit.sharding_player(num_params=7e9, num_ranks=8, stage=0)
 # finish()       # now the tensors are whole
 # ```
 #
-# `ALL_GATHER(output, input, async_op=True)` (torch's name depends on its version) concatenates the ranks' inputs; `REDUCE_SCATTER(output, input,
-# async_op=True)` gives rank *r* the sum of everybody's *r*-th part. Both return a handle with `wait()`.
+# `ALL_GATHER(output, input, async_op=True)` (torch's name depends on its version) concatenates the ranks' inputs;
+# `REDUCE_SCATTER(output, input, async_op=True)` gives rank *r* the sum of everybody's *r*-th part. Both return a
+# handle with `wait()`.
 #
 # ### Exercise [[flat_shards]]
 #
@@ -318,8 +320,8 @@ labkit.answer("whole_first", 1.5)
 # %% [markdown]
 # ## 4 ZeRO-2: gradients in shards
 #
-# Your step sends 3P: 2P for the all-reduce, P for the gather. One of these three P brings numbers that no rank ever reads.
-# Which? Leave it out, and a step sends what DDP's does.
+# Your step sends 3P: 2P for the all-reduce, P for the gather. One of these three P brings numbers that no rank ever
+# reads. Which one? Without it, a step sends as many bytes as DDP's.
 #
 # Memory goes down, too, if you do not wait until backward is over. `parameter.register_post_accumulate_grad_hook(hook)`
 # calls `hook(parameter)` as soon as its gradient is complete.
@@ -409,19 +411,19 @@ labkit.reveal("zero1_step", steps["ZeRO-1"] / steps["DDP"], costs(runs))
 # %% [markdown]
 # DDP's two steps take 5.0 ms of computing and 2.1 ms of communication that nothing hides. ZeRO-1 takes 2.7 ms longer:
 # 0.8 ms for its extra bytes, and 1.9 ms for *copying*. It cuts 76 tensors into shards and puts them together again,
-# with separate kernels for each. ZeRO-2 sends as many bytes as DDP and is still slower: nothing hides 2.3 ms of its
-# communication (DDP: 2.1 ms), and copying takes 1.6 ms. (DeepSpeed copies less: its parameters are views of one flat
+# with separate kernels for each. ZeRO-2 sends as many bytes as DDP and is still slower. Of its communication, 2.3 ms
+# are not hidden (DDP: 2.1 ms), and copying takes 1.6 ms. (DeepSpeed copies less: its parameters are views of one flat
 # buffer, and gradients leave in buckets.)
 #
 # What you get for this time is memory: a rank's peak falls from 132.9 MB to 105.5 MB with ZeRO-1 and to 48.5 MB with
-# ZeRO-2. Why does ZeRO-2 save so much? It runs without DDP, so 38 MB of DDP's communication buffers are gone, too,
-# beside 19 MB of whole gradients.
+# ZeRO-2. Why does ZeRO-2 save so much? It needs no whole gradients, which saves 19 MB. And it runs without DDP, which
+# saves the 38 MB of DDP's communication buffers.
 #
 # ## 6 Which rank holds memory that should be free?
 #
 # Four layers of 1024 x 1024 train with ZeRO-3 on four A100s. A layer's parameters are gathered before it computes and
-# freed after it; its gradients are scattered and freed. (You need no more here; the bonus builds it.) After a minute or
-# two, one rank runs out of memory, always the same one. The first three steps:
+# freed after it; its gradients are scattered and freed. (You need no more here; the bonus builds it.) After a minute
+# or two, one rank runs out of memory, always the same one. Here are the first three steps:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("who_holds")
@@ -580,12 +582,12 @@ class Unit:
 # | before its backward | `output.register_hook(f)`: `f(gradient)` |
 # | when a gradient is complete | `parameter.register_post_accumulate_grad_hook(f)`: `f(parameter)` |
 #
-# Each `f` returns `None`. (`block.register_full_backward_pre_hook` would also do, but it keeps the gradient of the block's
-# output alive until the block's backward is over.) When all gradients of a unit are complete, start its scatter. Starting it
-# also drops the unit's whole gradients.
+# Each `f` returns `None`. (`block.register_full_backward_pre_hook` would also do, but it keeps the gradient of the
+# block's output alive until the block's backward is over.) When all gradients of a unit are complete, start its
+# scatter. Starting it also drops the unit's whole gradients.
 #
-# The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used first and
-# last, so the root stays whole from the start of forward to the end of backward.
+# The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used
+# first and last, so the root stays whole from the start of forward to the end of backward.
 #
 # ### Exercise [[sharded_module]]
 #
@@ -746,8 +748,9 @@ labkit.reveal("zero3_step", zero3.makespan_ns / steps["DDP"], zero3)
 # %% [markdown]
 # ### The course's GPT on it
 #
-# One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has the squares of
-# its shards only, so their sum travels: one number. `clip_shards` does that here; you build it in a later bonus.
+# One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has the
+# squares of its shards only, so their sum travels: one number. `clip_shards` does that here; you build it in a later
+# bonus.
 #
 # **[[own_norm]].** Somebody forgets the `all_reduce`, and each rank clips by the norm of its own shards. What happens?
 # Choose `"error"`, `"nothing"`, `"another direction"` (the update points elsewhere) or `"ranks drift apart"`.
@@ -791,7 +794,8 @@ for train in (yours, train_fully_sharded):
 # * **save** a layer's activations. Otherwise backward recomputes the layer's forward from its input. That is
 #   **activation checkpointing**: backward takes three units of time instead of two.
 #
-# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. For the smallest plan, one sequence at a time:
+# `cost(job, plan)` gives a plan's `seconds`, and `peak_bytes` on each device. For the smallest plan, one sequence at
+# a time:
 
 # %% tags=["given"]
 from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
@@ -805,9 +809,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
-# microbatch that fits and recomputes everything. A faster plan earns half of the points. Megatron-LM
-# (`--recompute-method block`) recomputes some layers and saves all activations of the others. A plan as fast as its
-# best setting earns the other half. The best known plan is faster still.
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for a plan
+# as fast as the best setting of two published methods together: block recomputation (Korthikanti and others, 2022)
+# and FSDP's `reshard_after_forward` (Zhao and others, 2023), each set layer by layer.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -888,13 +892,14 @@ labkit.check("clipped_shards", clip_by_global_norm)
 # %% [markdown]
 # ## Bonus: Sharded inside a node
 #
-# With eight nodes of eight GPUs, a gather over all 64 crosses the network again and again. **Hybrid sharding** shards inside
-# a node, where NVLink is, and keeps a copy of the model in each node. A block is gathered inside the node. Its gradients
-# are reduce-scattered inside the node, and each shard is then all-reduced with its seven counterparts in the other nodes.
+# With eight nodes of eight GPUs, a gather over all 64 crosses the network again and again. **Hybrid sharding** shards
+# inside a node, where NVLink is, and keeps a copy of the model in each node. A block is gathered inside the node. Its
+# gradients are reduce-scattered inside the node, and each shard is then all-reduced with its seven counterparts in
+# the other nodes.
 #
-# **[[across_nodes]].** The parameters are P bytes. Take ZeRO-3 over all 64 ranks, in a ring that visits all ranks of a node
-# before it goes to the next node. Each *node* then sends about 3P into the network in a step. What does a node send under hybrid
-# sharding, in units of P? (Between eight nodes, an all-reduce of P bytes sends 2 x 7/8 P.)
+# **[[across_nodes]].** The parameters are P bytes. Take ZeRO-3 over all 64 ranks, in a ring that visits all ranks of
+# a node before it goes to the next node. Each *node* then sends about 3P into the network in a step. What does a node
+# send under hybrid sharding, in units of P? (Between eight nodes, an all-reduce of P bytes sends 2 x 7/8 P.)
 
 # %% tags=["why"] exercise="across_nodes" title="Across nodes" bonus=true
 labkit.answer("across_nodes", 1.75)
@@ -1028,8 +1033,9 @@ print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, no
 # *10 points, about 25 minutes; difficulty 3 of 5, importance 3 of 5*
 #
 # Find the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` list the fields. The naive plan moves everything
-# to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points, reaching its
-# successor (ZeRO-Offload++, 2023) the other half.
+# to the host, with the largest microbatch that fits, as in the paper. Beating it earns half of the points. The other
+# half is for a plan as fast as the best setting of its successor, Twin-Flow (ZeRO-Offload++, 2023), which keeps no
+# layer whole. The best known plan is slightly faster.
 
 
 # %% tags=["design"] exercise="offload_plan" points=10 weights=[1, 1, 1, 1, 1, 1] difficulty=3 importance=3 minutes=25 title="What the host can hold" provides=["offload_plan"] bonus=true
@@ -1147,11 +1153,11 @@ labkit.check("saved_state", SavedOptimizer)
 # %% [markdown]
 # ### Sources
 #
-# * S. Rajbhandari, J. Rasley, O. Ruwase and Y. He, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-#   SC 2020: the 16 bytes, the three stages, and what they send.
+# * S. Rajbhandari, J. Rasley, O. Ruwase and Y. He, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+#   Models", SC 2020: the 16 bytes, the three stages, and what they send.
 # * Y. Zhao and others, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", *Proceedings of the VLDB
 #   Endowment* 16 (2023): flat shards, padding, prefetching, hybrid sharding.
-# * J. Ren and others, "ZeRO-Offload: Democratizing Billion-Scale Model Training", USENIX ATC 2021: the optimizer's 12 bytes
-#   can also lie in the host's memory.
-# * PyTorch documentation: `torch.distributed.fsdp.fully_shard`. It cuts each parameter along its first dimension instead of
-#   flattening it, so that a shard keeps its dimensions.
+# * J. Ren and others, "ZeRO-Offload: Democratizing Billion-Scale Model Training", USENIX ATC 2021: the optimizer's 12
+#   bytes can also lie in the host's memory.
+# * PyTorch documentation: `torch.distributed.fsdp.fully_shard`. It cuts each parameter along its first dimension
+#   instead of flattening it, so that a shard keeps its dimensions.

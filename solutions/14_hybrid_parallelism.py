@@ -13,17 +13,19 @@
 # %% [markdown]
 # # 14 All of them at once
 #
-# Two teams train the same 70 billion parameters on the same 512 H100s: the same batch, the same eight-way data, pipeline and
-# tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is *which GPU does what*.
+# Two teams train the same 70 billion parameters on the same 512 H100s: the same batch, the same eight-way data,
+# pipeline and tensor parallelism. One job reaches 17 % of the GPUs' peak, the other 48 %. The only difference is
+# *which GPU does what*.
 #
-# You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for all ranks.
-# Then your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's own.
+# You have built every axis by itself. Now you put them together: the mesh, the step, one gradient and one norm for
+# all ranks. Then your parts train the course's GPT on eight ranks, to the losses of a single process, beside torch's
+# own.
 #
-# **Time:** [[minutes]] minutes in two sittings (stop after section 5), and a bonus that takes longer. **You need** lessons
-# 08, 09, 12 and 13, also its bonus `hybrid_shards`; what you skipped is lent. No GPU.
+# **Time:** [[minutes]] minutes in two sittings (stop after section 5), and a bonus that takes longer. **You need**
+# lessons 08, 09, 12 and 13, also its bonus `hybrid_shards`; what you skipped is lent. No GPU.
 #
-# **Stuck?** `labkit.hint("mesh_groups")` gives up to three hints. `labkit.lend("mesh_groups")` puts a working version into
-# the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("mesh_groups")` gives up to three hints. `labkit.lend("mesh_groups")` puts a working version
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 14 All of them at once
@@ -56,8 +58,8 @@ for order in ("tensor data pipeline", "data pipeline tensor"):
 # A **mesh** gives each rank a place on every **axis**. Ranks count through the places as a clock does: the last axis
 # changes fastest. `{"data": 2, "pipeline": 2, "tensor": 2}` puts rank 5 at data 1, pipeline 0, tensor 1.
 #
-# Ranks that differ *only* in their tensor place form a group along `tensor`, and so for every axis. Each rank is in one group
-# along each axis, and every collective of this lesson runs in such a group.
+# Ranks that differ *only* in their tensor place form a group along `tensor`, and so for every axis. Each rank is in
+# one group along each axis, and every collective of this lesson runs in such a group.
 
 # %% tags=["figure"]
 labkit.figure("mesh", data=2, tensor=4)
@@ -133,9 +135,9 @@ def group_along(sizes: dict[str, int], *axes: str) -> dist.ProcessGroup:
 labkit.check("mesh_groups", coordinates, ranks_along, group_along)
 
 # %% [markdown]
-# The functions of sections 3 to 5 get a `mesh`. It has one axis more than you saw: along `shard`, ranks share the
-# optimizer's state, as in lesson 13. The first and the last stage of a pipeline also form a group, `ends`. Only the
-# ranks of a run can make a `Mesh`, as in section 5.
+# The functions of sections 3 to 5 get a `mesh` with a fourth axis, `shard`. Along it, ranks share the optimizer's
+# state, as in lesson 13. The first and the last stage of a pipeline also form a group, `ends`. Only the ranks of a
+# run can make a `Mesh`, as in section 5.
 
 
 # %% tags=["given"]
@@ -161,8 +163,9 @@ class Mesh:
 # ## 2 Who gets what
 #
 # Only two axes split the batch: `data` and `shard`. A place on both is a **replica**. Tensor ranks and stages of one
-# replica all work on the same samples. Replica `r = data place x shard ranks + shard place` takes the r-th of equal
-# runs of consecutive samples, in microbatches of equal size.
+# replica all work on the same samples. Number the replicas `r = data place x shard ranks + shard place`, and cut the
+# batch into as many runs of consecutive samples, all of the same length. Replica r takes run r, in microbatches of
+# equal size.
 #
 # Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop
 # the same ones. Where activations are cut, each tensor rank holds a different piece and needs a different mask.
@@ -226,9 +229,9 @@ labkit.check("who_gets_what", my_samples, dropout_seed)
 # * **Who holds the same weight?** Replicas do. Tensor ranks hold different *pieces* of a cut matrix, but the same norm
 #   layers, and the same biases where they are added after the all-reduce. And the embedding is on two stages: it is
 #   *tied* to the output layer.
-# * **Did they compute the same gradient?** Such a bias sees everything on every tensor rank: its gradient is whole
-#   already. With sequence parallelism each saw *its tokens* only: a partial sum. And each end of the pipeline has only what
-#   its own use of the embedding contributes.
+# * **Did they compute the same gradient?** If every tensor rank saw all tokens, each has the whole gradient of a norm
+#   layer or such a bias already. With sequence parallelism, each rank saw only *its tokens*, so its gradient is a
+#   partial sum. And each end of the pipeline has the gradient of its own use of the embedding only.
 # * **How much does each replica count?** The step's loss is the mean over all targets of the batch. A replica's
 #   gradient is the mean over *its* targets, and some replicas have more targets than others.
 #
@@ -419,8 +422,8 @@ labkit.predict("torchs_step", 8, unit="%")
 labkit.reveal("torchs_step", *step_beside(yours.timeline, torchs.timeline))
 
 # %% [markdown]
-# torch's step has fewer collectives and hides a third of its communication. But it runs more small operators, which
-# cost about as much as that saves: each costs a launch, 4 us here, however little it computes.
+# torch's step has fewer collectives and hides a third of its communication. But it runs more small operators, and
+# each costs a launch of 4 us here, however little it computes. Together they cost about as much as the hiding saves.
 #
 # Here are both runs on one time axis. torch's ends later, because it begins later: `parallelize_module` scatters every
 # weight, and stages first tell each other their shapes.
@@ -440,9 +443,9 @@ labkit.compare(yours.timeline, torchs.timeline, names=("yours", "torch's own"))
 # %% [markdown]
 # ## 6 Which axis is on the network?
 #
-# A colleague's step on eight GPUs: two ranks along each of `data`, `pipeline` and `tensor`, and two GPUs in each machine,
-# numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. It takes much
-# longer than it should.
+# A colleague's step on eight GPUs: two ranks along each of `data`, `pipeline` and `tensor`, and two GPUs in each
+# machine, numbered machine by machine. `F0` is the first microbatch forward, `B0` the same one backward. It takes
+# much longer than it should.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("wrong_order")
@@ -453,8 +456,8 @@ labkit.recorded("wrong_order")
 # `partner`: which rank holds the other pieces of rank 0's matrices? `slow`: what takes most of the step?
 # `"partial sums of a layer"`, `"messages between stages"` or `"gradients"`? `last`: which axis should come last?
 #
-# All ranks of an all-reduce end it at the same moment. Hover over rank 0's first one: on which other rank does one end
-# then?
+# All ranks of an all-reduce leave it at the same moment. Hover over rank 0's first all-reduce. On which other rank
+# does an all-reduce end at that moment?
 
 # %% tags=["find"] exercise="wrong_order" points=0 minutes=7 title="On the network"
 labkit.answer("wrong_order", partner=4, slow="partial sums of a layer", last="tensor")
@@ -509,8 +512,9 @@ rows = [f"{name:10} {getattr(before, name):6.2f} s  {getattr(after, name):6.2f} 
 labkit.reveal("twice_the_nodes", after.seconds / before.seconds, ["           512 H100s  1024 H100s", *rows])
 
 # %% [markdown]
-# Each replica now has half as many microbatches. Computing and partial sums (`tensor`) halve. The bubble and the messages in
-# it (`exchange`) stay: a pipeline fills and drains once a step. Gradients even take a little longer: their ring has more ranks.
+# Each replica now has half as many microbatches. Computing and partial sums (`tensor`) halve. The bubble and the
+# messages in it (`exchange`) stay: a pipeline fills and drains once a step. Gradients even take a little longer:
+# their ring has more ranks.
 #
 # **[[batch_too]].** And with twice the machines *and* twice the batch: what is the new step time divided by the one on
 # 512 H100s?
@@ -538,7 +542,7 @@ labkit.answer("batch_too", 1)
 #
 # `every_plan(job)` lists every order, all sizes that give equal stages, and microbatches of 1 to 8 samples.
 # `cost(job, plan)` has the `seconds` of a step, and in `stage_bytes` what a GPU of each stage holds: weights,
-# gradients, optimizer state, activations. The fastest plan of each job, and the best time with `data` first:
+# gradients, optimizer state, activations. Here are the fastest plan of each job, and the best time with `data` first:
 
 # %%
 for name, job in JOBS.items():
@@ -551,8 +555,9 @@ for name, job in JOBS.items():
 # `every_plan` that does. But a plan has two more fields: `recompute`, how many layers of each stage keep only their
 # input and run forward again in backward, and `layers`, how many layers each stage has.
 #
-# Each job counts by itself: half for beating the naive answer (or matching it, if nothing is faster), half for what
-# AdaPipe (Sun and others, 2024) reaches with equal stages. The best known is faster still.
+# Each job counts by itself. Half of its points are for beating the naive answer, or for matching it if nothing is
+# faster. The other half are for a step as short as AdaPipe's (Sun and others, 2024) with equal stages. The best known
+# is faster still.
 #
 # `lay_out` has 20 s for each job.
 #
@@ -622,8 +627,8 @@ labkit.built()
 #   and gradients do not shrink.
 # * A pipeline's first stage is the fullest: it has the most microbatches in flight. Make room there, not everywhere.
 #
-# **The next question.** You tried hundreds of plans in a second, because a formula stood in for the cluster. How far can you
-# trust it? What would you measure first?
+# **The next question.** You tried hundreds of plans in a second, because a formula stood in for the cluster. How far
+# can you trust it? What would you measure first?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
@@ -639,10 +644,10 @@ labkit.built()
 #
 # The best known plans of [[lay_out]] deal out layers unevenly. In the 7 B job the first stage recomputes layers and is
 # the slowest, and the slowest sets the pace for every microbatch. The last stage has the fewest microbatches in flight,
-# so it has memory to spare and recomputes less. So give the first one fewer layers, and the last one more: AdaPipe's
-# other half. The 36 B job's best plan wins otherwise. It recomputes nothing, and has 32 stages, which do not divide 80
-# layers: they have 1 to 3 each. Llama 3's first and last stages have fewer layers for yet another reason: the first
-# also has the embedding, the last the output layer.
+# so it has memory to spare and recomputes less. So AdaPipe also gives the first stage fewer layers, and the last one
+# more. The best plan of the 36 B job wins in another way. It recomputes nothing, and has 32 stages. They cannot share
+# 80 layers equally, so each has 1 to 3. Llama 3's first and last stages have fewer layers for yet another reason: the
+# first also has the embedding, the last the output layer.
 #
 # ### Exercise [[deal_layers]]
 #
@@ -696,8 +701,8 @@ labkit.check("deal_layers", deal_layers)
 # attention they are a **ring**: keys and values go round in blocks, and each rank's queries meet all of them. No rank
 # ever holds all keys, or the scores of its queries with all keys.
 #
-# Softmax does not need all scores at once. Keep each query's largest score so far, its sum of exponentials and its weighted
-# sum of values; rescale both sums whenever the largest grows. (The bonus of lesson 12 asked for this much.)
+# Softmax does not need all scores at once. Keep each query's largest score so far, its sum of exponentials and its
+# weighted sum of values; rescale both sums whenever the largest grows. (The bonus of lesson 12 asked for this much.)
 #
 # Backward is new. A key's gradient comes from *every* query that saw it, and those are on other ranks. And scores were
 # not kept. So forward returns, besides its output, one number for each query: the logarithm of its sum of exponentials.
@@ -824,9 +829,9 @@ off = labkit.run(lambda: furthest_off(context=4, data=2, pipeline=1), on=labkit.
 print("equal, up to rounding" if max(off) < 1e-5 else off)
 
 # %% [markdown]
-# These ranks hold their tokens in order. A ring may skip a block whose keys are all later than a rank's queries: then rank 0
-# is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from the end, so that
-# all ranks have equally many pairs of a query and a key that it sees.
+# These ranks hold their tokens in order. A ring may skip a block whose keys are all later than a rank's queries: then
+# rank 0 is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from
+# the end, so that all ranks have equally many pairs of a query and a key that it sees.
 #
 # **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, by what factor is zig-zag faster than
 # a ring whose ranks hold their tokens in order and skip those blocks?
@@ -847,9 +852,9 @@ labkit.answer("ring_balance", 1.875)
 # %% [markdown]
 # ## Bonus: Experts
 #
-# A **mixture of experts** has many MLPs in a layer and uses one for each token: more weights, the same work. A **router**
-# decides: the largest of `softmax(x @ router)` says which expert, and how much its result counts (the **gate**). The output
-# is `x + gate * expert(x)`.
+# A **mixture of experts** has many MLPs in a layer and uses one for each token: more weights, the same work. A
+# **router** decides: the largest of `softmax(x @ router)` says which expert, and how much its result counts (the
+# **gate**). The output is `x + gate * expert(x)`.
 #
 # Along an axis `expert`, each rank holds experts and tokens of its own. So tokens travel: an all-to-all brings each to
 # its expert, another one brings the result back. How many go where is not known in advance.
@@ -935,16 +940,16 @@ labkit.check("expert_parallel", expert_layer)
 # %% [markdown]
 # ### Sources
 #
-# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: tensor
-#   ranks inside a node, stages across nodes, replicas for the rest.
+# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC
+#   2021: tensor ranks inside a node, stages across nodes, replicas for the rest.
 # * Z. Sun and others, "AdaPipe: Optimizing Pipeline Parallelism with Adaptive Recomputation and Partitioning", ASPLOS
 #   2024: what each stage recomputes, and how many layers it gets.
 # * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3: the order of the axes, and why.
 # * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); T.
 #   Dao and others, "FlashAttention" (2022): attention weights recomputed in backward; W. Brandon and others, "Striped
 #   Attention" (2023).
-# * W. Fedus, B. Zoph and N. Shazeer, "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient
-#   Sparsity" (2021): one expert a token, capacity, the balance loss.
-# * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): the activations that a
-#   layer keeps.
+# * W. Fedus, B. Zoph and N. Shazeer, "Switch Transformers: Scaling to Trillion Parameter Models with Simple and
+#   Efficient Sparsity" (2021): one expert a token, capacity, the balance loss.
+# * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): the activations
+#   that a layer keeps.
 # * PyTorch documentation: `init_device_mesh`, `parallelize_module`, `fully_shard`, `torch.distributed.pipelining`.

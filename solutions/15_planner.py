@@ -13,8 +13,8 @@
 # %% [markdown]
 # # 15 A planner you can trust
 #
-# A published estimator predicted a training step of 6,042 ms. The machine took 700. Another estimate was 32 % too low. Which
-# number do you trust, and how do you find out?
+# A published estimator predicted a training step of 6,042 ms. The machine took 700. Another estimate was 32 % too
+# low. Which number do you trust, and how do you find out?
 #
 # Last lesson you ranked hundreds of plans by a formula that you never tested. Now you build a formula part by part, and
 # test it against a cluster. Then it chooses plans for jobs it has never seen, and meets other people's machines.
@@ -22,8 +22,8 @@
 # **Time:** [[minutes]] minutes, and a bonus. **You need** 1F1B (lesson 08), tensor ranks (12), shards (13) and the mesh
 # (14), but not their code; no GPU.
 #
-# **Stuck?** `labkit.hint("layer_time")` gives up to three hints. `labkit.lend("layer_time")` puts a working version into
-# the notebook: you forfeit its points, but the cells below will run.
+# **Stuck?** `labkit.hint("layer_time")` gives up to three hints. `labkit.lend("layer_time")` puts a working version
+# into the notebook: you forfeit its points, but the cells below will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 15 A planner you can trust
@@ -171,16 +171,18 @@ for tensor in (1, 2, 4, 8):
 # By the formula, eight ranks are slower than four; on the cluster they gain next to nothing. Each all-reduce carries
 # the whole activation, and on more ranks it takes longer.
 #
-# On two and four ranks the formula is 7 and 9 % too low. It leaves out NCCL's *start*: 8 us or more in its tuning
-# table, and so on the cluster. On eight ranks it also misses LL128's short steps (lesson 03): two errors nearly cancel.
+# On two and four ranks the formula is 7 and 9 % too low. It leaves out what NCCL needs to *start* a collective: 8 us
+# or more in its tuning table, and the cluster takes them from there. On eight ranks a second error nearly cancels the
+# first: with LL128 (lesson 03), steps are shorter than the formula assumes.
 #
 # ## 3 What the fullest stage holds
 #
 # The cell below counts the head's scores and, for each parameter, 2 bytes for itself, 4 for its gradient (in float32)
 # and 12 for AdamW; only the 12 are sharded over replicas. You count the activations. For each microbatch in flight, a
 # layer keeps 34 bytes for each element of its input (tokens x width). With `recompute` it keeps only the input, 2
-# bytes. Backward then recomputes one layer of one microbatch at a time, and that layer's 34 bytes come on top of every
-# layer's 2, its own too. Tensor ranks split all activations evenly (sequence parallelism).
+# bytes. Backward then recomputes one layer of one microbatch at a time. Meanwhile, that layer's 34 bytes come on top
+# of the 2 bytes that every layer keeps, its own included. Tensor ranks split all activations evenly (sequence
+# parallelism).
 #
 # Under 1F1B, how many microbatches are in flight on stage s of p?
 #
@@ -260,9 +262,9 @@ def exposed_seconds(computing: list[float], takes: list[float]) -> float:
 labkit.check("exposed_gradients", exposed_seconds)
 
 # %% [markdown]
-# The first stage finishes last, so the step ends with its gradients: those of its layers, then the embedding's. A
-# single stage also has the head, whose gradients leave first. All gradients are reduce-scattered; then an all-gather
-# brings back the parameters.
+# The first stage finishes last, so the step ends with its gradients: those of its layers, then the embedding's. If
+# there is only one stage, it also has the head, whose gradients leave first. All gradients are reduce-scattered; then
+# an all-gather brings back the parameters.
 
 
 # %% tags=["given"]
@@ -406,8 +408,8 @@ labkit.challenge("choose_plan", choose_plan)
 # %% [markdown]
 # ## 8 Somebody else's machines
 #
-# Your cluster is virtual. These runs are real: nanotron on 16 H100s, 8 billion parameters, tensor ranks within a node. Your
-# planner was not fitted to them.
+# Your cluster is virtual. These runs are real: nanotron on 16 H100s, 8 billion parameters, tensor ranks within a
+# node. Your planner was not fitted to them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -423,8 +425,9 @@ plt.show()
 
 # %% [markdown]
 # By the lesson's own formula, *most* runs took 1.3 to 2.4 times as long as predicted: it leaves out attention,
-# elementwise operators, and a host too slow for small operators. *Some* took four to fifteen times as long. Could one
-# more part explain those? The plans that ran more than once, your prediction first:
+# elementwise operators, and the time in which a device waits for a host that launches small operators too slowly.
+# *Some* took four to fifteen times as long. Could one more part explain those? Here are the plans that ran more than
+# once. Your prediction comes first:
 
 # %%
 for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
@@ -432,12 +435,13 @@ for plan in sorted({plan for plan in plans if plans.count(plan) > 1}, key=str):
     print(f"{plan}: {step_seconds(PUBLISHED_JOB, plan):.1f} s;", *took)
 
 # %% [markdown]
-# In each line, runs differ in one setting at most: replicas sharded AdamW's state or did not. In most lines they agree
+# The runs of a line differ in at most one setting: whether replicas sharded AdamW's state. In most lines they agree
 # within a few percent; in two they are three and four times apart. But the first plan (2 replicas, 8 tensor ranks, a
 # microbatch of 1) ran twice *with* sharded state: 19.0 s and 88.9 s with the *same* settings. No part explains that.
 #
-# **[[same_settings]].** A formula predicts one time for both runs, and is off by some factor from each. Choose the time
-# that makes the larger factor smallest: how large is it? (A factor of 2 means twice or half.)
+# **[[same_settings]].** A formula predicts one time for both runs, so it is off by some factor for each. (A factor of
+# 2 means twice or half the time.) Choose the prediction whose larger factor is as small as possible. How large is
+# that factor?
 
 # %% tags=["why"] exercise="same_settings" minutes=4 title="The same settings twice"
 labkit.answer("same_settings", 2.16)
@@ -492,11 +496,11 @@ for mine, took, plan in sorted(zip(predicted, measured, plans, strict=True), key
 #
 # Published tables hold errors, and a planner is fitted to published tables. Each of these three has one.
 #
-# 1. nanotron, 1B on 8 H100s. Without a pipeline: 312,045 tokens/s and 38.1 % **MFU** (the model's arithmetic over what the
-#    devices could do). With two stages: 311,156 tokens/s and 44.3 %. The model has 16 layers of width 2048 and a vocabulary of
-#    131,072; embedding and head are one matrix, unless they lie on two stages.
-# 2. Llama 3 405B, long sequences, as first printed: 16,384 GPUs, 8 tensor ranks, 16 **context** ranks that share a sequence, 16
-#    stages, 4 replicas; 131,072 tokens a sequence, 16 sequences a replica, 16M tokens a batch.
+# 1. nanotron, 1B on 8 H100s. Without a pipeline: 312,045 tokens/s and 38.1 % **MFU** (the model's arithmetic over
+#   what the devices could do). With two stages: 311,156 tokens/s and 44.3 %. The model has 16 layers of width 2048
+#   and a vocabulary of 131,072; embedding and head are one matrix, unless they lie on two stages.
+# 2. Llama 3 405B, long sequences, as first printed: 16,384 GPUs, 8 tensor ranks, 16 **context** ranks that share a
+#   sequence, 16 stages, 4 replicas; 131,072 tokens a sequence, 16 sequences a replica, 16M tokens a batch.
 # 3. Llama 3's 419 unexpected interruptions. Faulty GPUs: 148, 30.1 %. GPU memory: 72, 17.2 %. Software: 54, 12.9 %.
 #
 # ### Exercise [[wrong_prints]]
@@ -597,11 +601,12 @@ labkit.challenge("two_levels", two_levels)
 # ### Sources
 #
 # * aliyun/SimAI, issue 166, and NVIDIA/Megatron-LM, issue 5077: the two estimates of the opening.
-# * S. Williams, A. Waterman and D. Patterson, "Roofline: An Insightful Visual Performance Model" (2009): operations or bytes.
+# * S. Williams, A. Waterman and D. Patterson, "Roofline: An Insightful Visual Performance Model" (2009): operations
+#   or bytes.
 # * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): 34 bytes.
-# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021: 1F1B,
-#   and what its bubble costs.
+# * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC
+#   2021: 1F1B, and what its bubble costs.
 # * Hugging Face, "The Ultra-Scale Playbook" (2025): nanotron's runs (Apache-2.0).
 # * Llama team, "The Llama 3 Herd of Models" (2024), tables 4 and 5; a later version of table 4 prints the right number.
-# * L. Zheng and others, "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning", OSDI 2022,
-#   sections 4 and 5.
+# * L. Zheng and others, "Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning", OSDI
+#   2022, sections 4 and 5.

@@ -21,8 +21,8 @@
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** collectives (lesson 03) and AdamW; lesson 13 helps. No GPU.
 #
-# **Stuck?** `labkit.hint("checkpoints")` gives up to three hints. `labkit.lend("checkpoints")` puts a working version into
-# the notebook: you forfeit its points, but every cell below it will run.
+# **Stuck?** `labkit.hint("checkpoints")` gives up to three hints. `labkit.lend("checkpoints")` puts a working version
+# into the notebook: you forfeit its points, but every cell below it will run.
 
 # %% [markdown] tags=["slide-only"]
 # # 16 When machines fail
@@ -83,8 +83,8 @@ labkit.reveal(
 # A program can be killed between any two of its calls. The power can fail there, too. What is left on the disk?
 #
 # * A killed program leaves what it has written. What Python still buffers is lost.
-# * A power cut leaves what was **synced**: `os.fsync` of an open file does that. Without it, any part
-#   of the contents may be missing. A missing part reads as zeros, and `torch.load` need not notice.
+# * A power cut leaves what was **synced**, by `os.fsync` of the open file. Of what was not, any part may be missing.
+#   It reads as zeros, and `torch.load` need not notice.
 # * A *name* is an entry in its folder. It is safe after `os.fsync` of the **folder**. `sync(folder)` below does that,
 #   and syncs no contents.
 # * `Path.replace` gives a file another name in one step: it happens or it does not.
@@ -115,8 +115,8 @@ def sync(folder: Path) -> None:
 # At each file operation of your saves the check tries four crashes: a kill, and three power cuts, after which unsynced
 # files are missing, empty, or have a hole of zeros. After each it loads, saves and loads.
 #
-# The first line of `load_checkpoint` is given. It sorts names as text: how must you name saves? Return the first
-# checkpoint that can be read.
+# The first line of `load_checkpoint` is given. It sorts names as text, so how must you name saves? Then return the
+# first checkpoint that can be read.
 #
 # ### Exercise [[checkpoints]]
 #
@@ -438,9 +438,10 @@ labkit.reveal("best_interval", max(shares, key=shares.get), table)
 # %% [markdown]
 # ## Bonus: two kinds of saves
 #
-# There are two ways to make a save cheap. Save **in the background**: training stops only for the copy that [[exact_resume]]
-# makes, and a crash during the writing loses more. Or copy the state into a **neighbour's memory**: fast both ways, and gone
-# when a failure takes both nodes.
+# There are two ways to make a save cheap. Save **in the background**: training stops only for the copy that
+# [[exact_resume]] makes. But a crash during the writing loses more, because only the save before it is complete. Or
+# copy the state into a **neighbour's memory**. Saving and loading are fast, but the copy is gone when a failure takes
+# both nodes.
 #
 # **[[storage_interval]].** You copy into a neighbour's memory every minute. 8 of 100 interruptions take a node together
 # with its neighbour. A save to the storage still stops training for 60 s. At Llama 3's failure rate (section 6), how
@@ -858,11 +859,12 @@ for way in (with_dcp, with_yours):
 # ### Sources
 #
 # * The Llama team, "The Llama 3 Herd of Models" (2024), section 3.3.4 and table 5: 419 interruptions, by cause.
-# * J. W. Young, "A first order approximation to the optimum checkpoint interval" (1974); J. T. Daly, "A higher order estimate of
-#   the optimum checkpoint interval for restart dumps" (2006).
-# * A. Douillard and others, "DiLoCo: Distributed Low-Communication Training of Language Models" (arXiv 2311.08105, 2023).
+# * J. W. Young, "A first order approximation to the optimum checkpoint interval" (1974); J. T. Daly, "A higher order
+#   estimate of the optimum checkpoint interval for restart dumps" (2006).
+# * A. Douillard and others, "DiLoCo: Distributed Low-Communication Training of Language Models" (arXiv 2311.08105,
+#   2023).
 # * Z. Wang and others, "GEMINI: Fast Failure Recovery in Distributed Training with In-Memory Checkpoints", SOSP 2023.
 # * T. Pillai and others, "All File Systems Are Not Created Equal", OSDI 2014: what a crash leaves of a program's files.
-# * "FT-HSDP" (arXiv 2602.00277); S. Zhang and others, "OPT: Open Pre-trained Transformer Language Models" (2022), and its
-#   chronicles; "ByteRobust" (arXiv 2509.16293): rates and times.
+# * "FT-HSDP" (arXiv 2602.00277); S. Zhang and others, "OPT: Open Pre-trained Transformer Language Models" (2022), and
+#   its chronicles; "ByteRobust" (arXiv 2509.16293): rates and times.
 # * PyTorch documentation: `torchrun`, "Fault tolerance"; `torch.distributed.checkpoint`.

@@ -22,7 +22,7 @@ class Pars:
     Attributes:
         naive: The answer anybody would try first; points are for less.
         paper: What the literature does: the reference, where a challenge names one.
-        best: The best known.
+        best: The best known, or what nobody can beat (`Challenge.best`).
     """
 
     naive: float
@@ -43,6 +43,7 @@ class Challenge:
             "" where the answer is code.
         reference: Short name of the published design behind `Pars.paper`, "1F1B": half of the points are for beating
             the naive answer, half for reaching it (`for_half_and_all`). "" where beating the naive one earns all.
+        best: What `Pars.best` is: "best known", which may fall, or a "lower bound" or the "optimum", which cannot.
     """
 
     unit: str
@@ -50,11 +51,12 @@ class Challenge:
     pars: Callable[[Case], Pars]
     plan: str = ""
     reference: str = ""
+    best: str = "best known"
 
     def line(self, case: Case, got: tuple[Values, ...]) -> str:
         """Return a case's score beside its pars, in words, and what it earns where that is not all."""
         pars, score = self.pars(case), self.score(case, got)
-        named = {"naive": pars.naive, self.reference or "the paper's": pars.paper, "best known": pars.best}
+        named = {"naive": pars.naive, self.reference or "the paper's": pars.paper, self.best: pars.best}
         beside = ", ".join(f"{name} {value:,.4g}" for name, value in named.items())
         said = f"{score:,.4g} {self.unit} ({beside})"
         if self.reference and not _reaches(score, pars.paper):

@@ -125,3 +125,14 @@ def test_plans_are_scored_against_the_best_known(place_jobs: Exercise) -> None:
 def test_what_is_no_plan_or_no_better_has_no_rank(place_jobs: Exercise, plans: object) -> None:
     with pytest.raises(ConfigError):
         relative_score(place_jobs, plans)
+
+
+def test_a_bound_is_not_called_the_best_known(place_jobs: Exercise) -> None:
+    assert place_jobs.challenge is not None
+    challenge = replace(place_jobs.challenge, best="lower bound")
+    assert challenge.line(place_jobs.visible[0], ({"machines": [0, 1, 0]},)) == (
+        "9 min (naive 12, the paper's 9, lower bound 6)"
+    )
+    bounds = {name for each_lesson in lessons() for name, each in exercises(each_lesson).items()
+              if each.challenge and each.challenge.best != "best known"}  # fmt: skip
+    assert bounds == {"fill_stages", "shortest_step", "recompute_plan", "split_plan"}

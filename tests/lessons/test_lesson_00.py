@@ -11,7 +11,7 @@ from labkit.lessons.source import Lesson
 from labkit.simulator.algorithms import choose
 from labkit.simulator.cluster import describe
 from labkit.simulator.network import Network
-from labkit.timeline.metrics import busy_share
+from labkit.timeline.metrics import busy_share, collective_timings
 from tests.lessons.contract import LessonContract
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -58,6 +58,16 @@ def test_eight_gpus_are_as_good_as_the_answer_says() -> None:
     share = float(busy_share(labkit.recorded("who_waits")).mean())
     reason = (KEYS / "who_waits" / "key.json").read_text(encoding="utf-8")
     assert f"busy {share:.0%}".replace("%", " %") in reason and f"eight GPUs is {8 * share:.1f}." in reason
+
+
+def test_neither_the_network_nor_computing_takes_the_time_of_the_run_that_opens_it() -> None:
+    of_the_class = NOTEBOOKS.parent / "solutions" / "hidden" / "start_here" / "who_waits" / "recording.json"
+    for run in (labkit.recorded("who_waits"), labkit.Timeline.load(of_the_class)):
+        moving_ns = sum(call.duration_ns for call in collective_timings(run))
+        assert 0.02 < moving_ns / run.makespan_ns < 0.03
+        assert float(busy_share(run).mean()) < 0.5
+    text = (NOTEBOOKS.parent / "solutions" / "00_start_here.py").read_text(encoding="utf-8").replace("\n# ", " ")
+    assert "takes no time at all would shorten this run by **less than 3 %**" in text
 
 
 def test_it_is_the_first_notebook_that_make_lab_opens() -> None:

@@ -100,7 +100,7 @@ def test_the_second_forward_in_flight_buys_hidden_messages(answers: dict[str, An
     assert "35.5 turns and the factor 1 takes 43.5" in key["reason"]
 
 
-def test_best_known_is_what_zb_v_takes_and_the_answer_does_not_hold_more(answers: dict[str, Any]) -> None:
+def test_the_lower_bound_is_what_zb_v_takes_and_the_answer_does_not_hold_more(answers: dict[str, Any]) -> None:
     exercise = find("shortest_step")
     assert exercise.challenge is not None
     assert [exercise.challenge.pars(exercise.visible[0]).best] == [_turns("zb_v")[0]] == [25.5]

@@ -138,16 +138,3 @@ def hybrid_step(mesh, run_step, module, num_samples):
         loss = loss * num_samples / samples.item()
         dist.all_reduce(loss, group=mesh.get_group("data"))
     return None if loss is None else loss.squeeze()  # the mean, as a number without dimensions
-
-
-# %% shortest_step
-def shortest_step(num_stages, num_microbatches, most_held):
-    orders = []
-    for stage in range(num_stages):
-        ahead, order = num_stages - stage, []
-        order += [f"F{m}" for m in range(ahead)]
-        for m in range(num_microbatches):
-            order.append(f"I{m}")
-            order += [f"W{m - stage}"] * (m >= stage) + [f"F{m + ahead}"] * (m + ahead < num_microbatches)
-        orders.append(order + [f"W{m}" for m in range(num_microbatches - stage, num_microbatches)])
-    return "one", orders

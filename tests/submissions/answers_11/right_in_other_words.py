@@ -1,5 +1,5 @@
 # base: solution
-"""Right answers that look otherwise: a loop for the gradients, semaphores in place of a queue, a greedy plan."""
+"""Right answers that look otherwise: a loop for the gradients, semaphores in place of a queue, a table of plans."""
 
 
 # %% starved_step
@@ -86,15 +86,19 @@ def prefetched(batches, depth=2):
 
 # %% recompute_plan
 def recompute_plan(sizes_mb, times_us, limit_mb):
-    def peak(kept):
-        most = held = start = 0
-        for end in [*kept, len(sizes_mb)]:
-            most = max(most, held + sum(sizes_mb[start:end]))
-            held += sizes_mb[end] if end < len(sizes_mb) else 0
-            start = end + 1
-        return most
-
-    kept = list(range(len(sizes_mb)))
-    while peak(kept) > limit_mb:
-        kept.remove(max(kept, key=lambda each: (sizes_mb[each] / times_us[each], each)))
-    return kept
+    begun = [{0: (0, ())}]  # for each tensor, by what is held before it: the longest time kept, and which tensors
+    for place, (size, time_us) in enumerate(zip(sizes_mb, times_us)):
+        begun.append({})
+        for first in range(place + 1):
+            stretch = sum(sizes_mb[first:place])
+            for held, (saved, kept) in begun[first].items():
+                if held + stretch <= limit_mb and held + size <= limit_mb:
+                    found = (saved + time_us, (*kept, place))
+                    begun[-1][held + size] = max(begun[-1].get(held + size, found), found)
+    ends = [
+        way
+        for first, ways in enumerate(begun)
+        for held, way in ways.items()
+        if held + sum(sizes_mb[first:]) <= limit_mb
+    ]
+    return list(max(ends)[1])

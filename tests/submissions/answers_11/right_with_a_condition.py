@@ -1,5 +1,5 @@
 # base: solution
-"""A loader whose thread and loop share a list and a condition; a plan that is improved by taking back what fits."""
+"""A loader whose thread and loop share a list and a condition; a plan by recursion that remembers."""
 
 
 # %% starved_step
@@ -49,23 +49,23 @@ def prefetched(batches, depth=2):
 # %% recompute_plan
 def recompute_plan(sizes_mb, times_us, limit_mb):
     count = len(sizes_mb)
+    known = {}
 
-    def fits(kept):
-        held, start = 0, 0
-        for end in [*sorted(kept), count]:
-            if held + sum(sizes_mb[start:end]) > limit_mb:
-                return False
-            held, start = held + (sizes_mb[end] if end < count else 0), end + 1
-        return True
+    def after(place, held):
+        """What is saved at most from here on, and what is kept for it; None where nothing fits."""
+        if (place, held) not in known:
+            best, stretch = None, 0
+            for end in range(place, count + 1):
+                if held + stretch > limit_mb:
+                    break
+                if end == count:
+                    ways = (0, ())
+                else:
+                    ways = after(end + 1, held + sizes_mb[end])
+                    ways = ways and (ways[0] + times_us[end], (end, *ways[1]))
+                    stretch += sizes_mb[end]
+                best = max(best or (-1, ()), ways or (-1, ()))
+            known[place, held] = best if best and best[0] >= 0 else None
+        return known[place, held]
 
-    kept = set(range(count))
-    dropped = []
-    for each in sorted(range(count), key=lambda each: times_us[each] / sizes_mb[each]):
-        if fits(kept):
-            break
-        kept.discard(each)
-        dropped.append(each)
-    for each in sorted(dropped, key=lambda each: -times_us[each]):
-        if fits(kept | {each}):
-            kept.add(each)
-    return sorted(kept)
+    return list(after(0, 0)[1])

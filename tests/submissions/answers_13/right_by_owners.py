@@ -176,12 +176,13 @@ class ShardedModule(nn.Module):
 
 # %% memory_plan
 def memory_plan(job):
+    def last(count):
+        return (False,) * (job.num_layers - count) + (True,) * count
+
     plans = []
-    for microbatch in (1, 2, 4, 8, job.num_sequences):
+    for microbatch in (m for m in range(1, job.num_sequences + 1) if job.num_sequences % m == 0):
         for saved in range(job.num_layers + 1):
-            if job.num_sequences % microbatch == 0:
-                save = (False,) * (job.num_layers - saved) + (True,) * saved
-                plans.append(StepPlan(microbatch, (False,) * job.num_layers, save))
+            plans += [StepPlan(microbatch, last(kept), last(saved)) for kept in range(job.num_layers + 1)]
     return min((p for p in plans if cost(job, p).peak_bytes <= job.memory_bytes), key=lambda p: cost(job, p).seconds)
 
 
@@ -189,9 +190,9 @@ def memory_plan(job):
 def offload_plan(job, host):
     n = job.num_layers
     tried = []
-    for microbatch in (2, 4, 8):
-        for moved in range(n // 2, n + 1):
-            for saved in range(0, n + 1, 4):
+    for microbatch in range(1, job.num_sequences + 1):
+        for moved in range(n + 1):
+            for saved in range(n + 1):
                 flags = [tuple(i >= n - count for i in range(n)) for count in (0, saved, moved)]
                 plan = OffloadPlan(StepPlan(microbatch, flags[0], flags[1]), flags[2])
                 if job.num_sequences % microbatch == 0 and offloaded_cost(job, host, plan).peak_bytes <= job.memory_bytes:

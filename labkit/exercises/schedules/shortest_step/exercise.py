@@ -29,7 +29,7 @@ _FORM, _PLACE, _WORDS, _TWICE, _LEFT_OUT, _BOTH, _STUCK, _TOO_MUCH = (
 
 def step_case(num_stages: int, num_microbatches: int, most_held: int) -> Case:
     """Return a case: most_held is num_stages or more, and there are at least 2P - 1 microbatches."""
-    assert most_held >= num_stages and num_microbatches >= 2 * num_stages - 1, "the best known is not known there"
+    assert most_held >= num_stages and num_microbatches >= 2 * num_stages - 1, "the bound may not be reached there"
     name = f"{num_stages} stages, {num_microbatches} microbatches, memory for {most_held}"
     inputs: Values = {"num_stages": num_stages, "num_microbatches": num_microbatches, "most_held": most_held}
     return Case(name, 1, (inputs,))
@@ -108,14 +108,15 @@ def turns(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return the turns of 1F1B, of ZB-H1, and the fewest there can be, which ZB-V reaches in these cases.
+    """Return the turns of 1F1B, and the fewest there can be, which ZB-V reaches in these cases.
 
     The fewest: the stage that gets its first microbatch last waits P-1 half turns for it, and then has 3M of work.
 
     Source: Qi et al. 2023, "Zero bubble pipeline parallelism".
     """
     num_stages, count, _ = _asked(case)
-    return Pars(3 * (count + num_stages - 1), 3 * count + num_stages - 1, 3 * count + (num_stages - 1) / 2)
+    fewest = 3 * count + (num_stages - 1) / 2
+    return Pars(3 * (count + num_stages - 1), fewest, fewest)
 
 
 EXERCISE = declared(
@@ -132,9 +133,10 @@ EXERCISE = declared(
         'Begin with placement "one" and your 1F1B, write I and W for each B, and move W\'s into the gaps: that beats '
         "the naive answer. Then think about when the last stage gets its first microbatch, and how two chunks change "
         "that.",
-        'Play it in half turns with placement "v": in each, every stage does the first of I1, I0, F1, F0, W1, W0 that '
-        "can run now. A new F0 only if the stage has room for that microbatch's second chunk too, beside those that "
-        "still wait for theirs.",
+        'Placement "v", and finish what has begun: play it in half turns; every stage does the first of F1, F0, I1, '
+        "I0, W1, W0 that can run and fits. That reaches ZB-V in most cases. In all of them: stage s, with b = P - s, "
+        "does F0 2b - 1 times, F1 F0 s times, F1 I1 W1 b times; then F0 I0 W0 F1 I1 W1 max(M - P, P - 1) times; then "
+        "I0 I1 s times, I0 W0 b times, and the W1 and W0 that are left. It leaves out microbatches from M on.",
     ),
     mistakes=(
         Mistake(NOTHING, "shortest_step must return a placement and the orders."),
@@ -153,5 +155,5 @@ EXERCISE = declared(
                 "A chunk is held from F until its W (or B). Before a new F, do a W; with two chunks leave room for "
                 "the second one."),
     ),
-    challenge=Challenge("turns", turns, pars, plan="plan", reference="ZB-H1"),
+    challenge=Challenge("turns", turns, pars, plan="plan", reference="ZB-V", best="lower bound"),
 )  # fmt: skip

@@ -68,9 +68,11 @@ def score(case: Case, got: tuple[Values, ...]) -> float:
 
 
 def pars(case: Case) -> Pars:
-    """Return the seconds with everything in the host's memory, with as little as fits (Twin-Flow), and of the best.
+    """Return the seconds with everything in the host's memory, of Twin-Flow at its best setting, and of the best.
 
-    Both with the largest microbatch that fits and everything computed again. Twin-Flow is ZeRO-Offload++'s (2023).
+    The first has the largest microbatch that fits and computes everything again. Twin-Flow is ZeRO-Offload++'s (2023):
+    the optimizer of some layers stays on the device; here with the best microbatch and as many saved activations as
+    fit. The best known may keep the last layer whole, too.
     """
     return _pars(*_asked(case))
 
@@ -86,13 +88,15 @@ def _pars(job: Job, host: Host) -> Pars:
     }
     fitting = {each: found.seconds for each, found in plain.items() if found.peak_bytes <= job.memory_bytes}
     largest = max(size for size, _ in fitting)
-    twin_flow = min(seconds for (size, _), seconds in fitting.items() if size == largest)
-    best = twin_flow
-    for size in sizes:
-        for moved in range(job.num_layers + 1):
-            for kept in (0, 1):
-                best = min(best, _most_saved(job, host, size, last_layers(kept, job), last_layers(moved, job)))
-    return Pars(fitting[largest, job.num_layers], twin_flow, best)
+    twin_flow, one_whole = (
+        min(
+            _most_saved(job, host, size, last_layers(kept, job), last_layers(moved, job))
+            for size in sizes
+            for moved in range(job.num_layers + 1)
+        )
+        for kept in (0, 1)
+    )
+    return Pars(fitting[largest, job.num_layers], twin_flow, min(twin_flow, one_whole))
 
 
 def _most_saved(job: Job, host: Host, size: int, keep: tuple[bool, ...], moved: tuple[bool, ...]) -> float:

@@ -161,5 +161,5 @@ EXERCISE = declared(
         "keep a plan if it fits, and takes less memory than all before it. At last take the fastest.",
     ),
     distributed=False,
-    challenge=Challenge("ms", milliseconds, pars, plan="splits", reference="Alpa's optimum"),
+    challenge=Challenge("ms", milliseconds, pars, plan="splits", reference="Alpa", best="optimum"),
 )  # fmt: skip
