@@ -32,7 +32,7 @@ class TestContract(LessonContract):
         "a recorded run": r'labkit\.recorded\("starved_step"\)',
         "three ways a loader hangs": r"a loop that is \*\*left early\*\*",
         "the shorter of the two": r"the shorter of the two",
-        "parameters in float32": r"vanishes in bfloat16",
+        "parameters in float32": r"\*\*parameters stay in float32\*\*",
         "loss scaling": r"\*\*skip the step\*\*",
         "all ranks skip together": r"\*\*all must skip together\*\*",
         "checkpointing": r"torch\.utils\.checkpoint",

@@ -28,7 +28,7 @@ class TestContract(LessonContract):
     least_guesses = 2
     topics: ClassVar = {
         "stuck": r"labkit\.lend\(",
-        "columns, then rows": r"columns first, by rows second",
+        "columns, then rows": r"first matrix by columns and its second by rows",
         "weights are transposed": r"stores its weight transposed",
         "conjugate": r"\*\*conjugate\*\*",
         "the bias counts once": r"it counts n times",
