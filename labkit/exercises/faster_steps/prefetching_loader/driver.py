@@ -111,8 +111,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     kind = _Reader if inputs.get("reader") else _Source
     count, depth = integer(inputs, "batches"), integer(inputs, "depth")
 
-    def make(source: _Source, depth: int) -> Any:
-        batches = functions["prefetched"](source, depth)
+    def make(source: _Source, *depth: int) -> Any:
+        batches = functions["prefetched"](source, *depth)
         if not isinstance(batches, Iterable):
             raise TypeError(f"prefetched returned a {type(batches).__name__}, not batches to loop over: does it yield?")
         return batches

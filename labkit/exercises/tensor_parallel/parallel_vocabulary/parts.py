@@ -96,7 +96,7 @@ def first_row(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
 def added_to_it(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
     """Return the first row for tokens of others, and a one more in each row of its own."""
     here = (tokens >= mine.start) & (tokens < mine.stop)
-    return first_row(tokens, of, mine) + here[..., None]
+    return torch.add(first_row(tokens, of, mine), here[..., None])
 
 
 def not_below(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
