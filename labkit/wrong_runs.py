@@ -58,8 +58,8 @@ def forgets_residuals(steps: int = 4) -> None:
         optimizer.step()
 
 
-def sharded_steps(steps: int = 3) -> None:
-    """Train four sharded layers, gathered one after the other; one rank holds more in each step."""
+def keeps_gradients(steps: int = 3) -> None:
+    """Train four sharded layers, gathered one after the other; one rank keeps a gradient of each step for a plot."""
     width, rank, size = 512, dist.get_rank(), dist.get_world_size()
     shards = [torch.zeros(width * width // size, requires_grad=True) for _ in range(4)]
     optimizer = torch.optim.SGD(shards, lr=0.1)

@@ -440,14 +440,14 @@ labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 
 # %% [markdown]
 # Answer before you go on. Here is a small program with that leak. **Which line fills the memory?** Read it
-# (`sharded_steps??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and names
+# (`keeps_gradients??`) before you run `labkit.audit`, which compares the peaks of ranks that do the same work and names
 # the line:
 
 # %%
-from labkit.wrong_runs import sharded_steps
+from labkit.wrong_runs import keeps_gradients
 
 # %% tags=["nbval-ignore-output"]
-print(*labkit.audit(sharded_steps, on=labkit.virtual(4, gpu="a100")).findings, sep="\n\n")
+print(*labkit.audit(keeps_gradients, on=labkit.virtual(4, gpu="a100")).findings, sep="\n\n")
 
 # %% [markdown]
 # ## 7 The course's GPT, sharded
