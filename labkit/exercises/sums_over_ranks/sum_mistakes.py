@@ -96,8 +96,8 @@ def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
     if failure.kind == "exception" and failure.error not in ("RuntimeError", "ValueError", "DistBackendError"):
         return False  # Python's own error: it may speak of a name such as chunk_size
     said = failure.message.lower()
-    if "ambiguous" in said:
-        return False  # a tensor was asked whether it is true
+    if "ambiguous" in said or "larger than 0" in said:
+        return False  # a tensor was asked whether it is true, or cut into no parts
     words = ("size", "shape", "divi", "multiple", "chunk")
     named = any(word in said for word in words) and re.search(rf"\b{size}\b|\b{-(-numel // size)}\b", said)
     return numel % size != 0 and not sizes_differ(failure) and named is not None
@@ -228,8 +228,8 @@ _COMMON = (
                 "or post send and receive together with dist.batch_isend_irecv.",
                 failed=lambda case, failure, wire: waits_in(failure, "recv"), general=True),
     sum_mistake("needs sizes that divide",
-                "The tensor's length does not divide by the number of ranks (it may even be shorter, or empty). "
-                "Sender and receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
+                "The tensor's length does not divide by the number of ranks, so chunks have different sizes; some may "
+                "be empty. What meets must be the same chunk on both sides, cut by the same bounds.",
                 failed=_is_short_of_elements, general=True, certain=True),
     sum_mistake("contributions missing",
                 "Some contributions never arrived. Look at the step where the named rank should have been added: the "

@@ -17,6 +17,8 @@ from labkit.checks.case import Value
 def through(function: Callable[..., Tensor], x: Tensor, gradient: Tensor, *, beside: bool = False) -> dict[str, Value]:
     """Return what a function makes of x, x afterwards, and the gradient that reaches x; None for what there is not.
 
+    Of a result that is no tensor the kind is told, in words.
+
     Args:
         function: The learner's.
         x: What it is given.
@@ -30,7 +32,8 @@ def through(function: Callable[..., Tensor], x: Tensor, gradient: Tensor, *, bes
     kept = given.detach().clone()
     if isinstance(out, Tensor) and out.requires_grad and out.shape == gradient.shape:
         (out + added if beside else out).backward(gradient.clone())  # type: ignore[no-untyped-call]
-    found: dict[str, Value] = {"out": out.detach().clone() if isinstance(out, Tensor) else None, "kept": kept}
+    other_kind = None if out is None else f"a {type(out).__name__}"
+    found: dict[str, Value] = {"out": out.detach().clone() if isinstance(out, Tensor) else other_kind, "kept": kept}
     return {**found, "gradient": leaf.grad, **({"beside": other.grad} if beside else {})}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from labkit.checks.case import Value, Values
@@ -109,7 +109,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
         return _stand_opposite(listed(inputs, "gives"), listed(inputs, "held"))
     ask = asker() if inputs.get("opposite") else None
     kind = _Reader if inputs.get("reader") else _Source
-    make, count, depth = functions["prefetched"], integer(inputs, "batches"), integer(inputs, "depth")
+    count, depth = integer(inputs, "batches"), integer(inputs, "depth")
+
+    def make(source: _Source, *depth: int) -> Any:
+        batches = functions["prefetched"](source, *depth)
+        if not isinstance(batches, Iterable):
+            raise TypeError(f"prefetched returned a {type(batches).__name__}, not batches to loop over: does it yield?")
+        return batches
 
     def whole() -> Value:
         source = kind(count, None, ask)

@@ -177,8 +177,8 @@ EXERCISE = declared(
         Mistake("one axis of several",
                 "ranks_along takes several axes: all of their places may differ.", _in_groups(_first_axis),  # type: ignore[arg-type]
                 says=("too many values to unpack", "not enough values to unpack")),
-        Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others),
-                seen=_elsewhere),  # type: ignore[arg-type]
+        Mistake("without itself", "A rank is in its own groups: leave it in the list.", _in_groups(_others),  # type: ignore[arg-type]
+                seen=_elsewhere),
         Mistake("not ascending", "Ranks are listed in ascending order.", {"along": _descending}),
         Mistake(_NO_GROUP, "Return the ProcessGroup that dist.new_group(ranks) gives for this rank's own list."),
         Mistake("only its own group",

@@ -119,7 +119,7 @@ def _places_off(function: str, args: Sequence[Any], came: Tensor, wanted: Tensor
     if came.dtype != torch.int64:
         return ""
     if function == "place_on_circle":
-        return _way_round(*args, came=came)
+        return _way_round(args[0], args[1], args[2], came)
     num_servers = int(args[-1])
     outside = sorted({*came.flatten().tolist()} - {*range(num_servers)})
     if outside:

@@ -93,6 +93,8 @@ EXERCISE = declared(
         sum_mistake(_LEFT_OUT,
                     "Rank 0 sends the total before it has received from every other rank: the loop that adds must run "
                     "over all peers, 1 to N-1.", failed=_goes_on_too_early),
+        reworded("another operation",
+                 "These are the numbers of another operation: what arrives has to be added, tensor += incoming."),
         reworded("everybody sends first", "Every rank is stuck in send: rank 0 must receive while the others send."),
         reworded("everybody receives first",
                  "Every waiting rank is stuck in a receive: the others must send their tensor before they wait for the "

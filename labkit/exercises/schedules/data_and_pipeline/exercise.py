@@ -144,6 +144,7 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
     ways: list[Way[Gradients]] = [
         (_NO_SUM, way([rank], lambda own, everybody, pipelines: 1.0)),
         (_UNWEIGHED, way(column, lambda own, everybody, pipelines: 1.0)),
+        (_UPSIDE_DOWN, way(column, lambda own, everybody, pipelines: everybody / own)),
         (_ALIKE, way(column, lambda own, everybody, pipelines: 1 / pipelines)),
         (_BY_SAMPLES, way(column, lambda own, everybody, pipelines: float(own))),
         (_NO_ROW, way([rank], lambda own, everybody, pipelines: own / _everybody(case))),
@@ -180,6 +181,7 @@ _RUNS, _MOVED, _LOSS_EVERYWHERE, _ONE_LOSS, _NO_SUM, _UNWEIGHED = (
     "the schedule does not run once", "parameters changed", "a loss on every stage", "the loss of one pipeline",
     "no sum over the column", "summed, not weighed",
 )  # fmt: skip
+_UPSIDE_DOWN = "weighed upside down"
 _ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _ALL, _FLOAT32, _NONE = (
     "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "summed over all ranks",
     "counted in float32",
@@ -214,6 +216,7 @@ EXERCISE = declared(
                 "The pipelines' gradients were never combined: all-reduce every gradient over mesh.get_group('data')."),
         Mistake(_UNWEIGHED,
                 "The gradients of the pipelines' means were added: weigh each by its own samples over all samples."),
+        Mistake(_UPSIDE_DOWN, "The weight is upside down: this pipeline's samples over everybody's, at most 1."),
         Mistake(_ALIKE,
                 "Each pipeline has the same weight, but they have different numbers of samples: weigh each by its own "
                 "over all."),

@@ -37,3 +37,7 @@ changed(
     "a loss on every stage",
     ("    return loss\n", "    return torch.zeros(1) if loss is None else loss\n"),
 )
+WRONG.changed(
+    "everybody over its own", "weighed upside down",
+    ("share = num_samples / everybody.item()", "share = everybody.item() / num_samples"),
+)  # fmt: skip

@@ -51,6 +51,8 @@ def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
 def _of_form(found: Finding, orders: list[Any], count: int) -> str:
     every = [record for order in orders if isinstance(order, list) for record in order if isinstance(record, dict)]
     if found.mistake == NO_WORK and any(record == {"kind": "Forward", "microbatch": count} for record in every):
+        if any({"kind": "Forward", "microbatch": count} in order[:1] for order in orders if isinstance(order, list)):
+            return found.mistake
         return _UNLIMITED if len(orders) > count else _BEYOND
     some = any(record.get("kind") == "Backward" for record in every)
     return _DRAIN if found.mistake == LEFT_OUT and "Backward" in found.message and some else found.mistake

@@ -107,6 +107,9 @@ EXERCISE = declared(
                 "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went "
                 "to a new tensor: tensor = tensor / n only binds the name to it, tensor /= n changes the tensor you "
                 "were given.", {"tensor": _of_stack(lambda stack, rank: stack.sum(0))}),
+        Mistake("multiplied, not divided",
+                "Every rank holds the sum times the number of ranks: divide by it.",
+                {"tensor": _of_stack(lambda stack, rank: stack.sum(0) * len(stack))}),
         Mistake("divided, never added up",
                 "Every rank holds its own numbers, divided by the number of ranks: the others' were never added.",
                 {"tensor": _of_stack(lambda stack, rank: stack[rank] / len(stack))}),

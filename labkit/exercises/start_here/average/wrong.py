@@ -48,3 +48,4 @@ wrong(
     "tensor = dist.all_reduce(tensor) / dist.get_world_size()",
 )
 wrong("divides alone", "divided, never added up", "tensor /= dist.get_world_size()")
+wrong("multiplies", "multiplied, not divided", "dist.all_reduce(tensor)\ntensor *= dist.get_world_size()")

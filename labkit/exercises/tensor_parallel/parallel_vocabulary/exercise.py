@@ -21,6 +21,7 @@ from labkit.exercises.tensor_parallel.parallel_vocabulary.driver import drive
 from labkit.exercises.tensor_parallel.parallel_vocabulary.parts import (
     EMBED,
     LOSS,
+    added_to_it,
     clamped,
     counts,
     expected,
@@ -180,6 +181,9 @@ EXERCISE = declared(
                 "For a token that is not yours you add some row of your own. Put zeros there, before the sum; a token "
                 "can lie before your rows, or behind them.",
                 {f"{EMBED}.out": (summed(clamped), summed(first_row), summed(not_below))}),
+        Mistake("added, not multiplied",
+                "Whether a token is yours is added to its row. Multiply the row by it: then the rows of other ranks' "
+                "tokens are zeros.", {f"{EMBED}.out": summed(added_to_it)}),
         Mistake("another end of a part",
                 "A word at the end of a rank's part counts for two ranks, or for none. With mine = my_part(...), a "
                 "rank has the words from mine.start up to, and without, mine.stop.",

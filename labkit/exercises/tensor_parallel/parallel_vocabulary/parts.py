@@ -93,6 +93,12 @@ def first_row(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
     return of[torch.where((place >= 0) & (place < len(of)), place, 0)]
 
 
+def added_to_it(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
+    """Return the first row for tokens of others, and a one more in each row of its own."""
+    here = (tokens >= mine.start) & (tokens < mine.stop)
+    return torch.add(first_row(tokens, of, mine), here[..., None])
+
+
 def not_below(tokens: Tensor, of: Tensor, mine: slice) -> Tensor:
     """Return zeros for later words alone: earlier ones count from the end."""
     place = tokens - mine.start

@@ -172,3 +172,4 @@ changed("subtracts logits from the largest", "logits with the other sign",
 changed("adds the target's logit", "the target's logit added", ("total.log() - right", "total.log() + right"))
 TWICE_MORE = "    for _ in range(2):\n        dist.all_reduce(largest.clone(), group=group)"
 changed("five numbers for each target", "logits gathered", (LARGEST, f"{LARGEST}\n{TWICE_MORE}"))
+changed("adds the mask", "added, not multiplied", ("found * here[..., None]", "found + here[..., None]"))
