@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
-import itertools
 import os
 import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import _bootstrap
 from importlib.abc import Loader, MetaPathFinder
@@ -60,7 +59,7 @@ def is_own(module: ModuleType) -> bool:
     if spec is None:
         file = vars(module).get("__file__")
         made_by_hand = not file and name in sys.modules and "." not in name and type(module) is ModuleType
-        return name.partition(".")[0] not in _SHARED and (made_by_hand if not file else _is_ours([file]))
+        return name.partition(".")[0] not in _SHARED and (made_by_hand if not file else _is_ours(name, [file]))
     return is_own_spec(spec)
 
 
@@ -75,23 +74,22 @@ def is_own_spec(spec: ModuleSpec) -> bool:
     if spec.name.partition(".")[0] in _SHARED:
         return False
     if spec.has_location and spec.origin is not None:
-        return spec.origin.endswith((".py", ".pyc")) and _is_ours([spec.origin])
-    return _is_ours(list(spec.submodule_search_locations or ()))
+        return spec.origin.endswith((".py", ".pyc")) and _is_ours(spec.name, [spec.origin])
+    return _is_ours(spec.name, list(spec.submodule_search_locations or ()))
 
 
-def _is_ours(paths: Sequence[str]) -> bool:
+def _is_ours(name: str, paths: Sequence[str]) -> bool:
     return bool(paths) and not any(
-        path.startswith(_INSTALLED) or any(m in path for m in _OF_MANY) or _has_record(path) for path in paths
+        path.startswith(_INSTALLED) or any(m in path for m in _OF_MANY) or _has_record(name, path) for path in paths
     )
 
 
-def _has_record(path: str) -> bool:
-    """Return whether an installer wrote down, beside one of the folders that a file lies in, that it put it there."""
-    return any(
-        inner.name.removesuffix(".py") in _recorded(str(folder), folder.stat().st_mtime_ns)
-        for inner, folder in itertools.pairwise([Path(path), *Path(path).parents])
-        if folder.is_dir()
-    )
+def _has_record(name: str, path: str) -> bool:
+    """Return whether an installer wrote down, beside the package that a module of this name is in, that it is there."""
+    parents, depth = Path(path).parents, name.count(".") + (Path(path).stem == "__init__")
+    with suppress(OSError, IndexError):  # it is in an archive, or is called otherwise than its file
+        return name.partition(".")[0] in _recorded(str(parents[depth]), parents[depth].stat().st_mtime_ns)
+    return False
 
 
 @cache
