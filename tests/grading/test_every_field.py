@@ -108,7 +108,14 @@ def hostile(lesson: Path) -> dict[str, Any]:
                 {"output_type": "error", "ename": EVIL, "evalue": EVIL, "traceback": [EVIL]},
                 {"output_type": "display_data", "data": {"text/html": EVIL, EVIL: EVIL}, "metadata": {EVIL: EVIL}},
             ]
-    extra = {"cell_type": "code", "id": CALLED, "metadata": {}, "outputs": [], "execution_count": None, "source": EVIL}
+    extra: dict[str, Any] = {
+        "cell_type": "code",
+        "id": CALLED,
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "source": EVIL,
+    }
     notebook["cells"].append(extra)
     return notebook
 
