@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from grading.small_lesson import write_submission
 from labkit.grading.reports.class_report import ClassReport
@@ -41,10 +43,11 @@ def test_github_shows_ten_annotations_so_the_tenth_says_how_many_more_there_are(
 
 @pytest.mark.in_turn
 def test_the_summary_holds_every_exercise_and_no_markup_of_a_students(tmp_path: Path) -> None:
-    said = "Came back: </pre><img src=x> | ![x](y) ``` <script>"
+    said = "Came back: </pre><img src=x> | ![x](y) ``` <script>\n\n![after a blank line](y)\n\n# and a heading"
     text = job_summary(report(result("a", "passed", "failed", "not_done", said=said)))
     assert "4 of 12 points" in text and "| ✅ works | 1.1 Task 1 | 4 of 4 |" in text and "⬜ not started" in text
     assert "<img" not in text and "<script" not in text and "&lt;/pre&gt;" in text
+    assert not re.search("<img|<h1|<a ", MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(text))
     odd = job_summary(report(result("x|y [z](w)\n# h", "passed"), result("b", problem="No <file> | here.")))
     assert "2 submissions" in odd and "x&#124;y &#91;z&#93;(w) &#35; h" in odd and "&lt;file&gt; &#124; here." in odd
     assert len(job_summary(report(*(result(f"s{n}", "failed") for n in range(40_000)))).encode()) < 1 << 20

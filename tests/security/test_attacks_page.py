@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from grading.test_heard_at_once import MOST_APART, MOST_TOGETHER
+
 from security.attacks import attacks
 from security.broken_files import write_broken
 from security.points_by_exercise import KINDS, table, with_points
@@ -47,10 +47,8 @@ def test_the_page_says_how_many_attacks_and_files_there_are(tmp_path: Path) -> N
 def test_the_page_says_above_what_load_its_tests_fail() -> None:
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert f"the test fails above {MOST_APART:g}." in text and f"the test fails above {MOST_TOGETHER:g}." in text
-    assert (
-        f"by load alone, at {MOST_TOGETHER:g} bits a second, it could hear some {round(MOST_TOGETHER * 300 / 8, -1):.0f}"
-        in text
-    )
+    heard = round(MOST_TOGETHER * 300 / 8, -1)
+    assert f"by load alone, at {MOST_TOGETHER:g} bits a second, it could hear some {heard:.0f} bytes" in text
 
 
 def test_the_comparison_names_attacks_that_there_are() -> None:

@@ -17,6 +17,8 @@ from labkit.exercises.data_parallel.parallel_apply.exercise import threads_case
 from labkit.exercises.ddp.overlapped_ddp.exercise import overlapped_case
 from labkit.exercises.faster_steps.prefetching_loader.exercise import loader_case
 from labkit.exercises.schedules.recompute.exercise import recompute_case
+from labkit.exercises.sharded_training.scattered_gradients.exercise import exchanging as exchanging_numbers
+from labkit.exercises.sharded_training.scattered_gradients.exercise import scattering_case
 from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
 from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
 from labkit.exercises.when_machines_fail.checkpoints.exercise import checkpoint_case
@@ -90,6 +92,39 @@ class ShardedOptimizer:
     def step(self):
         self.optimizer.step()
         dist.all_reduce(torch.zeros(64, dtype=torch.float64))
+"""
+AFTER_BACKWARD = """
+import functools
+class ScatteringOptimizer(ShardedOptimizer):
+    def __init__(self, params, optimizer_cls, **kwargs):
+        super().__init__(params, optimizer_cls, **kwargs)
+        self.events, self.held, self.finish = [], False, []
+        for name in ("barrier", "all_to_all_single"):
+            setattr(dist, name, self.later(getattr(dist, name)))
+        for parameter in self.shards:
+            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+    def later(self, real):
+        def call(*args, **options):
+            if not self.held:
+                return real(*args, **options)
+            self.events.append(functools.partial(real, *args, **options))
+        return call
+    def zero_grad(self, set_to_none=True):
+        super().zero_grad()
+        self.held = True
+    def on_gradient(self, parameter):
+        gradient, parameter.grad = parameter.grad, None
+        self.events.append(functools.partial(self.send, parameter, gradient))
+    def send(self, parameter, gradient):
+        self.finish.append((parameter, start_scatter([gradient])))
+    def take_gradients(self):
+        self.held = False
+        events, self.events = self.events, []
+        for event in events:
+            event()
+        for parameter, finish in self.finish:
+            (self.shards[parameter].grad,) = finish()
+        self.finish = []
 """
 NO_THREADS = """
 def parallel_apply(replicas, inputs):
@@ -198,6 +233,11 @@ def _overlapped(needed: bool) -> Case:
     return exchanging([case])[0] if needed else case
 
 
+def _scattered(needed: bool) -> Case:
+    case = scattering_case("2 ranks", 7, 2)
+    return exchanging_numbers(case, 7) if needed else case
+
+
 @pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("exercise_id", "number", "cheat", "made"),
@@ -211,6 +251,7 @@ def _overlapped(needed: bool) -> Case:
             "sharded_optimizer", "13", UNSHARDED, lambda needed: optimizer_case("2 ranks", 7, 2, apart=needed),
             id="unsharded",
         ),
+        pytest.param("scattered_gradients", "13", AFTER_BACKWARD, _scattered, id="after backward"),
         pytest.param(
             "parallel_apply", "01", NO_THREADS, lambda needed: threads_case("3 replicas", 7, 3, opposite=needed),
             id="no threads",

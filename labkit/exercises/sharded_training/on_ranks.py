@@ -184,6 +184,28 @@ def cutter() -> Cut:
     return lambda: dist.barrier(group)
 
 
+def exchange(inputs: Values) -> Callable[[Tensor], Tensor]:
+    """Return what scales a gradient by numbers of all ranks, which arrive in an exchange, once in each step.
+
+    It marks the wire as a barrier does, and cannot be held back: the rest of backward needs what comes.
+    """
+    group, drawn = dist.new_group(), iter(drawn_marks(inputs))
+
+    def scale(gradient: Tensor) -> Tensor:
+        mine = next(drawn).repeat(dist.get_world_size())
+        came = torch.empty_like(mine)
+        dist.all_to_all_single(came, mine, group=group)
+        return gradient * (1 + came.sum())
+
+    return scale
+
+
+def drawn_marks(inputs: Values) -> Tensor:
+    """Return the numbers that a rank exchanges, one for each step."""
+    draw = generator(integer(inputs, "marks"), "marks")
+    return torch.rand(len(steps_of(inputs)), generator=draw, dtype=torch.float64) / 8
+
+
 def values_of(model: nn.Module) -> dict[str, Value]:
     """Return a copy of each parameter by name."""
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -19,6 +20,7 @@ from labkit.checks.values import flag, integer, listed
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
+    drawn_marks,
     grouped,
     kind_for,
     model_for,
@@ -90,12 +92,13 @@ def alone(
     model = model_for(inputs)
     given = grouped(model, flag(inputs, "groups") if groups is None else groups)
     optimizer = kind_for(inputs)(given, **({} if plain else OPTIONS))
-    found = []
+    found, factors = [], _factors(case)
     for number, step in enumerate(listed(inputs, "steps")):
         optimizer.zero_grad()
         if step["slower"] if slower is None else slower:
             slow_down(optimizer)
-        torch.autograd.backward(_loss(model, case, number))
+        with _scaled(model, factors[number]):
+            torch.autograd.backward(_loss(model, case, number))
         if unsharded is not None and "beside" in case.inputs[unsharded]:
             seed = integer(case.inputs[unsharded], "beside")
             right_in_its_shard(model, seed, number, unsharded, case.world_size)
@@ -110,6 +113,24 @@ def alone(
         optimizer.step()
         found.append({name: each.detach().clone() for name, each in model.named_parameters()})
     return found
+
+
+def _factors(case: Case) -> list[float]:
+    """Return for each step by what the ranks' exchange scales the gradient of the layer `fixed`."""
+    if "marks" not in case.inputs[0]:
+        return [1.0] * len(listed(case.inputs[0], "steps"))
+    drawn = torch.stack([drawn_marks(inputs) for inputs in case.inputs]).sum(0)
+    return [1 + each for each in drawn.tolist()]
+
+
+@contextmanager
+def _scaled(model: HardModel, factor: float) -> Iterator[None]:
+    def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
+        output.register_hook(lambda gradient: gradient * factor)  # type: ignore[no-untyped-call]
+
+    hook = model.fixed.register_forward_hook(on_output)
+    yield
+    hook.remove()
 
 
 def _loss(model: HardModel, case: Case, number: int) -> Tensor:

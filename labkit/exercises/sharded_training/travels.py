@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from labkit.checks.cut_wire import between_barriers
+from labkit.checks.cut_wire import BARRIER, between_barriers
 from labkit.checks.wire import CollectiveCall, Wire
+
+MARKS = frozenset({BARRIER, "all_to_all", "all_to_all_single"})
+"""What drivers mark the wire with: barriers, and exchanges of numbers (on_ranks.exchange)."""
 
 
 def calls_of(wire: Wire, rank: int) -> list[CollectiveCall]:

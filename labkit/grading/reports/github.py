@@ -132,7 +132,7 @@ def _of_one(result: GradedSubmission) -> str:
 
 
 def _details(each: GradedExercise) -> str:
-    said = escape(plain_text(each.said, 4000))
+    said = escape(plain_text(each.said, 4000)).replace("\n", "&#10;")  # behind a blank line Markdown would begin again
     return f"<details><summary>{_cell(each.name)}</summary>\n<pre>{said}</pre>\n</details>\n"
 
 

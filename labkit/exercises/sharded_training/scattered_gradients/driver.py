@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     PlainAdamW,
     backward,
     cutter,
+    exchange,
     handed,
     keeping,
     kind_for,
@@ -30,14 +32,14 @@ BEHIND = ("remix", "head")
 def drive(functions: Functions, inputs: Values) -> Values:
     """Train a hard model on this rank's own batches (scattered_gradients).
 
-    Inputs: seed, model, groups, steps. Marks on the wire in each step: when backward is at the output of `fixed`, when
-    it is over, after the step.
+    Inputs: seed, model, groups, steps, optional marks. Marks on the wire in each step: when backward is at the output
+    of `fixed`, when it is over, after the step. With marks, the first exchanges numbers that the gradient needs.
     """
     model = model_for(inputs)
     cut, held = cutter(), _Held(model)
     made: list[PlainAdamW] = []
     optimizer = functions["ScatteringOptimizer"](handed(model, inputs), keeping(made, kind_for(inputs)), **OPTIONS)
-    model.fixed.register_forward_hook(held.hook(cut))
+    model.fixed.register_forward_hook(held.hook(exchange(inputs) if "marks" in inputs else _unchanged(cut)))
     after: list[Value] = []
     left: list[Value] = []
     for step in steps_of(inputs):
@@ -51,6 +53,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     return {"steps": after, "kept": num_kept(made), "left": left, "held": held.midway}
 
 
+def _unchanged(cut: Cut) -> Callable[[Tensor], Tensor]:
+    def mark(gradient: Tensor) -> Tensor:
+        cut()
+        return gradient
+
+    return mark
+
+
 class _Held:
     """How many gradients of the last layers are still there when backward has passed them."""
 
@@ -59,12 +69,12 @@ class _Held:
         self.behind = [each for each in self.behind if each is not cast(Any, model).mix.weight]
         self.midway: list[int] = []
 
-    def hook(self, cut: Cut) -> Any:
-        """Return a forward hook that looks when the output's gradient has come."""
+    def hook(self, mark: Callable[[Tensor], Tensor]) -> Any:
+        """Return a forward hook that looks when the output's gradient has come; what `mark` returns takes its place."""
 
-        def look(gradient: Tensor) -> None:
+        def look(gradient: Tensor) -> Tensor:
             self.midway.append(sum(each.grad is not None for each in self.behind))
-            cut()
+            return mark(gradient)
 
         def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
             output.register_hook(look)  # type: ignore[no-untyped-call]

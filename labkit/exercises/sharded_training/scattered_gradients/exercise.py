@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
+from labkit.checks import draws
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Got, Values
-from labkit.checks.cut_wire import between_barriers, waited_at_once
+from labkit.checks.cut_wire import BARRIER, between_barriers, waited_at_once
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
@@ -27,13 +29,21 @@ from labkit.exercises.sharded_training.training import (
     training_case,
     wrong_names,
 )
-from labkit.exercises.sharded_training.travels import calls_of, gathers, scatters
+from labkit.exercises.sharded_training.travels import MARKS, calls_of, gathers, scatters
 from labkit.words import plural
 
 
 def scattering_case(name: str, seed: int, world_size: int, **options: Any) -> Case:
     """Return a case of scattered_gradients; see training_case for the options."""
     return training_case(name, seed, world_size, same_batch=False, **options)
+
+
+def exchanging(case: Case, seed: int) -> Case:
+    """Return a case whose ranks exchange numbers in the middle of backward, without which gradients are not right."""
+    inputs = (
+        {**each, "marks": draws.part_of(seed, "rank", rank, "marks")} for rank, each in enumerate(case.inputs)
+    )  # each rank's own, as all that must travel
+    return replace(case, inputs=tuple(inputs))
 
 
 def expected(case: Case) -> list[Values]:
@@ -67,7 +77,7 @@ def _travels_once(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
 
 def _leaves_in_backward(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, values in enumerate(got):
-        parts = between_barriers(wire, rank)
+        parts = between_barriers(wire, rank, MARKS if "marks" in case.inputs[rank] else {BARRIER})
         steps = [parts[3 * number : 3 * number + 2] for number in range((len(parts) - 1) // 3)]
         for number, (first, _) in enumerate(steps):
             if not scatters(first):
