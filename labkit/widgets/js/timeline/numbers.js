@@ -156,7 +156,6 @@ export function numbers(run, from, to) {
     computeShare: isKnown ? sums.compute / all : Number.NaN,
     bubble: isKnown ? seen(all - sums.compute) / all : Number.NaN,
     exposedShare: sums.exposed / sums.communication,
-    exposedOfTime: sums.exposed / all,
     busbw: busBandwidth(run, t0, t1),
   };
 }
