@@ -20,8 +20,8 @@ LEFT, RIGHT, TOP, BOTTOM = 118, 62, 62, 44
 MOST_RANKS = 64
 _NOTHING = 0.005
 """Of the time: a lane in which no rank is for longer has no row."""
-_LISTED = 8
-"""Letters for which there is room beside the names of lanes."""
+_SHORT, _LISTED = 5, 8
+"""Letters for which there is room beside the names of lanes, with a word and without."""
 _COLOURED = {"forward", "backward", "optimizer"}
 """Names of regions that the colours of what runs in them say, too; as in js/timeline/layout.js."""
 _MOST_COMPARED = 50_000
@@ -149,6 +149,8 @@ def _alike(ranks: list[int]) -> str:
         else:
             parts.append([rank])
     words = ",".join(f"{part[0]}-{part[-1]}" if len(part) > 2 else ",".join(map(str, part)) for part in parts)
+    if len(words) <= _SHORT:
+        return f"{words} alike"
     return words if len(words) <= _LISTED else f"{len(ranks)} alike"
 
 

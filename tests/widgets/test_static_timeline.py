@@ -129,7 +129,7 @@ def test_ranks_that_are_alike_have_one_row_with_their_number_and_the_one_that_is
     ends = [100] * 5 + [60]
     timeline = Timeline(range(6), [COMPUTE] * 6, [0] * 6, ends, ["x"] * 6, ["span"] * 6)
     assert picture_rows(timeline) == [(0, COMPUTE), (5, COMPUTE)]
-    assert row_layout(timeline).names == {0: "0-4"}
+    assert row_layout(timeline).names == {0: "0-4 alike"}
     apart = Timeline(range(9), [COMPUTE] * 9, [0] * 9, [60, 100] * 4 + [60], ["x"] * 9, ["span"] * 9)
     assert row_layout(apart).names == {0: "5 alike", 1: "1,3,5,7"}  # of those that have no room how many they are
     assert [rank for rank, _ in picture_rows(timeline, needed=3)] == [0, 3, 5]

@@ -189,11 +189,13 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
     { ...long, busiest: 60 },
     { ...sending(4, 80), busiest: 45 },
   ];
-  assert.deepEqual(told(narrow)[1], ["moving bytes, the busiest rank", "60 ns → 45 ns"]);
+  assert.deepEqual(told(narrow)[1], ["the busiest rank moves bytes", "60 ns → 45 ns"]);
   assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);
   assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
-  const some = { ...long, waiting: [0, 1, 3], blockedShare: 0.285 }; // of those that wait, as the title says it
+  const some = { ...long, waiting: [0, 1, 3], areNamed: true }; // of those that wait, as the title says it
   assert.deepEqual(told([some])[1], ["waiting, each of ranks 0, 1, 3: 23 % of the time", "22.7 ns"]);
+  const asked = { ...some, areNamed: false };
+  assert.equal(told([asked])[1][0], "waiting, mean of the 3 of 4 ranks that wait: 23 % of the time");
   const unlike = { ...some, areAlike: false, steps: 2 };
   assert.equal(told([unlike])[0][0], "length: 2 steps, 50 ns each");
   assert.equal(told([unlike])[1][0], "waiting, mean of ranks 0, 1, 3: 23 % of the time, 11.3 ns a step");

@@ -71,11 +71,11 @@ function formulaOnSlide(laid) {
   return `${measured}${closed} = ${percent(laid.formula)}`;
 }
 
-/** What the formula says, once: a part of the time where the bubble is that, else in percent, too. */
+/** What the formula says, once; in percent, too, where the bubble is another. */
 function formulaOf(laid) {
   const [closed, isAsFormula] = closedForm(laid);
   if (!isAsFormula) return `formula ${closed} = ${percent(laid.formula)}`;
-  return laid.isTold ? "" : `bubble = ${closed} of the time`;
+  return laid.isTold ? "" : `bubble = ${closed}`;
 }
 
 /** Name and formula with its numbers; where the bubble is another, the table below says it. */

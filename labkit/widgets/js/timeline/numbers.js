@@ -87,11 +87,11 @@ function whoWaits(waits, time) {
 const ALIKE = 0.02; // of the time: what differs by less is alike in words
 const areAlike = (times, time) => Math.max(...times) - Math.min(...times) < ALIKE * time;
 
-/** Which ranks wait, and whether they wait equally long. */
-function waiters(waits, time) {
+/** Which ranks wait, whether equally long, and whether they may be named: where an exercise asks, no headline does. */
+function waiters({ title }, waits, time) {
   const waiting = whoWaits(waits, time);
   const theirs = waits.filter(([rank]) => waiting.includes(rank)).map(([, blocked]) => blocked);
-  return { waiting, areAlike: areAlike(theirs, time) };
+  return { waiting, areAlike: areAlike(theirs, time), areNamed: /[Rr]anks? \d/.test(title) };
 }
 
 /** How many steps end in [t0, t1): regions called optimizer on the first rank that has any. */
@@ -125,7 +125,6 @@ const sharesOf = (sums, all, isKnown) => ({
   computeShare: isKnown ? sums.compute / all : Number.NaN,
   bubble: isKnown ? seen(all - sums.compute) / all : Number.NaN,
   exposedShare: sums.exposed / sums.communication,
-  exposedOfTime: sums.exposed / all,
 });
 
 /** The numbers of the interval [from, to). */
@@ -157,7 +156,7 @@ export function numbers(shown, from, to) {
     window: run.span && t1 - t0,
     numRanks: run.ranks.size,
     ...sums,
-    ...waiters(waits, t1 - t0),
+    ...waiters(run, waits, t1 - t0),
     areExposedAlike: areAlike(exposures, t1 - t0),
     busiest: Math.max(...moved),
     steps: stepsIn(run, t0, t1),

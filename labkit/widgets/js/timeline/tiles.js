@@ -36,11 +36,12 @@ const PARTS = [
 
 /** Whose time it is: ", mean of 4 ranks", of one run "each of ranks 1, 2" where they do alike; "" of one rank. */
 function whose(numbers, count, areAlike) {
-  const [{ waiting, numRanks }] = numbers;
+  const [{ waiting, numRanks, areNamed }] = numbers;
   const counts = [...new Set(numbers.map((each) => each.numRanks))];
   if (Math.max(...counts) === 1) return "";
   if (numbers.length > 1) return `, mean of ${counts.join(" and ")} ranks`;
   if (count === numRanks) return areAlike ? ", each rank" : `, mean of ${count} ranks`;
+  if (!areNamed) return `, mean of the ${count} of ${numRanks} ranks that wait`; // a learner is to find them
   if (count === 1) return `, rank ${waiting[0]}`;
   return `, ${areAlike ? "each" : "mean"} of ranks ${ranksText(waiting)}`;
 }
@@ -78,7 +79,7 @@ function busiestTile(numbers) {
   const [run, other] = numbers;
   if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
   const value = numbers.map(({ busiest }) => timeText(busiest)).join(" → ");
-  return [["moving bytes, the busiest rank", "time in which bytes of one rank's calls move, at most", value]];
+  return [["the busiest rank moves bytes", "time in which bytes of one rank's calls move, at most", value]];
 }
 
 /** Why some come last, where they compute longer than the others do. */
