@@ -109,13 +109,13 @@ def test_a_key_a_click_and_a_button_fold_streams_and_the_event_stays_in_focus(op
 
 
 def _many(num_ranks: int) -> Timeline:
-    """Return ranks whose times differ, each with four streams, more than have room."""
+    """Return ranks whose times differ, each with five streams, of eight more than have room."""
     rank = np.repeat(np.arange(num_ranks), 5)
     lane = np.tile([COMPUTE, COMPUTE, COMPUTE, COMMUNICATION, COMPUTE], num_ranks)
     start = np.tile([0, 100, 200, 300, 900], num_ranks) * (1 + rank)
     table = {
         "span": np.flatnonzero(np.arange(5 * num_ranks) % 5 != 0),
-        "stream": np.tile(["stream 1", "stream 2", "the default group", "stream 1"], num_ranks),
+        "stream": np.tile(["stream 1", "stream 2", "the default group", "stream 3"], num_ranks),
     }
     kind = np.where(lane == COMMUNICATION, "all_reduce", "operator")
     return Timeline(rank, lane, start, start + 90, kind, kind, tables={"stream": table})
@@ -123,18 +123,18 @@ def _many(num_ranks: int) -> Timeline:
 
 def test_streams_without_room_are_folded_and_it_is_said_how_to_open_them(opened: Any) -> None:
     page = opened(_many(4))
-    assert len({name for _, name, _ in _of(page, ROWS)}) == 4
+    assert len({name for _, name, _ in _of(page, ROWS)}) == 5
     page = opened(_many(8), width=320)
     page.wait_for_selector("[data-painted]")
     assert {name for _, name, _ in _of(page, ROWS)} == {""}
     assert HINT in page.inner_text(".labkit-detail")
     page.focus("canvas")
     page.keyboard.press("s")
-    assert len([name for _, name, _ in _of(page, ROWS) if name]) == 32
+    assert len([name for _, name, _ in _of(page, ROWS) if name]) == 40
     page = opened(_many(12))  # a row a rank
     page.focus("canvas")
     page.keyboard.press("s")
-    assert len([name for _, name, _ in _of(page, ROWS) if name]) == 48
+    assert len([name for _, name, _ in _of(page, ROWS) if name]) == 60
     page.keyboard.press("r")
     assert {name for _, name, _ in _of(page, ROWS)} == {""}
 
