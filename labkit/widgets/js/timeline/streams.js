@@ -73,7 +73,7 @@ function ordered(run) {
   return { order, rows, names };
 }
 
-/** Columns in which `first` and others like it name events, of a run whose events stand elsewhere; by their new order. */
+/** Columns that name events, of a run whose events stand elsewhere; sorted by where those of the first stand now. */
 function renumbered(run, placeOf, [first, ...others]) {
   if (!run[first]) return {};
   const order = [...run[first].keys()].sort((a, b) => placeOf[run[first][a]] - placeOf[run[first][b]]);
