@@ -239,6 +239,8 @@ labkit.figure("stale", delay=2, learning_rate=0.6)
 # %% [markdown] tags=["slide-only"]
 # ## A stale gradient points downhill from where you were
 #
+# The worker read the weights there. The server has moved on since.
+#
 # <!-- notes: Play the figure of section 2. With a small learning rate the detour is small. -->
 
 # %% [markdown]

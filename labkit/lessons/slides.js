@@ -128,11 +128,6 @@ async function fit(live) {
   let scale = LEAST / (isStory ? PLAIN : SMALL);
   live.style.width = `${width / scale}px`;
   await drawn();
-  if (isStory) {
-    const drawing = live.querySelector("svg[role=img] > g"); // as large as its width lets it be
-    const enlarged = scale * Number(drawing?.getAttribute("transform")?.match(/scale\(([\d.]+)/)?.[1] ?? 1);
-    live.style.setProperty("--story-letters", Math.max(1, STORY / (PLAIN * enlarged)).toFixed(3));
-  }
   if (timeline) scale = await enlarge(live, timeline, { width, height }, scale);
   else scale = await shrink(live, isStory, { width, height }, scale);
   if (live.scrollHeight > height / scale) {
@@ -149,6 +144,10 @@ async function fit(live) {
     live.style.transform = `scale(${scale})`;
   }
   live.style.marginTop = `${Math.max(0, height - live.scrollHeight * scale) / 2}px`;
+  if (isStory) {
+    const seen = live.querySelector("svg[role=img] text").getScreenCTM().a / (printing ? 1 : Reveal.getScale());
+    live.style.setProperty("--story-letters", Math.max(1, STORY / (PLAIN * seen)).toFixed(3));
+  }
   live.dataset.fitted = scale.toFixed(2);
 }
 

@@ -91,7 +91,7 @@ def _whole(placed: Schedule, turns: int) -> Frame:
         shapes.append(Box("", left, _TOP, pitch - 24, _TALL, edge="line", words=empty))
         shapes.append(Words(left, _TOP + _TALL + 18, f"held up to {placed.peak(stage):g}", 12, fill="quiet"))
         shapes += _row(placed, stage, turns, turns)
-    says = f"The whole step, {turns} turns: a forward takes one, a backward two. Striped is empty."
+    says = f"The whole step, {turns} turns: a forward takes 1, a backward 2; striped: empty."
     return Frame(says, tuple(shapes))
 
 
