@@ -119,12 +119,11 @@ def grade(
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:
                 _dask_class(setting, todo, len(kept), bar, dask)
-    people = called_in(_book(), [each.name for each in submissions])
-    graded = _written(submissions, kept, setting, people)
     handed_in = {each.name: each.path for each in submissions}
-    report = ClassReport(graded, tuple(notes), time.monotonic() - started, setting.out, handed_in, people)
-    _conclude(console, report)
-    return report
+    people = called_in(_book(), handed_in)
+    graded = _written(submissions, kept, setting, people)
+    seconds = time.monotonic() - started
+    return _concluded(console, ClassReport(graded, tuple(notes), seconds, setting.out, handed_in, people))
 
 
 def _refuse_what_cannot_be(sandbox: str, jobs: int | None, device: str, dask: str | None) -> None:
@@ -238,7 +237,8 @@ def _kept(submissions: Sequence[Submission], setting: Setting) -> dict[str, Grad
     return kept
 
 
-def _conclude(console: Console, report: ClassReport) -> None:
+def _concluded(console: Console, report: ClassReport) -> ClassReport:
+    """Return the report, whose sum has been told."""
     unread = sum(bool(entry.problem) for entry in report)
     now, count = sum(entry.graded_now for entry in report), len(report)
     share = "" if now == count else f"{now} of "
@@ -255,6 +255,7 @@ def _conclude(console: Console, report: ClassReport) -> None:
         lines.append(f"  {_first_to_read(report)}")
     for line in lines:
         console.print(line, markup=False, soft_wrap=True, highlight=False)
+    return report
 
 
 def _first_to_read(report: ClassReport) -> str:
