@@ -606,8 +606,8 @@ labkit.reveal("top_k_speedup", round(step_s["no hook", 10] / step_s["top 1 %", 1
 
 # %% [markdown]
 # Not a hundred times, but 2.1. Let B be the bytes of all gradients. Three packets of 2 % of B cross each link; an
-# all-reduce sends 2 x 3/4 of B. So 25 times fewer bytes travel. Even a step that sends next to nothing (random 1 %)
-# takes 0.81 ms, nearly all of it computing.
+# all-reduce sends 2 x 3/4 of B: 25 times fewer bytes. Even a step that sends next to nothing (random 1 %) takes 0.81
+# ms, nearly all of it computing.
 #
 # **bfloat16** is faster than no hook on every link: half of the bytes, and still an all-reduce. int8 has half of
 # bfloat16's bytes and is no faster. On four ranks, its all-gather sends 3 packets of B/4 over each link, and
