@@ -71,7 +71,7 @@ def _state(
                 34,
                 fill,
                 f"layer {layer}",
-                "ink" if fill != "none" else "line",
+                edge="ink" if fill != "none" else "line",
             )
         )
     x = 80.0

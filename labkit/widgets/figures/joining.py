@@ -144,5 +144,5 @@ def _columns(homes: list[int], old: list[int], servers: int, there: int) -> list
             row, column = divmod(place, max(1, int((wide - 8) // (_CELL + 4))))
             edge = "ink" if old[key] != server else "none"
             left, top = x + 4 + column * (_CELL + 4), _TOP + row * (_CELL + 6)
-            shapes.append(Box(f"k{key}", left, top, _CELL, _CELL, tint(server), str(key), edge))
+            shapes.append(Box(f"k{key}", left, top, _CELL, _CELL, tint(server), str(key), edge=edge))
     return shapes

@@ -74,7 +74,7 @@ def _state(points: list[float], step: int, old: int) -> tuple[Shape, ...]:
         end = tuple(to + (of - to) * min(12 / max(long, 1), 1) for to, of in zip((x, y), before_step, strict=True))
         shapes.append(Path((before_step, (end[0], end[1])), "backward", 5, arrow=True))
     shapes.append(Path(((ox, oy - 26), (ox, oy - 4)), "quiet", 1, dashed=True))
-    shapes.append(Box("worker", ox - 32, oy - 48, 64, 22, "ground", "worker", "ink", dashed=True))
+    shapes.append(Box("worker", ox - 32, oy - 48, 64, 22, "ground", "worker", edge="ink", dashed=True))
     shapes.append(Box("server", x - 9, y - 9, 18, 18, "forward", edge="ground"))
     shapes.append(Words(x, y + 26, "server", 12, "middle"))
     return tuple(shapes)
