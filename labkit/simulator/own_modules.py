@@ -87,7 +87,8 @@ def _is_ours(name: str, paths: Sequence[str]) -> bool:
 def _has_record(name: str, path: str) -> bool:
     """Return whether an installer wrote down, beside the package that a module of this name is in, that it is there."""
     parents, depth = Path(path).parents, name.count(".") + (Path(path).stem == "__init__")
-    with suppress(OSError, IndexError):  # it is in an archive, or is called otherwise than its file
+    # Not as a rank, which may give its turn away where it looks at a disk: here it holds Python's lock of an import.
+    with outside(), suppress(OSError, IndexError):  # it is in an archive, or is called otherwise than its file
         return name.partition(".")[0] in _recorded(str(parents[depth]), parents[depth].stat().st_mtime_ns)
     return False
 
