@@ -137,8 +137,9 @@ def _root_freed(case: Case, got: Got, wire: Wire) -> bool:
 
 def _misnamed(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the check looked for a parameter under a name that is not there."""
-    nobodys = isinstance(got, Failure) and (not got.detail or got.detail.startswith("None of your lines was running"))
-    return nobodys and got.error == "KeyError"
+    if not isinstance(got, Failure) or got.error != "KeyError":
+        return False
+    return not got.detail or got.detail.startswith("None of your lines was running")
 
 
 def _no_storage(case: Case, got: Got, wire: Wire) -> bool:
