@@ -108,7 +108,7 @@ def test_a_sandbox_sees_which_files_an_earlier_one_read_until_they_are_dropped(f
 @pytest.mark.long
 @pytest.mark.parametrize("forgets", [False, True])
 def test_a_sandbox_sees_which_names_an_earlier_one_looked_for_until_they_are_forgotten(forgets: bool) -> None:
-    """Names that nobody has stay in memory; only root can take them out, which forgets all the machine has read."""
+    """Names that nobody has stay in memory; only root can take all out, with all that the machine has read."""
     if forgets and not os.access(DROP, os.W_OK):
         pytest.skip("only root can take names out of memory, outside most containers")
     names = [f"/usr/share/{random.random()}" for _ in range(400)]
