@@ -259,6 +259,7 @@ class Grader:
         """Leave no trace of what these ranks read in this machine's memory: a later sandbox would see it."""
         if self.setting.sandbox != "none":
             self._template.end_ranks()
+            self._template.forget_reads()
             forget_reads(seen_folders())
 
     def _again(

@@ -23,6 +23,7 @@ from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.sandbox.bubblewrap import Sandbox
+from labkit.grading.sandbox.cgroup import Cgroup
 from labkit.grading.sandbox.page_cache import DROP, drop_pages, forget_reads
 from labkit.grading.sandbox.view import seen_folders
 from labkit.grading.score import submission_secret
@@ -107,7 +108,7 @@ def test_a_sandbox_sees_which_files_an_earlier_one_read_until_they_are_dropped(f
 @pytest.mark.long
 @pytest.mark.parametrize("forgets", [False, True])
 def test_a_sandbox_sees_which_names_an_earlier_one_looked_for_until_they_are_forgotten(forgets: bool) -> None:
-    """Names that nobody has stay in memory; only root can take them out, which forgets all the machine has read."""
+    """Names that nobody has stay in memory; only root can take all out, with all that the machine has read."""
     if forgets and not os.access(DROP, os.W_OK):
         pytest.skip("only root can take names out of memory, outside most containers")
     names = [f"/usr/share/{random.random()}" for _ in range(400)]
@@ -119,6 +120,35 @@ def test_a_sandbox_sees_which_names_an_earlier_one_looked_for_until_they_are_for
     bits = bits_told(told, took)
     print(f"{bits:.0f} of 400 bits")
     assert (bits < 20) if forgets else (bits > 100)
+
+
+@pytest.mark.long
+def test_a_control_group_of_ones_own_forgets_which_names_were_looked_for() -> None:
+    """The group still holds a process with memory of its own, as that of ranks holds what forks them."""
+    group = Cgroup(2**30, 100)
+    if not any(
+        (folder / file).exists() for folder in group.folders for file in ("memory.force_empty", "memory.reclaim")
+    ):
+        group.close()
+        pytest.skip("no control group can be made here")
+    names = [f"/usr/share/{random.random()}" for _ in range(400)]
+    told = {name: random.Random(name).random() < 0.5 for name in names}
+    lives = "x = b'1' * 2**27; print(flush=True); input()"
+    stays = subprocess.Popen(
+        [sys.executable, "-c", lives], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=group.enter
+    )
+    try:
+        assert stays.stdout is not None and stays.stdout.readline()
+        looks = "import os\nfor name in names: os.path.exists(name)"
+        in_a_sandbox(looks, [name for name, bit in told.items() if bit], before=group.enter)
+        group.forget()
+        took = dict(zip(told, json.loads(in_a_sandbox(LOOKED_FOR, names)), strict=True))
+    finally:
+        stays.communicate(b"\n")
+        group.close()
+    bits = bits_told(told, took)
+    print(f"{bits:.0f} of 400 bits")
+    assert bits < 20
 
 
 def test_submissions_that_are_tried_side_by_side_have_inputs_of_their_own(oracle: Oracle) -> None:
@@ -159,14 +189,18 @@ def test_a_kernels_proc_says_what_was_true_of_the_machine_before(tmp_path: Path)
     assert ran.stdout.removeprefix(copies).split() in (["/proc/pressure:", "/proc/sys/fs:"], ["/proc/sys/fs:"])
 
 
-def in_a_sandbox(program: str, names: list[Any], kept_to: Sequence[int] = ()) -> str:
+def in_a_sandbox(
+    program: str, names: list[Any], kept_to: Sequence[int] = (), before: Callable[[], None] | None = None
+) -> str:
     links = [part for name in ("lib", "lib64", "bin") for part in ("--symlink", f"usr/{name}", f"/{name}")]
     box = ["bwrap", "--ro-bind", "/usr", "/usr", *links, "--proc", "/proc", "--dev", "/dev", "--unshare-all"]
     whole = f"import json, sys\nnames = json.load(sys.stdin)\n{program}\n"
     run = [*box, "/usr/bin/python3", "-c", whole]
     if kept_to:
         run = ["taskset", "--cpu-list", ",".join(map(str, kept_to)), *run]
-    return subprocess.run(run, input=json.dumps(names), capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        run, input=json.dumps(names), capture_output=True, text=True, check=True, preexec_fn=before
+    ).stdout
 
 
 NUMBERS = """

@@ -17,6 +17,7 @@ from labkit.grading import student
 from labkit.grading.course import find_course
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
+from labkit.grading.sandbox.cgroup import Cgroup
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
 from labkit.grading.second_run import FirstRun, stands_on, to_replace, with_references
 from labkit.grading.setting import Setting
@@ -156,6 +157,7 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
         seen.append(("what it read is forgotten", []))
 
     monkeypatch.setattr(student, "forget_reads", dropped)
+    monkeypatch.setattr(Cgroup, "forget", lambda self: seen.append(("its control group forgets", [])))
     for name in ("_execute", "_probe", "_again", "_end_the_rest"):
         noted(name)
     alone = tmp_path / "run" / "alone"
@@ -168,6 +170,7 @@ def test_it_begins_when_no_kernel_and_no_other_case_is_alive(
         ("_probe", [CASES]),
         ("_end_the_rest", [CASES]),
         *[("_again", [])] * 3,
+        ("its control group forgets", []),
         ("what it read is forgotten", []),
         ("_end_the_rest", []),
     ]

@@ -17,9 +17,12 @@ from labkit.exercises.data_parallel.parallel_apply.exercise import threads_case
 from labkit.exercises.ddp.overlapped_ddp.exercise import overlapped_case
 from labkit.exercises.faster_steps.prefetching_loader.exercise import loader_case
 from labkit.exercises.schedules.recompute.exercise import recompute_case
-from labkit.exercises.sharded_training.scattered_gradients.exercise import exchanging as exchanging_numbers
+from labkit.exercises.sharded_training.flat_shards.exercise import shards_case
+from labkit.exercises.sharded_training.hybrid_shards.exercise import hybrid_case
 from labkit.exercises.sharded_training.scattered_gradients.exercise import scattering_case
+from labkit.exercises.sharded_training.sharded_module.exercise import module_case
 from labkit.exercises.sharded_training.sharded_optimizer.exercise import optimizer_case
+from labkit.exercises.sharded_training.travels import asking
 from labkit.exercises.tensor_parallel.parallel_block.exercise import MLP, block_case
 from labkit.exercises.when_machines_fail.checkpoints.exercise import checkpoint_case
 from labkit.exercises.when_machines_fail.computing_twice.exercise import twice_case
@@ -93,39 +96,90 @@ class ShardedOptimizer:
         self.optimizer.step()
         dist.all_reduce(torch.zeros(64, dtype=torch.float64))
 """
-AFTER_BACKWARD = """
+HOLDING = """
 import functools
-class ScatteringOptimizer(ShardedOptimizer):
-    def __init__(self, params, optimizer_cls, **kwargs):
-        super().__init__(params, optimizer_cls, **kwargs)
-        self.events, self.held, self.finish = [], False, []
-        for name in ("barrier", "all_to_all_single"):
+class Holding:
+    def __init__(self):
+        self.events, self.now = [], False
+        for name in ("barrier", "scatter"):
             setattr(dist, name, self.later(getattr(dist, name)))
-        for parameter in self.shards:
-            parameter.register_post_accumulate_grad_hook(self.on_gradient)
     def later(self, real):
         def call(*args, **options):
-            if not self.held:
+            if not self.now:
                 return real(*args, **options)
             self.events.append(functools.partial(real, *args, **options))
         return call
-    def zero_grad(self, set_to_none=True):
-        super().zero_grad()
-        self.held = True
-    def on_gradient(self, parameter):
-        gradient, parameter.grad = parameter.grad, None
-        self.events.append(functools.partial(self.send, parameter, gradient))
-    def send(self, parameter, gradient):
-        self.finish.append((parameter, start_scatter([gradient])))
-    def take_gradients(self):
-        self.held = False
+    def done(self):
+        self.now = False
         events, self.events = self.events, []
         for event in events:
             event()
+holding = functools.cache(Holding)
+def begun_at_the_end(begin):
+    def start(*args, **options):
+        holding().now = True
+        def finish():
+            holding().now = False
+            end = begin(*args, **options)
+            holding().done()
+            return end()
+        return finish
+    return start
+"""
+FLAT_AT_THE_END = (
+    HOLDING
+    + """
+start_gather, start_scatter = begun_at_the_end(start_gather), begun_at_the_end(start_scatter)
+"""
+)
+HYBRID_AT_THE_END = (
+    HOLDING
+    + """
+start_node_gather, start_hybrid_scatter = begun_at_the_end(start_node_gather), begun_at_the_end(start_hybrid_scatter)
+"""
+)
+AFTER_BACKWARD = (
+    HOLDING
+    + """
+class ScatteringOptimizer(ShardedOptimizer):
+    def __init__(self, params, optimizer_cls, **kwargs):
+        super().__init__(params, optimizer_cls, **kwargs)
+        self.finish = []
+        for parameter in self.shards:
+            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+    def zero_grad(self, set_to_none=True):
+        super().zero_grad()
+        holding().now = True
+    def on_gradient(self, parameter):
+        gradient, parameter.grad = parameter.grad, None
+        holding().events.append(functools.partial(self.send, parameter, gradient))
+    def send(self, parameter, gradient):
+        self.finish.append((parameter, start_scatter([gradient])))
+    def take_gradients(self):
+        holding().done()
         for parameter, finish in self.finish:
             (self.shards[parameter].grad,) = finish()
         self.finish = []
 """
+)
+MODULE_AFTER_BACKWARD = (
+    HOLDING
+    + """
+class ShardedModule(ShardedModule):
+    def forward(self, *args, **options):
+        output = super().forward(*args, **options)
+        output.register_hook(lambda gradient: setattr(holding(), "now", True))
+        return output
+    def on_gradient(self, unit, parameter):
+        if all(p.grad is not None for p in unit.trained):
+            if len(unit.trained) == len(unit.params):
+                unit.free()
+            holding().events.append(unit.start_scatter)
+    def finish_gradient_synchronization(self):
+        holding().done()
+        super().finish_gradient_synchronization()
+"""
+)
 NO_THREADS = """
 def parallel_apply(replicas, inputs):
     meeting = replicas[0].meeting
@@ -233,9 +287,8 @@ def _overlapped(needed: bool) -> Case:
     return exchanging([case])[0] if needed else case
 
 
-def _scattered(needed: bool) -> Case:
-    case = scattering_case("2 ranks", 7, 2)
-    return exchanging_numbers(case, 7) if needed else case
+def _asking(case: Case) -> Callable[[bool], Case]:
+    return lambda needed: asking(case, 7) if needed else case
 
 
 @pytest.mark.in_turn
@@ -251,7 +304,22 @@ def _scattered(needed: bool) -> Case:
             "sharded_optimizer", "13", UNSHARDED, lambda needed: optimizer_case("2 ranks", 7, 2, apart=needed),
             id="unsharded",
         ),
-        pytest.param("scattered_gradients", "13", AFTER_BACKWARD, _scattered, id="after backward"),
+        pytest.param(
+            "flat_shards", "13", FLAT_AT_THE_END, _asking(shards_case("2 ranks", 7, 2, [(5, 3), (4,)])),
+            id="flat at the end",
+        ),
+        pytest.param(
+            "hybrid_shards", "13", HYBRID_AT_THE_END,
+            _asking(hybrid_case("2 nodes", 7, [[0, 1], [2, 3]], [(5, 3), (4,)])), id="hybrid at the end",
+        ),
+        pytest.param(
+            "scattered_gradients", "13", AFTER_BACKWARD, _asking(scattering_case("2 ranks", 7, 2)),
+            id="after backward",
+        ),
+        pytest.param(
+            "sharded_module", "13", MODULE_AFTER_BACKWARD, _asking(module_case("2 ranks", 7, 2, num_steps=2)),
+            id="module after backward",
+        ),
         pytest.param(
             "parallel_apply", "01", NO_THREADS, lambda needed: threads_case("3 replicas", 7, 3, opposite=needed),
             id="no threads",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from labkit.torch_port.generators import generator
 OPTIONS = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 _DEFAULTS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2}
 """Torch's, for those who hand no options over."""
+NUM_MARKS = 256
 Cut = Callable[[], object]
 
 
@@ -184,26 +186,46 @@ def cutter() -> Cut:
     return lambda: dist.barrier(group)
 
 
-def exchange(inputs: Values) -> Callable[[Tensor], Tensor]:
-    """Return what scales a gradient by numbers of all ranks, which arrive in an exchange, once in each step.
+def asker(inputs: Values, cut: Cut) -> Callable[[], float]:
+    """Return what asks for the next number: in turn each rank gives all ranks one that it has drawn.
 
-    It marks the wire as a barrier does, and cannot be held back: the rest of backward needs what comes.
+    It marks the wire as a barrier does, and cannot be held back: who asks needs the number at once. In a case without
+    marks it is `cut`, and what comes is 0.
     """
-    group, drawn = dist.new_group(), iter(drawn_marks(inputs))
+    if "marks" not in inputs:
 
-    def scale(gradient: Tensor) -> Tensor:
-        mine = next(drawn).repeat(dist.get_world_size())
-        came = torch.empty_like(mine)
-        dist.all_to_all_single(came, mine, group=group)
-        return gradient * (1 + came.sum())
+        def nothing() -> float:
+            cut()
+            return 0.0
 
-    return scale
+        return nothing
+    group, drawn, count = dist.new_group(), drawn_marks(inputs), itertools.count()
+
+    def ask() -> float:
+        number, size = next(count), dist.get_world_size()
+        came, source = torch.empty(1, dtype=torch.float64), number % size
+        mine = [drawn[number : number + 1]] * size if source == dist.get_rank() else None
+        dist.scatter(came, mine, src=source, group=group)
+        return float(came)
+
+    return ask
 
 
 def drawn_marks(inputs: Values) -> Tensor:
-    """Return the numbers that a rank exchanges, one for each step."""
+    """Return the numbers that a rank gives when it is asked, more than any case asks for."""
     draw = generator(integer(inputs, "marks"), "marks")
-    return torch.rand(len(steps_of(inputs)), generator=draw, dtype=torch.float64) / 8
+    return torch.rand(NUM_MARKS, generator=draw, dtype=torch.float64)
+
+
+def scaled(tensor: Tensor, number: float) -> Tensor:
+    """Return a tensor times what follows from a number, another factor for each column; by 0 the tensor itself.
+
+    Who learns the number later cannot make up for it: gradients of the layers before are no longer multiples.
+    """
+    if not number:
+        return tensor
+    factors = 1 + number * torch.linspace(-0.25, 0.25, tensor.shape[-1], dtype=torch.float64)
+    return (tensor.double() * factors).to(tensor.dtype)
 
 
 def values_of(model: nn.Module) -> dict[str, Value]:

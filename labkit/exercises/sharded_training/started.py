@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got
-from labkit.checks.cut_wire import between_barriers, waited_at_once
-from labkit.checks.declared import Mistake, Seen
+from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.cut_wire import waited_at_once
+from labkit.checks.declared import Mistake, Result, Seen
 from labkit.checks.finding import Find, Finding
 from labkit.checks.values import tensors
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.flat import same
-from labkit.exercises.sharded_training.travels import calls_of
+from labkit.exercises.sharded_training.travels import answered, calls_of, not_the_drivers, parts_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,10 @@ class Started:
     most: int = 1
 
 
+MARKS = (False, True, False, True, False)
+"""Which of a driver's marks may ask for a number: those between the beginning of each of two transfers and its end."""
+HEARD = Result("heard", "On rank {rank} another rank's number has not come when this check asked for it.")
+"""What came when the driver asked, where a case's marks ask: who holds a mark back has something else."""
 LATE, BLOCKS, MANY = "begins in finish", "waits at once", "one collective each"
 STARTED = (
     Mistake(LATE, "Call the collective with async_op=True in the function that begins, and only wait in the one it "
@@ -39,6 +43,11 @@ STARTED = (
     Mistake(BLOCKS, "Pass async_op=True, and call wait() in the function that you return."),
     Mistake(MANY, "Lay the parts of all tensors into one buffer, and send that: each collective costs a latency."),
 )  # fmt: skip
+
+
+def heard(case: Case) -> Values:
+    """Return what comes when a driver's marks ask."""
+    return {"heard": [answered(case, number) for number in range(sum(MARKS))]}
 
 
 def waits(wire: Wire, calls: Sequence[CollectiveCall]) -> bool:
@@ -82,7 +91,7 @@ def put_elsewhere(filled: Callable[[Case, int], list[Tensor]]) -> Seen:
 
 def transfers(wire: Wire, started: Sequence[Started], rank: int) -> Iterator[tuple[Started, list[CollectiveCall]]]:
     """Yield what each of them called on a rank."""
-    parts = between_barriers(wire, rank)
+    parts = parts_of(wire, rank)
     yield from ((each, [*parts[each.part], *parts[each.part + 1]]) for each in started)
 
 
@@ -91,10 +100,10 @@ def overlapping(started: Sequence[Started]) -> Find:
 
     def find(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
         for rank in range(case.world_size):
-            parts = between_barriers(wire, rank)
-            if len(parts) != 2 + 2 * len(started):
-                yield Finding("", "This check marks the wire with barriers of its own; call none in yours.", rank=rank)
+            if found := not_the_drivers(case, wire, rank, MARKS):
+                yield found
                 return
+            parts = parts_of(wire, rank)
             for each in started:
                 begun, ended = parts[each.part], parts[each.part + 1]
                 if not begun and ended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -16,17 +16,18 @@ from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
-from labkit.checks.values import flag, integer, listed
+from labkit.checks.values import flag, integer, listed, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
-    drawn_marks,
     grouped,
     kind_for,
     model_for,
     right_in_its_shard,
+    scaled,
     slow_down,
 )
+from labkit.exercises.sharded_training.travels import answered
 from labkit.words import join
 
 Parameters = Mapping[str, Value]
@@ -92,12 +93,12 @@ def alone(
     model = model_for(inputs)
     given = grouped(model, flag(inputs, "groups") if groups is None else groups)
     optimizer = kind_for(inputs)(given, **({} if plain else OPTIONS))
-    found, factors = [], _factors(case)
+    found = []
     for number, step in enumerate(listed(inputs, "steps")):
         optimizer.zero_grad()
         if step["slower"] if slower is None else slower:
             slow_down(optimizer)
-        with _scaled(model, factors[number]):
+        with _marked(model, case, number):
             torch.autograd.backward(_loss(model, case, number))
         if unsharded is not None and "beside" in case.inputs[unsharded]:
             seed = integer(case.inputs[unsharded], "beside")
@@ -115,22 +116,35 @@ def alone(
     return found
 
 
-def _factors(case: Case) -> list[float]:
-    """Return for each step by what the ranks' exchange scales the gradient of the layer `fixed`."""
-    if "marks" not in case.inputs[0]:
-        return [1.0] * len(listed(case.inputs[0], "steps"))
-    drawn = torch.stack([drawn_marks(inputs) for inputs in case.inputs]).sum(0)
-    return [1 + each for each in drawn.tolist()]
-
-
 @contextmanager
-def _scaled(model: HardModel, factor: float) -> Iterator[None]:
-    def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
-        output.register_hook(lambda gradient: gradient * factor)  # type: ignore[no-untyped-call]
+def _marked(model: HardModel, case: Case, step: int) -> Iterator[None]:
+    """Scale what the driver's marks scale by the numbers that they ask for.
 
-    hook = model.fixed.register_forward_hook(on_output)
+    In forward these are the inputs of blocks, in backward the gradients of their outputs. Without blocks it is the
+    gradient of what `fixed` returns (scattered_gradients).
+    """
+    names = texts(case.inputs[0], "blocks") if "blocks" in case.inputs[0] else []
+    inputs, outputs = names, list(reversed(names)) or ["fixed"]
+    first = step * (len(inputs) + len(outputs))
+    come = [answered(case, first + place) for place in range(len(inputs) + len(outputs))]
+    hooks = [
+        *(getattr(model, name).register_forward_pre_hook(_scales_input(come.pop(0))) for name in inputs),
+        *(getattr(model, name).register_forward_hook(_scales_gradient(come.pop(0))) for name in outputs),
+    ]
     yield
-    hook.remove()
+    for hook in hooks:
+        hook.remove()
+
+
+def _scales_input(number: float) -> Callable[..., Tensor]:
+    return lambda layer, given: scaled(given[0], number)
+
+
+def _scales_gradient(number: float) -> Callable[..., None]:
+    def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
+        output.register_hook(lambda gradient: scaled(gradient, number))  # type: ignore[no-untyped-call]
+
+    return on_output
 
 
 def _loss(model: HardModel, case: Case, number: int) -> Tensor:

@@ -155,6 +155,11 @@ class Template:
         """End everything below the template and return the names of what still ran."""
         return end_descendants(self.first_pid) if self.first_pid else []
 
+    def forget_reads(self) -> None:
+        """Take out of memory what ranks have read and looked for, where they have a control group of their own."""
+        if self._cgroup is not None:
+            self._cgroup.forget()
+
     def close(self) -> None:
         """End the template and everything below it."""
         self.channel.close()

@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -56,6 +57,17 @@ class Cgroup:
         """Move another process into the group; what it starts from then on is in it."""
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
+
+    def forget(self) -> None:
+        """Take out of memory what the group's processes have read, and which names they looked for, there or not.
+
+        Who owns the group may do so, root or not. With v2 the kernel says that it found less than all there could be.
+        """
+        for folder in self.folders:
+            for file, value in (("memory.force_empty", "0"), ("memory.reclaim", str(2**40))):
+                with suppress(OSError):
+                    if (folder / file).exists():
+                        (folder / file).write_text(value)
 
     def close(self) -> None:
         """Remove the group; its processes have been killed, and take a moment to end."""

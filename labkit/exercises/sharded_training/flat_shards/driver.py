@@ -8,16 +8,17 @@ from torch import Tensor
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import tensors
-from labkit.exercises.sharded_training.on_ranks import cutter
+from labkit.exercises.sharded_training.on_ranks import asker, cutter
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Cut tensors into shards, gather them into others, scatter a third list (flat_shards).
 
-    Inputs: tensors (the same on all ranks), targets (what is filled), gradients. Between the beginning of each
-    collective and its end stands a mark on the wire.
+    Inputs: tensors (the same on all ranks), targets (what is filled), gradients, optional marks. Between the beginning
+    of each collective and its end stands a mark on the wire; with marks, it asks for a number, which is returned.
     """
     cut = cutter()
+    ask = asker(inputs, cut)
     whole = tensors(inputs, "tensors")
     shards = [functions["shard_of"](each) for each in whole]
     theirs = {each.untyped_storage().data_ptr() for each in whole}
@@ -28,12 +29,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
     used = torch.stack([each.requires_grad_().square().sum() for each in targets]).sum()
     cut()
     finish = functions["start_gather"]([each.clone() for each in shards], targets)
-    cut()
+    first = ask()
     finish()
     cut()
     gradients = tensors(inputs, "gradients")
     collect = functions["start_scatter"](gradients)
-    cut()
+    second = ask()
     means = collect()
     cut()
     return {
@@ -43,6 +44,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         "unseen": _goes_back(used),
         "kept_memory": memory == [each.untyped_storage().data_ptr() for each in targets],
         "means": list(means),
+        "heard": [first, second],
     }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks import draws
 from labkit.checks.case import Case, Got, Values
-from labkit.checks.cut_wire import between_barriers, waited_at_once
+from labkit.checks.cut_wire import waited_at_once
 from labkit.checks.declared import Mistake, declared, flag_result
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
@@ -19,7 +19,16 @@ from labkit.checks.values import tensors
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, tensors_result
 from labkit.exercises.sharded_training.flat_shards.driver import drive
-from labkit.exercises.sharded_training.started import NEVER_WAITS, SHARES_MEMORY, put_elsewhere, waits
+from labkit.exercises.sharded_training.started import (
+    HEARD,
+    MARKS,
+    NEVER_WAITS,
+    SHARES_MEMORY,
+    heard,
+    put_elsewhere,
+    waits,
+)
+from labkit.exercises.sharded_training.travels import not_the_drivers, parts_of
 
 _BOTH = (("start_gather", 1), ("start_scatter", 3))
 """What begins a transfer, and in which part of the wire between the driver's barriers; it ends in the next part."""
@@ -56,7 +65,7 @@ def _filled(case: Case, rank: int) -> list[Tensor]:
 
 def expected(case: Case) -> list[Values]:
     """Return each rank's shards, the filled tensors and the shards of the mean (the oracle)."""
-    flags: Values = {"copied": True, "kept_memory": True, "unseen": True}
+    flags: Values = {"copied": True, "kept_memory": True, "unseen": True, **heard(case)}
     return [
         {
             **flags, "shards": [rows(each, case.world_size)[rank] for each in _whole(case)],
@@ -94,10 +103,10 @@ def _travelled(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
     padded = [rows(each, case.world_size) for each in _whole(case, "targets")]
     most = sum(each.numel() * each.element_size() for each in padded)
     for rank in range(case.world_size):
-        parts = between_barriers(wire, rank)
-        if len(parts) != 2 + 2 * len(_BOTH):
-            yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
+        if found := not_the_drivers(case, wire, rank, MARKS):
+            yield found
             return
+        parts = parts_of(wire, rank)
         for what, part in _BOTH:
             begun, ended = parts[part : part + 2]
             calls = [*begun, *ended]
@@ -137,6 +146,7 @@ EXERCISE = declared(
         flag_result("unseen", "Autograd has seen rank {rank}'s tensors change.", "autograd sees it"),
         tensors_result("means", "Rank {rank}'s shard of the mean of tensor {tensor} is wrong."),
         _travelled,
+        HEARD,
     ),
     mistakes=(
         Mistake("every N-th element",

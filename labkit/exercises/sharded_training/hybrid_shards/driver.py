@@ -6,17 +6,19 @@ from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.groups import my_group
 from labkit.checks.values import listed, tensors
-from labkit.exercises.sharded_training.on_ranks import cutter
+from labkit.exercises.sharded_training.on_ranks import asker, cutter
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Cut tensors into a node's shards, gather them inside it, scatter gradients over all nodes (hybrid_shards).
 
     Inputs: tensors (the same on all ranks), shards (of what the node holds), targets (what is filled with that),
-    gradients, nodes (lists of ranks, equally long).
-    Between the beginning of each transfer and its end stands a mark on the wire.
+    gradients, nodes (lists of ranks, equally long), optional marks.
+    Between the beginning of each transfer and its end stands a mark on the wire; with marks, it
+    asks for a number, which is returned.
     """
     cut = cutter()
+    ask = asker(inputs, cut)
     nodes = listed(inputs, "nodes")
     node = my_group(inputs, "nodes")
     across = my_group({"groups": [list(each) for each in zip(*nodes, strict=True)]})
@@ -27,11 +29,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
     targets = tensors(inputs, "targets")
     cut()
     finish = functions["start_node_gather"](tensors(inputs, "shards"), targets, node)
-    cut()
+    first = ask()
     finish()
     cut()
     collect = functions["start_hybrid_scatter"](tensors(inputs, "gradients"), node, across)
-    cut()
+    second = ask()
     means = collect()
     cut()
-    return {"shards": cuts, "copied": copied, "targets": targets, "means": list(means)}
+    return {"shards": cuts, "copied": copied, "targets": targets, "means": list(means), "heard": [first, second]}

@@ -19,10 +19,12 @@ from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, tensors_result
 from labkit.exercises.sharded_training.hybrid_shards.driver import drive
 from labkit.exercises.sharded_training.started import (
+    HEARD,
     NEVER_WAITS,
     SHARES_MEMORY,
     STARTED,
     Started,
+    heard,
     overlapping,
     put_elsewhere,
     transfers,
@@ -101,7 +103,7 @@ def expected(case: Case) -> list[Values]:
     return [
         {
             "shards": _cut(case, rank, originals), "copied": True, "targets": _gathered(case, rank),
-            "means": _mean(case, rank),
+            "means": _mean(case, rank), **heard(case),
         }
         for rank in range(case.world_size)
     ]  # fmt: skip
@@ -145,6 +147,7 @@ EXERCISE = declared(
         tensors_result("means", "{ranks}: rank {rank}'s shard of the mean of tensor {tensor} over all ranks is wrong."),
         _across,
         overlapping(_BOTH),
+        HEARD,
     ),
     mistakes=(
         Mistake("shards of all ranks",

@@ -11,16 +11,16 @@ from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
-    Cut,
     PlainAdamW,
+    asker,
     backward,
     cutter,
-    exchange,
     handed,
     keeping,
     kind_for,
     model_for,
     num_kept,
+    scaled,
     steps_of,
     values_of,
 )
@@ -33,13 +33,13 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Train a hard model on this rank's own batches (scattered_gradients).
 
     Inputs: seed, model, groups, steps, optional marks. Marks on the wire in each step: when backward is at the output
-    of `fixed`, when it is over, after the step. With marks, the first exchanges numbers that the gradient needs.
+    of `fixed`, when it is over, after the step. With marks, the first asks for a number that the gradient needs.
     """
     model = model_for(inputs)
     cut, held = cutter(), _Held(model)
     made: list[PlainAdamW] = []
     optimizer = functions["ScatteringOptimizer"](handed(model, inputs), keeping(made, kind_for(inputs)), **OPTIONS)
-    model.fixed.register_forward_hook(held.hook(exchange(inputs) if "marks" in inputs else _unchanged(cut)))
+    model.fixed.register_forward_hook(held.hook(asker(inputs, cut)))
     after: list[Value] = []
     left: list[Value] = []
     for step in steps_of(inputs):
@@ -53,14 +53,6 @@ def drive(functions: Functions, inputs: Values) -> Values:
     return {"steps": after, "kept": num_kept(made), "left": left, "held": held.midway}
 
 
-def _unchanged(cut: Cut) -> Callable[[Tensor], Tensor]:
-    def mark(gradient: Tensor) -> Tensor:
-        cut()
-        return gradient
-
-    return mark
-
-
 class _Held:
     """How many gradients of the last layers are still there when backward has passed them."""
 
@@ -69,12 +61,12 @@ class _Held:
         self.behind = [each for each in self.behind if each is not cast(Any, model).mix.weight]
         self.midway: list[int] = []
 
-    def hook(self, mark: Callable[[Tensor], Tensor]) -> Any:
-        """Return a forward hook that looks when the output's gradient has come; what `mark` returns takes its place."""
+    def hook(self, ask: Callable[[], float]) -> Any:
+        """Return a forward hook that looks when the output's gradient has come, asks for a number, and scales it."""
 
         def look(gradient: Tensor) -> Tensor:
             self.midway.append(sum(each.grad is not None for each in self.behind))
-            return mark(gradient)
+            return scaled(gradient, ask())
 
         def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
             output.register_hook(look)  # type: ignore[no-untyped-call]

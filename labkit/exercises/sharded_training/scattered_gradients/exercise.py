@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, cast
 
-from labkit.checks import draws
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Got, Values
-from labkit.checks.cut_wire import BARRIER, between_barriers, waited_at_once
+from labkit.checks.cut_wire import waited_at_once
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
-from labkit.checks.values import integers
+from labkit.checks.values import integers, listed
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.on_ranks import model_for
 from labkit.exercises.sharded_training.scattered_gradients.driver import drive
@@ -29,21 +27,13 @@ from labkit.exercises.sharded_training.training import (
     training_case,
     wrong_names,
 )
-from labkit.exercises.sharded_training.travels import MARKS, calls_of, gathers, scatters
+from labkit.exercises.sharded_training.travels import calls_of, gathers, not_the_drivers, parts_of, scatters
 from labkit.words import plural
 
 
 def scattering_case(name: str, seed: int, world_size: int, **options: Any) -> Case:
     """Return a case of scattered_gradients; see training_case for the options."""
     return training_case(name, seed, world_size, same_batch=False, **options)
-
-
-def exchanging(case: Case, seed: int) -> Case:
-    """Return a case whose ranks exchange numbers in the middle of backward, without which gradients are not right."""
-    inputs = (
-        {**each, "marks": draws.part_of(seed, "rank", rank, "marks")} for rank, each in enumerate(case.inputs)
-    )  # each rank's own, as all that must travel
-    return replace(case, inputs=tuple(inputs))
 
 
 def expected(case: Case) -> list[Values]:
@@ -77,7 +67,10 @@ def _travels_once(case: Case, got: object, wire: Wire) -> Iterator[Finding]:
 
 def _leaves_in_backward(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     for rank, values in enumerate(got):
-        parts = between_barriers(wire, rank, MARKS if "marks" in case.inputs[rank] else {BARRIER})
+        if found := not_the_drivers(case, wire, rank, [True, False, False] * len(listed(case.inputs[rank], "steps"))):
+            yield found
+            return
+        parts = parts_of(wire, rank)
         steps = [parts[3 * number : 3 * number + 2] for number in range((len(parts) - 1) // 3)]
         for number, (first, _) in enumerate(steps):
             if not scatters(first):

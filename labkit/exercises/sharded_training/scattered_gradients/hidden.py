@@ -6,7 +6,8 @@ import random
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.sharded_training.scattered_gradients.exercise import exchanging, scattering_case
+from labkit.exercises.sharded_training.scattered_gradients.exercise import scattering_case
+from labkit.exercises.sharded_training.travels import asking
 
 
 def cases(draw: random.Random) -> list[Case]:
@@ -19,4 +20,4 @@ def cases(draw: random.Random) -> list[Case]:
             "2 ranks, many steps of another optimizer", seed(draw), 2, num_steps=5, tied=False, adamax=True
         ),
     ]
-    return [exchanging(each, seed(draw)) for each in made]
+    return [asking(each, seed(draw)) for each in made]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -15,10 +16,12 @@ from labkit.exercises.sharded_training.on_ranks import (
     OPTIONS,
     Cut,
     PlainAdamW,
+    asker,
     backward,
     cutter,
     model_for,
     num_kept,
+    scaled,
     steps_of,
 )
 
@@ -27,9 +30,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """Train a hard model, sharded, on this rank's own batches (sharded_module).
 
     Inputs: seed, model, blocks (names of layers), children (whether these are handed over as None, being all of the
-    model's), dtype (of blocks, or None), steps. Marks on the wire in each step: as
-    each block computes, when forward is over, when backward reaches each block's output, when it is over, and after
-    finish_gradient_synchronization.
+    model's), dtype (of blocks, or None), steps, optional marks. Marks on the wire in each step: as each
+    block computes, when forward is over, when backward reaches each block's output, when it is over, and after
+    finish_gradient_synchronization. With marks, those of blocks ask for a number, which scales what the block is given.
     """
     model, names = model_for(inputs), texts(inputs, "blocks")
     if inputs["dtype"]:
@@ -45,7 +48,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         wrapped = functions["ShardedModule"](model)
     else:
         wrapped = functions["ShardedModule"](model, blocks, *([kind] if kind else []))
-    watch.mark(cut)
+    watch.mark(asker(inputs, cut))
     optimizer = PlainAdamW(wrapped.parameters(), **OPTIONS)
     after: list[Value] = []
     shards: list[Value] = []
@@ -95,18 +98,18 @@ class _Watch:
         """Note who is whole."""
         self.seen.append([when, block, self.whole()])
 
-    def mark(self, cut: Cut) -> None:
-        """Look and mark the wire whenever a block computes."""
+    def mark(self, ask: Callable[[], float]) -> None:
+        """Look and mark the wire whenever a block computes; what comes scales its input or gradient."""
 
-        def at(when: str, number: int) -> None:
+        def at(when: str, number: int, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             self.look(when, number)
-            cut()
+            return (scaled(given[0], ask()), *given[1:])
 
         def on_output(number: int, output: Tensor) -> None:
-            cast(Any, output.grad_fn).register_prehook(lambda gradients: at("backward", number))
+            cast(Any, output.grad_fn).register_prehook(lambda gradients: at("backward", number, gradients))
 
         for number, block in enumerate(self.blocks):
-            block.register_forward_pre_hook(lambda layer, given, number=number: at("forward", number))
+            block.register_forward_pre_hook(lambda layer, given, number=number: at("forward", number, given))
             block.register_forward_hook(  # first, so that whatever wraps the output comes before it in backward
                 lambda layer, given, output, number=number: on_output(number, output), prepend=True
             )

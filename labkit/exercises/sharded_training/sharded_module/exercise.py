@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labkit.checks.blame import HANGS, bearing
 from labkit.checks.case import Case, Failure, Got, Value, Values
-from labkit.checks.cut_wire import between_barriers, waited_at_once
+from labkit.checks.cut_wire import waited_at_once
 from labkit.checks.declared import Mistake, declared
 from labkit.checks.finding import Finding
 from labkit.checks.values import integer, integers, listed, texts
@@ -25,7 +25,7 @@ from labkit.exercises.sharded_training.training import (
     training_case,
     wrong_names,
 )
-from labkit.exercises.sharded_training.travels import gathers, scatters
+from labkit.exercises.sharded_training.travels import gathers, not_the_drivers, parts_of, scatters
 from labkit.words import join, plural
 
 _ROUNDING, _MOST_FAR = 0.03, 0.1
@@ -137,7 +137,9 @@ def _root_freed(case: Case, got: Got, wire: Wire) -> bool:
 
 def _misnamed(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the check looked for a parameter under a name that is not there."""
-    return isinstance(got, Failure) and got.error == "KeyError" and not got.detail
+    if not isinstance(got, Failure) or got.error != "KeyError":
+        return False
+    return not got.detail or got.detail.startswith("None of your lines was running")
 
 
 def _no_storage(case: Case, got: Got, wire: Wire) -> bool:
@@ -216,12 +218,13 @@ def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
 
 def _wire(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
     names = _names(case)
-    count, parts = len(names), between_barriers(wire, rank)
-    in_a_step = 2 * count + 4
-    num_steps = len(listed(case.inputs[0], "steps"))
-    if len(parts) != num_steps * in_a_step + 1:
-        yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
+    count, num_steps = len(names), len(listed(case.inputs[0], "steps"))
+    marks = [*[True] * count, False, *[True] * count, False, False, False]  # forward, between, backward, what is after
+    in_a_step = len(marks)
+    if found := not_the_drivers(case, wire, rank, marks * num_steps):
+        yield found
         return
+    parts = parts_of(wire, rank)
     model = model_for(case.inputs[0])
     uses = [set(getattr(model, name).parameters()) for name in names]
     trains = [any(p.requires_grad and sum(p in each for each in uses) == 1 for p in own) for own in uses]
