@@ -533,10 +533,9 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
         print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
 
 # %% [markdown]
-# The cluster takes longer: the formula leaves out the additions. For the ring they take 252 µs at both sizes. Each
-# addition is a kernel that takes 4 µs to launch, longer than adding a chunk takes here. The ring launches 63 of them
-# one after the other, and 63 · 4 = 252. The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds
-# the whole tensor, they take 414 µs.
+# The formula leaves out the additions: for the ring, 252 µs at both sizes. Each addition is a kernel that takes 4 µs
+# to launch, longer than adding a chunk takes here. The ring launches 63 of them one after the other, and 63 · 4 = 252.
+# The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds the whole tensor, they take 414 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## A tree: few steps, many bytes

@@ -458,9 +458,9 @@ labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 #
 # *25 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Each model on each
-# network counts on its own. Half of the points are for beating one bucket for all (`naive`), half for matching MG-WFBP
-# (Shi, Chu and Li, 2019), a rule that looks at bytes and at times.
+# Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Each case counts
+# alone. Half of the points are for beating one bucket for all (`naive`), half for matching MG-WFBP (Shi, Chu and Li,
+# 2019), a rule that looks at bytes and at times.
 
 
 # %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=20 weights=[4, 4, 4, 4, 4, 5, 5, 5, 5] title="Which gradients travel together" provides=["bucket_design"]

@@ -231,7 +231,7 @@ slow.timeline
 #
 # In **asynchronous SGD** the server applies each gradient on arrival, and its worker goes on with the current weights.
 # Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
-# version. Its **staleness** is the number of versions that came in between: `version_applied - version_read`.
+# version. The number of versions in between is its **staleness**.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.figure("stale", delay=2, learning_rate=0.6)
@@ -455,8 +455,7 @@ labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gr
 
 # %% [markdown]
 # The push that takes a fast worker three ahead is applied, but its answer comes only with the slow worker's next push.
-# From then on, a fast worker pushes once for each push of the slow one: a worker that is *always* slow sets the pace.
-# A bound helps against workers that are slow *now and then*.
+# So a worker that is *always* slow sets the pace. A bound helps against workers that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -501,9 +500,9 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # (`wait` is a share of the workers' time; the server is not counted.) **A bound of 3 steps, and a staleness far above
 # 3?** The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes
-# one. While worker A computes one gradient, its count stands still. Worker B may be 3 pushes behind A when A begins,
-# and 4 ahead when A ends: the push that goes too far is still applied, only its answer waits. That is 7 pushes. Seven
-# workers like B make 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
+# one. While worker A computes, worker B may begin 3 pushes behind A and end 4 ahead: the push that goes too far is
+# still applied. That is 7 pushes; seven workers make 49 versions. A bound of s steps bounds the staleness by (N -
+# 1)(2s + 1) versions.
 #
 # *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient
 # is worth a little less, and it comes much sooner.**
