@@ -500,9 +500,8 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # (`wait` is a share of the workers' time; the server is not counted.) **A bound of 3 steps, and a staleness far above
 # 3?** The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes
-# one. While worker A computes, worker B may begin 3 pushes behind A and end 4 ahead: the push that goes too far is
-# still applied. That is 7 pushes; seven workers make 49 versions. A bound of s steps bounds the staleness by (N -
-# 1)(2s + 1) versions.
+# one. While worker A computes, worker B may begin 3 pushes behind and end 4 ahead: 7 pushes. Seven workers: 49
+# versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient
 # is worth a little less, and it comes much sooner.**
