@@ -196,7 +196,7 @@ print(f"this process copies 100 MB to itself in {1e3 * (time.perf_counter() - st
 # %% [markdown]
 # That is far slower, and with only two ranks. There is no link between them: a processor core copies every byte out of
 # one process and into the other, through the operating system, and then adds. The last line shows how long one plain
-# copy takes, with getting fresh memory for it.
+# copy takes, including the time to allocate the memory for the copy.
 #
 # Run the cell again: the measured numbers change, the virtual one does not. It follows from a model of the hardware.
 
@@ -292,8 +292,8 @@ for message in posted.timeline.messages()[:3] + labkit.run(one_arrives, on=labki
     print(message)
 
 # %% [markdown]
-# Which field is `None` in three lines, and a number in the last? The number says which of the receiver's calls took the
-# message, counted from 0.
+# Which field is `None` in three lines, and a number in the last? The number is the index, counted from 0, of the
+# receiver's call that took the message.
 #
 # ### Exercise [[never_heard]]
 #
@@ -326,8 +326,11 @@ print(posted.timeline.problems[0].text)
 
 # %% [markdown]
 # No message of any worker arrived, because `serve` never ran: the thread was made, and **never started**.
-# `self.thread.start()` is missing. The server has two more bugs; in lesson 06 you write one that works. The post also
-# has a launcher and a compressor, each with a bug: see the bonus.
+# `self.thread.start()` is missing. Add it at the end of `__init__`, and the weight is still 0.0: `state` does not wait
+# for the thread. Let `state` begin with `self.thread.join()`, and you get -1.2. One bug is left: the workers never
+# wait for their `isend`. On real processes, a worker may end before its gradient has left, and then the server waits
+# for ever. In lesson 06 you write a server that works. The post also has a launcher and a compressor, each with a bug:
+# see the bonus.
 
 # %% [markdown] tags=["slide-only"]
 # ## No error, and nothing happened

@@ -159,11 +159,12 @@ print("gradient of the original:", weight.grad.tolist())
 def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return one module for each device, replica i on devices[i], that computes what the given module computes.
 
-    * After backward, each parameter of the given module holds the sum of all replicas' gradients. This also holds for a
-      weight that two layers share.
+    * After backward, the grad of each parameter of the given module is the sum of all replicas' gradients. This is
+      also true of a weight that two layers share.
     * Replica 0 uses the given module's own buffers; it may be the given module itself. The other replicas share no
       memory with the given module, nor with each other.
-    * The given module lies on devices[0] and keeps its tensors.
+    * The given module is already on devices[0]. Afterwards its parameters and buffers are the same tensor objects as
+      before.
     """
     # BEGIN SOLUTION replicate
     tensors = [*module.parameters(), *module.buffers()]
@@ -293,8 +294,8 @@ for kind in (MiniDataParallel, MadeOnce):
 
 # %% [markdown]
 # At step 0 the losses are equal. Then the optimizer updates the original's weights. But the clones were made before
-# step 0, so replicas 1 to 3 still compute with the old weights. (If replica 0 holds the original's weights, its piece
-# sees the new ones.)
+# step 0, so replicas 1 to 3 still compute with the old weights. (A replica 0 that shares the original's weights
+# computes with the new ones.)
 
 # %% [markdown] tags=["slide-only"]
 # ## Right, to 14 decimals
@@ -312,9 +313,9 @@ for kind in (MiniDataParallel, MadeOnce):
 #
 # It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python
 # code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain
-# Python. Each layer becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two; with two,
-# it gets half of the samples and needs half of that. If it took more than 3 ms, it most likely waited for the lock, and
-# its bar is drawn in the *host* row instead.
+# Python. Each layer becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two. With two
+# threads, each layer works on half of the samples, so it takes half as long. A layer that took more than 3 ms most
+# likely waited for the lock, so its bar is drawn in the *host* row instead.
 
 
 # %% tags=["given"]
@@ -355,8 +356,8 @@ labkit.reveal("two_threads", ratios[2], trials[-1][1])
 print("five trials:", *(f"{ratio:.2f}" for ratio in ratios))
 
 # %% [markdown]
-# About 1 means that the second thread gained nothing. While one thread gets through some short layers, the other is
-# stuck in a long one: it waits for the lock, which Python passes on every 5 ms.
+# About 1 means that the second thread gained nothing. While one thread finishes a few layers, the other's layer waits
+# for the lock. Python hands the lock over every 5 ms.
 #
 # **[[long_operators]].** Now take two long matrix products. Each keeps one core busy, and two cores are free. One
 # thread computes both, one after the other; two threads compute one each. Are two threads `"no faster"` than one,
@@ -570,8 +571,8 @@ def shares_by_speed(num_samples: int, speeds: list[int]) -> list[int]:
 
     Args:
         num_samples: 0 or more.
-        speeds: Samples per second of each device, 1 or more. Of equal remainders the first device's comes first. Compare
-            them exactly: as floats, two equal fractions may differ.
+        speeds: Samples per second of each device, 1 or more. If two remainders are equal, the device that comes first
+            in the list gets the sample. Compare remainders exactly: as floats, two equal fractions may differ.
     """
     # BEGIN SOLUTION shares_by_speed
     exact = [divmod(num_samples * speed, sum(speeds)) for speed in speeds]

@@ -244,9 +244,9 @@ labkit.check("chunk_bounds", chunk_bounds)
 labkit.figure("ring", num_ranks=4)
 
 # %% [markdown]
-# Each chunk makes two trips of N-1 hops. On the first trip it *collects*: what arrives is **added** to what the rank
-# has. After N-1 hops it is complete, but only on one rank. On the second trip it is *handed on*: what arrives
-# **replaces** what the rank has.
+# Each chunk makes two trips of N-1 hops. First, **reduce-scatter**: what arrives is *added* to what the rank has.
+# After N-1 hops the chunk is complete, but only on one rank. Then **all-gather**: what arrives *replaces* what the
+# rank has.
 #
 # After **reduce-scatter** every rank holds one piece of the sum. After **all-gather** every rank holds all the pieces.
 #
@@ -343,7 +343,7 @@ labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
 # You can already watch *your* plan. Each stack is a rank, and each square in it is a chunk; the number says how many
-# contributions the chunk holds. A chunk that its receiver's plan does not expect turns red.
+# contributions the chunk holds. A chunk that a rank's own plan does not expect turns red.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)
@@ -520,8 +520,9 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 #
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
-# That is less than 2B for any N. No algorithm built from point-to-point messages can do with less: each element must be
-# sent N-1 times to be added up, and N-1 times to be handed out (Patarasuk and Yuan, 2009).
+# That is less than 2B for any N. No algorithm built from point-to-point messages gets its busiest rank below that
+# (Patarasuk and Yuan, 2009). Over all ranks, each element must be sent N-1 times to be added up, and N-1 times to be
+# handed out.
 #
 # By bytes alone the ring would be 8 times faster here. Rank 0 receives 7 messages of 16 MB and then sends 7: 224 MB,
 # one after another. In the ring each rank sends 28 MB, and receives as much at the same time. But every message also

@@ -116,9 +116,8 @@ labkit.reveal("bfloat16_total", total)
 #
 # **Average.** For 16-bit tensors, add in float32, divide, round once.
 #
-# **Sub-groups.** `dist.get_process_group_ranks(group)` lists the global ranks of `dist.new_group([1, 3])`, 1 and 3.
-# Inside the group they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns
-# -1.
+# **Sub-groups.** For `dist.new_group([1, 3])`, `dist.get_process_group_ranks(group)` returns the global ranks, `[1,
+# 3]`. Inside, they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns -1.
 #
 # **`async_op=True`.** The caller gets an object, and promises not to touch the tensor before `wait()`. Your `wait()`
 # may do all the work.
@@ -292,8 +291,8 @@ labkit.reveal("tree_wins_below", border, figure)
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 
 # %% [markdown]
-# (Both directions together. Two links of the ring cross, with 7/4 of a tensor each; one of the tree, with one tensor
-# up and one down.)
+# (Both directions are added up. In the ring two links cross, each with 7/4 of a tensor. In the tree one crosses, with
+# one tensor up and one down.)
 #
 # Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one
 # card for all four**. A card carries both directions at once. How many times longer does the second run take?
@@ -333,9 +332,9 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # A rank starts all messages of a step together, and its next step when they are done. Rank b's n-th `Recv` from a takes
 # a's n-th `Send` to b.
 #
-# Your score is the time until the last rank is done; additions cost nothing. Half of the points are for beating the
-# ring in rank order (`naive`). The other half are for reaching a published design, BlueConnect (Cho and others,
-# 2019), whose rings avoid slow links here.
+# Your score is the time until the last rank is done; additions cost nothing. Each cluster counts on its own. Half of
+# the points are for beating the ring in rank order (`naive`). The other half are for reaching a published design,
+# BlueConnect (Cho and others, 2019), whose rings avoid slow links here.
 
 
 # %% tags=["given"]
@@ -352,8 +351,9 @@ def all_reduce_plans(
     Args:
         num_ranks: In all; a multiple of ranks_per_node.
         ranks_per_node: Ranks 0 to ranks_per_node - 1 are in the first node, and so on; 2 or more.
-        slow_links: (source rank, destination rank) -> a factor f. A message that way takes f times as long for its
-            bytes, and keeps the port or card at both ends busy for that time. Ways that are not listed have f = 1.
+        slow_links: (source rank, destination rank) -> a factor f. The bytes of a message from source to destination
+            take f times as long, and the port or card at both ends is busy for all of that time. Pairs that are not
+            listed have f = 1.
 
     As in lesson 02: within one step, a rank receives no chunk twice, and does not both send and receive the same chunk.
     A message carries what its chunk held before the step.
@@ -533,10 +533,9 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
         print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
 
 # %% [markdown]
-# The cluster needs more than the formula, for the ring 252 µs at both sizes: the formula leaves out the additions. Each
-# addition is a kernel that takes 4 µs to launch, longer than adding a chunk takes here. The ring launches 63 of them
-# one after the other, and 63 · 4 = 252. The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds
-# the whole tensor, they take 414 µs.
+# The formula leaves out the additions: for the ring, 252 µs at both sizes. Each addition is a kernel that takes 4 µs
+# to launch, longer than adding a chunk takes here. The ring launches 63 of them one after the other, and 63 · 4 = 252.
+# The tree launches only 6. At 4 KiB they take 24 µs; at 64 MiB, where each adds the whole tensor, they take 414 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## A tree: few steps, many bytes
@@ -621,9 +620,9 @@ two_trees = [(2 * 6 * 10e-6 + 2 * size / 50e9, ring_seconds(size, *ON_64), size)
 labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees if trees < ring) / MB)
 
 # %% [markdown]
-# In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links busy:
-# each rank sends 2 tensors, in the ring 2 · 63/64 = 1.97. Only for a huge tensor does the ring's small saving earn back
-# its 126 - 12 = 114 extra latencies.
+# In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links
+# busy: each rank sends as many bytes as 2 tensors have, and in the ring 2 · 63/64 = 1.97. Only for a huge tensor does
+# the ring's small saving earn back its 126 - 12 = 114 extra latencies.
 #
 # * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory
 #   bandwidth from your computation.
@@ -717,9 +716,9 @@ for all_reduce in (ring_sum, halving_doubling_all_reduce):
 #
 # ## Bonus: Two levels, for real
 #
-# Your design was a plan. The textbook's two levels are a function that runs, on `reduce_scatter` and `all_gather` of
-# section 1, which take any ranks. Between nodes, the tensor is all-reduced once. The ranks of a node share that work:
-# each sends and receives its own piece of the tensor, and no other.
+# Your design was a plan. Now write the textbook's two levels as a function that runs. Build it from section 1's
+# `reduce_scatter` and `all_gather`, which accept any list of ranks. Between nodes, the tensor is all-reduced once. The
+# ranks of a node share that work: each sends and receives its own piece of the tensor, and no other.
 #
 # ### Exercise [[hierarchical_all_reduce]]
 #

@@ -99,7 +99,8 @@ def average_gradients(module: nn.Module) -> None:
     """Set every gradient, on every rank, to the mean over all ranks: overwrite grad in place, or assign a new tensor.
 
     Called after backward. If a parameter requires a gradient but its grad is None on this rank, this rank contributes
-    zeros; some other rank has a gradient. Parameters that require no gradient keep None, and nothing is sent for them.
+    zeros. You may assume that at least one rank has a gradient for it. Parameters that require no gradient keep None,
+    and nothing is sent for them.
     """
     # BEGIN SOLUTION average_gradients
     for parameter in module.parameters():
@@ -117,9 +118,9 @@ labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. The check compares gradients, in float64: rounding can hide nothing. In a
-# training run, you would hardly notice a gradient that is eight times too large. If the right gradient is clipped, the
-# wrong one is clipped to the same norm. And Adam divides by the gradient's usual size, which is eight times too large
-# as well.
+# training run, you would hardly notice a gradient that is eight times too large. If the right gradient is clipped, so
+# is the wrong one, to the same norm. And Adam divides by the gradient's usual size, which is eight times too large as
+# well.
 
 # %% [markdown]
 # ## 2 Taking turns
@@ -344,9 +345,9 @@ class BucketedDDP(nn.Module):
     On every rank, a new wrapper holds rank 0's parameters (frozen ones too) and rank 0's buffers. The gradients of all
     parameters that require one travel in the buckets of bucket_plan, one all_reduce for each bucket, in the plan's
     order. A bucket leaves as soon as its last gradient is complete and the bucket before it has left. Nobody waits
-    before finish_gradient_synchronization. You may make a parameter's grad a view of its bucket: the caller sets every
-    grad to None before each step. On a virtual cluster a step takes at most 1.08 times par's time, and at most 1.1
-    times its memory.
+    before finish_gradient_synchronization. You may replace a parameter's grad by a view of its bucket. The caller sets
+    every grad to None before each step, so backward never adds to an old bucket. On a virtual cluster a step takes at
+    most 1.08 times par's time, and at most 1.1 times its memory.
 
     Args:
         module: All its parameters have one dtype; each that requires a gradient gets one in every step.
@@ -426,8 +427,8 @@ layer_bytes = [4 * numel for _ in range(40) for numel in (384 * 384, 384)]
 labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 
 # %% [markdown]
-# At a cap of 0.5 the explorer shows 27 ms, more than the run took: it assumes a ring for every all-reduce. The run uses
-# a tree for small tensors, as NCCL would, and a tree has fewer steps.
+# At a cap of 0.5 the explorer shows 27 ms, more than the run took: the explorer assumes a ring everywhere. The run
+# uses a tree for small tensors, as NCCL would, and a tree has fewer steps.
 
 # %% [markdown] tags=["slide-only"]
 # ## Buckets
@@ -457,9 +458,9 @@ labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 #
 # *25 points, about 20 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Half of the points
-# are for beating one bucket for all (`naive`), half for matching MG-WFBP (Shi, Chu and Li, 2019), a rule that looks at
-# bytes and at times.
+# Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Each case counts
+# alone. Half of the points are for beating one bucket for all (`naive`), half for matching MG-WFBP (Shi, Chu and Li,
+# 2019), a rule that looks at bytes and at times.
 
 
 # %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=20 weights=[4, 4, 4, 4, 4, 5, 5, 5, 5] title="Which gradients travel together" provides=["bucket_design"]

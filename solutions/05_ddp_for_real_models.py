@@ -74,7 +74,7 @@ class OneBucketDDP(nn.Module):
         return self.module(*args, **kwargs)
 
     def on_gradient(self, parameter):
-        self.missing = (self.missing or len(self.trained)) - 1
+        self.missing = (self.missing or len(self.trained)) - 1  # 0 means that a new backward begins
         if self.missing == 0:
             self.launch()
 
@@ -175,9 +175,9 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 #
 # **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's
 # answer: before a forward in training, all ranks copy rank 0's. (Torch has a trap here: each forward decides whether
-# the *next* one copies. After a training step the next one does, even if it is the first of an *evaluation*. If only
-# rank 0 evaluates, and calls `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)` instead: that sends nothing.
-# And a forward inside `no_sync` decides that the next one does not copy.)
+# the *next* one copies. The forward after a training step copies, even if it is the first forward of an *evaluation*.
+# If only rank 0 evaluates, and calls `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)` instead: that sends
+# nothing. And a forward inside `no_sync` decides that the next one does not copy.)
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
@@ -244,7 +244,8 @@ labkit.check("mini_ddp", MiniDDP)
 # Torch does two things that you need not do:
 #
 # * gradients of different dtypes go into different buckets;
-# * **sparse** gradients (`nn.Embedding(sparse=True)`) travel as lists of rows, gathered and not added.
+# * **sparse** gradients (`nn.Embedding(sparse=True)`) travel as lists of rows: an all-gather instead of an all-reduce.
+#   Each rank then adds the rows up.
 #
 # Two other things torch leaves to you. First, BatchNorm takes mean and variance from this rank's samples alone, which
 # is noisy with few samples per rank. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` computes them over all ranks, at
@@ -282,9 +283,9 @@ labkit.recorded("trains_worse")
 # %% [markdown]
 # ### Exercise [[trains_worse]]
 #
-# Compare the rows at the end of a step. `rank`: whose model drifts away? `early_ms`: in the first step, that rank's
-# optimizer starts before its last all-reduce has ended. How many ms before? `cause`: `"steps before the last bucket"`,
-# `"clips before the mean"`, `"skips an all-reduce"` or `"trains on fewer samples"`?
+# Compare the rows at the end of a step. `rank`: whose model drifts away? `early_ms`: in the first step, how many ms
+# lie between the start of that rank's optimizer and the end of its last all-reduce? `cause`: `"steps before the last
+# bucket"`, `"clips before the mean"`, `"skips an all-reduce"` or `"trains on fewer samples"`?
 
 # %% tags=["find"] exercise="trains_worse" points=0 minutes=5 title="A little worse"
 labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
@@ -438,11 +439,11 @@ rows = [f"{n:3} GPUs: strong {alone / strong[n]:.1f} ms for {alone:.1f}, weak ef
 labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
-# Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the rest is the
-# all-reduce: each GPU still has 67 MB of gradients to send. (A node's eight cards together carry what leaves the node.)
-# With more GPUs, each one's computing shrinks, but its gradients do not. In weak scaling neither shrinks, and a step
-# still computes for much longer than it sends: the efficiency stays high. But then the batch is 64 times as large, and
-# a step is no longer the same step.
+# Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the rest is
+# the all-reduce: each GPU still has 67 MB of gradients to send. (Through one card that would take about 10 ms. But a
+# node's eight cards share what leaves the node.) With more GPUs, each one's computing shrinks, but its gradients do
+# not. In weak scaling neither shrinks, and a step still computes for much longer than it sends: the efficiency stays
+# high. But then the batch is 64 times as large, and a step is no longer the same step.
 #
 # A mean over more samples is less noisy, so you can take a larger step. How much larger? One step on N ranks should do
 # the work of N steps on one rank.
@@ -563,9 +564,9 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 class ShardedSampler(Sampler):
     """This rank's part of the indices 0..size-1: the very ones that torch.utils.data.DistributedSampler yields.
 
-    Their order is torch.randperm with a generator seeded with seed + epoch. It is padded to the next multiple of
-    world_size with indices from its own beginning, as often as needed (with drop_last it is cut to the multiple below).
-    Rank r takes the elements r, r + world_size, r + 2 * world_size, ...
+    Their order is torch.randperm with a generator seeded with seed + epoch. The shuffled list is padded to the next
+    multiple of world_size by repeating it from its beginning, more than once if necessary. With drop_last, it is cut
+    to the multiple below instead. Rank r takes the elements r, r + world_size, r + 2 * world_size, ...
 
     Args:
         size: Number of samples.

@@ -450,12 +450,12 @@ labkit.predict("fast_worker_steps", 30)
 # %%
 bounded = labkit.run(train, partial(BoundedServer, lr=0.25, bound=2), 80, ONE_SLOW, on=labkit.virtual(5), init=False)
 pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for worker in range(4)]
-# the first two steps of a fast worker are its head start
+# when the slow worker has just pushed, a fast one is still two pushes ahead: its head start
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
-# The push that takes a fast worker three ahead is applied, but not answered yet: a worker that is *always* slow sets
-# the pace. A bound helps against workers that are slow *now and then*.
+# The push that takes a fast worker three ahead is applied, but its answer comes only with the slow worker's next push.
+# So a worker that is *always* slow sets the pace. A bound helps against workers that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -476,7 +476,7 @@ labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gr
 
 # %%
 PACE = Pace(slow=((7, 2.0),), stalls=0.1)
-POLICIES = {  # gradients that make a version, and the server with its learning rate
+POLICIES = {  # how many gradients make one version, and how to make the server
     "synchronous": (8, partial(SyncServer, lr=0.4)),
     "bounded, 3": (1, partial(BoundedServer, lr=0.05, bound=3)),
     "asynchronous": (1, partial(AsyncServer, lr=0.05)),
@@ -500,9 +500,8 @@ labkit.staleness_view(runs)
 # %% [markdown]
 # (`wait` is a share of the workers' time; the server is not counted.) **A bound of 3 steps, and a staleness far above
 # 3?** The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes
-# one. While one worker computes, another may start 3 pushes behind it and end 4 ahead, as the push that goes too far is
-# still applied: 7 pushes. Seven others: 49 versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1)
-# versions.
+# one. While worker A computes, worker B may begin 3 pushes behind and end 4 ahead: 7 pushes. Seven workers: 49
+# versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient
 # is worth a little less, and it comes much sooner.**

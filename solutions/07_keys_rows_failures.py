@@ -147,8 +147,9 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 # end at 1/5, 2/5, 3/5 and 4/5. Every key between an old end and the new one moves: 1/20 + 2/20 + 3/20 + 4/20 = 1/2.
 # With `key % S`, a key stays only if key % 4 equals key % 5: the first four of every twenty.
 #
-# The price of the circle is balance: its stretches have different lengths, so servers get different shares. More
-# points for each server even the shares out. They also spread a dead server's keys over all the others.
+# The price of the circle is balance: its stretches have different lengths, so servers get different shares. With more
+# points for each server, the shares become more equal. More points also spread a dead server's keys over all the
+# others.
 
 # %% [markdown] tags=["slide-only"]
 # ## A fifth server joins four. How many keys move?
@@ -286,9 +287,10 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
 # Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 +
-# ... + 1/10000). But a batch sends each key only once, however often it occurs in it. Mostly popular keys occur more
-# than once, so mostly their requests go away, and the share drops to 73 %. Ids often follow age or popularity, so a
-# range puts all popular keys in one place. A hash spreads them.
+# ... + 1/10000). But a batch sends each key only once, however often it occurs in it. The keys that occur more than
+# once are mostly popular ones. So most of the requests that are saved would have gone to the first server, and its
+# share drops to 73 %. Ids often follow age or popularity, so a range puts all popular keys in one place. A hash
+# spreads them.
 #
 # Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty
 # keys. Here key k lives on rank k % 3. A span on a server's row is one call: the verb, the asking rank, the keys.
@@ -330,8 +332,8 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # A recommender also has a small dense network, all of which changes in each step: work for all-reduce. One step uses
 # both. *After the step, layers and rows must have the values that one process with all samples would have computed.*
 #
-# Two facts matter here. Pulled rows come without an autograd graph. And the servers *add* what all workers push. What
-# must your step do because of each?
+# Two facts matter here. Pulled rows come without an autograd graph. And the pushes of all workers *add up* on the
+# servers. What must your step do because of each?
 #
 # ### Exercise [[server_hybrid]]
 #
@@ -359,7 +361,8 @@ def hybrid_step(
         optimizer: Holds the model's parameters; it may keep state from step to step.
         pull: pull(keys) returns the rows of flat keys, shape (B * K, D).
         push: push(keys, gradients) sends gradients of rows, shape (B * K, D), to the servers of these flat keys, which
-            add up what all workers send. The caller begins a step only after all have pushed the one before.
+            add up what all workers send. A step begins only when every worker's pushes of the previous step have been
+            answered.
         keys: K keys for each sample, int64, shape (B, K); B is the same on every worker.
         targets: Shape (B,).
         group: The workers; None is all ranks.
@@ -387,8 +390,8 @@ def hybrid_step(
 labkit.check("server_hybrid", hybrid_step)
 
 # %% [markdown]
-# Six ranks: two hold the table, four train, with AdamW for the layers. No step begins before all have pushed the one
-# before. Compare with one process that has everything:
+# Six ranks: two hold the table, four train, with AdamW for the layers. A step begins only when every worker's pushes
+# of the previous step have been answered. Compare with one process that has everything:
 
 # %%
 CIRCLE = partial(place_on_circle, points=circle(2)[0], owners=circle(2)[1])

@@ -366,10 +366,11 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # ## 4 Run it
 #
 # A schedule of work says nothing about messages. They follow from it: after each forward a `Send` here and a `Recv` on
-# the next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` simulates all stages together. When
-# a stage has done a piece of work, it adds the send to this stage's list and the receive to the other's. So both sides
-# have their messages in the same order. Two stages and one microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0),
-# Backward(0)]` and `[Recv(0, 0), Forward(0), Backward(0), SendGrad(0, 0)]`.
+# the next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` simulates all stages together.
+# Whenever a stage has done a piece of work, `with_messages` adds the send to that stage's list and, at the same
+# moment, the receive to its neighbour's. So both sides have their messages in the same order. Two stages and one
+# microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0), Backward(0)]` and `[Recv(0, 0), Forward(0), Backward(0),
+# SendGrad(0, 0)]`.
 
 
 # %% tags=["given"]
@@ -538,8 +539,8 @@ labkit.schedule_explorer(**runs)
 #
 # * **Never call `.item()` on a loss in the middle.** It blocks the CPU until the GPU has the number.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must
-#   agree. `with_messages` takes care of that. Some schedules in the check break this rule; gloo allows it, NCCL would
-#   hang. Lesson 09 finds such schedules.
+#   agree. `with_messages` takes care of that. Some schedules in the check break this rule. Gloo allows that if your
+#   messages carry tags; NCCL would hang.
 #
 # One mistake raises no error: forgetting the scale. With eight equal microbatches all gradients are eight times too
 # large, and Adam hides it, because it divides by the size of the gradient. You notice only when you change M, or when

@@ -145,10 +145,11 @@ labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), pictures)
 # %% [markdown]
 # ## 2 Will it finish?
 #
-# Lesson 08's executor never waits for a send. That is not how large systems do it. NCCL moves the messages between two
-# GPUs in the order in which they were posted, and a send ends when the other side receives. So two sends that face each
-# other both wait. Such systems therefore post consecutive messages as one batch (`dist.batch_isend_irecv`), and wait
-# for the whole batch. Where these batches stand among the work decides whether a schedule finishes or hangs.
+# Lesson 08's executor waits for its sends only at the very end. That is not how large systems do it. NCCL moves the
+# messages between two GPUs in the order in which they were posted, and a send ends when the other side receives. So
+# two sends that face each other both wait. Such systems therefore post consecutive messages as one batch
+# (`dist.batch_isend_irecv`), and wait for the whole batch. Where these batches stand among the work decides whether a
+# schedule finishes or hangs.
 #
 # You want to know that before you rent 512 GPUs. Here are work *and* messages:
 
@@ -189,17 +190,17 @@ def steps(schedule: list[Record]) -> Iterator[list[Record]]:
 
 
 # %% [markdown]
-# A schedule has **steps** (not to be confused with training steps): messages that stand together are one step, and each
-# `Forward` or `Backward` is one by itself. A stage *posts* all messages of a step when it arrives there, and goes on
-# when all are *done*. A message is done when its partner has been posted on the other side. The partner of
+# A schedule has **steps** (not to be confused with training steps): messages that stand together are one step, and
+# each `Forward` or `Backward` is one by itself. A stage *posts* all messages of a step when it arrives there, and goes
+# on when all are *done*. A message is done when its partner has been posted on the other side. The partner of
 # `Send(peer=1, microbatch=2)` on stage 0 is `Recv(peer=0, microbatch=2)` on stage 1. The partner of a `SendGrad` is a
-# `RecvGrad`. (Here leave NCCL's order of messages out.) A message stays posted, even if its stage gets stuck. Stages
-# exchange messages only with their neighbours. A stage cannot leave a step that contains
+# `RecvGrad`. (NCCL's order of messages plays no part in this exercise.) A message stays posted, even if its stage gets
+# stuck. Stages exchange messages only with their neighbours. A stage cannot leave a step that contains
 #
 # * a message whose partner has not been posted;
 # * a `Forward` of a microbatch that no earlier step has received, except on the first stage;
-# * a `Backward` of a microbatch that has not gone forward, or (except on the last stage) whose gradient no earlier step
-#   has received;
+# * a `Backward` of a microbatch that has not gone forward here; or, on every stage but the last, one whose gradient
+#   was not received in an earlier step;
 # * a `Send` of a microbatch that has not gone forward, or a `SendGrad` of one that has not gone backward. Such a
 #   message is never posted, because there is nothing to send. The step's other messages are posted.
 #
@@ -746,9 +747,9 @@ labkit.check("zero_bubble", zero_bubble)
 # ## Bonus: Run them for real
 #
 # An order says nothing about messages, and now a rank has several chunks, so a message must name its chunk. The given
-# function simulates all ranks together. When a rank has done a piece of work, it adds the send to this rank's list and
-# the receive to the other's. So all ranks agree on one order of messages, and no cycle of waiting ranks (deadlock) can
-# form.
+# function simulates all ranks together. Whenever a rank has done a piece of work, the function adds the send to that
+# rank's list and, at the same moment, the receive to the other rank's. So all ranks agree on one order of messages,
+# and no cycle of waiting ranks (deadlock) can form.
 
 
 # %% tags=["given"]

@@ -163,9 +163,10 @@ labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 #
 # *16 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. A RandomK counts its calls from
-# 0, over gradients of any shape. Call n draws with the seed `seed + n`, so each call draws other indices. This seed
-# is the packet's second part. Draw with a CPU generator of your own, because dropout and shuffling use torch's.
+# Both keep `num_kept(ratio, entries)` entries, and every other entry comes back as 0. A RandomK has one counter of its
+# calls, from 0, whatever the shapes of the gradients. Call n draws with the seed `seed + n`, so each call draws other
+# indices. This seed is the packet's second part. Draw with a CPU generator of your own, because dropout and shuffling
+# use torch's.
 
 
 # %% tags=["given"]
@@ -446,9 +447,9 @@ print(*labkit.audit(forgets_residuals, on=labkit.virtual(4)).findings, sep="\n\n
 # ## 4 A hook
 #
 # How do four packets become one mean? `all_reduce` would add top-k values that belong to different entries, and int8
-# codes that have different scales. There is no error; the gradient is wrong. Such packets must travel **to
-# everybody**, by `all_gather`, and each rank unpacks them and adds the gradients. Packets of `Cast` and `RandomK` *can*
-# be added: sum their first parts; the seed is the same on all ranks. `addable` says so.
+# codes that have different scales. No exception, but a wrong gradient. Such packets must travel **to everybody**, by
+# `all_gather`, and each rank unpacks them and adds the gradients. Packets of `Cast` and `RandomK` *can* be added: sum
+# their first parts; the seed is the same on all ranks. `addable` says so.
 #
 # DDP lets you replace what happens to a full bucket. `ddp.register_comm_hook(state, hook)` takes a function
 # `hook(state, bucket)` that returns a `Future[Tensor]`, the *mean* gradient in the buffer's shape and dtype.
@@ -904,10 +905,10 @@ labkit.check("quantised_all_reduce", quantised_all_reduce)
 # 2. average P over the ranks, and make its columns orthonormal;
 # 3. $Q = M^T P$, averaged over the ranks.
 #
-# Both are *linear* in M, so both can be averaged by all-reduce: no all-gather, nothing grows with N. P and Q are small,
-# and a bucket has many matrices, so a bucket's P's travel **together**, joined to one flat tensor, and then its Q's.
-# Here a bias of n numbers is a matrix of n x 1: up to a sign, its P is the vector divided by its norm, and its Q is the
-# norm. (The paper and torch send biases uncompressed.)
+# Both are *linear* in M, so both can be averaged by all-reduce: no all-gather, nothing grows with N. P and Q are
+# small, and a bucket has many matrices. So all P of a bucket travel **together**, joined into one flat tensor; then
+# all Q do. Here a bias of n numbers is a matrix of n x 1: up to a sign, its P is the vector divided by its norm, and
+# its Q is the norm. (The paper and torch send biases uncompressed.)
 
 
 # %% tags=["given"]
@@ -1034,9 +1035,10 @@ def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
 
 
 # %% [markdown]
-# `power_hook` **waits**, against the rule of section 4, because the second all-reduce needs what the first one brought.
-# (Torch's own hook starts the second in `.then`. On NCCL that is fine. On gloo, with several buckets, one rank may
-# start bucket 1's second before bucket 0's, and another rank after it; then the wrong tensors meet.)
+# `power_hook` **waits**, against the rule of section 4, because the second all-reduce needs what the first one
+# brought. (Torch's own hook starts the second in `.then`. On NCCL that is fine. On gloo, with several buckets, one
+# rank may start bucket 1's second all-reduce before bucket 0's, and another rank the other way round; then the wrong
+# tensors meet.)
 #
 # ## Bonus: Every link
 #

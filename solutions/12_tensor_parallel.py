@@ -209,8 +209,8 @@ class ParallelMLP(nn.Module):
     """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them: one or more. Both layers have biases.
 
     * x and the result are whole and the same on every rank of the group.
-    * After one plain SGD step over parameters() on every rank, the result is that of up and down after the same step in
-      one process. Names and shapes of the parameters are your choice.
+    * Suppose every rank takes one plain SGD step over its parameters(). The module then computes what up and down
+      compute after that step in one process. Names and shapes of the parameters are your choice.
     * A rank stores copies of the weights that it uses, and no others. up and down never change, neither when they are
       cut nor in a later step.
     """
@@ -433,8 +433,8 @@ print(f"{len(large)} all-reduces of a whole activation in one step")
 # all tokens, so it is an **all-gather**. In backward, each does what the other does in forward.
 #
 # **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism
-# there are four all-gathers and four reduce-scatters instead. By what factor do the bytes change that a rank of a ring
-# sends?
+# there are four all-gathers and four reduce-scatters instead. All of them run on a ring. By what factor does the
+# number of bytes that each rank sends change?
 
 # %% tags=["why"] exercise="sequence_bytes" title="Bytes of sequence parallelism"
 labkit.answer("sequence_bytes", 1)
@@ -466,7 +466,8 @@ labkit.answer("sequence_bytes", 1)
 # After the step, the gradient of *one* norm is right on one rank and wrong on three.
 #
 # `layer`: which norm (`"block 0 norm 1"`, say)? `rank`: which rank has the right gradient? `cause`: `"never summed"`,
-# `"summed on one rank"`, `"summed twice"` or `"other tokens"`?
+# `"summed on one rank"`, `"summed twice"`, or `"other tokens"` (each rank saw different tokens, and nothing else is
+# wrong)?
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("lone_gradient")
@@ -513,7 +514,8 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 # the second column, the operators are so small that launching takes longer than computing: the host needs 4 µs for
 # each.
 #
-# So cut a copy inside one machine, and give other machines other copies: two axes of a **mesh**.
+# So keep all pieces of one copy of the model inside one machine, and give every other machine a copy of its own: these
+# are the two axes of a **mesh**.
 
 # %% tags=["figure"]
 labkit.figure("mesh")
@@ -730,8 +732,8 @@ class OwnRandom:
 
 
     Random numbers outside the `with` are the same as if it were not there, even if its body raises. Entering the same
-    OwnRandom again goes on where its last `with` stopped, even if that one raised. Where the first starts depends on
-    the seed and the rank, and on nothing else. (Its rank in the group or in the world: your choice.)
+    OwnRandom again goes on where its last `with` stopped, even if that one raised. Where the first `with` starts
+    depends only on the seed and the rank. (Its rank in the group or in the world: your choice.)
     """
 
     def __init__(self, seed: int, group: Group = None) -> None:
@@ -802,8 +804,9 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 #
 # What if the *text* is too long? **Context parallelism** gives each rank some tokens in attention, too. Every query
 # needs all keys and values before it, so these go round a ring, as chunks did in lesson 02: N - 1 times, each rank
-# sends what it has to the next. Softmax need not see all scores at once: keep the largest score, the sum of
-# exponentials, and the weighted sum of values; rescale them whenever the largest grows.
+# passes on to the next rank the keys and values that it received last (at first, its own). Softmax need not see all
+# scores at once: keep the largest score, the sum of exponentials, and the weighted sum of values; rescale them
+# whenever the largest grows.
 #
 # **Causal** attention is unbalanced. If rank 0 holds the first tokens and the last rank the last ones, rank 0 has the
 # least to do and the last rank the most. Cut the text into 2N pieces and give each rank two. Which two?
@@ -817,8 +820,8 @@ labkit.reveal("tokens_apart_mb", peaks["tokens apart"], rows)
 def balanced_places(num_tokens: int) -> Tensor:
     """Return which tokens this rank holds, ascending; 2N divides num_tokens.
 
-    Each token is on one rank. All ranks have the same number of tokens, and the same number of pairs of a query and a
-    key that is not later than the query.
+    Each token is on one rank. All ranks have the same number of tokens and the same amount of work. A query's work is
+    the number of keys that it sees: its own and all earlier ones.
     """
     # BEGIN SOLUTION ring_attention
     pieces = torch.arange(num_tokens).chunk(2 * dist.get_world_size())

@@ -809,9 +809,9 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # *10 points, about 30 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Find the fastest plan that fits; `help(Job)` and `help(StepPlan)` list the fields. The naive plan takes the largest
-# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for a plan
-# as fast as the best setting of two published methods together: block recomputation (Korthikanti and others, 2022)
-# and FSDP's `reshard_after_forward` (Zhao and others, 2023), each set layer by layer.
+# microbatch that fits and recomputes everything. A faster plan earns half of the points. The other half is for
+# matching two published methods used together, each with its best choice for every layer: block recomputation
+# (Korthikanti and others, 2022) and FSDP's `reshard_after_forward` (Zhao and others, 2023), each set layer by layer.
 
 
 # %% [markdown] tags=["slide-only"]
@@ -1011,7 +1011,8 @@ for shape in ((8,), (2, 4)):
 #
 # **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the
 # **host's** memory, which is much larger. The host's cores then do the update: a layer's gradient shard goes down, the
-# new parameters come up. That is slow, but it overlaps with backward, as long as backward is not over:
+# new parameters come up. That is slow, but it overlaps with backward. Only what is left to do when backward ends adds
+# time to the step:
 #
 # ```
 # device  ... backward 39 | backward 38 | backward 37 | ...     | backward 0 |

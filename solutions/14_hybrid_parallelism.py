@@ -136,8 +136,8 @@ labkit.check("mesh_groups", coordinates, ranks_along, group_along)
 
 # %% [markdown]
 # The functions of sections 3 to 5 get a `mesh` with a fourth axis, `shard`. Along it, ranks share the optimizer's
-# state, as in lesson 13. The first and the last stage of a pipeline also form a group, `ends`. Only the ranks of a
-# run can make a `Mesh`, as in section 5.
+# state, as in lesson 13. The first and the last stage of a pipeline also form a group, `ends`. A `Mesh` makes process
+# groups, so create it only inside `labkit.run`, as in section 5.
 
 
 # %% tags=["given"]
@@ -163,9 +163,9 @@ class Mesh:
 # ## 2 Who gets what
 #
 # Only two axes split the batch: `data` and `shard`. A place on both is a **replica**. Tensor ranks and stages of one
-# replica all work on the same samples. Number the replicas `r = data place x shard ranks + shard place`, and cut the
-# batch into as many runs of consecutive samples, all of the same length. Replica r takes run r, in microbatches of
-# equal size.
+# replica all work on the same samples. Number the replicas `r = place["data"] * sizes["shard"] + place["shard"]`, and
+# cut the batch into as many runs of consecutive samples, all of the same length. Replica r takes run r, in
+# microbatches of equal size.
 #
 # Random numbers follow the same map. Where nothing is cut, tensor ranks hold the *same* activations, so they must drop
 # the same ones. Where activations are cut, each tensor rank holds a different piece and needs a different mask.
@@ -551,9 +551,9 @@ for name, job in JOBS.items():
     print(name, job, fastest, cost(job, fastest), f"with data first at best {slower:.2f} s", sep="\n  ")
 
 # %% [markdown]
-# In all three, `pipeline` first beats `data` first. Two plans do not fit. The naive answer is the fastest plan of
-# `every_plan` that does. But a plan has two more fields: `recompute`, how many layers of each stage keep only their
-# input and run forward again in backward, and `layers`, how many layers each stage has.
+# In all three, `pipeline` first beats `data` first. Two of these plans do not fit in memory. The naive answer is the
+# fastest plan of `every_plan` that fits. But a plan has two more fields: `recompute`, how many layers of each stage
+# keep only their input and run forward again in backward, and `layers`, how many layers each stage has.
 #
 # Each job counts by itself. Half of its points are for beating the naive answer, or for matching it if nothing is
 # faster. The other half are for a step as short as AdaPipe's (Sun and others, 2024) with equal stages. The best known
@@ -831,7 +831,8 @@ print("equal, up to rounding" if max(off) < 1e-5 else off)
 # %% [markdown]
 # These ranks hold their tokens in order. A ring may skip a block whose keys are all later than a rank's queries: then
 # rank 0 is soon done, and waits. **Zig-zag** gives each rank two shorter pieces, one from the beginning and one from
-# the end, so that all ranks have equally many pairs of a query and a key that it sees.
+# the end, so that every rank has the same number of (query, key) pairs to compute. Only keys that a query may see
+# count.
 #
 # **[[ring_balance]].** The text is long and only computing counts. With 8 ranks, by what factor is zig-zag faster than
 # a ring whose ranks hold their tokens in order and skip those blocks?

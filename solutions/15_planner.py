@@ -180,9 +180,9 @@ for tensor in (1, 2, 4, 8):
 # The cell below counts the head's scores and, for each parameter, 2 bytes for itself, 4 for its gradient (in float32)
 # and 12 for AdamW; only the 12 are sharded over replicas. You count the activations. For each microbatch in flight, a
 # layer keeps 34 bytes for each element of its input (tokens x width). With `recompute` it keeps only the input, 2
-# bytes. Backward then recomputes one layer of one microbatch at a time. Meanwhile, that layer's 34 bytes come on top
-# of the 2 bytes that every layer keeps, its own included. Tensor ranks split all activations evenly (sequence
-# parallelism).
+# bytes. Backward then recomputes one layer of one microbatch at a time. Meanwhile, that layer holds its 34 bytes once.
+# They come on top of the 2 bytes that every layer, this one too, keeps for each microbatch in flight. Tensor ranks
+# split all activations evenly (sequence parallelism).
 #
 # Under 1F1B, how many microbatches are in flight on stage s of p?
 #
@@ -368,8 +368,8 @@ labkit.answer("late_stage", rank=1, cause="it computes layers again", cure="fewe
 # You can now judge a plan without playing it. So let a function choose.
 #
 # People often use a rule of thumb. *Of the plans that fit (without recomputing, if such a plan fits) take the fewest
-# tensor ranks x stages, then the largest microbatch, then the fewest tensor ranks.* On eleven published jobs (nanotron)
-# it finds the fastest run of four, and at worst reaches 37 % of the best throughput.
+# tensor ranks x stages, then the largest microbatch, then the fewest tensor ranks.* nanotron published eleven jobs. On
+# four of them the rule picks the fastest run; on the worst it reaches only 37 % of the best throughput.
 #
 # Your score is the time that the cluster takes with your plan. On each of the jobs that you do not see, half of the
 # points are for beating the rule of thumb, half for being within 1 % of the best plan.

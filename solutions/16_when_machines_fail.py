@@ -496,8 +496,8 @@ def plan_recovery(job: Job) -> Recovery:
 labkit.challenge("recovery_policy", plan_recovery)
 
 # %% [markdown]
-# Meta reports more than 90 % for Llama 3, but not its settings. With those assumed for it in `JOBS`, Young/Daly's plan
-# keeps 93 % of the time, and the naive plan 81 %.
+# Meta reports more than 90 % for Llama 3, but not its settings. With the settings that `JOBS` assumes for it,
+# Young/Daly's plan keeps 93 % of the time for training; the naive plan keeps 81 %.
 
 # %% [markdown] tags=["slide-only"]
 # ## What would you buy?
@@ -708,8 +708,8 @@ from labkit.failures.apart import Crew, Recipe, Worker, kilobytes
 # *25 points, about 35 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # The naive recipe averages weights, `Recipe(steps)`, with the best number of steps. Sending fewer bytes earns half of
-# the points. The other half is for sending no more than DiLoCo's settings need, outer rate 0.7 and momentum 0.9, with a
-# good number of steps.
+# the points. The other half is for sending no more than DiLoCo does with its published settings (outer rate 0.7,
+# momentum 0.9) and a good number of steps.
 
 
 # %% tags=["design"] exercise="few_exchanges" points=25 weights=[1, 1, 1, 1] difficulty=4 importance=3 minutes=35 title="Few exchanges" provides=["inner_steps", "outer_step", "plan_rounds"] bonus=true

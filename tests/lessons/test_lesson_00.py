@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import pytest
+import torch
+import torch.distributed as dist
 
 import labkit
 from labkit.lessons.budget import budget
@@ -72,3 +77,21 @@ def test_neither_the_network_nor_computing_takes_the_time_of_the_run_that_opens_
 
 def test_it_is_the_first_notebook_that_make_lab_opens() -> None:
     assert sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))[0] == "00_start_here.ipynb"
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(("mended", "weight"), [(["start"], "0.0"), (["start", "join"], "-1.2")])
+def test_the_posts_server_has_the_bugs_that_the_text_names(mended: list[str], weight: str) -> None:
+    source = (NOTEBOOKS.parent / "solutions" / "00_start_here.py").read_text(encoding="utf-8")
+    post = source[source.index("class PostServer:") : source.index("posted = labkit.run(")]
+    post = post.replace('  # "serves in the background"', "\n        self.thread.start()")
+    if "join" in mended:
+        post = post.replace("        return self.weight", "        self.thread.join()\n        return self.weight")
+    names: dict[str, Any] = {"torch": torch, "dist": dist, "threading": threading}
+    exec(post, names)
+    run = labkit.run(names["post_training"], 4, on=labkit.virtual(4))
+    assert run.results[0] == f"served, weight {weight}"
+    if "join" in mended:
+        assert {problem.text.partition(" to rank")[0] for problem in run.timeline.problems} == {
+            f"Rank {worker} never waited for its isend" for worker in (1, 2, 3)
+        }
