@@ -22,7 +22,7 @@ FINISHED = "has finished"
 """How a rank ended whose function returned; others die."""
 
 _ALL_SEND = "All of them are in a send, and none has got as far as a receive."
-_WAY_OUT = "Let one of them receive before it sends, or give both calls to torch.distributed.batch_isend_irecv."
+_WAY_OUT = "Way out: let rank {first} receive before it sends, or give both calls to dist.batch_isend_irecv."
 _FEWEST_ALIKE = 4
 _MOST_LINES = 16
 _MOST_LINES_OF_MANY = 6
@@ -118,8 +118,9 @@ class Standing:
     def report(self) -> str:
         """Return the report of a deadlock: the sentences of `headline`, then `lines`.
 
-        A place that all of four or more share is said once. In a script the report ends with a way out of sends that
-        wait for each other; in a notebook it does not, for finding it is what a lesson asks for.
+        A place that all of four or more share is said once, and so is what each does that sends or receives as many
+        bytes round the circle. In a script the report ends with a way out of sends that wait for each other; in a
+        notebook it does not, for finding it is what a lesson asks for.
         """
         places = {waiting.where for waiting in self.waits}
         where = places.pop() if len(places) == 1 else ""
@@ -127,10 +128,24 @@ class Standing:
         said = self._sentences()
         if is_said_once:
             said.append(f"All of them are at {where}")
-        said += [f"  {line}" for line in self.lines(placed=not is_said_once)]
+        if is_said_once and (alike := self._alike()):
+            said.append(f"  each waits in {alike}")
+        else:
+            said += [f"  {line}" for line in self.lines(placed=not is_said_once)]
         if said[2:3] == [_ALL_SEND] and not any(waiting.where.startswith("Cell ") for waiting in self.waits):
-            said.append(_WAY_OUT)
+            said += ["", _WAY_OUT.format(first=self.waits[0].rank)]
         return "\n".join(said)
+
+    def _alike(self) -> str:
+        """Return what every rank does, each for the next of one circle: "send to the next (4 MB)", or ""."""
+        cycle, waits = self._circle(), {waiting.key: waiting for waiting in self.waits}
+        follows = zip(cycle, [*cycle[1:], *cycle[:1]], strict=True)
+        if len(cycle) != self.num_ranks or len(self.waits) != self.num_ranks:
+            return ""
+        if any(waits[key].peer != next_one or waits[key].note for key, next_one in follows):
+            return ""
+        said = {self._call(waiting).replace(f" rank {waiting.peer}", " the next", 1) for waiting in self.waits}
+        return said.pop() if len(said) == 1 else ""
 
     def headline(self) -> str:
         """Return how many ranks wait, in which circle, and what they have in common."""

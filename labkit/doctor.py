@@ -81,6 +81,7 @@ def as_text(findings: list[Finding], width: int = 0) -> str:
         told += [f"{'':{_UNDER}}{line}" for line in finding.cost.splitlines()]
         for line in told:
             lines += wrap(line, max(width, 2 * _UNDER), subsequent_indent=" " * _UNDER)
+    lines.append("")
     stopping = [finding.topic for finding in findings if finding.state == "essential"]
     missing = [finding.topic for finding in findings if finding.state == "missing"]
     if stopping:
@@ -89,7 +90,7 @@ def as_text(findings: list[Finding], width: int = 0) -> str:
         lines.append(f"Labs can run; without {', '.join(missing)} they do less, as said above.")
     else:
         noted = any(finding.state == "note" for finding in findings)
-        lines.append(f"Labs can run; nothing is missing{', and no note asks you to do anything' if noted else ''}.")
+        lines.append(f"Labs can run; nothing is missing{', and the notes need no action' if noted else ''}.")
     return "\n".join(lines)
 
 

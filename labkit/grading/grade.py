@@ -242,10 +242,10 @@ def _concluded(console: Console, report: ClassReport) -> ClassReport:
     unread = sum(bool(entry.problem) for entry in report)
     now, count = sum(entry.graded_now for entry in report), len(report)
     share = "" if now == count else f"{now} of "
-    words = f"{share}{count} submission{'s' if count != 1 else ''} graded in {report.seconds:.1f} s"
+    words = f"{share}{count} submission{'s' if count != 1 else ''} graded in {_minutes(report.seconds)}"
     if unread:
         words += f", {unread} of them could not be read or finished"
-    lines = [f"{words}: {_from_here(report.out)}"]
+    lines = [f"{words}; results in {_from_here(report.out)}/"]
     scored = [entry for entry in report if not entry.problem]
     if count > 1 and scored:
         middle, full = median(entry.score for entry in scored), scored[0].max_score
@@ -270,10 +270,16 @@ def _first_to_read(report: ClassReport) -> str:
     lost = [entry for entry in report if entry.problem or not works(entry)]
     if not lost:
         least = min(report, key=lambda entry: entry.score)
-        return f"all could be graded; fewest points: {called(least)}, {least.score:g} of {least.max_score:g}"
+        page = _from_here(report.out / least.name / "feedback.html")
+        return f"fewest points: {called(least)}, {least.score:g} of {least.max_score:g}; the page: {page}"
     told = [f"{called(entry)} ({'not graded' if entry.problem else 'nothing works yet'})" for entry in lost]
     more = f" and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
     return f"{len(told)} {'needs' if len(told) == 1 else 'need'} a look: {', '.join(told[:_MOST_NAMED])}{more}"
+
+
+def _minutes(seconds: float) -> str:
+    """Return "8.2 s", or "5 min 51 s"."""
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
 def _from_here(path: Path) -> Path:

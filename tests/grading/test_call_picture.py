@@ -49,6 +49,9 @@ def test_a_right_shift_shows_its_messages_as_arrows_that_never_run_back(probe: P
         start, end = re.findall(r"[ML]([\d.]+) ", arrow)
         assert float(end) >= float(start)
     assert "stuck" not in call_picture(outcome.calls, 3)
+    told = "3 messages, together 120 bytes."
+    picture = call_picture(outcome.calls, 3)
+    assert f"</span>\n{told} Each rank" in picture  # in the caption, not as if it were a key
 
 
 def test_a_call_of_the_library_is_named(probe: Probe) -> None:

@@ -246,7 +246,8 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
     assert 1 <= now <= 2 and f"{now} of 3 submissions graded in " in said
     full = report.entries[0].max_score
     assert f"median 10 of {full:g} points; the class on one page: {tmp_path}/out/class.html" in said
-    assert f"  all could be graded; fewest points: a, 10 of {full:g}" in said
+    assert f"  fewest points: a, 10 of {full:g}; the page: {tmp_path}/out/a/feedback.html" in said
+    assert f"; results in {tmp_path}/out/\n" in said
     assert list(temporary.glob("lk-*")) == [in_use]
 
 

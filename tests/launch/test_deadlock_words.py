@@ -67,14 +67,16 @@ def test_four_at_one_place_are_told_it_once_and_in_a_script_the_way_out() -> Non
         return Standing(count, waits).report().splitlines()
 
     script = "exchange.py, line 6: dist.send(x, right)"
-    *_, all_send, place, first, _, _, fourth, way_out = report(4, script)
+    *_, all_send, place, each, nothing, way_out = report(4, script)
     assert all_send == "All of them are in a send, and none has got as far as a receive."
-    assert place == f"All of them are at {script}"
-    assert [first, fourth] == ["  rank 0 waits in send to rank 1", "  rank 3 waits in send to rank 0"]
-    assert "receive before it sends" in way_out and hasattr(
-        torch.distributed, way_out.rpartition(".")[0].split(".")[-1]
-    )
+    assert [place, each, nothing] == [f"All of them are at {script}", "  each waits in send to the next", ""]
+    assert way_out.startswith("Way out: let rank 0 receive before it sends")
+    assert hasattr(torch.distributed, way_out.removesuffix(".").rpartition(".")[2])
     assert report(3, script)[3] == f"  rank 0 waits in send to rank 1 at {script}"  # few lines keep their place
-    assert report(4, "Cell In[5], line 3: dist.send(x, right)")[-1] == fourth  # a lesson asks for the way out
+    assert report(4, "Cell In[5], line 3: dist.send(x, right)")[-1] == each  # a lesson asks for the way out
+    many = [
+        Waiting(rank, "send", ((rank + 1) % 4,), (rank + 1) % 4, num_bytes=8 << rank, where=script) for rank in range(4)
+    ]
+    assert Standing(4, many).report().splitlines()[5] == "  rank 1 waits in send to rank 2 (16 B)"  # not all alike
     receiving = [Waiting(rank, "recv", (1 - rank,), 1 - rank, where=script) for rank in range(2)]
     assert "batch_isend_irecv" not in Standing(2, receiving).report()

@@ -98,7 +98,7 @@ def test_the_last_line_says_whether_labs_can_run() -> None:
     assert doctor.as_text([good]).endswith("Labs can run; nothing is missing.")
     noted = Finding("cores", "note", "2 cores", "They take turns.")
     said = doctor.as_text([good, noted]).splitlines()
-    assert said[-1] == "Labs can run; nothing is missing, and no note asks you to do anything."
+    assert said[-1] == "Labs can run; nothing is missing, and the notes need no action." and said[-2] == ""
     assert said[2].index("They") == said[1].index("2 cores")  # what it costs stands below what it is
     assert doctor.as_text([good, lacking]).endswith("Labs can run; without bubblewrap they do less, as said above.")
     assert doctor.as_text([good, lacking, stopping]).endswith("Labs cannot run yet: see gloo above.")

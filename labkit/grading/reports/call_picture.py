@@ -161,7 +161,8 @@ def _in_words(calls: Sequence[Call]) -> str:
     sent = sum(call.bytes for call in sends)
     arrived = sum(call.match is not None for call in sends)
     some = "" if arrived == len(sends) else f", {arrived} of them received"
-    words = [f"{len(sends)} message{'s' * (len(sends) != 1)} with {sent} bytes{some}."] if sends else []
+    together = "together " if len(sends) > 1 else ""
+    words = [f"{len(sends)} message{'s' * (len(sends) != 1)}, {together}{sent} bytes{some}."] if sends else []
     if kinds:
         words.append(f"Collectives: {plain_text(', '.join(kinds), 200)}.")
     stuck = sorted({call.rank for call in calls if call.fate == "waits"})

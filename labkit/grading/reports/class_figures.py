@@ -60,9 +60,14 @@ class ExerciseFigures:
     faults: tuple[Fault, ...]
 
     @property
+    def num_graded(self) -> int:
+        """How many of its students could be graded."""
+        return sum(self.counts.values()) - self.counts["not_graded"]
+
+    @property
     def success(self) -> float:
-        """The share of all students who pass, 0 to 1."""
-        return self.counts["passed"] / max(1, sum(self.counts.values()))
+        """The share of the graded who pass, 0 to 1."""
+        return self.counts["passed"] / max(1, self.num_graded)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ const open = (event) => {
   row.setAttribute("aria-current", "true");
 };
 table.addEventListener("click", open);
-document.querySelector("h1").addEventListener("click", open);
+document.querySelector("header").addEventListener("click", open);
 
 find.addEventListener("input", filter);
 filter();

@@ -122,7 +122,6 @@ def class_page(lines: Sequence[Line], title: str, cases: Sequence[Case] | None =
         students=sorted(students, key=_need),
         looked_at=_looked_at(students),
         ungraded=sum(not has_score(result, line.score) for line, result in handed_in),
-        top=max(figures.max_score, *(line.score for line, _ in handed_in), 1e-9),
         unread=[line for line in students if line.is_unread],
         bonus_of=_bonus_of,
         names=names,
@@ -142,12 +141,10 @@ def _need(line: Line) -> tuple[bool, bool, bool, bool, float]:
 
 
 def _looked_at(students: Sequence[Line]) -> str:
-    """Return who stands first and why: "1 could not be graded, 1 asks to look again, 2 have nothing that works yet"."""
-    unread = sum(line.is_unread for line in students)
+    """Return who stands first beside those not graded: "1 asks to look again, 2 have nothing that works yet"."""
     asks = sum(bool(line.asks) and not line.is_unread for line in students)
     lost = sum(line.is_lost and not line.asks for line in students)
     said = [
-        f"{unread} could not be graded" if unread else "",
         f"{asks} {'asks' if asks == 1 else 'ask'} to look again" if asks else "",
         f"{lost} {'has' if lost == 1 else 'have'} nothing that works yet" if lost else "",
     ]
