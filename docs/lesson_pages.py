@@ -54,8 +54,9 @@ def pages() -> dict[str, str]:
 def _open(notebook: Any, name: str) -> None:
     """Let a lesson open with how it is run and with its first picture; hints are told of at the first exercise."""
     first, *others = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    telling = next((cell for cell in (first, *others) if "\n**Stuck?**" in cell.source), first)
+    telling.source, stuck, hints = telling.source.partition("\n**Stuck?**")
     heading, _, prose = first.source.partition("\n")
-    prose, stuck, hints = prose.partition("\n**Stuck?**")
     first.source = f"{heading}\n{prose.rstrip()}\n\n{_run_it(name)}\n\n{_face(notebook)}\n"
     if stuck:
         exercise = next(cell for cell in others if "### Exercise" in cell.source)
