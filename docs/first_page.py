@@ -56,10 +56,10 @@ def write_timelines(folder: Path) -> None:
 
 
 def late() -> None:
-    """Run three steps; rank 2 has twice as much to compute as the others."""
+    """Run three steps; rank 2 has three times as much to compute as the others."""
     weight, gradients = torch.empty(512, 512), torch.empty(1_000_000)
     for _ in range(3):
-        for _ in range(8 if dist.get_rank() == 2 else 4):
+        for _ in range(12 if dist.get_rank() == 2 else 4):
             weight @ weight
         dist.all_reduce(gradients)
 
@@ -68,7 +68,7 @@ def mended() -> None:
     """Run the same, each rank with its share."""
     weight, gradients = torch.empty(512, 512), torch.empty(1_000_000)
     for _ in range(3):
-        for _ in range(5):
+        for _ in range(6):
             weight @ weight
         dist.all_reduce(gradients)
 
@@ -79,13 +79,13 @@ def _door() -> str:
         frames.frame(f"made/timelines/{door.__name__}.html", f"Timeline: {title}", 420, door.__name__)
         for door, title in ((late, "one of four ranks is late"), (mended, "each of four ranks has its share"))
     )
-    named = (("late", "Rank 2 is late", " checked"), ("mended", "The same work, shared evenly", ""))
+    named = (("late", "Uneven work", " checked"), ("mended", "The same work, shared evenly", ""))
     choices = "".join(
         f'<label><input type="radio" name="door" value="{value}"{checked}> {words}</label>'
         for value, words, checked in named
     )
     body = inspect.getsource(late).replace(
-        '    """Run three steps; rank 2 has twice as much to compute as the others."""\n', ""
+        '    """Run three steps; rank 2 has three times as much to compute as the others."""\n', ""
     )
     return "\n".join(
         [
@@ -93,7 +93,7 @@ def _door() -> str:
             f'<div class="door"><p class="switch">{choices}</p>{runs}</div>',
             "```",
             "",
-            "These lines made it, on four virtual H100s: rank 2 computes eight products where the others compute four, "
+            "These lines made it, on four virtual H100s: rank 2 computes twelve products, the others four each, "
             "and `all_reduce` ends only when the last rank has come.",
             "",
             "```python",

@@ -29,7 +29,8 @@ addEventListener("message", ({ data }) => {
 
 # A first visit meets the picture and its title, in rows twice as high, and no tools.
 _POSTER = """<style>
-.labkit-timeline :is(.labkit-tiles, .labkit-main) { display: none; }
+.labkit-timeline :is(.labkit-tiles, .labkit-main, .labkit-legend [data-mark="idle"]) { display: none; }
+.labkit-detail:empty::before { opacity: 1; }
 body { margin: 0; }
 .labkit-timeline .labkit-detail { min-height: 1.4em; margin-bottom: 0; }
 </style>

@@ -15,6 +15,7 @@ import frames
 
 from labkit.lessons.notebook import as_text
 from labkit.lessons.played import LESSONS
+from labkit.lessons.presentation import DRAWN
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load
 from labkit.widgets import deck_data, timeline_page
@@ -53,8 +54,9 @@ def pages() -> dict[str, str]:
 def _open(notebook: Any, name: str) -> None:
     """Let a lesson open with how it is run and with its first picture; hints are told of at the first exercise."""
     first, *others = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    telling = next((cell for cell in (first, *others) if "\n**Stuck?**" in cell.source), first)
+    telling.source, stuck, hints = telling.source.partition("\n**Stuck?**")
     heading, _, prose = first.source.partition("\n")
-    prose, stuck, hints = prose.partition("\n**Stuck?**")
     first.source = f"{heading}\n{prose.rstrip()}\n\n{_run_it(name)}\n\n{_face(notebook)}\n"
     if stuck:
         exercise = next(cell for cell in others if "### Exercise" in cell.source)
@@ -62,20 +64,25 @@ def _open(notebook: Any, name: str) -> None:
 
 
 def _run_it(name: str) -> str:
-    play = f'<a href="../played/{name}.html">Play it in this page</a>, or run' if name[:2] in LESSONS else "Run"
+    play = f'<a class="play" href="../played/{name}.html">Play it here</a>' if name[:2] in LESSONS else ""
     return (
-        f'<p class="run-it">{play} it: <code>make lab</code> in your copy of labkit, then open '
-        f'<code>{name}.ipynb</code> (<a href="../notebooks/{name}.ipynb" download>download</a>)</p>'
+        f'<p class="run-it">{play}<span>{"Or run" if play else "Run"} it: <code>make lab</code> in your copy of '
+        f'labkit, then open <code>{name}.ipynb</code> (<a href="../notebooks/{name}.ipynb" download>download</a>)'
+        "</span></p>"
     )
 
 
 def _face(notebook: Any) -> str:
-    """Return as a picture the first figure that explains something, else the first recorded run; "" without any."""
+    """Return the first figure that explains something, live, else the first recorded run's picture; "" without any."""
     cells = [cell for cell in notebook.cells if "figure" in cell.metadata.get("tags", ())]
     for cell in sorted(cells, key=lambda cell: "recorded(" in cell.source):
         for output in cell.outputs:
-            if "image/png" in output.get("data", {}):
-                return f'<div class="face">{_picture(output)}</div>'
+            data = output.get("data", {})
+            if "image/png" in data:
+                is_live = DRAWN in data.get("text/html", "")
+                # The same figure stands further down; each has a mark that its program finds it by.
+                shown = re.sub(r'"(f[0-9a-f]{12})"', r'"\1face"', data["text/html"]) if is_live else _picture(output)
+                return f'`````{{raw}} html\n<div class="face">\n{shown}\n</div>\n`````'
     return ""
 
 

@@ -19,8 +19,7 @@
 # You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, one of
 # NCCL's algorithms.
 #
-# **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00 for local and virtual ranks and the
-# timeline. No GPU.
+# **Time:** [[minutes]] minutes, and a bonus. **You need** tensors, and lesson 00. No GPU.
 #
 # **Stuck?** `labkit.hint("naive_all_reduce")` gives up to three hints. `labkit.lend("naive_all_reduce")` puts a working
 # version into the notebook: you forfeit its points, but every cell below it will run.
@@ -553,6 +552,8 @@ labkit.answer("twice_the_ranks", "about as long")
 #
 # $$ \frac{2(N-1)}{N}\,B $$
 #
+# N ranks, a gradient of B = 100 MB:
+#
 # | ranks | through rank 0's port | each rank of a ring |
 # |---:|---:|---:|
 # | 2 | 200 MB | 100 MB |
@@ -582,9 +583,10 @@ labkit.recorded("slow_ring")
 # %% [markdown]
 # ### Exercise [[slow_ring]]
 #
-# Zoom into the first two steps and follow the arrows. `sent_mb`: how many MB does rank 3 send in the whole run?
-# `links`: while bytes move, how many of the eight links are busy at the same time? `cause`: `"a slow rank"`, `"a slow
-# link"`, `"whole tensor in every step"` or `"taking turns"`?
+# Zoom into the first two steps and follow the arrows.
+#
+# `sent_mb`: how many MB does rank 3 send in the whole run? `links`: while bytes move, how many of the eight links are
+# busy at the same time? `cause`: `"a slow rank"`, `"a slow link"`, `"whole tensor in every step"` or `"taking turns"`?
 
 # %% tags=["find"] exercise="slow_ring" points=0 minutes=6 title="Right, and slow"
 labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")

@@ -126,7 +126,7 @@ def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
 
 def _listed(question: str) -> str:
     """Return a question without its number, which the title has, and what it asks for by name as a list."""
-    return re.sub(r"\s(`\w+`: )", r"\n* \1", re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", question))
+    return re.sub(r"(?:^|\s)(`\w+`: )", r"\n* \1", re.sub(r"^\*\*\d+\.\d+\.\*\* ", "", question)).lstrip()
 
 
 def _told(cell: Cell) -> list[str]:

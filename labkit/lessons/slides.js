@@ -46,8 +46,9 @@ const isOfMemory = (live) => /memory|hold|GB/i.test(live.closest("section").quer
 /** What a timeline may give up for its letters, a little more each time: height, ranks like others, memory, lanes. */
 function waysOf(live, { runs, cluster, memory: had }) {
   const memory = had && isOfMemory(live);
+  const arrows = runs.length < 2; // of two runs the ends are held against each other, and messages would cross them
   const ways = [99, 4, 3].flatMap((few) =>
-    [1, LOWER[0]].map((tall) => ({ few, tall, cluster, memory: memory && few > 4, folded: few > 4 })),
+    [1, LOWER[0]].map((tall) => ({ few, tall, arrows, cluster, memory: memory && few > 4, folded: few > 4 })),
   );
   return runs.length < 2 ? ways : [...ways, ...ways.slice(-2).map((way) => ({ ...way, cluster: true }))];
 }
@@ -176,7 +177,7 @@ function grow(section) {
   // A long word goes past its line's end; in print it is the code itself that is cut, and not its frame.
   const wide = [...codes, ...section.querySelectorAll("pre code, h1, h2, h3, p, li")];
   const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
-  for (let size = codes.length || section.matches(".exercise") ? 52 : 60; size >= 30; size -= 2) {
+  for (let size = 52; size >= 30; size -= 2) {
     section.style.fontSize = `${size}px`;
     if (down() <= LOWEST && !cut()) break;
   }

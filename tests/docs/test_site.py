@@ -17,6 +17,7 @@ import pytest
 import labkit
 from labkit.errors import ConfigError
 from labkit.hardware import DEVICES, LINKS
+from labkit.lessons.played import LESSONS as PLAYED
 from tests.sampling import one_in
 
 pytestmark = pytest.mark.in_turn
@@ -130,7 +131,12 @@ def test_a_lesson_opens_with_a_picture_and_how_to_run_it(pages: dict[Path, Page]
     path = site / "made" / "lessons" / f"{lesson}.html"
     text = path.read_text(encoding="utf-8")
     opening = text[text.index("<h1>") : text.index("<h2>")]
-    assert '<div class="face"><img' in opening and f"<code>{lesson}.ipynb</code>" in opening
+    assert f"<code>{lesson}.ipynb</code>" in opening
+    face = opening[opening.index('<div class="face">') :]
+    assert re.search(r"<img [^>]*src=.data:image/png", face)
+    if marks := re.findall(r'data-figure="(\w+)"', face):  # it is alive, and another than the one further down
+        assert text.count(f'data-figure="{marks[0]}"') == 1 and f'figure.start("{marks[0]}"' in face
+    assert (lesson[:2] in PLAYED) == ('<a class="play" href="../played/' in opening)
     assert f"../notebooks/{lesson}.ipynb" in pages[path].links  # and it is there, as every link is
     assert "labkit.hint(" not in opening and "labkit.hint(" in re.sub(r"<[^>]+>", "", text)
 

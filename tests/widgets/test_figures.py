@@ -52,12 +52,25 @@ def test_the_factory_s_title_is_its_schedule_s_bubble() -> None:
 def test_the_factory_opens_at_the_whole_step_whose_squares_its_title_counts() -> None:
     story = _MAKERS["factory"](num_stages=4, num_microbatches=6)
     last = story.frames[-1]
-    assert story.telling == len(story.frames) - 1 and last.says.startswith("The whole step, 27 turns")
+    assert story.telling == len(story.frames) - 1 and last.says.startswith("27 turns: a forward (blue) takes 1")
     rows = [each for each in last.shapes if isinstance(each, Box) and each.fill in ("forward", "backward")]
     width = max(each.x + each.width for each in rows) - min(each.x for each in rows)
     empty = 1 - sum(each.width for each in rows) / (4 * width)
     assert f"{100 * empty:.0f} % of the time" in story.title
-    assert sum(getattr(each, "words", "") == f"{100 * empty:.0f} % empty" for each in last.shapes) == 4
+    assert sum(getattr(each, "words", "") == "holds 6" for each in last.shapes) == 4  # the title's other number
+    top, bottom = min(each.y for each in rows), max(each.y + each.height for each in rows)
+    assert bottom - top > 0.9 * story.height  # the schedule has the whole picture
+
+
+def test_a_single_microbatch_is_no_gpipe() -> None:
+    assert _MAKERS["factory"](num_stages=3, num_microbatches=1).title.startswith("One batch: ")
+
+
+def test_the_ring_counts_steps_as_its_plan_does_and_every_chunk_has_its_square() -> None:
+    story = _MAKERS["ring"](num_ranks=4)
+    assert [frame.says[:7] for frame in story.frames[1:-1]] == [f"Step {step}:" for step in range(6)]
+    boxes = [shape for shape in story.frames[story.telling].shapes if isinstance(shape, Box)]
+    assert len(boxes) == 16 and all(box.edge != "none" for box in boxes)
 
 
 def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> None:

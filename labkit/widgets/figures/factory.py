@@ -9,7 +9,7 @@ from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import gpipe, one_f_one_b
 from labkit.units import format_percent
 from labkit.widgets.figures.sizes import within
-from labkit.widgets.language import tint
+from labkit.widgets.language import TEXT, tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
 from labkit.words import plural
 
@@ -37,6 +37,7 @@ def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: s
     turns = round(placed.makespan)
     frames = [_frame(placed, time, turns) for time in range(turns)]
     name = "GPipe" if schedule == "gpipe" else "1F1B"
+    name = name if num_microbatches > 1 else "One batch"
     held, empty = plural(round(peak), "activation"), format_percent(placed.bubble())
     frames.append(_whole(placed, turns))
     title = f"{name}: stages stand empty {empty} of the time and hold up to {held}"
@@ -82,30 +83,40 @@ def _frame(placed: Schedule, time: int, turns: int) -> Frame:
 
 def _whole(placed: Schedule, turns: int) -> Frame:
     """Return what the title says of the whole step: how much of it each stage stood empty, and the most it kept."""
-    pitch = WIDTH / len(placed.stages)
+    stages = len(placed.stages)
+    line = min((_GRID + stages * _LINE - 12) / stages, 60)
     shapes: list[Shape] = []
-    for stage in range(len(placed.stages)):
-        left, work = stage * pitch + 12, sum(each.end - each.start for each in placed.stages[stage])
-        shapes.append(Words(left, _TOP - 8, f"stage {stage}", bold=True))
-        empty = f"{format_percent(1 - work / turns)} empty"
-        shapes.append(Box("", left, _TOP, pitch - 24, _TALL, edge="line", words=empty))
-        shapes.append(Words(left, _TOP + _TALL + 18, f"held up to {placed.peak(stage):g}", 12, fill="quiet"))
-        shapes += _row(placed, stage, turns, turns)
-    says = f"The whole step, {turns} turns: a forward takes 1, a backward 2; striped: empty."
+    for stage in range(stages):
+        shapes += _row(placed, stage, turns, turns, 12, line, 70)
+        y = 12 + stage * line + line / 2 + 3
+        shapes.append(Words(WIDTH - 64, y, f"holds {placed.peak(stage):g}", fill="quiet"))
+    says = f"{turns} turns: a forward (blue) takes 1, a backward (gold) 2; striped: empty."
     return Frame(says, tuple(shapes))
 
 
-def _row(placed: Schedule, stage: int, until: int, turns: int) -> list[Shape]:
-    """Return what a stage has done in each turn so far, a square a turn, on the stripes of those in which it stood."""
-    y, wide = _GRID + stage * _LINE, (WIDTH - _LEFT - 12) / turns
-    words = Words(12, y + 16, f"stage {stage}", 12, fill="quiet")
-    shapes: list[Shape] = [words, Box("", _LEFT, y, until * wide, _LINE - 3, edge="line", hatched=True)]
+def _row(
+    placed: Schedule, stage: int, until: int, turns: int, top: float = _GRID, line: float = _LINE, right: float = 12
+) -> list[Shape]:
+    """Return what a stage has done in each turn so far, a square a turn, on the stripes of those in which it stood.
+
+    Args:
+        placed: The schedule.
+        stage: Which.
+        until: Turns that have passed.
+        turns: Of the whole step.
+        top: Where the first stage's row begins, pixels.
+        line: From one row to the next.
+        right: Pixels left free beside it.
+    """
+    y, wide, size = top + stage * line, (WIDTH - _LEFT - right) / turns, 12 if line == _LINE else TEXT
+    words = Words(12, y + line / 2 + 4, f"stage {stage}", size, fill="quiet")
+    shapes: list[Shape] = [words, Box("", _LEFT, y, until * wide, line - 3, edge="line", hatched=True)]
     for each in placed.stages[stage]:
         end = min(each.end, until)
         if each.start < until:
             fill = "forward" if each.op.kind == "F" else "backward"
             x, long = _LEFT + each.start * wide, (end - each.start) * wide
-            shapes.append(Box("", x, y, long, _LINE - 3, fill, str(each.op.microbatch), 12, edge="ground"))
+            shapes.append(Box("", x, y, long, line - 3, fill, str(each.op.microbatch), size, edge="ground"))
     return shapes
 
 

@@ -29,15 +29,15 @@ def ring_round(num_ranks: int = 4) -> Story:
         Frame("Every rank has its own numbers in chunk A. Follow A of rank 0.", _state(played.contents(0), corners, 0))
     ]
     at = 0
-    for number, step in enumerate(played.steps, 1):
+    for number, step in enumerate(played.steps):
         move = next(each for each in step.transfers if each.chunk == 0)
         at = move.dst
-        count = played.contents(number)[at][0].mask.bit_count()
+        count = played.contents(number + 1)[at][0].mask.bit_count()
         if move.reduced:
             says = f"Step {number}: rank {move.src} sends A, rank {at} adds its own: a sum of {count} ranks."
         else:
             says = f"Step {number}: rank {move.src} sends the finished A on; rank {at} keeps a copy."
-        frames.append(Frame(says, _state(played.contents(number), corners, at, (move.src, at))))
+        frames.append(Frame(says, _state(played.contents(number + 1), corners, at, (move.src, at))))
     steps = len(played.steps)
     alike = f"The other chunks went round at the same time, each from another rank: {steps} steps in all."
     frames.append(Frame(alike, _state(played.contents(steps), corners, None)))
@@ -73,11 +73,11 @@ def _state(
             lit = at is None or chunk == 0
             x0, side = left + chunk * cell, cell - 2
             key = "token" if chunk == 0 and rank == at else ""
-            edge, words = "ink" if lit else "none", f"{letter(chunk)}{count}"
+            edge, words = "ink" if lit else "line", f"{letter(chunk)}{count}"
             box = Box(key, x0, y - 14, side, side, tint(chunk), words, round(cell / 2), edge, faint=not lit)
             shapes.append(box)
-    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 4, "A3: chunk A,", 14, "middle", "quiet"))
-    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] + 15, "sum of 3 ranks", 14, "middle", "quiet"))
+    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 4, "a letter: a chunk;", 14, "middle", "quiet"))
+    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] + 15, "its number: ranks in its sum", 14, "middle", "quiet"))
     return tuple(shapes)
 
 

@@ -1,7 +1,7 @@
 // The ring player: the ranks in a circle, who sends what when, and how long each link is busy.
 
 import { letterOf } from "../figure/colours.js";
-import { tag } from "../figure/markup.js";
+import { tag, text } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { bytes, seconds, speed } from "../figure/units.js";
@@ -79,11 +79,13 @@ function picture({ n, state, now, step, steps, split, model, real, values, width
     ? links(real.length ? real : model, real.length ? model : [], n, step, room, values.latency)
     : { svg: "", height: 0 };
   const [x, y] = beside ? [side + 20, 0] : [0, side + 10];
+  const note = "2: a sum of 2 ranks; framed: this step";
+  const key = isLarge ? text(side + 20, side - 6, note, "grey") : "";
   const below = tag("g", { transform: `translate(0 ${grid.height + 10})` }, lanes.svg);
   const right = tag("g", { transform: `translate(${x} ${y})` }, grid.svg + below);
   const round = wheel(state, now, n, side, step, { came: steps[step - 1]?.sends ?? [], blamed });
   return {
-    svg: isLarge ? tag("g", { class: "large" }, round + right) : round + right,
+    svg: isLarge ? tag("g", { class: "large" }, round + right + key) : round + right,
     height: beside ? Math.max(side, grid.height + lanes.height + 12) : side + grid.height + lanes.height + 20,
   };
 }
@@ -122,14 +124,15 @@ function mostTelling({ steps, faults, split }) {
 }
 
 /** What it costs; of a plan that is wrong, how far it comes. */
-function claim({ faults, steps, n, chunks, values }) {
+function claim({ faults, steps, n, chunks, values, real }) {
   const after = stateBefore(steps, n, steps.length, chunks).flat();
   const whole = after.filter((held) => isComplete(held, n)).length;
   if (faults.length || whole < n * chunks) {
     return `${whole ? `Only ${whole}` : "None"} of ${n * chunks} chunks ${whole > 1 ? "become" : "becomes"} complete`;
   }
   const sent = (mostSends(steps, n) / chunks) * values.size;
-  return `${n} ranks sum ${bytes(values.size)} in ${steps.length} steps; each sends ${bytes(sent)}`;
+  const how = real.length ? "As watched: " : "";
+  return `${how}${n} ranks sum ${bytes(values.size)} in ${steps.length} steps; each sends ${bytes(sent)}`;
 }
 
 /** The fault of this step, or the first; else what is sent; in the end what came of it. */

@@ -12,6 +12,7 @@ import { comparedMarkup } from "./table.js";
 import { areAsFormula, headline, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
 const LEFT = 52;
+const LEFT_ON_SLIDE = 100; // whose letters are larger
 const RIGHT = 48;
 
 /** Whether there are other numbers of stages or microbatches to choose. */
@@ -46,12 +47,13 @@ function slidersOf(data, forms, isFree) {
 /** What all schedules of one picture share. */
 function sceneOf(editor, shown, values, step, width) {
   const lit = editor.operationAt(shown, editor.over ?? editor.chosen);
+  const left = values.room ? LEFT_ON_SLIDE : LEFT;
   return {
     values,
     width,
     lit,
-    left: LEFT,
-    wide: width - LEFT - RIGHT,
+    left,
+    wide: width - left - RIGHT,
     limit: values.limit,
     now: editor.moments(shown)[step] ?? Infinity,
     chosen: editor.chosen,

@@ -64,11 +64,10 @@ function closedForm({ bubble, formula, parts, p, m }) {
   return [closed, percent(bubble - formula) === percent(0)];
 }
 
-/** What the formula says, where no table says what the bubble is. */
-function formulaOnSlide(laid) {
+/** What is idle, where no legend and no table says it; the formula only where it holds. */
+function idleOnSlide(laid) {
   const [closed, isAsFormula] = closedForm(laid);
-  const measured = isAsFormula ? "bubble " : `bubble ${percent(laid.bubble)}, formula `;
-  return `${measured}${closed} = ${percent(laid.formula)}`;
+  return `striped: idle, ${isAsFormula ? `${closed} = ` : ""}${percent(laid.bubble)}`;
 }
 
 /** What the formula says, once; in percent, too, where the bubble is another. */
@@ -81,7 +80,7 @@ function formulaOf(laid) {
 /** Name and formula with its numbers; where the bubble is another, the table below says it. */
 function heading(laid, y, { width, values }) {
   const { bubble, isStuck } = laid;
-  const planned = values.room ? formulaOnSlide(laid) : formulaOf(laid);
+  const planned = values.room ? idleOnSlide(laid) : formulaOf(laid);
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =
     text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +

@@ -44,9 +44,13 @@ export function tableRows({ name, table, peaks }) {
 export function headline(all) {
   const [one, other] = all;
   const isPair = all.length === 2 && !one.isStuck && !other.isStuck;
-  if (!isPair || percent(one.bubble) !== percent(other.bubble)) return all.map(claim).join("; ");
   const [less, more] = most(one.peaks) < most(other.peaks) ? [one, other] : [other, one];
   const [few, many] = [most(less.peaks), most(more.peaks)];
+  const isHalf = isPair && 2 * few === many && less.bubble > more.bubble;
+  if (!isPair || percent(one.bubble) !== percent(other.bubble)) {
+    if (isHalf) return `Half the memory costs time: ${percent(less.bubble)} idle instead of ${percent(more.bubble)}`;
+    return all.map(claim).join("; ");
+  }
   if (few === many) return `Same bubble, and both hold ${many} microbatches`;
   const share = 2 * few === many ? ", half the memory" : "";
   return `Same bubble${share}: ${less.name} holds at most ${plural(few, "microbatch")}, ${more.name} ${many}`;
