@@ -64,24 +64,20 @@ function closedForm({ bubble, formula, parts, p, m }) {
   return [closed, percent(bubble - formula) === percent(0)];
 }
 
-/** What the formula says, where no table says what the bubble is. */
-function formulaOnSlide(laid) {
+const WIDE = 700; // pixels of a picture with room for what the formula's letters are
+
+/** The bubble as its formula has it, or both where they differ. */
+function formulaOf(laid, width) {
   const [closed, isAsFormula] = closedForm(laid);
   const measured = isAsFormula ? "bubble " : `bubble ${percent(laid.bubble)}, formula `;
-  return `${measured}${closed} = ${percent(laid.formula)}`;
+  const letters = width < WIDE ? "" : `, P = ${laid.p} stages, M = ${laid.m} microbatches`;
+  return `${measured}${closed} = ${percent(laid.formula)}${letters}`;
 }
 
-/** What the formula says, once; in percent, too, where the bubble is another. */
-function formulaOf(laid) {
-  const [closed, isAsFormula] = closedForm(laid);
-  if (!isAsFormula) return `formula ${closed} = ${percent(laid.formula)}`;
-  return laid.isTold ? "" : `bubble = ${closed}`;
-}
-
-/** Name and formula with its numbers; where the bubble is another, the table below says it. */
+/** Name and bubble, with the formula's numbers. */
 function heading(laid, y, { width, values }) {
   const { bubble, isStuck } = laid;
-  const planned = values.room ? formulaOnSlide(laid) : formulaOf(laid);
+  const planned = formulaOf(laid, values.room ? 0 : width);
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =
     text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +
