@@ -76,7 +76,7 @@ def test_the_legend_holds_what_is_drawn_and_nothing_else(show: Open) -> None:
         "F forward, takes 1",
         "B backward, takes 2",
         "bubble: the stage is idle",
-        "held: microbatches begun whose B has not ended; dot: at most",
+        "held: from F to the end of B; dot: peak",
     ]
     assert page.eval_on_selector_all("[data-part=stage] text", LEGEND) == drawn
     page.click("text=ZB-H1")
