@@ -127,7 +127,8 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
         steady = np.flatnonzero((first == last) & (first >= 0))[1:-1]
         expected = held[first[steady]] / most * (place["height"] - 1)
         assert len(steady) > 100
-        assert (np.abs(np.array(painted)[steady] - expected) > 2.5).mean() < 0.05  # ticks and marks stand over it
+        off = np.abs(np.array(painted)[steady] - expected) > 2.5
+        assert off.mean() < 0.08  # ticks, marks and how much the peak is stand over it
 
 
 @pytest.mark.long
