@@ -173,10 +173,12 @@ AXIS = """(all) => { const words = all.map((each) => each.textContent);
   return words.slice(words.findIndex((each) => each.startsWith("step time by"))); }"""
 
 
-def test_the_best_cap_is_named_on_an_axis_with_marks_between_and_sliders_are_of_one_width(show: Open) -> None:
+def test_the_best_cap_is_named_on_an_axis_with_marks_at_every_cap_and_sliders_are_of_one_width(show: Open) -> None:
     page = show(bucket_explorer())
     words = page.eval_on_selector_all("[data-part=stage] text", AXIS)
-    assert {"0.1", "0.2", "0.5", "1", "2", "5", "10", "20", "50", "100"} <= set(words)
+    assert {"0.1", "0.25", "0.5", "1", "2", "3", "5", "8", "12", "25", "50", "100"} <= set(words)  # those of the slider
+    assert words[0].endswith("▲ above the scale")
+    assert (words.count("31.7 ms"), words.count("20.8 ms")) == (3, 1)  # beside the heads at the top
     said = page.inner_text("[data-part=say]")
     assert [each for each in words if each.startswith("best")] == ["best: 2 MiB, 16.6 ms"]
     assert said.endswith("Best of these caps: 2 MiB, 16.6 ms.")

@@ -37,6 +37,9 @@ SEEN = """() => [...document.querySelectorAll(".lk *")].filter((each) => !each.c
 PLACES = "(all) => all.map((row) => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().right)))"
 
 
+BUBBLE, SIZES = "bubble (P−1)/(M+P−1) = 3/11 = 27.3 %", ", P = 4 stages, M = 8 microbatches"
+
+
 @pytest.mark.parametrize("width", [1440, 400])
 def test_schedules_numbers_stand_in_one_table_and_the_bubble_beside_its_formula(show: Open, width: int) -> None:
     page = show(schedule_explorer(), width=width)
@@ -50,13 +53,13 @@ def test_schedules_numbers_stand_in_one_table_and_the_bubble_beside_its_formula(
     places = page.eval_on_selector_all(".compared tr", PLACES)
     assert all(place == places[0] for place in places) and places[0][-1] <= width
     told = "(all) => all.map((words) => words.textContent)"
-    assert page.eval_on_selector_all("[data-bubble]", told) == ["bubble = (P−1)/(M+P−1) = 3/11", ""]
-    assert page.evaluate(SEEN) == 2  # in each schedule's row
+    assert page.eval_on_selector_all("[data-bubble]", told) == [BUBBLE + (SIZES if width > 560 else "")] * 2
+    assert page.evaluate(SEEN) == 4  # over each schedule, and in its row
     set_slider(page, "limit", 2)  # one more number, and its words
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     set_slider(page, "limit", 0)
     set_slider(page, "tm", 0.5)
-    assert page.text_content("[data-bubble]") == "formula (P−1)/(M+P−1) = 3/11 = 27.3 %"
+    assert ", formula (P−1)/(M+P−1) = 3/11 = 27.3 %" in page.text_content("[data-bubble]")
     assert number(page, "GPipe: bubble") != "27.3 %" and number(page, "GPipe: off the formula") != "0.0 %"
     set_slider(page, "tm", 0)
     letters = page.eval_on_selector_all("[data-part=stage] text", "(all) => all.map((words) => words.textContent[0])")
@@ -73,7 +76,7 @@ def test_the_legend_holds_what_is_drawn_and_nothing_else(show: Open) -> None:
         "F forward, takes 1",
         "B backward, takes 2",
         "bubble: the stage is idle",
-        "held: activations waiting for B; dot: most",
+        "held: from F to the end of B; dot: peak",
     ]
     assert page.eval_on_selector_all("[data-part=stage] text", LEGEND) == drawn
     page.click("text=ZB-H1")
@@ -240,7 +243,7 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
     page.mouse.move(1, 1)
     set_slider(page, "and", 3)  # ZB-V: the second chunk comes back, so the last stage hands it to itself
     assert number(page, "ZB-V: bubble") == "5.9 %" and number(page, "ZB-V: time") == "25.5"
-    assert page.text_content('[data-bubble="0.058824"]') == "bubble = (P−1)/(6M+P−1) = 3/51"
+    assert page.text_content('[data-bubble="0.058824"]') == "bubble (P−1)/(6M+P−1) = 3/51 = 5.9 %" + SIZES
     assert page.locator("circle[data-most]").count() == 12  # where each stage holds most
     set_slider(page, "follow", 0)
     ways = page.eval_on_selector_all("[data-message]", "(all) => all.map((each) => each.dataset.message)")

@@ -93,7 +93,11 @@ def test_of_ranks_that_are_alike_and_exchange_messages_three_are_seen_and_with_w
     assert page.evaluate(f"() => {{ const v = {VIEW}; return {rows}; }}") == [[r, k] for r in (0, 1) for k in range(3)]
     words = _words(page, tmp_path / "view.svg")
     assert words.count("▸ ranks 3-7 alike") == 2
-    assert "2 × 2 MB to rank 1, 2 × 2 MB from rank 7" in words  # beside the end of the shorter run
+    assert words.count("each rank: 2 × 2 MB in, 2 × 2 MB out") == 1 and "to rank 1, from rank 7" in words
+    after = "() => { const { state, canvas } = VIEW; const { y } = state.layout.rows.at(-1); const { data } = "
+    after += "canvas.getContext('2d').getImageData(canvas.width - 180, y * state.ratio + 3, 100, 1);"
+    after += "return new Set(data.filter((each, at) => at % 4 === 0)).size + data[0] }"
+    assert page.evaluate(after.replace("VIEW", VIEW)) == 256  # all white: where a run has ended it is not idle
     page.press("canvas", "f")
     page.wait_for_function(f"() => {VIEW}.state.layout.rows.length === 16")
 

@@ -127,7 +127,8 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
         steady = np.flatnonzero((first == last) & (first >= 0))[1:-1]
         expected = held[first[steady]] / most * (place["height"] - 1)
         assert len(steady) > 100
-        assert (np.abs(np.array(painted)[steady] - expected) > 2.5).mean() < 0.05  # ticks and marks stand over it
+        off = np.abs(np.array(painted)[steady] - expected) > 2.5
+        assert off.mean() < 0.08  # ticks, marks and how much the peak is stand over it
 
 
 @pytest.mark.long
@@ -361,7 +362,7 @@ def test_who_comes_last_is_tied_to_the_ends_of_the_waits_and_each_says_how_long_
     assert "late" in _of(page, "[...v.state.marks]")
     assert "the last rank comes: the wait ends" in page.inner_text(".labkit-legend")
     words = _exported(page)
-    assert words.count("2 ms") == 2  # over the waits of ranks 0 and 1
+    assert words.count("2 ms blocked") == 2  # over the waits of ranks 0 and 1
     tie = _pixels(page, "v.canvas", "v.state.theme.ink", "[124, 60, v.canvas.width - 178, 30]")
     at = int(np.argmax(tie)) / (len(tie) - 1)
     assert max(tie) >= 10 and at == pytest.approx(0.75, abs=0.01)  # where rank 2 begins to reduce

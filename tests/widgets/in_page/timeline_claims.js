@@ -189,11 +189,12 @@ test("a tile says whose mean it is: of one run a share of its time, of two the t
     { ...long, busiest: 60 },
     { ...sending(4, 80), busiest: 45 },
   ];
-  assert.deepEqual(told(narrow)[1], ["the busiest rank moves bytes", "60 ns → 45 ns"]);
+  assert.deepEqual(told(narrow)[1], ["time the busiest rank spends moving bytes", "60 ns → 45 ns"]);
   assert.equal(told([narrow[0], { ...narrow[1], busiest: 55 }]).length, 1);
   assert.equal(told([sending(1, 100)])[1][0], "waiting: 17 % of the time");
   const some = { ...long, waiting: [0, 1, 3], areNamed: true }; // of those that wait, as the title says it
   assert.deepEqual(told([some])[1], ["waiting, each of ranks 0, 1, 3: 23 % of the time", "22.7 ns"]);
+  assert.equal(told([some]).length, 2); // exposed of all ranks would add up with it to what is no whole
   const asked = { ...some, areNamed: false };
   assert.equal(told([asked])[1][0], "waiting, mean of the 3 of 4 ranks that wait: 23 % of the time");
   const unlike = { ...some, areAlike: false, steps: 2 };

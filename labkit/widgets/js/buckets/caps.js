@@ -26,7 +26,7 @@ function endWords({ sizes, curve, counts }, { x, y, wide }, at) {
   const isFlat = (one, other) => Math.abs(curve.at(one) / curve.at(other) - 1) < 1e-9;
   let svg = "";
   if (counts[0] === sizes.length && isFlat(0, 1)) {
-    svg += text(x + 10, y + 30, `${seconds(curve[0])}: a bucket for each tensor, each with its latency`, "small grey");
+    svg += text(x + 10, y + 30, "a bucket for each tensor, each with its latency", "small grey");
   }
   if (counts.at(-1) === 1) {
     svg += text(
@@ -39,10 +39,13 @@ function endWords({ sizes, curve, counts }, { x, y, wide }, at) {
   return svg;
 }
 
-/** A dot where a cap can be chosen; above the plot's end a head that points there. */
-function dot([cx, cy], isAbove, isBest, told) {
+/** A dot where a cap can be chosen; above the plot's end a head that points there, with its time. */
+function dot([cx, cy], { above, isBest, isFirst }, told) {
   const looks = { fill: "currentColor", style: "fill:currentColor", ...told };
-  if (isAbove) return tag("path", { d: `M${cx - 4} ${cy + 6}h8l-4 -7z`, ...looks });
+  if (above) {
+    const words = isFirst ? text(cx + 8, cy + 7, above, "small") : text(cx - 8, cy + 7, above, "small end");
+    return tag("path", { d: `M${cx - 4} ${cy + 6}h8l-4 -7z`, ...looks }) + words;
+  }
   return tag("circle", { cx, cy, r: isBest ? 5 : 2.5, ...looks });
 }
 
@@ -54,14 +57,15 @@ function ownWords(x, y, long, short, away) {
 }
 
 /** The points: those that can be chosen, this one hollow, the best full, and both named off the curve. */
-function points({ data, curve }, at, place, { high, bound }) {
+function points({ data, curve }, at, place, { high, bound, wide }) {
   const best = curve.indexOf(least(curve));
   const named = (k) => `${mib(data.caps[k] / MIB)}, ${seconds(curve[k])}`;
   return data.caps.map((cap, k) => {
     const [cx, cy] = place(k);
     const told = { "data-cap": cap, "data-tip": named(k) };
     const isAbove = curve[k] > high;
-    let svg = k === at && !isAbove ? "" : dot([cx, cy], isAbove, k === best, told);
+    const above = isAbove && (wide < ROOMY ? " " : seconds(curve[k]));
+    let svg = k === at && !isAbove ? "" : dot([cx, cy], { above, isBest: k === best, isFirst: k === 0 }, told);
     if (k === at && k !== best) svg += ownWords(cx, cy - 10, named(k), seconds(curve[k]), cx - place(best)[0]);
     if (k !== best) return svg;
     const under = cy + 17 > bound - 3 ? bound + 14 : cy + 17; // not across the dashed line
@@ -89,6 +93,23 @@ function boundWords({ x, wide }, y, time, isRight) {
   return text(isRight ? x + 6 : x + wide, y + 14, `only computing: ${time}`, isRight ? "small grey" : "small grey end");
 }
 
+const shown = (cap) => String(Number(cap.toPrecision(2)));
+
+/** The caps that can be chosen, and whose numbers have room beside each other. */
+function apart(caps, across) {
+  let end = -Infinity;
+  return caps.filter((cap) => {
+    const half = (LETTER * (shown(cap).length + 1)) / 2;
+    if (across(cap) - half < end) return false;
+    end = across(cap) + half;
+    return true;
+  });
+}
+
+/** What the plot shows, and what its marks mean. */
+const headOf = (curve, high) =>
+  `step time by bucket cap; ● best, ◯ this cap${curve.some((time) => time > high) ? ", ▲ above the scale" : ""}`;
+
 /** The plot in a frame { x, y, wide, tall } of a scene of the picture. */
 export function capPlot(scene, frame) {
   const { data, values, now, curve } = scene;
@@ -107,16 +128,16 @@ export function capPlot(scene, frame) {
   const curves = [...seen.map((piece) => [piece, strokeOf(0)]), ...mark];
   const isRight = across(caps[curve.indexOf(least(curve))]) > x + wide / 2;
   const scales = [
-    [from, to, (cap) => String(Number(cap.toPrecision(2))), true],
+    [from, to, shown, true, apart(caps, across)],
     [low, high, seconds],
   ];
   const bound = up(now.compute);
   return (
     line(x, bound, x + wide, bound, "rule", { "stroke-dasharray": "3 3" }) +
     boundWords(frame, bound, seconds(now.compute), isRight) +
-    plot(x, y, wide, tall, "step time by bucket cap; ● best, ◯ this cap", curves, ...scales) +
+    plot(x, y, wide, tall, headOf(curve, high), curves, ...scales) +
     text(0, y + tall + 16, "cap, MiB", "small grey") +
     endWords(scene, frame, up) +
-    points(scene, at, (k) => [across(caps[k]), up(curve[k])], { high, bound }).join("")
+    points(scene, at, (k) => [across(caps[k]), up(curve[k])], { high, bound, wide }).join("")
   );
 }

@@ -101,7 +101,7 @@ function claim({ data, values, now: { plan, comm, exposed, whole }, curve }) {
   const best = curve.indexOf(least(curve));
   const saved = whole - curve[best];
   if (values.room || data.caps.indexOf(values.cap) < 0 || saved < WORTH * whole) return hidden;
-  return `${hidden}; the best cap, ${mib(data.caps[best])}, saves ${seconds(saved)} a step`;
+  return `${hidden}; the best cap, ${mib(data.caps[best])}, saves ${seconds(saved)} (${percent(saved / whole)}) a step`;
 }
 
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */

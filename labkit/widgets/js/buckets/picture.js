@@ -1,6 +1,6 @@
 // The bucket explorer's picture, from top to bottom.
 
-import { hue, strokeOf } from "../figure/colours.js";
+import { hue, ink, strokeOf } from "../figure/colours.js";
 import { bar, holds, stripes, text } from "../figure/markup.js";
 import { most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
@@ -90,9 +90,12 @@ class Sheet {
     this.y += 12;
     times.forEach(([name, time, why], k) => {
       const width = this.scene.x(time) - LEFT;
-      const words = holds(width, `${seconds(time)}: ${why}`) ? `${seconds(time)}: ${why}` : seconds(time);
+      const long = `${seconds(time)}: ${why}`;
+      const words = holds(width, long) ? long : seconds(time);
       this.svg += text(0, this.y + 11, name);
-      this.svg += bar(LEFT, this.y, width, 14, GREYS[k], words, { "data-bar": name });
+      this.svg += bar(LEFT, this.y, width, 14, GREYS[k], "", { "data-bar": name });
+      // At its end, which is what one compares.
+      if (holds(width, words)) this.svg += text(LEFT + width - 6, this.y + 11, words, "small end", ink(GREYS[k]));
       this.y += 16;
     });
     this.y += 30;

@@ -16,6 +16,7 @@ const ICONS = [
 const MAIN = 3; // controls that are seen beside the player before "More" is opened
 const TOLD = 6; // numbers of a row that are, and of the others those that are wrong
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
+const NUMBERS = '<div data-part="numbers"></div>';
 const LATER = '<button type="button" data-act="table" aria-expanded="false">Table</button>';
 const ASK = '<button type="button" data-act="help" aria-expanded="false">Keys</button>';
 
@@ -55,10 +56,11 @@ export function frameMarkup(view, values, style, heading = "b") {
   return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header>${tag(heading, {}, escaped(view.title))}<span>${escaped(view.source)}</span></header>
 <div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
+${view.isNear ? NUMBERS : ""}
 <p data-part="say" aria-live="polite"></p><div data-part="tip" aria-hidden="true" hidden></div>
 ${player}
 <div class="bar" data-part="sliders">${main}</div>
-<div data-part="numbers"></div>
+${view.isNear ? "" : NUMBERS}
 <details data-part="more"><summary>More</summary><div data-part="further"></div>
 <div class="bar">${others}</div>${seldom}</details>
 <p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div>`;

@@ -13,7 +13,7 @@ const PATCH = 14; // pixels of a legend's patch
 const onAxis = (value, format) => (value ? format(value) : "0");
 
 /**
- * @typedef {[from: number, to: number, format: (value: number) => string, logarithmic?: boolean]} Scale
+ * @typedef {[from: number, to: number, format: (value: number) => string, isLog?: boolean, marks?: number[]]} Scale
  * @typedef {[u: number, v: number]} Point
  * @typedef {[points: Point[], style: string, attributes?: object, marked?: Point, name?: string]} Curve
  */
@@ -41,7 +41,8 @@ function between(from, to) {
 }
 
 /** The round numbers of a scale; on a logarithmic one powers of ten, 2 and 5 times too where `room` pixels hold one. */
-function marksOn([from, to, , logarithmic], length, room) {
+function marksOn([from, to, , logarithmic, marks], length, room) {
+  if (marks) return marks;
   const apart = logarithmic ? length / Math.log10(to / from) : 0; // pixels of a power of ten
   const times = apart * Math.log10(2) > room ? [1, 2, 5] : [1];
   const powers = () => range(40).flatMap((k) => times.map((digit) => digit * 10 ** (k - 20)));

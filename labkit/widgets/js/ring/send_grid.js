@@ -38,7 +38,10 @@ function stepName(s, now, wide) {
   return hidden ? "" : s;
 }
 
-/** { svg, height }; `split` is the first step of the second half, now the current one, `blamed` what went wrong, `high` rows' pixels. */
+/**
+ * { svg, height }; `split` is the first step of the second half, now the current one, `blamed` what went wrong, `high`
+ * rows' pixels.
+ */
 export function sendGrid(steps, n, now, width, { split, blamed, high }) {
   const parted = split > 0 && split < steps.length;
   const gap = parted ? 8 : 0;

@@ -24,7 +24,13 @@ function slidersOf(data, forms, isFree) {
     sliders.push(
       choice("p", "stages P", data.at[0], data.p),
       choice("m", "microbatches M", data.at[1], data.m),
-      choice("and", "compare with", "–", ["–", ...forms.map(proseOf)], (form) => (form === "–" ? "none" : form)),
+      choice(
+        "and",
+        data.schedules.length > 1 ? "also show" : "compare with",
+        "–",
+        ["–", ...forms.map(proseOf)],
+        (form) => (form === "–" ? "none" : form),
+      ),
     );
   }
   if (isFree) {
@@ -70,9 +76,6 @@ function draw(editor, values, step, width) {
   const { limit } = values;
   const all = shown.map((schedule, which) => layOut(schedule, which, scene));
   editor.seen = all;
-  all.forEach((laid, k) => {
-    laid.isTold = k > 0 && laid.parts === all[0].parts && laid.formula === all[0].formula;
-  });
   scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
   const [legend, below] = values.room ? ["", 0] : legendOf(all, values, width);
   let y = below;
@@ -117,6 +120,7 @@ export function scheduleExplorer(data) {
     main: hasSizes(data) ? ["p", "m", "and", "tm"] : ["tf", "tb", "tm"],
     sliders: slidersOf(data, editor.forms, isFree),
     buttons: { path: "Critical path", ...(isFree && { undo: "Undo edits" }) },
+    isNear: true, // its table sums up the rows above it
     hint: isFree ? "Drag a block to try another order." : "",
     keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
     help: `c: critical path; , . choose an operation. ${isFree ? "Drag it, or move it with < >; u undoes." : ""}`,

@@ -37,7 +37,7 @@ export function legendOf(all, { limit, tf, tb }, width) {
       kind === "W" ? dotted : block(hue(meaning)),
     ]),
     ...(all.some(({ idle }) => idle.length) ? [["bubble: the stage is idle", block("url(#lk-idle0)")]] : []),
-    ["held: activations waiting for B; dot: most", held],
+    ["held: from F to the end of B; dot: peak", held],
   ];
   if (limit) entries.push(["memory limit", limited]);
   if (operations.some(([, , chunk]) => chunk % 2)) entries.push(["odd chunk", footed]);

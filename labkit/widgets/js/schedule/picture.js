@@ -70,17 +70,13 @@ function idleOnSlide(laid) {
   return `striped: idle, ${isAsFormula ? `${closed} = ` : ""}${percent(laid.bubble)}`;
 }
 
-/** What the formula says, once; in percent, too, where the bubble is another. */
-function formulaOf(laid) {
-  const [closed, isAsFormula] = closedForm(laid);
-  if (!isAsFormula) return `formula ${closed} = ${percent(laid.formula)}`;
-  return laid.isTold ? "" : `bubble = ${closed}`;
+const WIDE = 700; // pixels of a picture with room for what the formula's letters are
 }
 
-/** Name and formula with its numbers; where the bubble is another, the table below says it. */
+/** Name and bubble, with the formula's numbers. */
 function heading(laid, y, { width, values }) {
   const { bubble, isStuck } = laid;
-  const planned = values.room ? idleOnSlide(laid) : formulaOf(laid);
+  const planned = values.room ? idleOnSlide(laid) : formulaOf(laid, width);
   const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
   const svg =
     text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +

@@ -204,17 +204,17 @@ export class StageRows {
     const dot = { cx: x(first), cy: level(peak), r: 2.5, fill: "currentColor", "data-most": s };
     let svg = text(0, y + STRIP - 4, "held", "small grey");
     svg += tag("path", { class: "rule", style: "fill:var(--soft)", d });
-    svg += text(width, y + STRIP - 4, `${isOver ? "✗ " : ""}most ${peak}`, `small end${isOver ? " bad" : ""}`, {
-      "data-peak": `${s}:${peak}`,
-    });
+    const looks = `small end${isOver ? " bad" : ""}`;
+    svg += text(width, y + STRIP - 16, "at most", looks);
+    svg += text(width, y + STRIP - 4, `${isOver ? "✗ " : ""}${peak} held`, looks, { "data-peak": `${s}:${peak}` });
     svg += tag("circle", dot);
     if (model) {
       const ratio = ended([stages[s]]) / ended([model[s]]);
       svg += text(width, y + 15, `× ${ratio.toFixed(2)}`, "small end", { "data-ratio": s });
     }
     if (limit) {
-      const looks = { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s };
-      svg += line(left, level(limit), x(reach), level(limit), "", looks);
+      const red = { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s };
+      svg += line(left, level(limit), x(reach), level(limit), "", red);
     }
     return svg;
   }

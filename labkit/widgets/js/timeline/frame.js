@@ -4,9 +4,9 @@ import { areColoured } from "./bare.js";
 import { isCluster } from "./cluster.js";
 import { button, choice, element } from "./element.js";
 import { unsplit } from "./unsplit.js";
+import { isForward } from "./forward.js";
 import { REGION } from "./kinds.js";
 import { asCluster } from "./layout.js";
-import { rowBusy } from "./shares.js";
 
 const KEYS = [
   ["← →", "previous, next event in the row"],
@@ -124,12 +124,12 @@ function categoryPatch([name, , , isHatched, isDotted], c) {
 /** Categories as they are read: what computes, what sends and receives, what stands still. */
 const ORDER = [0, 1, 2, 5, 8, 4, 7, 3, 6];
 const BACKWARD = 1;
-const MOSTLY = 0.9; // of the time: what is so for that is called by it
 
 /** A mark that is no bar: its name as painters know it, what it looks like, and what it means. */
 const MARKS = [
   ["exposed", "▁", "exposed: no computing hides it"],
   ["late", "┆", "the last rank comes: the wait ends"],
+  ["other", "■", "other compute"],
   ["message", "↗", "message"],
   ["early", "↗", "message that arrives before it left"],
   ["held", "↓", "a stream waited for another until then"],
@@ -137,24 +137,10 @@ const MARKS = [
   ["clock", "├┤", "how far clocks may be off"],
 ];
 
-/** What is blue where backward is not: forward, where next to nothing else is. */
-function firstName(run) {
-  let [inside, all] = [0, 0];
-  for (const { lanes } of run.ranks.values()) {
-    const [work, , , names] = lanes;
-    for (let s = work?.from ?? 0; s < (work?.to ?? 0); s++) {
-      if (run.segmentCategory[s] === 0) all += run.segmentEnd[s] - run.segmentStart[s];
-    }
-    for (let i = names?.first ?? 0; i < (names?.last ?? 0); i++) {
-      if (run.labels[run.label[i]][0] === "forward") inside += rowBusy(run, work, run.start[i], run.end[i]);
-    }
-  }
-  return inside >= MOSTLY * all ? "forward" : "forward, other compute";
-}
-
 /** An entry for all that may be drawn: categories, emptiness, and marks over the bars. */
 export function legendOf([run, other], present) {
-  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? firstName(run) : run.categories[c][0]);
+  const blue = isForward(run) ? "forward" : "forward, other compute";
+  const nameOf = (c) => (c === 0 && present.has(BACKWARD) ? blue : run.categories[c][0]);
   const patches = ORDER.filter((c) => present.has(c)).map((c) =>
     categoryPatch([nameOf(c), ...run.categories[c].slice(1)], c),
   );

@@ -1,5 +1,5 @@
 // The ranks that come last, as the headline names them: their name is marked, and a line from them to the ends of the
-// others' waits, each with its length.
+// others' waits, with their lengths.
 
 import { BLOCKED, COMMUNICATION, COMPUTE } from "./kinds.js";
 import { LEFT, RIGHT, holdsNames, holdsWords, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
@@ -38,17 +38,46 @@ function waitsOf(state, number, row, late) {
   return found;
 }
 
-/** Write how long a wait is above it, where the rank computes nothing there and the words before have ended. */
-function tellWait(context, state, above, [begin, end], after) {
-  const words = timeText(end - begin);
+/** Waits between which the rank computes nothing, together. */
+function together(run, { row }, waits) {
+  const groups = [];
+  for (const wait of waits) {
+    const group = groups.at(-1);
+    if (group && !rowBusy(run, row, group[0][0], wait[1])) group.push(wait);
+    else groups.push([wait]);
+  }
+  return groups;
+}
+
+/** "3 × 30.9 µs blocked", or how long all are where they are not alike. */
+function wordsOf(group) {
+  const times = group.map(([begin, end]) => timeText(end - begin));
+  if (new Set(times).size > 1) return `${timeText(group.reduce((sum, [a, b]) => sum + b - a, 0))} blocked`;
+  return `${times.length > 1 ? `${times.length} × ` : ""}${times[0]} blocked`;
+}
+
+/** A bracket over each of the waits, and how long they are above it, where the rank computes nothing. */
+function tellWaits(context, state, above, group) {
+  const [begin, end] = [group[0][0], group.at(-1)[1]];
+  const words = wordsOf(group);
   const half = widthOf(context, state, words) / 2;
   const shift = shiftOf(state, above.run);
   const x = (xOf(state, begin + shift) + xOf(state, end + shift)) / 2;
-  if (x - half < Math.max(after, LEFT) || x + half > state.width - RIGHT) return after;
+  if (x - half < LEFT || x + half > state.width - RIGHT) return;
   const room = (half + 3) * pixelOf(state);
-  if (rowBusy(state.runs[above.run], above.row, (begin + end) / 2 - room, (begin + end) / 2 + room)) return after;
-  context.fillText(words, x, above.y + above.bar / 2 + 0.5);
-  return x + half + 6;
+  if (rowBusy(state.runs[above.run], above.row, (begin + end) / 2 - room, (begin + end) / 2 + room)) return;
+  context.fillText(words, x, above.y + above.bar / 2 - 1.5);
+  const foot = above.y + above.bar;
+  context.strokeStyle = state.theme.ink;
+  context.beginPath();
+  for (const wait of group) {
+    const [from, to] = wait.map((time) => Math.round(xOf(state, time + shift)) + 0.5);
+    context.moveTo(from, foot);
+    context.lineTo(from, foot - 2.5);
+    context.lineTo(to, foot - 2.5);
+    context.lineTo(to, foot);
+  }
+  context.stroke();
 }
 
 /** Draw a line from where a late rank comes to each wait that ends then. */
@@ -64,16 +93,11 @@ export function paintLate(context, state) {
     context.textAlign = "center";
     for (const place of calls.filter(({ row }) => !ranks.has(row.rank))) {
       const above = rows.find(({ row }) => row.rank === place.row.rank && row.lane === COMPUTE);
-      let after = LEFT;
-      for (const wait of waitsOf(
-        state,
-        number,
-        place.row,
-        late.map(({ row }) => row),
-      )) {
-        heights.set(wait[1], [...(heights.get(wait[1]) ?? []), place.y, place.y + place.bar]);
-        if (above && holdsNames(above.bar)) after = tellWait(context, state, above, wait, after);
-      }
+      const comers = late.map(({ row }) => row);
+      const waits = waitsOf(state, number, place.row, comers);
+      for (const [, end] of waits) heights.set(end, [...(heights.get(end) ?? []), place.y, place.y + place.bar]);
+      if (!above || !holdsNames(above.bar)) continue;
+      for (const group of together(run, above, waits)) tellWaits(context, state, above, group);
     }
     for (const [time, ends] of heights) tie(context, state, xOf(state, time + shiftOf(state, number)), ends, late);
   });

@@ -5,6 +5,7 @@ import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
 import { lateRanks, paintLate } from "./late.js";
+import { paintOther } from "./forward.js";
 import { arrow, paintArrows } from "./paint_arrows.js";
 import { paintExposed } from "./paint_exposed.js";
 import { paintHeld } from "./paint_held.js";
@@ -45,6 +46,7 @@ export function paint(context, state, shares = paintShares) {
   const { layout, width, runs } = state;
   state.marks.clear();
   begin(context, state, layout.height, shares);
+  if (runs.length > 1 && !state.overlay) clearOutside(context, state);
   paintAxis(context, state);
   paintRowNames(context, state);
   for (const memory of layout.memories) paintMemory(context, state, memory);
@@ -52,6 +54,7 @@ export function paint(context, state, shares = paintShares) {
   context.beginPath();
   context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
   context.clip();
+  paintOther(context, state);
   paintSeams(context, state);
   paintExposed(context, state);
   paintNames(context, state);
@@ -69,6 +72,18 @@ export function paint(context, state, shares = paintShares) {
   paintMarks(context, state);
   context.restore();
   paintEnds(context, state);
+}
+
+/** Leave no ground of a lane before its run begins and after it ends: there it is not idle. */
+function clearOutside(context, state) {
+  const right = state.width - RIGHT;
+  context.fillStyle = state.theme.paper;
+  for (const { run, y, bar } of state.layout.rows) {
+    const shift = shiftOf(state, run);
+    const [from, to] = [shift, state.runs[run].span + shift].map((time) => Math.round(xOf(state, time)));
+    if (from > LEFT) context.fillRect(LEFT, y, Math.min(from, right) - LEFT, bar);
+    if (to < right) context.fillRect(Math.max(to, LEFT), y, right - Math.max(to, LEFT), bar);
+  }
 }
 
 /** One line of the grid with its time, where that has room. */
@@ -149,7 +164,7 @@ function paintEnds(context, state) {
   layout.heads.forEach(({ y }, number) => {
     const run = runs[number];
     const bottom = (layout.heads[number + 1]?.y ?? layout.height) - 4;
-    const x = Math.round(xOf(state, (run.measured?.[1] ?? run.span) + shiftOf(state, number)));
+    const x = Math.ceil(xOf(state, (run.measured?.[1] ?? run.span) + shiftOf(state, number)));
     if (x < LEFT || x > width - RIGHT + 1) return;
     const words = timeText(run.measured ? run.measured[1] - run.measured[0] : run.span);
     context.fillRect(x, y + 2, 1.5, bottom - y - 2);
@@ -216,8 +231,14 @@ function paintMemory(context, state, { y, height, rank, run }) {
   if (isSeen) context.fillRect(peak - PEAK / 2, base - memory.most * scale, PEAK, memory.most * scale);
   context.fillStyle = theme.ink;
   if (isSeen) arrow(context, peak, base, peak, base - memory.most * scale, 1);
+  const words = `peak ${bytesText(memory.most)}`;
+  const isRight = peak + 12 + 6.5 * words.length < width - RIGHT;
+  if (isSeen) {
+    context.textAlign = isRight ? "left" : "right";
+    context.fillText(words, peak + (isRight ? 7 : -7), y + height / 2 + 2);
+  }
   context.fillStyle = theme.quiet;
   context.textAlign = "right";
-  context.fillText("memory, ↑ peak", LEFT - 5, y + height / 2);
-  context.fillText(bytesText(memory.most), width - 2, y + height / 2);
+  context.fillText("memory", LEFT - 5, y + height / 2);
+  if (!isSeen) context.fillText(`≤ ${bytesText(memory.most)}`, width - 2, y + height / 2);
 }

@@ -4,6 +4,7 @@ import { placeOf, shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 
 const MOST = 300;
+const STUB = 20; // pixels down to a rank whose messages come from one that has no row
 
 /** An arrow with its head at the second point. */
 export function arrow(context, x0, y0, x1, y1, thick) {
@@ -54,19 +55,20 @@ function paintMessage(context, state, number, f, thick) {
   const [source, target] = [run.flow_from[f], run.flow_to[f]];
   const from = placeOf(state, number, source);
   const to = placeOf(state, number, target);
-  if (!from || !to) return;
+  if (!from && !to) return;
+  if ((!from || !to) && !(run.each > 1)) return; // of a rank that is folded only where the others' messages show how
   const isServed = run.labels[run.label[target]][1] === "rpc_serve";
   const [leaves] = solidOf(run, source);
   const arrives = isServed ? run.start[target] : solidOf(run, target)[1];
-  const error = Math.max(run.errorOf(from.row.rank), run.errorOf(to.row.rank));
+  const error = Math.max(...[from, to].map((place) => (place ? run.errorOf(place.row.rank) : 0)));
   const colour = colourOf(state.theme, leaves - arrives, error);
   state.marks.add(colour === state.theme.alarm ? "early" : "message");
   context.strokeStyle = colour;
   context.fillStyle = colour;
   const shift = shiftOf(state, number);
-  const isDown = to.y > from.y;
-  const y0 = from.y + (isDown ? from.bar : 0);
-  const y1 = to.y + (isDown ? 0 : to.bar);
+  const isDown = !from || !to || to.y > from.y; // as a ring goes on: from above the first, to below the last
+  const y0 = from ? from.y + (isDown ? from.bar : 0) : to.y - STUB;
+  const y1 = to ? to.y + (isDown ? 0 : to.bar) : from.y + from.bar + STUB / 2;
   arrow(context, xOf(state, leaves + shift), y0, xOf(state, arrives + shift), y1, thick);
 }
 

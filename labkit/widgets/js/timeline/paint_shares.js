@@ -45,7 +45,7 @@ function prepare(state, columns, height, categories) {
 
 /** Paint a hatched or dotted category's part of a column, from `bottom` up to `top`; both are real numbers. */
 function paintPattern({ pixels, image: { width }, hatched, ratio }, inks, c, x, top, bottom) {
-  const [pitch, stripe] = HATCH.map((each) => each * Math.max(1, Math.round(ratio))); // where all is larger, so are they
+  const [pitch, stripe] = HATCH.map((each) => each * Math.max(1, Math.round(ratio))); // as all else
   for (let y = Math.floor(top); y < bottom; y++) {
     const part = Math.min(y + 1, bottom) - Math.max(y, top);
     const isDot = x % DOTS[0] < DOTS[1] && y % DOTS[0] < DOTS[1];

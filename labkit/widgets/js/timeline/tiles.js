@@ -79,7 +79,9 @@ function busiestTile(numbers) {
   const [run, other] = numbers;
   if (!other || (other.busiest - run.busiest) / (other.window - run.window) <= MOST) return [];
   const value = numbers.map(({ busiest }) => timeText(busiest)).join(" → ");
-  return [["the busiest rank moves bytes", "time in which bytes of one rank's calls move, at most", value]];
+  return [
+    ["time the busiest rank spends moving bytes", "time in which bytes of one rank's calls move, at most", value],
+  ];
 }
 
 /** Why some come last, where they compute longer than the others do. */
@@ -94,7 +96,9 @@ function slowerTile([{ slower }, other]) {
 /** Label, title and value of each tile: of one run a value each, of two "797 µs → 225 µs". */
 export function tilesOf(numbers, isZoomed, names = []) {
   const inView = isZoomed ? " in view" : "";
-  const [waiting, exposed] = PARTS.map((part) => partTile(numbers, isZoomed, part));
+  const [waiting, all] = PARTS.map((part) => partTile(numbers, isZoomed, part));
+  const isOneBase = numbers.length > 1 || countOf(numbers[0]) === numbers[0].numRanks;
+  const exposed = isOneBase ? all : []; // a share of all ranks beside one of some reads as a part of the same whole
   const length = numbers.map((each) => timeText(each.window)).join(" → ");
   const runs = numbers.length > 1 && names.length && names.every(Boolean) ? `: ${names.join(" → ")}` : "";
   const [{ steps, window }] = numbers;
