@@ -583,7 +583,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
 #
-# The same GPT in two stages, the same loss.
+# The same GPT in two stages: yours and torch's come to the same loss.
 #
 # <!-- notes: Run the last cell together. torch.distributed.pipelining takes a mean of means, so microbatches must be equal. -->
 
