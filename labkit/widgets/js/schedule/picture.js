@@ -71,6 +71,13 @@ function idleOnSlide(laid) {
 }
 
 const WIDE = 700; // pixels of a picture with room for what the formula's letters are
+
+/** The bubble as its formula has it, or both where they differ. */
+function formulaOf(laid, width) {
+  const [closed, isAsFormula] = closedForm(laid);
+  const measured = isAsFormula ? "bubble " : `bubble ${percent(laid.bubble)}, formula `;
+  const letters = width < WIDE ? "" : `, P = ${laid.p} stages, M = ${laid.m} microbatches`;
+  return `${measured}${closed} = ${percent(laid.formula)}${letters}`;
 }
 
 /** Name and bubble, with the formula's numbers. */
