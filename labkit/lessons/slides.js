@@ -177,7 +177,8 @@ function grow(section) {
   // A long word goes past its line's end; in print it is the code itself that is cut, and not its frame.
   const wide = [...codes, ...section.querySelectorAll("pre code, h1, h2, h3, p, li")];
   const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
-  for (let size = 52; size >= 30; size -= 2) {
+  const isLine = parts.length === 2 && !codes.length && parts[1].matches("p"); // one sentence alone may be larger
+  for (let size = isLine ? 60 : 52; size >= 30; size -= 2) {
     section.style.fontSize = `${size}px`;
     if (down() <= LOWEST && !cut()) break;
   }
