@@ -392,9 +392,8 @@ class _Run:
         timeline.tables["work"] = work_table([rank.record.work for rank in simulation.ranks])
         if fold is not None:
             drop_absent_ranks(fold, timeline, self._packed)
-        output = self.ended()[1]
+        output = self.ended()[1] if self._trial is None else self._trial.kept.texts
         if self._trial is not None:
-            output = self._trial.kept.texts
             timeline.tables["attempt"] = self._trial.table()
         raise_what_ended(simulation, ends_ns, {"output": tuple(output), "timeline": timeline})
         results = [loads_in_notebook(data) for data in self._packed if data is not None]

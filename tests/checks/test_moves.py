@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from labkit.exercises.parameter_server.moves import how_moved
+from labkit.checks.moves import how_moved
 
 BEGIN = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
 GRADIENT = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64)

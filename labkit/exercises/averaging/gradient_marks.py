@@ -48,3 +48,13 @@ def _mark(got: Value, mean: Value, own: Tensor | None, world_size: int) -> str:
         if ratio is not None:
             return f"x {number(round(ratio, 6))}"
     return "other"
+
+
+def times(value: float) -> str:
+    """Return the mark of a gradient that is so many times the mean."""
+    return f"x {number(round(value, 6))}"
+
+
+def is_multiple(one: Tensor, other: Value) -> bool:
+    """Return whether a tensor is another one times a number."""
+    return isinstance(other, Tensor) and one.shape == other.shape and bool(ratio_of(one, other))

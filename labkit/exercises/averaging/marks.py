@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got, Value
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.declared import Mistake, Seen, either
-from labkit.checks.tensor_values import at, close, elements_apart, ratio_of
+from labkit.checks.tensor_values import at, close, elements_apart
 from labkit.checks.wire import Wire
-from labkit.exercises.averaging.gradient_marks import marks_of_gradients
+from labkit.exercises.averaging.gradient_marks import is_multiple, marks_of_gradients, times
 from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.averaging.stretches import in_another_order, of_backward, partition, stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, waits_in_backward
 from labkit.plans.buckets import broken_rules
-from labkit.words import number
 
 FROZEN = ("fixed.weight", "fixed.bias")
 BUFFERS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
@@ -57,11 +56,6 @@ def factor(of: Callable[[int], float]) -> Seen:
         return bool(used) and all(marks == {wanted} for marks in used.values())
 
     return seen
-
-
-def times(value: float) -> str:
-    """Return the mark of a gradient that is so many times the mean."""
-    return f"x {number(round(value, 6))}"
 
 
 def _some_are_sums(case: Case, got: Got) -> bool:
@@ -164,14 +158,10 @@ def parameters_came(case: Case, got: Got, wire: Wire) -> bool:
         return False
     found = [(at(one, ("steps", 0, "gradients")), at(one, ("begun",))) for one in got]
     return all(
-        isinstance(grad := (came or {}).get(name), Tensor) and _is_multiple(grad, (begun or {}).get(name))
+        isinstance(grad := (came or {}).get(name), Tensor) and is_multiple(grad, (begun or {}).get(name))
         for came, begun in found
         for name in wrong
     ) and any(models_of(case)[0].get_parameter(name).numel() > 1 for name in wrong)
-
-
-def _is_multiple(one: Tensor, other: Value) -> bool:
-    return isinstance(other, Tensor) and one.shape == other.shape and bool(ratio_of(one, other))
 
 
 def one_for_all(case: Case, got: Got, wire: Wire) -> bool:
@@ -329,9 +319,8 @@ OWN = Mistake(
 )
 UNWAITED = Mistake(
     "a wait is missing",
-    "async_op=True returns at once. The result is ready only after wait(): keep the handles it "
-    "returns, and wait for all of them before you read. (Functional collectives wait where this check "
-    "cannot see it: call dist.all_reduce.)",
+    "async_op=True returns at once. The result is ready only after wait(): keep the handles it returns, and wait for "
+    "all of them before you read. (Functional collectives wait where this check cannot see it: call dist.all_reduce.)",
     seen=unwaited,
 )
 TIED = Mistake(
@@ -390,9 +379,8 @@ STALE = Mistake(
 )
 BRANCH = Mistake(
     "ranks call different things",
-    "Some ranks call a collective that others do not. Every rank must start the same all_reduces in the "
-    "same order, whatever its own data was. (Barriers belong to this check: a rank that waits in one has "
-    "left your code.)",
+    "Some ranks call a collective that others do not. Every rank must start the same all_reduces in the same order, "
+    "whatever its own data was. (Barriers belong to this check: a rank that waits in one has left your code.)",
     seen=hangs,
     general=True,
 )

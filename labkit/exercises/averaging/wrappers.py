@@ -12,6 +12,7 @@ from labkit.checks.declared import Mistake
 from labkit.checks.tensor_values import at, close
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import marks
+from labkit.exercises.averaging.gradient_marks import times
 from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.averaging.stretches import trained
 from labkit.exercises.averaging.training import steps_of, truth
@@ -39,7 +40,7 @@ def mean_over_passes(case: Case, got: Got, wire: Wire) -> bool:
         found = [names for name, names in marks.gradient_marks(case, got, number).items() if name not in marks.SPARE]
         if any(names != {"mean"} for names in found):
             passes = 1 + int(step.get("quiet", 0))
-            return passes > 1 and all(names == {marks.times(1 / passes)} for names in found)
+            return passes > 1 and all(names == {times(1 / passes)} for names in found)
     return False
 
 

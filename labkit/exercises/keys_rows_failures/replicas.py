@@ -13,10 +13,10 @@ from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.finding import Finding
+from labkit.checks.moves import how_moved
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import integer, listed, records, tensor, text, texts
 from labkit.checks.wire import Wire
-from labkit.exercises.parameter_server.moves import how_moved
 from labkit.exercises.remote_calls.drawn import drawer
 from labkit.words import plural
 

@@ -16,9 +16,9 @@ from torch import Tensor
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.finding import Finding
+from labkit.checks.moves import how_moved
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.values import integer, integers, listed, tensor, texts
-from labkit.exercises.parameter_server.moves import how_moved
 from labkit.words import join
 
 Step: TypeAlias = dict[str, Any]

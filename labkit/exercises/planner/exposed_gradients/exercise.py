@@ -65,11 +65,7 @@ def _negative(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _one_subtracted(computing: Sequence[float], takes: Sequence[float]) -> float:
-    now = done = 0.0
-    for computed, travels in zip(computing, takes, strict=True):
-        now += computed
-        done = max(now, done) + travels
-    return done - computing[-1]
+    return costs.exposed_seconds(computing, takes) + sum(computing[:-1])
 
 
 MISTAKES = (
