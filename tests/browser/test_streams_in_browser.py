@@ -50,7 +50,7 @@ def test_streams_have_rows_and_waits_have_arrows_that_the_legend_explains(opened
     assert [name for _, name, _ in rows if name] == NAMES  # of the first of four ranks that are alike
     assert {bar for *_, bar in rows} == {16}
     legend = " ".join(_legend(page))
-    assert "a stream waited for another until then" in legend and "exposed: nothing hides it" in legend
+    assert "a stream waited for another until then" in legend and "exposed: no computing hides it" in legend
     assert HINT not in page.inner_text(".labkit-detail")
     # An arrow is ink, between the two rows, where the wait was over.
     ink = """(() => {

@@ -293,7 +293,7 @@ def test_a_run_ends_with_whose_work_needs_a_look_and_why(tmp_path: Path) -> None
 
     good, fair, lost = handed_in("ada", "passed", 4), handed_in("bo", "passed", 2), handed_in("cy", "failed")
     torn, written = handed_in("di", "not_graded", problem="cut off"), handed_in("eve", "to_read")
-    assert said(good, fair) == "all could be graded; fewest points: bo, 2 of 4"
+    assert said(good, fair) == f"fewest points: bo, 2 of 4; the page: {tmp_path}/bo/feedback.html"
     assert said(good, lost, written) == "1 needs a look: cy (nothing works yet)"
     named = ClassReport((good, lost), (), 1.0, tmp_path, people={"cy": "Yu, Cy"})
     assert _first_to_read(named) == "1 needs a look: Yu, Cy (nothing works yet)"

@@ -138,3 +138,28 @@ def hybrid_step(mesh, run_step, module, num_samples):
         loss = loss * num_samples / samples.item()
         dist.all_reduce(loss, group=mesh.get_group("data"))
     return None if loss is None else loss.squeeze()  # the mean, as a number without dimensions
+
+
+# %% shortest_step
+def shortest_step(num_stages, num_microbatches, most_held):
+    def words(stage):
+        down, up = stage, num_stages - stage
+        yield from ["F0"] * (2 * up - 1)
+        for _ in range(down):
+            yield from ("F1", "F0")
+        for _ in range(up):
+            yield from ("F1", "I1", "W1")
+        for _ in range(max(num_microbatches - num_stages, num_stages - 1)):
+            yield from ("F0", "I0", "W0", "F1", "I1", "W1")
+        yield from ["I0", "I1"] * down + ["I0", "W0"] * up + ["W1", "W0"] * down
+
+    orders = []
+    for stage in range(num_stages):
+        counts = {}
+        order = []
+        for word in words(stage):
+            counts[word] = counts.get(word, -1) + 1
+            if counts[word] < num_microbatches:
+                order.append(f"{word[0]}{counts[word]}.{word[1]}")
+        orders.append(order)
+    return "v", orders
