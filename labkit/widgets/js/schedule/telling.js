@@ -43,13 +43,12 @@ export function tableRows({ name, table, peaks }) {
 /** What the schedules cost; what two of them have in common is said once. */
 export function headline(all) {
   const [one, other] = all;
-  const isPair = all.length === 2 && !one.isStuck && !other.isStuck;
+  if (all.length !== 2 || one.isStuck || other.isStuck) return all.map(claim).join("; ");
   const [less, more] = most(one.peaks) < most(other.peaks) ? [one, other] : [other, one];
   const [few, many] = [most(less.peaks), most(more.peaks)];
-  const isHalf = isPair && 2 * few === many && less.bubble > more.bubble;
-  if (!isPair || percent(one.bubble) !== percent(other.bubble)) {
-    if (isHalf) return `Half the memory costs time: ${percent(less.bubble)} idle instead of ${percent(more.bubble)}`;
-    return all.map(claim).join("; ");
+  if (percent(one.bubble) !== percent(other.bubble)) {
+    if (2 * few !== many || less.bubble <= more.bubble) return all.map(claim).join("; ");
+    return `Half the memory costs time: ${percent(less.bubble)} idle instead of ${percent(more.bubble)}`;
   }
   if (few === many) return `Same bubble, and both hold ${many} microbatches`;
   const share = 2 * few === many ? ", half the memory" : "";
