@@ -66,7 +66,8 @@ def doctor(
         told = load("labkit.doctor", "as_text")(findings)
         whole, _, verdict = told.rpartition("\n")
         typer.echo(re.sub(rf"^  ({'|'.join(_COLOURS)})\b", _coloured, whole, flags=re.MULTILINE))
-        colour = "red" if "cannot" in verdict else "yellow" if "without" in verdict else "green"
+        states = {finding.state for finding in findings}
+        colour = "red" if "essential" in states else "yellow" if "missing" in states else "green"
         typer.secho(verdict, fg=colour, bold=True)
     if any(finding.state == "essential" for finding in findings):
         raise typer.Exit(1)
