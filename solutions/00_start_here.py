@@ -14,9 +14,9 @@
 # # 00 Start here
 #
 # A team trains on one GPU. They rent seven more, and hope for eight times the speed. They get about three. The first
-# suspect is the network. But even a network that takes no time at all would shorten this run by **less than 3 %**:
-# that is how long data moves. The GPUs compute for less than half of the time. Otherwise they wait for a message that
-# nobody has sent yet, and no faster link helps against that. **Who is waiting, and for whom?**
+# suspect is the network. But even a network that takes no time at all would shorten this run by **less than 3 %**,
+# because data moves for no longer than that. The GPUs compute for less than half of the time. For most of the rest,
+# they wait for a message that nobody has sent yet. No faster link helps against that. **Who is waiting, and for whom?**
 #
 # After the imports you see a recording of that run. At the end of this lesson you will know how to read it. Before
 # that, you will run one function on many processes, read a picture of the run, and then make a run fail.
@@ -116,9 +116,9 @@ four = labkit.run(first_all_reduce, on=labkit.local(4))
 labkit.reveal("rank_0_holds", four.results[0], f"all four ranks: {four.results}")
 
 # %% [markdown]
-# All four hold the same: the **sum**. For gradients you often want the **mean**. A common bug is an `average_gradients`
-# that only sums. No error is raised. Plain SGD just trains as if the learning rate were N times larger. (Adam hides it:
-# it divides each gradient by the gradient's usual size, so the factor N nearly cancels.)
+# All four hold the **sum**. For gradients you often want the **mean**. A common bug is an `average_gradients` that only
+# sums. No error is raised. Plain SGD just trains as if the learning rate were N times larger. (Adam hides the bug: it
+# divides each gradient by the gradient's usual size, so the factor N nearly cancels.)
 #
 # ### Exercise [[average]]
 #
@@ -177,11 +177,11 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 # communication. Here all eight ranks do the same at the same time, so they share their rows ("8 alike"): they compute,
 # then sit in all_reduce together.
 #
-# 100 MB at 450 GB/s would take 0.22 ms. Why does it take twice that? These GPUs are connected by a switch, and the
-# switch itself does the adding (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one eighth
-# of the sum. Then it sends its eighth back to the switch, and the switch copies that eighth to all GPUs. So each link
-# carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave about 309 of the 450 GB/s for
-# data: 112.5 MB take 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the
+# 100 MB at 450 GB/s would take 0.22 ms. Why does the all_reduce take twice that? These GPUs are connected by a switch,
+# and the switch itself does the adding (NVLink SHARP). Each GPU sends its whole tensor to the switch and gets back one
+# eighth of the sum. Then it sends its eighth back to the switch, and the switch copies that eighth to all GPUs. So each
+# link carries 9/8 of the tensor in each direction. Headers and the switch's protocol leave about 309 of the 450 GB/s
+# for data: 112.5 MB take 0.36 ms. The rest of the time goes into starting the call, and into filling and draining the
 # switch's buffers. Lessons 02 and 03 take an all_reduce apart.
 #
 # Now the same function on two real processes of this machine. Only one argument changes:
@@ -203,7 +203,7 @@ print(f"this process copies 100 MB to itself in {1e3 * (time.perf_counter() - st
 # %% [markdown]
 # ## 4 What a failure looks like
 #
-# A classic: rank 0 has something else to do, and returns without calling `all_reduce`. **How many of the four ranks
+# A classic bug: rank 0 takes another branch, and returns without calling `all_reduce`. **How many of the four ranks
 # wait for ever?**
 
 # %% tags=["predict"]
@@ -307,7 +307,7 @@ def never_heard(messages: list[Message]) -> list[int]:
     A rank counts even if its other messages were received.
 
     Args:
-        messages: What run.timeline.messages() returns. The fields that were printed above are attributes: message.src.
+        messages: What run.timeline.messages() returns. Each field printed above is an attribute, such as message.src.
     """
     # BEGIN SOLUTION never_heard
     return sorted({message.src for message in messages if message.received is None})
@@ -362,6 +362,12 @@ labkit.recorded("who_waits")
 
 # %% tags=["find"] exercise="who_waits" title="Who is waiting?" points=6 difficulty=2 importance=4 minutes=4
 labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data late")
+
+# %% [markdown]
+# **What does one late rank cost?** The other seven ranks need 6.1 ms for a step: load, compute, all_reduce. The
+# recorded step takes more than twice as long, because a step lasts as long as its *slowest* rank needs, not as long as
+# an average one. So even rare delays add up. Suppose that each rank is late in one step of a hundred, at random. With
+# eight ranks, 8 % of all steps are late (1 - 0.99^8). With 64 ranks, 47 % are, and with a thousand ranks nearly all.
 
 # %% [markdown] tags=["slide-only"]
 # ## Who is waiting?
@@ -444,8 +450,8 @@ def post_main():
 
 
 # %% [markdown]
-# Four processes each contribute a 1 to an all_reduce. **What sum does each of them get?** (`init=False` leaves
-# `init_process_group` to the function, as a script would.)
+# Four processes each contribute a 1 to an all_reduce. **What sum does each of them get?** (With `init=False`, the
+# function itself must call `init_process_group`, as a script does.)
 
 # %% tags=["predict"]
 labkit.predict("sum_each_sees", 4)
@@ -455,8 +461,8 @@ launched = labkit.run(post_main, on=labkit.local(4, device="cpu"), init=False)
 labkit.reveal("sum_each_sees", int(launched.results[0].split()[-1]), launched.results)
 
 # %% [markdown]
-# Four worlds of one rank each. All of them would train on all of the data, and overwrite each other's checkpoint. There
-# is no error: nobody set these variables, and the code fell back to its *defaults*.
+# You got four worlds of one rank each. All of them would train on all of the data, and overwrite each other's
+# checkpoint. There is no error: nobody set these variables, and the code fell back to its *defaults*.
 
 # %% [markdown]
 # ## Bonus: The post's compressor

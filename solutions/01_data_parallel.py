@@ -100,7 +100,7 @@ def scatter(batch: Batch, devices: Devices) -> list[Batch]:
     """Return the pieces of a batch, consecutive samples in order; piece i has the batch's keys and lies on devices[i].
 
     Sizes differ by at most one, longer pieces first. With fewer samples than devices, there is one piece for each
-    sample; a batch has at least one. Gradients flow back into the batch.
+    sample; a batch has at least one sample. Gradients flow back into the batch.
     """
     # BEGIN SOLUTION scatter_and_gather
     num_samples = len(next(iter(batch.values())))
@@ -147,8 +147,8 @@ print("gradient of the original:", weight.grad.tolist())
 # forward writes. Each of four replicas writes its own running mean, and only one can be kept: by convention, replica
 # 0's.
 #
-# A trap: `tensor.to(device)` returns *the same tensor* if it is there already; `tensor.to(device, copy=True)` never
-# does.
+# A trap: `tensor.to(device)` returns *the same tensor* if it is on that device already; `tensor.to(device, copy=True)`
+# never does.
 #
 # ### Exercise [[replicate]]
 #
@@ -207,10 +207,10 @@ labkit.check("replicate", replicate)
 
 # %% tags=["exercise"] exercise="parallel_apply" points=35 difficulty=3 importance=5 minutes=8 title="Apply, in parallel" provides=["parallel_apply"]
 def parallel_apply(replicas: list[nn.Module], inputs: list[dict[str, Any]]) -> list[Any]:
-    """Return replicas[i](**inputs[i]) for each i, one or more, in order; all run at the same time, in threads.
+    """Return the results of replicas[i](**inputs[i]), in order of i; all run at the same time, in threads.
 
-    Gradients are recorded in the threads if, and only if, they are recorded where this is called. (No other mode of the
-    caller's thread, such as autocast, needs to reach them.)
+    There is at least one replica. Gradients are recorded in the threads if, and only if, they are recorded where this
+    is called. (No other mode of the caller's thread, such as autocast, needs to reach them.)
 
     Raises:
         Exception: The same exception object that a replica raised, after all threads have finished. If several failed,
@@ -253,7 +253,7 @@ class MiniDataParallel(nn.Module):
 
 
 # %% [markdown]
-# Is it right? Eleven samples on four devices, and on one, in float64, where rounding cannot hide a mistake:
+# Is it right? Run eleven samples on four devices and on one, in float64, where rounding cannot hide a mistake:
 
 # %%
 torch.manual_seed(0)
@@ -264,8 +264,8 @@ alone, together = (torch.autograd.grad(loss, model[0].weight)[0] for loss in los
 print("equal gradients, to 14 decimals:", torch.allclose(alone, together, rtol=0, atol=1e-14))
 
 # %% [markdown]
-# BatchNorm gives *other* results than on a single device, in `nn.DataParallel` as in your class: it takes mean and
-# variance from **its own piece**. (So does dropout: it draws a mask for each piece.)
+# BatchNorm gives *other* results than on a single device, in `nn.DataParallel` as in your class: each replica takes
+# mean and variance from **its own piece**. (Dropout differs, too: each piece gets its own mask.)
 #
 # **[[made_once]].** Copying the model in every step looks wasteful. Somebody calls `replicate` only once, before the
 # first step. What happens in three steps of training? Choose `"error"`, `"no gradients"`, `"wrong silently"` or
@@ -311,10 +311,10 @@ for kind in (MiniDataParallel, MadeOnce):
 # %% [markdown]
 # ## 6 What threads cannot do
 #
-# It is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs Python
-# code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of plain
-# Python. Each layer becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two. With two
-# threads, each layer works on half of the samples, so it takes half as long. A layer that took more than 3 ms most
+# The class is right. Is it fast? Python has a **global interpreter lock**, the GIL: only one thread of a process runs
+# Python code at a time. (Free-threaded builds of Python have no such lock.) Take the worst case: a hundred layers of
+# plain Python. Each layer becomes a bar in its thread's *compute* row. With one thread, a layer takes a ms or two. With
+# two threads, each layer works on half of the samples, so it takes half as long. A layer that took more than 3 ms most
 # likely waited for the lock, so its bar is drawn in the *host* row instead.
 
 
@@ -495,7 +495,7 @@ class Move:
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 #
-# The loss is computed on device 0. `backward()` sends the gradients of outputs and of models back the way those came.
+# The loss is computed on device 0. `backward()` sends each gradient back the way that its output or its model came.
 # Inputs need no gradient.
 
 
@@ -505,14 +505,15 @@ def step_plan(
 ) -> list[Move]:
     """Return all that moves between devices in one step.
 
-    First all inputs, then all models, outputs, output gradients and model gradients; each kind in the order of devices.
+    All inputs come first, then all models, outputs, output gradients and model gradients. Within each of these kinds,
+    the moves are in the order of devices.
 
     Args:
         sizes: Number of samples on each device, 1 or more, device 0 first.
-        input_bytes: Of one sample.
-        output_bytes: Of one sample's output; its gradient is as large.
-        model_bytes: All parameters and buffers together.
-        gradient_bytes: All parameter gradients together (a frozen parameter has none).
+        input_bytes: Bytes of one sample's input.
+        output_bytes: Bytes of one sample's output; the output's gradient has as many.
+        model_bytes: Bytes of all parameters and buffers together.
+        gradient_bytes: Bytes of all parameter gradients together (a frozen parameter has none).
     """
     # BEGIN SOLUTION step_plan
     others = range(1, len(sizes))
@@ -550,7 +551,8 @@ for n in (1, 2, 4, 8):
 #
 # **[[lone_sample]].** Suppose each replica returns the *mean* loss of its piece, and you take `losses.mean()`. Nine
 # samples on eight devices: two samples share a device, and seven have a device each. In that mean, not all samples have
-# the same weight. Divide the weight of a sample that is alone on its device by the weight of one that shares.
+# the same weight. Divide the weight of a sample that is alone on its device by the weight of a sample that shares its
+# device.
 
 # %% tags=["why"] exercise="lone_sample" title="A sample alone" bonus=true
 labkit.answer("lone_sample", 2)

@@ -14,7 +14,7 @@
 # # 02 Ring all-reduce
 #
 # Eight GPUs each have a gradient. Each of them needs the sum, and none may become the bottleneck. How do you share that
-# work fairly, and as fast as the links allow?
+# work fairly, and finish as fast as the links allow?
 #
 # You will start from `send` and `recv`, build the obvious answer, watch it queue, and then build the ring, one of
 # NCCL's algorithms.
@@ -82,8 +82,8 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 #
 # Two calls move data between two ranks. Both **block**:
 #
-# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. It may have to wait until rank 1 has received
-#   it.
+# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. The call may have to wait until rank 1 has
+#   received it.
 # * `dist.recv(tensor, src=0)` returns when the data has arrived in `tensor`.
 #
 # Every `send` needs its `recv` on the other side, with the same shape and dtype. That is enough for an all-reduce:
@@ -342,7 +342,7 @@ labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
 # You can already watch *your* plan. Each stack is a rank, and each square in it is a chunk; the number says how many
-# contributions the chunk holds. A chunk that a rank's own plan does not expect turns red.
+# contributions the chunk holds. A chunk turns red if its receiver's plan does not expect it.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)
@@ -385,9 +385,9 @@ except RunTimeout as error:
 # Everybody is stuck in `send`, and nobody receives: a **deadlock**. (On real processes a small message may get
 # through.) The calls that do not block are `dist.isend` and `dist.irecv`; they return an object with `wait()`. On gloo
 # it is enough to call one and then the other. On NCCL that may hang too: a transfer is a kernel on a CUDA stream. If
-# both are on one stream, a rank's receive starts only after its send has finished. But no send finishes before the
-# neighbour's receive has started: all wait for ever. So hand both over **in one batch**, which NCCL starts as one
-# group:
+# both transfers are on one stream, a rank's receive starts only after its send has finished. But no send finishes
+# before the neighbour's receive has started: all wait for ever. So hand both over **in one batch**, which NCCL starts
+# as one group:
 #
 # ```python
 # batch = [dist.P2POp(dist.isend, outgoing, group=group, group_peer=right),
@@ -519,9 +519,9 @@ labkit.reveal("ring_speedup", through_root.timeline.makespan_ns / in_a_ring.time
 #
 # $$ \text{bytes sent by each rank} = \frac{2(N-1)}{N}\,B $$
 #
-# That is less than 2B for any N. No algorithm built from point-to-point messages gets its busiest rank below that
+# That is always less than 2B. No algorithm built from point-to-point messages gets its busiest rank below this formula
 # (Patarasuk and Yuan, 2009). Over all ranks, each element must be sent N-1 times to be added up, and N-1 times to be
-# handed out.
+# handed out. The formula is one rank's fair share.
 #
 # By bytes alone the ring would be 8 times faster here. Rank 0 receives 7 messages of 16 MB and then sends 7: 224 MB,
 # one after another. In the ring each rank sends 28 MB, and receives as much at the same time. But every message also
@@ -538,8 +538,8 @@ labkit.reveal("ring_us", alone.timeline.makespan_ns / 1e3)
 
 # %% [markdown]
 # A step moves 2 MB in 5.4 µs and pays 7.2 µs of latency. The first 7 of the 14 steps also add. 14 · 12.6 + 7 · 4 = 204
-# µs, and bytes are only 76 of them. Going through rank 0 also pays latencies, but there they weigh less: each message
-# is eight times as large. So the ring is less than 8 times faster.
+# µs, and the bytes take only 76 of these. Going through rank 0 also pays latencies, but there they weigh less: each
+# message is eight times as large. So the ring is less than 8 times faster.
 #
 # **[[twice_the_ranks]].** Sixteen ranks, the same links, a tensor so large that only bytes count. How long does the
 # ring take, compared with eight? Choose `"half as long"`, `"about as long"` or `"twice as long"`.
@@ -592,8 +592,8 @@ labkit.recorded("slow_ring")
 labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 
 # %% [markdown]
-# Checking the sums would never have found this. So `labkit.check` also looks at the messages. Look at a timeline even
-# when the numbers are right.
+# Checking the sums would never have found this mistake. So `labkit.check` also looks at the messages. Look at a
+# timeline even when the numbers are right.
 
 # %% [markdown]
 # ## 8 What to remember
@@ -652,7 +652,7 @@ labkit.run(main, on=labkit.local(2)).results[0]
 #
 # *8 points, about 3 minutes; difficulty 1 of 5, importance 3 of 5*
 #
-# Both counts of section 6 as functions.
+# Write both counts of section 6 as functions.
 
 
 # %% tags=["exercise"] exercise="count_bytes" points=8 difficulty=1 importance=3 minutes=3 title="Count the bytes" provides=["root_bytes", "ring_bytes"] bonus=true
@@ -699,8 +699,8 @@ labkit.ring_player(ring_sum, on=labkit.virtual(4))
 
 # %% [markdown]
 # One last trap. If you change a buffer while it is being sent, *sometimes* the new value is sent. On real processes you
-# can see it only by comparing every rank with the right result. A virtual rank watches the buffer. What does rank 1
-# receive here, and who notices?
+# find that only by comparing every rank's result with the right one. A virtual rank watches the buffer. What does rank
+# 1 receive here, and who notices?
 
 
 # %% tags=["nbval-ignore-output"]

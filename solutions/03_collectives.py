@@ -90,8 +90,7 @@ def ring_sum(tensor: torch.Tensor) -> None:
 # %% [markdown]
 # ## 2 A drop-in for `dist.all_reduce`
 #
-# `ring_sum` is right for tidy tensors. To replace `dist.all_reduce`, it must handle other operations (another
-# `combine`) and five more things.
+# `ring_sum` is right for tidy tensors. A drop-in must handle other operations (another `combine`) and five more things.
 #
 # **Layout.** A transposed tensor is a view whose elements do not lie next to each other. `view(-1)` refuses it, and
 # `reshape(-1)` copies it. `tensor.contiguous()` returns the tensor itself if it is contiguous, and otherwise a
@@ -116,8 +115,9 @@ labkit.reveal("bfloat16_total", total)
 #
 # **Average.** For 16-bit tensors, add in float32, divide, round once.
 #
-# **Sub-groups.** For `dist.new_group([1, 3])`, `dist.get_process_group_ranks(group)` returns the global ranks, `[1,
-# 3]`. Inside, they are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns -1.
+# **Sub-groups.** For `group = dist.new_group([1, 3])`, `dist.get_process_group_ranks(group)` returns the global ranks,
+# `[1, 3]`. Inside, ranks are counted from 0: on rank 3, `dist.get_rank(group)` returns 1. Outside the group it returns
+# -1.
 #
 # **`async_op=True`.** The caller gets an object, and promises not to touch the tensor before `wait()`. Your `wait()`
 # may do all the work.
@@ -291,8 +291,8 @@ labkit.reveal("tree_wins_below", border, figure)
 labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
 
 # %% [markdown]
-# (Both directions are added up. In the ring two links cross, each with 7/4 of a tensor. In the tree one crosses, with
-# one tensor up and one down.)
+# (In the ring, two links cross between the machines, each with 7/4 of a tensor. In the tree, one link carries one
+# tensor up and one down. The figure adds up both directions.)
 #
 # Eight H100s in two machines of four sum 16 MB by `ring_sum`, first with a network card for each GPU, then with **one
 # card for all four**. A card carries both directions at once. How many times longer does the second run take?
@@ -317,9 +317,9 @@ own_card, one_card = (
 labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
-# 1.0 times: it takes no longer. Of four cards, the ring used one to send and one to receive; one card can do both.
-# But 7/4 of the tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.**
-# Messages of several GPUs queue for the card they share.
+# It takes no longer. Of four cards, the ring used one to send and one to receive; one card can do both. But 7/4 of the
+# tensor crosses in each direction, while NVLink is mostly idle. **Design a better all-reduce.** GPUs that share a card
+# queue for it.
 #
 # ### Exercise [[unequal_links]]
 #
@@ -327,14 +327,14 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 #
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links slower
 # than the rest. Return one plan for each rank, made of lesson 02's records. The tensor has 64 MB. You may cut it into
-# any number of equal chunks, up to 64, numbered from 0 without gaps, and send any chunk to anybody.
+# up to 64 equal chunks, numbered from 0 without gaps, and send any chunk to anybody.
 #
 # A rank starts all messages of a step together, and its next step when they are done. Rank b's n-th `Recv` from a takes
 # a's n-th `Send` to b.
 #
 # Your score is the time until the last rank is done; additions cost nothing. Each cluster counts on its own. Half of
-# the points are for beating the ring in rank order (`naive`). The other half are for reaching a published design,
-# BlueConnect (Cho and others, 2019), whose rings avoid slow links here.
+# the points are for beating the ring in rank order (`naive`). The other half are for matching BlueConnect (Cho and
+# others, 2019), whose rings avoid slow links here.
 
 
 # %% tags=["given"]
@@ -418,8 +418,8 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # %% [markdown]
 # With as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
 #
-# How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. Of 50
-# GB/s, headers leave 48 for the payload: 1,333 µs.
+# How fast could it be? Each of two nodes needs the other's sum. So 64 MB must leave each node through its card. At 48
+# GB/s (50 less headers), that takes 1,333 µs.
 
 # %% [markdown] tags=["slide-only"]
 # ## The card sets the floor: 1,333 µs
@@ -438,7 +438,7 @@ labkit.challenge("unequal_links", all_reduce_plans)
 # * Ring for many bytes, tree for few. **α and β** tell you where the crossover is.
 # * **busbw** is what you compare with the data sheet.
 # * Round once. Divide once. Copy back what you copied.
-# * Let the slow link carry the tensor once; keep the fast ones busy meanwhile.
+# * Let the slow link carry the tensor once; keep the fast links busy meanwhile.
 #
 # **The next question.** Backward computes gradients one after another, the last layer's first. Send each one at once,
 # and you pay the latency hundreds of times. Send all at the end, and you pay it once, but GPUs idle. What would you do?
@@ -551,9 +551,9 @@ for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
 # %% [markdown]
 # ## Bonus: All to all
 #
-# One more pattern: every rank has a *different* piece for every other. Think of a matrix of pieces, ranks by ranks, and
-# transpose it. Mixture-of-experts models need it in every MoE layer, to move each token to its expert's GPU. The number
-# of tokens varies, so **sizes differ, and may be 0**.
+# One more pattern: every rank has a *different* piece for every other rank. Think of a matrix of pieces, ranks by
+# ranks, and transpose it. Mixture-of-experts models need it in every MoE layer, to move each token to its expert's GPU.
+# The number of tokens varies, so **sizes differ, and may be 0**.
 #
 # ### Exercise [[all_to_all]]
 #
@@ -620,9 +620,9 @@ two_trees = [(2 * 6 * 10e-6 + 2 * size / 50e9, ring_seconds(size, *ON_64), size)
 labkit.reveal("two_trees_win_below", max(size for trees, ring, size in two_trees if trees < ring) / MB)
 
 # %% [markdown]
-# In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links
-# busy: each rank sends as many bytes as 2 tensors have, and in the ring 2 · 63/64 = 1.97. Only for a huge tensor does
-# the ring's small saving earn back its 126 - 12 = 114 extra latencies.
+# In one tree, the whole tensor crosses twelve links one after another. Two trees with small pieces keep all links busy:
+# each rank sends as many bytes as 2 tensors have. In the ring it sends as many as 2 · 63/64 = 1.97 tensors. Only for a
+# huge tensor does the ring's small saving earn back its 126 - 12 = 114 extra latencies.
 #
 # * **One kernel** runs all steps, and adds while it receives. It takes some of the GPU's processors and memory
 #   bandwidth from your computation.

@@ -19,7 +19,7 @@
 # `DistributedDataParallel` (DDP) is fast. Two ideas make the difference, and you build both: hooks and buckets.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02: what an all-reduce is, and what it costs. No GPU:
-# `labkit.virtual(8)` simulates eight of them, and its times are the same in every run.
+# `labkit.virtual(8)` simulates eight of them, with the same times in every run.
 #
 # **Stuck?** `labkit.hint("bucketed_ddp")` gives up to three hints. `labkit.lend("bucketed_ddp")` puts a working version
 # into the notebook: you forfeit its points, but every cell below it will run.
@@ -118,9 +118,9 @@ labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. The check compares gradients, in float64: rounding can hide nothing. In a
-# training run, you would hardly notice a gradient that is eight times too large. If the right gradient is clipped, so
-# is the wrong one, to the same norm. And Adam divides by the gradient's usual size, which is eight times too large as
-# well.
+# training run, you would hardly notice a gradient that is eight times too large. Where clipping cuts the right
+# gradient, it cuts the wrong one to the same norm. And Adam divides by the gradient's usual size, which is eight times
+# too large as well.
 
 # %% [markdown]
 # ## 2 Taking turns
@@ -460,7 +460,7 @@ labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=5, run=steps[5.0])
 #
 # Your score is the exposed communication: how many ms it goes on after the last gradient is ready. Each case counts
 # alone. Half of the points are for beating one bucket for all (`naive`), half for matching MG-WFBP (Shi, Chu and Li,
-# 2019), a rule that looks at bytes and at times.
+# 2019), a rule that looks at bytes and times.
 
 
 # %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=20 weights=[4, 4, 4, 4, 4, 5, 5, 5, 5] title="Which gradients travel together" provides=["bucket_design"]
@@ -495,10 +495,10 @@ def bucket_design(num_bytes: list[int], ready_us: list[int], start_us: int, byte
 labkit.challenge("bucket_design", bucket_design)
 
 # %% [markdown]
-# MG-WFBP lets a bucket wait for one more gradient if that is shorter than starting another all-reduce. With 40 equal
-# layers, another layer becomes ready every 150 µs, and on the slow network a start takes 300. So the bucket waits again
-# and again, until it holds all layers: 3.94 ms exposed, as with one bucket. Each wait is cheaper than the start that it
-# avoids, but the waits add up: nothing is on the network until backward ends. The best plan leaves 0.78.
+# MG-WFBP lets a bucket wait for one more gradient if that wait is shorter than starting another all-reduce. With 40
+# equal layers, another layer becomes ready every 150 µs, and on the slow network a start takes 300. So the bucket waits
+# again and again, until it holds all layers: 3.94 ms exposed, as with one bucket. Each wait is cheaper than the start
+# that it avoids, but the waits add up: nothing is on the network until backward ends. The best plan leaves 0.78 ms.
 #
 # **[[tied_embedding]].** The output layer of that large GPT uses the embedding's weight: one parameter with two uses, a
 # **tied** weight. On the slow network the best plan still leaves 26 ms exposed. Which gradient cannot be hidden: `"the
@@ -553,7 +553,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 
 # %% [markdown]
 # Clipping needs the norm of the whole gradient. So it comes after `finish_gradient_synchronization`, when all ranks
-# hold the same one.
+# hold the same gradient.
 
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
@@ -570,10 +570,10 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * **Begin equal, take equal steps.** Parameters travel once, gradients in every step.
 # * **Hooks** say when a gradient is complete; until `wait()` the tensor is the network's.
 # * **Buckets**: small ones pay many starts, large ones leave late. Their order is part of the protocol.
-# * Blocked bars, the hatched ones, belong to those who wait. The rank they wait for is not blocked at that moment.
+# * Blocked (hatched) bars belong to those who wait. The rank they wait for is not blocked at that moment.
 #
-# **The next question.** The small GPT was an easy case too: every parameter got its gradient, and no rank ran out of
-# data. What if a rank skips a layer? See `05_ddp_for_real_models`.
+# **The next question.** The small GPT was easy, too: every parameter got its gradient, and no rank ran out of data.
+# What if a rank skips a layer? See `05_ddp_for_real_models`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What to remember
@@ -623,15 +623,16 @@ def overlapped_seconds(
 ) -> float:
     """Return the time from the beginning of backward until the last bucket is averaged.
 
-    Bucket i of 1..k is ready at backward_s * i / k. Each travels by a ring all_reduce (lesson 02), one at a time.
+    Bucket i of 1..k is ready at backward_s * i / k. Each bucket travels by a ring all_reduce (lesson 02), one at
+    a time.
 
     Args:
         backward_s: Time of backward alone.
-        num_bytes: All gradients together.
+        num_bytes: Bytes of all gradients together.
         num_buckets: Number k of equal buckets.
         world_size: Number of ranks.
-        latency_s: Of one message of the ring.
-        bandwidth_Bps: Of one link, bytes per second.
+        latency_s: Latency of one message of the ring.
+        bandwidth_Bps: Bandwidth of one link, in bytes per second.
     """
     # BEGIN SOLUTION overlap_gain
     bucket = 2 * (world_size - 1) * (latency_s + num_bytes / num_buckets / world_size / bandwidth_Bps)

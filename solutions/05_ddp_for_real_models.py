@@ -52,7 +52,7 @@ from labkit.models import GPT, Addition, loss_of, optimizer_for
 # %% [markdown]
 # ## 1 A wrapper that fits on one screen
 #
-# This one sends all gradients in a single bucket. It hides no communication behind backward, but for well-behaved
+# This wrapper sends all gradients in a single bucket. It hides no communication behind backward, but for well-behaved
 # models it is right. Read it carefully: you will extend it twice, and may override any of its methods. (Or begin with
 # your own wrapper of lesson 04: the checks do not ask how many buckets there are.)
 
@@ -98,8 +98,9 @@ class OneBucketDDP(nn.Module):
 # %% [markdown]
 # ## 2 Several passes, one step
 #
-# When a batch does not fit into memory you cut it: several passes, forward and backward, whose gradients add up in
-# `parameter.grad`, and then one step. This is **gradient accumulation**. Only the last pass needs the network:
+# When a batch does not fit into memory, you cut it into pieces. Each piece makes its own pass, forward and backward.
+# The gradients of all passes add up in `parameter.grad`, and then the optimizer takes one step. This is **gradient
+# accumulation**. Only the last pass needs the network:
 #
 # ```python
 # optimizer.zero_grad()
@@ -119,9 +120,9 @@ class OneBucketDDP(nn.Module):
 
 # %% tags=["exercise"] exercise="accumulating_ddp" points=25 difficulty=3 importance=4 minutes=7 title="no_sync for accumulation" provides=["AccumulatingDDP"]
 class AccumulatingDDP(OneBucketDDP):
-    """A wrapper with no_sync(): backward passes that only add to this rank's own gradients.
+    """A wrapper with no_sync(), a context in which backward only adds to this rank's own gradients.
 
-    The next backward outside of it sends what all passes have added up.
+    The next backward outside this context sends what all passes have added up.
     """
 
     synchronize = True
@@ -164,8 +165,9 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # %% [markdown]
 # ## 3 Models that misbehave
 #
-# **Skipped layers.** A branch, layer dropout, an expert that got no token: the hook never fires, and the bucket never
-# fills. Another rank may have used that layer, and waits for you.
+# **Skipped layers.** A layer may be in a branch that is not taken, it may be dropped at random, or it may be an expert
+# that got no token. Then its hook never fires, and the bucket never fills. Another rank may have used that layer, and
+# waits for you.
 #
 # How can a rank know that no more gradients will come? With `find_unused_parameters=True`, torch searches the graph
 # before backward. Here it is simpler: once `finish_gradient_synchronization` is called, no more will come.
@@ -173,11 +175,11 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # **Used by nobody.** If no rank used a parameter in any pass, its `grad` must stay `None`. Zeros would let momentum or
 # weight decay move it. But how does a rank know what the others used? They must tell it: something more must be sent.
 #
-# **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's
-# answer: before a forward in training, all ranks copy rank 0's. (Torch has a trap here: each forward decides whether
-# the *next* one copies. The forward after a training step copies, even if it is the first forward of an *evaluation*.
-# If only rank 0 evaluates, and calls `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)` instead: that sends
-# nothing. And a forward inside `no_sync` decides that the next one does not copy.)
+# **Buffers.** BatchNorm's running statistics change in every forward, and each rank computes them from its own samples.
+# Torch's answer: before a forward in training, all ranks copy rank 0's buffers. (Torch has a trap here: each forward
+# decides whether the *next* forward copies. The forward after a training step copies, even if it is the first forward
+# of an *evaluation*. If only rank 0 evaluates, and calls `ddp(inputs)`, it waits for ever. Call `ddp.module(inputs)`
+# instead: that sends nothing. And after a forward inside `no_sync`, the next forward does not copy.)
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
@@ -194,15 +196,15 @@ class MiniDDP(AccumulatingDDP):
       did not use the parameter contributes zeros.
     * A parameter that no rank used keeps grad None. You may rely on zero_grad() before every step: a grad that is not
       None was made in this step.
-    * In a step, the gradients of all trained parameters are all-reduced; those that no rank used travel as zeros.
+    * In a step, the gradients of all trained parameters are all-reduced. For a parameter that no rank used, zeros travel.
       Beyond the gradients, a step may all-reduce at most 8 bytes for each parameter tensor.
     """
 
     def forward(self, *args, **kwargs):
         """Return what the module returns.
 
-        In training mode, each forward first copies rank 0's buffers to all ranks, inside no_sync too (torch may skip it
-        there). It sends nothing else. In evaluation mode it sends nothing.
+        In training mode, each forward first copies rank 0's buffers to all ranks, inside no_sync too (torch may skip
+        the copy there). It sends nothing else. In evaluation mode it sends nothing.
         """
         # BEGIN SOLUTION mini_ddp
         if self.training:
@@ -267,8 +269,8 @@ labkit.check("mini_ddp", MiniDDP)
 # %% [markdown]
 # ## 4 A little worse
 #
-# Four ranks, three steps, recorded. Each layer is a bucket. There is no error and the loss goes down, but the model is
-# a little worse than on one GPU.
+# Here are three recorded steps of four ranks. Each layer is a bucket. There is no error and the loss goes down, but the
+# model is a little worse than on one GPU.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("trains_worse")
@@ -283,12 +285,12 @@ labkit.recorded("trains_worse")
 # %% [markdown]
 # ### Exercise [[trains_worse]]
 #
-# Compare the rows at the end of a step. `rank`: whose model drifts away? `early_ms`: in the first step, how many ms
-# lie between the start of that rank's optimizer and the end of its last all-reduce? `cause`: `"steps before the last
+# Compare the rows at the end of a step. `rank`: whose model drifts away? `gap_ms`: in the first step, how many ms lie
+# between the end of that rank's last all-reduce and the start of its optimizer? `cause`: `"steps before the last
 # bucket"`, `"clips before the mean"`, `"skips an all-reduce"` or `"trains on fewer samples"`?
 
 # %% tags=["find"] exercise="trains_worse" points=0 minutes=5 title="A little worse"
-labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
+labkit.answer("trains_worse", rank=2, gap_ms=0.75, cause="steps before the last bucket")
 
 # %% [markdown]
 # How would you have noticed without a timeline? Every hundred steps, sum all parameters into one number, and all-reduce
@@ -310,8 +312,9 @@ print(*labkit.audit(a_little_worse, on=labkit.virtual(4)).findings, sep="\n\n")
 #
 # Two more questions about averaging.
 #
-# **[[clip_where]].** Each rank clips its own gradient to norm 1, and then they are averaged. What is the result: `"the
-# same"`, `"an error"`, `"another direction"` or `"models that differ"`?
+# **[[clip_where]].** Each rank clips its own gradient to norm 1, and then the clipped gradients are averaged. What do
+# you get, compared with clipping the average: `"the same"`, `"an error"`, `"another direction"` or `"models that
+# differ"`?
 
 # %% tags=["why"] exercise="clip_where" title="Clip, then average"
 labkit.answer("clip_where", "another direction")
@@ -339,9 +342,9 @@ labkit.answer("half_precision", "infinity")
 # %% [markdown]
 # ## 5 Uneven inputs
 #
-# Streams of data do not divide evenly, and one rank runs out first. If it leaves, the others wait for it in the next
-# all-reduce. Torch's answer is `with ddp.join():`. Inside it, a rank without data keeps taking part in the others'
-# all-reduces. You write a function instead.
+# Streams of data do not divide evenly, and one rank runs out of batches first. If it leaves, the others wait for it in
+# the next all-reduce. Torch's answer is `with ddp.join():`. Inside it, a rank without data keeps taking part in the
+# others' all-reduces. You write a function instead.
 #
 # A rank may call `ddp.finish_gradient_synchronization()` without a backward. To your `MiniDDP` this looks like a rank
 # that skipped every layer.
@@ -439,10 +442,10 @@ rows = [f"{n:3} GPUs: strong {alone / strong[n]:.1f} ms for {alone:.1f}, weak ef
 labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 
 # %% [markdown]
-# Alone, a step computes for 24.3 ms. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the rest is
-# the all-reduce: each GPU still has 67 MB of gradients to send. (Through one card that would take about 10 ms. But a
-# node's eight cards share what leaves the node.) With more GPUs, each one's computing shrinks, but its gradients do
-# not. In weak scaling neither shrinks, and a step still computes for much longer than it sends: the efficiency stays
+# Alone, a GPU computes for 24.3 ms in a step. A 64th of that is 0.4 ms, and a step on 64 GPUs takes 2.5. Most of the
+# rest is the all-reduce: each GPU still has 67 MB of gradients to send. (Through one card that would take about 10 ms.
+# But a node's eight cards share what leaves the node.) With more GPUs, each one's computing shrinks, but its gradients
+# do not. In weak scaling neither shrinks, and a step still computes for much longer than it sends: the efficiency stays
 # high. But then the batch is 64 times as large, and a step is no longer the same step.
 #
 # A mean over more samples is less noisy, so you can take a larger step. How much larger? One step on N ranks should do

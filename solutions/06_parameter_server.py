@@ -47,8 +47,8 @@ from labkit.servers.training import Pace, one_process, train, waiting_share
 # ## 1 Calling a server
 #
 # With `recv(src=...)`, a server must decide whom to listen to next. While it listens to a slow worker, a fast one
-# waits. A **remote call** turns that around: a worker calls a method of an object on another rank, and it runs there,
-# in one of that rank's threads. In `torch.distributed.rpc`:
+# waits. A **remote call** turns that around: a worker calls a method of an object on another rank, and the method runs
+# there, in one of that rank's threads. In `torch.distributed.rpc`:
 #
 # | | |
 # |---|---|
@@ -202,9 +202,8 @@ labkit.check("sync_server", SyncServer)
 # <!-- notes: Reveal the timeline of section 2: three rows hatched for two thirds of the time. -->
 
 # %% [markdown]
-# Something to train: find 20 numbers from noisy samples. `train` runs your server on rank 0 and a worker on every other
-# rank, until the weights have changed four times. A `Pace` sets how long a worker sleeps instead of computing: 10 ms a
-# step.
+# The task: find 20 numbers from noisy samples. `train` runs your server on rank 0 and a worker on every other rank,
+# until the weights have changed four times. A `Pace` sets how long a worker sleeps instead of computing: 10 ms a step.
 
 # %%
 run = labkit.run(train, partial(SyncServer, lr=1.0), 4, Pace(), on=labkit.virtual(5), init=False)
@@ -231,7 +230,7 @@ slow.timeline
 #
 # In **asynchronous SGD** the server applies each gradient on arrival, and its worker goes on with the current weights.
 # Nobody waits. The price: while a worker computed, others changed the weights, so its gradient belongs to an old
-# version. The number of versions in between is its **staleness**.
+# version. Its **staleness** is `version_applied - version_read`: the versions in between.
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.figure("stale", delay=2, learning_rate=0.6)
@@ -270,7 +269,7 @@ labkit.answer("lost_update", rank=2, version=6, cause="another push read before 
 # <!-- notes: The recorded run of section 2. Every version should be read once on rank 0. -->
 
 # %% [markdown]
-# This was its `push`:
+# This was that server's `push`:
 #
 # ```python
 # def push(self, worker, version, gradient):
@@ -358,7 +357,7 @@ labkit.reveal("stable_rate", round(limits[8], 3), ["workers   largest rate   tim
 
 # %% [markdown]
 # The limit fell to a tenth of 2. But from the same eight gradients an asynchronous server takes eight steps, a
-# synchronous one takes one. Eight steps at rate r go as far as one at rate 8r. So compare 2 with 8r, the last column.
+# synchronous one takes one. Eight steps at rate r go as far as one at rate 8r. So compare 2 with 8r (last column).
 # **For eight workers staleness costs a sixth of the largest learning rate**, for 64 a fifth. (For this loss and a
 # constant delay of τ, theory says 2 sin(π / (4τ + 2)).)
 
@@ -441,8 +440,8 @@ class BoundedServer(Server):
 labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
-# Three fast workers and a slow one again, with a bound of 2. Count from the moment when the fast ones first wait: **how
-# many steps does each of them take while the slow one takes ten?**
+# Three fast workers and a slow one again, with bound 2. Once the fast ones have used their head start, **how many steps
+# does each of them take while the slow one takes ten?**
 
 # %% tags=["predict"]
 labkit.predict("fast_worker_steps", 30)
@@ -450,12 +449,13 @@ labkit.predict("fast_worker_steps", 30)
 # %%
 bounded = labkit.run(train, partial(BoundedServer, lr=0.25, bound=2), 80, ONE_SLOW, on=labkit.virtual(5), init=False)
 pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for worker in range(4)]
-# when the slow worker has just pushed, a fast one is still two pushes ahead: its head start
+# the head start is the bound, 2: so far ahead is a fast worker right after a push of the slow one
 labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
 # The push that takes a fast worker three ahead is applied, but its answer comes only with the slow worker's next push.
-# So a worker that is *always* slow sets the pace. A bound helps against workers that are slow *now and then*.
+# Then the fast worker is two ahead again. So a worker that is *always* slow sets the pace. A bound helps against
+# workers that are slow *now and then*.
 
 # %% [markdown] tags=["slide-only"]
 # ## When does the answer come?
@@ -498,10 +498,10 @@ for name, (each, _) in POLICIES.items():
 labkit.staleness_view(runs)
 
 # %% [markdown]
-# (`wait` is a share of the workers' time; the server is not counted.) **A bound of 3 steps, and a staleness far above
-# 3?** The bound counts a worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes
-# one. While worker A computes, worker B may begin 3 pushes behind and end 4 ahead: 7 pushes. Seven workers: 49
-# versions. A bound of s steps bounds the staleness by (N - 1)(2s + 1) versions.
+# (`wait` is a share of the workers' time.) **A bound of 3 steps, and a staleness far above 3?** The bound counts a
+# worker's own *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While worker A
+# computes, worker B may begin 3 pushes behind and end 4 ahead: 7 pushes. Seven workers make 49 versions. A bound of s
+# steps bounds the staleness by (N - 1)(2s + 1) versions.
 #
 # *Per gradient* the three are close, at this small learning rate. *Per second* they are far apart: **a stale gradient
 # is worth a little less, and it comes much sooner.**
@@ -528,8 +528,8 @@ labkit.staleness_view(runs)
 # | `bound` | a worker is answered only while it is at most this many pushes ahead of the slowest; `None`: no bound |
 # | `rates` | learning rates for staleness 0, 1, 2, ...; with k rates, a gradient of staleness k or more is dropped |
 #
-# A worker is answered when its gradient is in a version or was dropped, *and* the bound allows it. Dropped pushes count
-# for the bound, too.
+# A worker is answered when its gradient is in a version or was dropped, *and* the bound allows it. Dropped pushes also
+# count for the bound.
 #
 # The workers of a `Crew` need 9 to 11 ms for a gradient, but the last one is erratic: with `share=0.25, factor=10.0`, a
 # quarter of its steps take ten times as long. They train four weights w; the loss is Σ c(w-1)²/2, with curvatures c
@@ -841,8 +841,8 @@ class BackupServer(Server):
 labkit.check("backup_workers", BackupServer)
 
 # %% [markdown]
-# Ten workers, each of which is four times slower in one step of ten. The synchronous server waits for all ten, this one
-# for the first nine. **By what factor is it faster?**
+# Take ten workers. Each of them is four times slower in one step of ten. The synchronous server waits for all ten, the
+# backup server for the first nine. **By what factor is it faster?**
 
 # %% tags=["predict"]
 labkit.predict("backup_speedup", 1.1)
@@ -862,9 +862,10 @@ labkit.reveal("backup_speedup", round(seconds[10] / seconds[9], 2), rows)
 #
 # ## Bonus: the broken server of lesson 00
 #
-# In lesson 00 you met a parameter server in which everybody says "done" and the weight has not moved. You found one of
-# its bugs; it has two more, which lesson 00 did not show. Write a server that works. The gradients travel by plain
-# `send` and `recv`. It needs no thread: the server's rank has nothing else to do.
+# In lesson 00 you met a parameter server in which everybody says "done" and the weight has not moved. It had three
+# bugs: the thread was never started, `state` did not wait for the thread, and the workers never waited for their
+# `isend`. Write a server that works. The gradients travel by plain `send` and `recv`. It needs no thread: the server's
+# rank has nothing else to do.
 #
 # ### Exercise [[posted_training]]
 #
@@ -961,8 +962,8 @@ for make in (partial(BoundedServer, lr=1.0, bound=0), partial(BackupServer, lr=1
 # %% [markdown]
 # ## Bonus: on real processes
 #
-# Your bounded server and its workers as a function that also runs under plain `torchrun`. It stays on the CPU: RPC
-# sends GPU tensors only between workers that have told each other which device is which
+# Here are your bounded server and its workers as a function that also runs under plain `torchrun`. The function stays
+# on the CPU: RPC sends GPU tensors only between workers that have told each other which device is which
 # (`TensorPipeRpcBackendOptions.set_device_map`).
 
 

@@ -287,12 +287,11 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 
 # %% [markdown]
 # Why 73 %? By the power law, the first quarter of the keys draws 86 % of the visits: (1 + 1/2 + ... + 1/2500) / (1 +
-# ... + 1/10000). But a batch sends each key only once, however often it occurs in it. The keys that occur more than
-# once are mostly popular ones. So most of the requests that are saved would have gone to the first server, and its
-# share drops to 73 %. Ids often follow age or popularity, so a range puts all popular keys in one place. A hash
-# spreads them.
+# ... + 1/10000). But a batch sends each key only once, however often it occurs. The keys that occur more than once are
+# mostly popular ones. So most of the requests that are saved would have gone to the first server, and its share drops
+# to 73 %. Ids often follow age or popularity, so a range puts all popular keys in one place. A hash spreads them.
 #
-# Here is a recorded run: four workers train with three servers, and they wait for one of them. Each server holds twenty
+# Here is a recorded run: four workers train with three servers, and all wait for one server. Each server holds twenty
 # keys. Here key k lives on rank k % 3. A span on a server's row is one call: the verb, the asking rank, the keys.
 
 # %% tags=["figure", "nbval-ignore-output"]
@@ -311,7 +310,7 @@ labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
 # A hash spreads the *keys*. It cannot spread **one** key, and a **hot key** is in every batch.
 #
 # What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. Do
-# copies help in inference, which hardly writes? And in training, where each row read is also written? The bonus
+# copies help in inference, which hardly writes? And in training, where each row that is read is also written? The bonus
 # computes both.
 
 # %% [markdown] tags=["slide-only"]
@@ -353,16 +352,17 @@ def hybrid_step(
     """Take one step towards a smaller mean squared error over the samples of all workers; return this worker's own loss.
 
     Average the layers' gradients over the workers of group and step the optimizer. Scale the rows' gradients so that
-    the sum of all workers' pushes is the gradient of the mean loss over all workers' samples. Discard gradients of the
-    step before. A frozen parameter has no gradient and stays as it is; every other one gets a gradient on every worker.
+    the sum of all workers' pushes is the gradient of the mean loss over all workers' samples. Discard the gradients
+    of the previous step. A frozen parameter has no gradient and stays as it is; every other parameter gets a gradient
+    on every worker.
 
     Args:
         model: Dense layers: model(rows), with rows of shape (B, K, D), returns one number for each sample, shape (B,).
         optimizer: Holds the model's parameters; it may keep state from step to step.
         pull: pull(keys) returns the rows of flat keys, shape (B * K, D).
-        push: push(keys, gradients) sends gradients of rows, shape (B * K, D), to the servers of these flat keys, which
-            add up what all workers send. A step begins only when every worker's pushes of the previous step have been
-            answered.
+        push: push(keys, gradients) sends gradients of rows, shape (B * K, D), to the servers of these flat keys. The
+            effects of all workers' pushes add up. A step begins only when every worker's pushes of the previous step
+            have been answered.
         keys: K keys for each sample, int64, shape (B, K); B is the same on every worker.
         targets: Shape (B,).
         group: The workers; None is all ranks.
@@ -412,8 +412,8 @@ print(
 #
 # **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. The state begins at 0. Adagrad
 # adds each gradient's *square* to it, then moves the row by lr x gradient / √state. One push of a row's first gradient
-# would move it a distance d. Instead four workers push equal quarters, and the server runs Adagrad on each as it
-# arrives. How far does the row move now, as a multiple of d?
+# would move it a distance d. Instead four workers push equal quarters, and the server runs Adagrad on each quarter as
+# it arrives. How far does the row move now, as a multiple of d?
 
 # %% tags=["why"] exercise="late_adagrad" title="Adagrad on every push"
 labkit.answer("late_adagrad", 2.78)
@@ -506,7 +506,7 @@ class Replica(Server):
 def push_safely(replicas: Sequence[Remote], worker: int, number: int, gradient: Tensor) -> int:
     """Push a gradient to the replicas in order until one answers; return the index of that one.
 
-    Send every replica the same worker and number. Do not call those after the one that answers.
+    Send every replica the same worker and number. Do not call the replicas after the one that answers.
 
     Args:
         replicas: The primary first; replica.push(worker, number, gradient) returns a future.

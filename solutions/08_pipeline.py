@@ -157,8 +157,8 @@ labkit.check("one_batch", run_stage)
 # <!-- notes: Collect guesses, then show the timeline of section 1: a staircase up, a staircase down. -->
 
 # %% [markdown]
-# Now four stages of twelve linear layers on four virtual H100s, and one batch of 16,384 samples. What fraction of the
-# time does a GPU wait?
+# Now run four stages of twelve linear layers on four virtual H100s, with one batch of 16,384 samples. What fraction of
+# the time does a GPU wait?
 
 
 # %% tags=["given"]
@@ -182,9 +182,9 @@ print(f"the four GPUs wait {waiting:.0%} of the time, on average")
 one_batch.timeline
 
 # %% [markdown]
-# A staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time. Otherwise it
-# waits: *blocked* in a call, or idle, because its work is done. You bought memory, but no speed. This waiting is the
-# **bubble**.
+# You see a staircase up, a staircase down, and never two stages at work. Each stage works a quarter of the time.
+# Otherwise it waits: *blocked* in a call, or idle, because its work is done. You bought memory, but no speed. This
+# waiting is the **bubble**.
 
 # %% [markdown]
 # ## 2 Microbatches
@@ -308,8 +308,9 @@ class Backward(Work): ...
 #
 # * `naive` is GPipe (Huang and others, 2019), run in groups of microbatches that fit into memory. Half of the points
 #   are for beating it wherever that is possible.
-# * `1F1B` (Narayanan and others, 2021) also ends each step with nothing in flight. With little memory it begins with at
-#   most `most_held` forwards. The other half are for a step as short as 1F1B's.
+# * `1F1B` comes from PipeDream (2019). The variant here (Narayanan and others, 2021) ends each step with nothing in
+#   flight, as GPipe does. With little memory it begins with at most `most_held` forwards. The other half are for a step
+#   as short as 1F1B's.
 # * No schedule is shorter than the `lower bound`, and perhaps none is as short.
 
 
@@ -365,12 +366,12 @@ labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages
 # %% [markdown]
 # ## 4 Run it
 #
-# A schedule of work says nothing about messages. They follow from it: after each forward a `Send` here and a `Recv` on
-# the next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` simulates all stages together.
-# Whenever a stage has done a piece of work, `with_messages` adds the send to that stage's list and, at the same
-# moment, the receive to its neighbour's. So both sides have their messages in the same order. Two stages and one
-# microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0), Backward(0)]` and `[Recv(0, 0), Forward(0), Backward(0),
-# SendGrad(0, 0)]`.
+# A schedule of work says nothing about messages. But the messages follow from the work: after each forward a `Send`
+# here and a `Recv` on the next stage, after each backward a `SendGrad` and a `RecvGrad`. `with_messages` simulates all
+# stages together. Whenever a stage has done a piece of work, `with_messages` adds the send to that stage's list and, at
+# the same moment, the receive to its neighbour's. So both sides have their messages in the same order. Two stages and
+# one microbatch become `[Forward(0), Send(1, 0), RecvGrad(1, 0), Backward(0)]` and `[Recv(0, 0), Forward(0),
+# Backward(0), SendGrad(0, 0)]`.
 
 
 # %% tags=["given"]
@@ -461,7 +462,7 @@ def run_schedule(
 
     The module runs once for each Forward. All messages have arrived when this returns. No collective is called, and
     with one stage nothing is sent. The gradient of an output arrives in the output's shape and dtype. You may keep a
-    detached output until its send is done. Message tags are up to you: every stage runs this function.
+    detached output until its send is done. You need no message tags, but may use them: every stage runs this function.
 
     Args:
         schedule: Records in order; peers are ranks within group.
@@ -539,8 +540,8 @@ labkit.schedule_explorer(**runs)
 #
 # * **Never call `.item()` on a loss in the middle.** It blocks the CPU until the GPU has the number.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must
-#   agree. `with_messages` takes care of that. Some schedules in the check break this rule. Gloo allows that if your
-#   messages carry tags; NCCL would hang.
+#   agree. `with_messages` takes care of that. In some of the check's schedules, two neighbours both send before they
+#   receive. Gloo allows that, because there each direction has its own order; NCCL would hang.
 #
 # One mistake raises no error: forgetting the scale. With eight equal microbatches all gradients are eight times too
 # large, and Adam hides it, because it divides by the size of the gradient. You notice only when you change M, or when
@@ -549,7 +550,7 @@ labkit.schedule_explorer(**runs)
 # %% [markdown]
 # ## 5 The GPT
 #
-# A GPT of four blocks, cut in two, on two real processes: under your executor, and under
+# Train a GPT of four blocks, cut in two, on two real processes: first with your executor, then with
 # `torch.distributed.pipelining`. Both clip by the norm over *all* stages, so each stage's sum of squares is
 # all-reduced. (If the embedding and the output layer share one matrix, Megatron-LM keeps both copies equal by an
 # all-reduce of their gradients. Here they are separate.)
@@ -577,8 +578,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 
 # %% [markdown]
 # The loss is the same, but the library is stricter. It takes the plain mean over the M microbatches, and gives every
-# buffer the size of the first one. So all must be equally large, and M must divide the batch. Your executor takes any
-# sizes.
+# buffer the size of the first microbatch. So all microbatches must be equally large, and M must divide the batch. Your
+# executor takes any sizes.
 
 # %% [markdown] tags=["slide-only"]
 # ## Yours and torch's
@@ -655,13 +656,13 @@ labkit.answer("stashed_versions", 4)
 
 # %% [markdown]
 # One price is memory for the copies. The other is that the number of stages changes the training: with more stages,
-# gradients belong to older weights. GPipe and 1F1B drain instead; their price is the bubble.
+# gradients belong to older weights. GPipe and the 1F1B of section 3 drain instead; their price is the bubble.
 
 # %% [markdown]
 # ## Bonus: How many microbatches?
 # The formula for the bubble says: as many as you can. Your machine says something else, because of the overhead.
 #
-# Two real processes, two stages. The clock starts after a barrier. On a GPU it is read only after
+# Run two stages on two real processes. The clock starts after a barrier. On a GPU it is read only after
 # `torch.cuda.synchronize()`: without it the clock stops when the work has been *started*.
 
 
@@ -744,8 +745,8 @@ print("best measured:      ", min(measured, key=measured.get))
 #
 # * Y. Huang and others, "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019:
 #   microbatches and the bubble.
-# * D. Narayanan and others, "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019: backward as soon
-#   as it can, weight stashing.
+# * D. Narayanan and others, "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019: 1F1B without a
+#   flush, weight stashing.
 # * D. Narayanan and others, "Memory-Efficient Pipeline-Parallel DNN Training", ICML 2021: 1F1B with a flush.
 # * D. Narayanan and others, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021:
 #   the bubble over the *working* time, (P-1)/M, where section 2 divides by all time; both ends of a tied embedding.

@@ -124,7 +124,7 @@ def test_keys_are_not_written_into_what_students_get(tmp_path: Path) -> None:
 
 
 READ = {
-    "hot_spot": "starts_ms", "late_rank": "late_ms", "trains_worse": "early_ms", "starved_step": "share",
+    "hot_spot": "starts_ms", "late_rank": "late_ms", "trains_worse": "gap_ms", "starved_step": "share",
     "who_holds": "extra_mb", "lost_update": "lost",
 }  # fmt: skip
 

@@ -75,6 +75,25 @@ def test_neither_the_network_nor_computing_takes_the_time_of_the_run_that_opens_
     assert "takes no time at all would shorten this run by **less than 3 %**" in text
 
 
+def test_what_one_late_rank_costs_is_what_both_recordings_show() -> None:
+    of_the_class = NOTEBOOKS.parent / "solutions" / "hidden" / "start_here" / "who_waits" / "recording.json"
+    for run in (labkit.recorded("who_waits"), labkit.Timeline.load(of_the_class)):
+        calls = [span for span in run.rows() if span.name == "all_reduce"]
+        first = [next(span for span in calls if span.rank == rank) for rank in range(8)]
+        step_ns, late_ns = first[0].end_ns, max(span.start_ns for span in first)
+        alike_ns = min(span.start_ns for span in first)
+        others_ns = step_ns - (late_ns - alike_ns)
+        assert 2 * others_ns < step_ns and [span.start_ns for span in first].count(alike_ns) == 7
+        work = [span for span in run.rows() if span.rank == 0 and span.name in ("load batch", "forward and backward")]
+        moves_ns = step_ns - late_ns
+        assert f"{(sum(span.duration_ns for span in work[:2]) + moves_ns) / 1e6:.1f}" == "6.1"
+    text = (NOTEBOOKS.parent / "solutions" / "00_start_here.py").read_text(encoding="utf-8").replace("\n# ", " ")
+    assert "The other seven ranks need 6.1 ms for a step" in text and "takes more than twice as long" in text
+    late = {ranks: f"{1 - 0.99**ranks:.0%}".replace("%", " %") for ranks in (8, 64, 1000)}
+    assert f"With eight ranks, {late[8]} of all steps are late (1 - 0.99^8). With 64 ranks, {late[64]} are" in text
+    assert late[1000] == "100 %"
+
+
 def test_it_is_the_first_notebook_that_make_lab_opens() -> None:
     assert sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))[0] == "00_start_here.ipynb"
 

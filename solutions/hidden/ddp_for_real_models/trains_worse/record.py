@@ -71,7 +71,7 @@ def _clip(model: nn.Module) -> None:
             weight.grad.mul_(squares)
 
 
-def early_ms(timeline: labkit.Timeline, wrong: int) -> float:
+def gap_ms(timeline: labkit.Timeline, wrong: int) -> float:
     """Return how long before the end of its last all-reduce a rank's first optimizer step begins; 0 if it waits."""
     spans = list(timeline.spans(rank=wrong).rows())
     begins = next(span.start_ns for span in spans if span.name == "optimizer")
@@ -84,8 +84,8 @@ def drawn(draw: random.Random) -> tuple[labkit.Timeline, dict[str, Any]]:
     wrong, cause = draw.randrange(RANKS), draw.choice(["steps before the last bucket", "clips before the mean"])
     timeline = record(wrong, cause)
     return timeline, {
-        "answers": {"rank": wrong, "early_ms": early_ms(timeline, wrong), "cause": cause},
-        "within": {"early_ms": 0.1},
+        "answers": {"rank": wrong, "gap_ms": gap_ms(timeline, wrong), "cause": cause},
+        "within": {"gap_ms": 0.1},
     }
 
 
