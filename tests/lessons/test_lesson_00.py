@@ -109,7 +109,7 @@ def test_the_posts_server_has_the_bugs_that_the_text_names(mended: list[str], we
     names: dict[str, Any] = {"torch": torch, "dist": dist, "threading": threading}
     exec(post, names)
     run = labkit.run(names["post_training"], 4, on=labkit.virtual(4))
-    assert run.results[0] == f"served, weight {weight}"
+    assert run.results[0] == f"served, weight {weight}" and run.timeline is not None
     if "join" in mended:
         assert {problem.text.partition(" to rank")[0] for problem in run.timeline.problems} == {
             f"Rank {worker} never waited for its isend" for worker in (1, 2, 3)

@@ -13,9 +13,10 @@ from torch import nn
 
 import labkit
 from labkit.checks.rooms import find
+from labkit.exercises.stages import written
 from labkit.lessons.source import Lesson, load
 from labkit.models import train_with_pipelining
-from labkit.plans.pipeline_records import read_records
+from labkit.plans.pipeline_records import Message, read_records, read_short
 from labkit.plans.pipeline_timing import place
 from labkit.timeline.memory import peak_memory_bytes
 from tests.checks.lesson_cells import namespace
@@ -153,3 +154,21 @@ def test_two_steps_of_the_gpt_have_the_loss_of_torchs_pipelining(answers: dict[s
         labkit.run(train, 2, on=world, echo=False).results[1] for train in (answers["yours"], train_with_pipelining)
     )
     assert mine == pytest.approx(torchs, rel=1e-5)
+
+
+def test_the_two_sides_of_the_checks_schedules_agree_in_each_direction_and_not_always_over_both() -> None:
+    differ = []
+    for texts in (written.GPIPE_3_4, written.ALTERNATING_4_5, written.DRAWN_3_4, written.EARLY_2_4):
+        sides = [[each for each in read_short(text, k) if isinstance(each, Message)] for k, text in enumerate(texts)]
+        for k in range(len(sides) - 1):
+            here = [(each.kind == "Send", each.microbatch) for each in sides[k] if each.peer == k + 1]
+            there = [(each.kind == "Recv", each.microbatch) for each in sides[k + 1] if each.peer == k]
+            for onward in (True, False):
+                assert [m for on, m in here if on is onward] == [m for on, m in there if on is onward]
+            apart = next((pair for pair in zip(here, there, strict=True) if pair[0] != pair[1]), None)
+            if apart:  # one side sends its activation first, the other its gradient
+                assert (apart[0][0], apart[1][0]) == (True, False)
+                differ.append(texts)
+    assert written.ALTERNATING_4_5 in differ and written.GPIPE_3_4 not in differ
+    text = SOURCE.read_text(encoding="utf-8")
+    assert "two neighbours both send before they" in text and "tag=" not in text
