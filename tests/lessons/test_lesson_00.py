@@ -56,7 +56,7 @@ def test_where_the_first_all_reduce_spends_its_time_is_as_the_text_says() -> Non
     assert traffic.algorithm == "nvls" and carried / size == 9 / 8
     took = f"{carried / 1e6} MB take {1e3 * carried / rate:.2f} ms"
     assert f"leave about {rate / 1e9:.0f} of the 450 GB/s for data: {took}" in text
-    assert f"{1e3 * size / cluster.link.bytes_per_second:.2f} ms. Why does it take twice that?" in text
+    assert f"{1e3 * size / cluster.link.bytes_per_second:.2f} ms. Why does the all_reduce take twice that?" in text
 
 
 def test_eight_gpus_are_as_good_as_the_answer_says() -> None:

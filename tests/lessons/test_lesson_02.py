@@ -98,7 +98,7 @@ def test_the_text_splits_the_204_us_as_the_cluster_does(lesson: Lesson) -> None:
     assert f"headers leave {cluster.link.payload_bytes_per_second / 1e9:.0f} for the payload" in text
     assert f"A step moves 2 MB in {step_us:.1f} µs and pays {latency_us} µs of latency." in text
     assert f"14 · {step_us + latency_us:.1f} + 7 · {starts_us:.0f} = 204 µs" in text
-    assert f"bytes are only {14 * step_us:.0f} of them" in text
+    assert f"the bytes take only {14 * step_us:.0f} of these" in text
 
 
 def test_exercise_cells_hold_functions_only(lesson: Lesson, answers: types.SimpleNamespace) -> None:

@@ -185,7 +185,7 @@ def test_the_text_explains_strong_scaling_with_the_numbers_of_its_cell(lesson: L
     text = " ".join(cell.source for cell in lesson.cells if cell.kind == "markdown").replace("\n", " ")
     (shown,) = set(re.findall(r"64 GPUs: strong +([\d.]+) ms for ([\d.]+)", stored))
     step_ms, alone_ms = map(float, shown)
-    assert f"a step computes for {alone_ms} ms. A 64th of that is {alone_ms / 64:.1f} ms" in text
+    assert f"Alone, a GPU computes for {alone_ms} ms in a step. A 64th of that is {alone_ms / 64:.1f} ms" in text
     assert f"a step on 64 GPUs takes {step_ms}." in text
     assert f"{4 * (2048 * 2048 + 2048) * 4 / 1e6:.0f} MB of gradients" in text
     leaves_a_node, card = 2 * 7 / 8 * 4 * (2048 * 2048 + 2048) * 4, 12.5e9  # eight nodes, 100 Gbit/s
