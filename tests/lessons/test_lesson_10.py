@@ -33,7 +33,7 @@ class TestContract(LessonContract):
         "top-k": r"the k entries of largest magnitude",
         "random-k": r"drawn at random",
         "error feedback": r"forget nothing",
-        "divergence without it": r"it \*\*runs away\*\*",
+        "divergence without it": r"x \*\*runs away\*\*",
         "a run that diverges": r'labkit\.recorded\("diverging_run"\)',
         "why all_reduce is wrong": r"belong to different entries",
         "all_gather": r"to everybody\*\*, by `all_gather`",
